@@ -1,0 +1,45 @@
+"""st-xlret: cross-lingual dense retrievers from documents, with Sentence Transformers.
+
+Public names load on first use: importing the package does no heavy work and no network access.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "AsymmetricBNHead": "st_xlret.modules",
+    "BilingualRetrievalEvaluator": "st_xlret.evaluation",
+    "CCPLoss": "st_xlret.losses",
+    "CalibrationLayer": "st_xlret.modules",
+    "CrossLingualBatches": "st_xlret.data",
+    "CrossLingualDataCollator": "st_xlret.data",
+    "InterleavedBatches": "st_xlret.data",
+    "LanguageMemoryBank": "st_xlret.modules",
+    "LossMonitorCallback": "st_xlret.training",
+    "LossStateCallback": "st_xlret.training",
+    "MaskedLMLoss": "st_xlret.losses",
+    "SemanticContrastiveLoss": "st_xlret.losses",
+    "TatoebaEvaluator": "st_xlret.evaluation",
+    "export": "st_xlret.hub.export",
+    "fit_calibration": "st_xlret.calibration",
+    "load_documents": "st_xlret.data",
+    "load_pairs": "st_xlret.data",
+}
+
+__all__ = [*sorted(_HOMES), "__version__", "functional"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name == "functional":
+        return importlib.import_module("st_xlret.functional")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'st_xlret' has no attribute {name!r}; public names: {', '.join(sorted(_HOMES))}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,212 @@
+"""Masked language modelling with the checkpoint's own head."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.util.distributed import get_world_size
+from torch import Tensor, nn
+from transformers import AutoModelForMaskedLM, PretrainedConfig
+from transformers.modeling_outputs import BaseModelOutput
+
+from st_xlret.functional import chunked_cross_entropy
+from st_xlret.losses.base import CrossLingualLoss, read_tags
+
+logger = logging.getLogger(__name__)
+
+
+class MaskedLMLoss(CrossLingualLoss):
+    """Masked language modelling on ``token_embeddings``, beside a contrastive loss (CCP section 3.1, MSM, ML-CTL).
+
+    Uses the checkpoint's own language-model head; its vocabulary projection stays tied to the encoder's input
+    embeddings where the checkpoint ties them. Masked positions are gathered first and the cross-entropy over the
+    vocabulary runs in chunks, so that the logits of a batch are never all in memory.
+
+    Of the chosen tokens 80 % become the mask token, 10 % a random one, 10 % stay (BERT). Padding and special tokens
+    are never chosen. Under distributed training the mean is over the masked tokens of all ranks.
+
+    Args:
+        model: An encoder that starts with a ``Transformer`` module. Its unpadding is switched off: the loss reads
+            the padded layout.
+        mask_probability: Share of tokens to predict.
+        weight: Factor on the loss.
+        chunk_size: Masked positions whose logits are alive at a time; by default about 4M logits.
+        lm_head_from: Checkpoint (name or folder) to take the head from; by default the encoder's own. Where it has
+            none, a fresh head is trained, with a warning.
+
+    Raises:
+        ValueError: If the encoder has no ``Transformer``, its tokenizer no mask token, or ``mask_probability`` is
+            outside of (0, 1].
+
+    Example:
+        >>> from st_xlret.training import train_tokenizer, transformer_encoder
+        >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=60), "tiny")
+        >>> loss = MaskedLMLoss(model)
+        >>> value = loss([model.preprocess(["a b c d", "b c"])])
+        >>> value.backward()
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        *,
+        mask_probability: float = 0.15,
+        weight: float = 1.0,
+        chunk_size: int | None = None,
+        lm_head_from: str | None = None,
+    ) -> None:
+        super().__init__(model)
+        if not 0 < mask_probability <= 1:
+            raise ValueError(f"mask_probability must lie in (0, 1], got {mask_probability}")
+        encoder = model[0]
+        if not isinstance(encoder, Transformer):
+            raise ValueError(
+                f"MaskedLMLoss needs an encoder that starts with a Transformer module, got {type(encoder).__name__}"
+            )
+        if encoder.tokenizer is None or encoder.tokenizer.mask_token_id is None:
+            raise ValueError("MaskedLMLoss needs a tokenizer with a mask token, and this one has none")
+        encoder.unpad_inputs = False
+        self.mask_probability, self.weight, self.chunk_size = mask_probability, weight, chunk_size
+        self.mask_token_id: int = encoder.tokenizer.mask_token_id
+        self.special_token_ids: list[int] = sorted(encoder.tokenizer.all_special_ids)
+        self.vocabulary: int = encoder.auto_model.get_input_embeddings().num_embeddings
+        self.lm_head = LanguageModelHead(encoder.auto_model.config, lm_head_from)
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
+        """Loss of a batch of texts.
+
+        Args:
+            sentence_features: Text columns; tokens of all of them are predicted.
+            labels: Ignored.
+
+        Returns:
+            A scalar: the mean over masked tokens, times ``weight``.
+        """
+        columns = list(sentence_features)
+        languages = read_tags(columns).get("language_id")
+        vectors, targets = [], []
+        for features in columns:
+            masked_ids, chosen = self.mask_tokens(features["input_ids"], features["attention_mask"])
+            tokens = self.model({**features, "input_ids": masked_ids})["token_embeddings"]
+            vectors.append(tokens[chosen])
+            targets.append(features["input_ids"][chosen])
+        hidden, target = self.lm_head(torch.cat(vectors)), torch.cat(targets)
+        weight = self.lm_head.own_projection
+        if weight is None:
+            weight = _unwrap(self.model)[0].auto_model.get_input_embeddings().weight
+        loss = chunked_cross_entropy(hidden, weight, self.lm_head.bias, target, chunk_size=self.chunk_size)
+        return self._record(self.weight * loss * self._share_of_masked_tokens(target), languages)
+
+    def mask_tokens(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Choose tokens to predict and hide them, by torch's global random state.
+
+        Args:
+            input_ids: Token ids (rows, length).
+            attention_mask: 1 for tokens, 0 for padding (rows, length).
+
+        Returns:
+            Token ids to read (rows, length), and which positions to predict, boolean (rows, length).
+        """
+        specials = torch.tensor(self.special_token_ids, device=input_ids.device)
+        candidates = attention_mask.bool() & ~torch.isin(input_ids, specials)
+        draw = torch.rand(input_ids.shape, device=input_ids.device)
+        chosen = candidates & (draw < self.mask_probability)
+        if not chosen.any() and candidates.any():
+            # A short batch still teaches something: the candidate with the lowest draw.
+            lowest = draw.masked_fill(~candidates, 2.0).argmin()
+            chosen.view(-1)[lowest] = True
+        kind = torch.rand(input_ids.shape, device=input_ids.device)
+        random_ids = torch.randint(self.vocabulary, input_ids.shape, device=input_ids.device)
+        masked = input_ids.masked_fill(chosen & (kind < 0.8), self.mask_token_id)
+        return torch.where(chosen & (kind >= 0.9), random_ids, masked), chosen
+
+    def _share_of_masked_tokens(self, target: Tensor) -> Tensor | float:
+        # Ranks mask different numbers of tokens; gradients are averaged over ranks with equal weight.
+        if get_world_size() == 1:
+            return 1.0
+        total = torch.tensor(float(len(target)), device=target.device)
+        dist.all_reduce(total)
+        return len(target) * get_world_size() / total.clamp(min=1)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Options, for the model card."""
+        return {"mask_probability": self.mask_probability, "weight": self.weight}
+
+    @property
+    def citation(self) -> str:
+        """BibTeX entry of the paper."""
+        return """
+@inproceedings{devlin2019bert,
+    title = {{BERT}: Pre-training of Deep Bidirectional Transformers for Language Understanding},
+    author = {Devlin, Jacob and Chang, Ming-Wei and Lee, Kenton and Toutanova, Kristina},
+    booktitle = {Proceedings of NAACL-HLT},
+    year = {2019},
+}
+"""
+
+
+class LanguageModelHead(nn.Module):
+    """What a checkpoint does between its last hidden states and the vocabulary projection, and the projection's bias.
+
+    Works for any architecture that ``AutoModelForMaskedLM`` knows: the encoder inside is replaced by a pass-through,
+    the projection by the identity.
+
+    Args:
+        config: The encoder's configuration.
+        checkpoint: Name or folder to load the head from; ``config``'s own by default.
+
+    Raises:
+        ValueError: If the architecture has no masked language model.
+    """
+
+    def __init__(self, config: PretrainedConfig, checkpoint: str | None = None) -> None:
+        super().__init__()
+        mlm = _load_masked_lm(config, checkpoint)
+        projection = mlm.get_output_embeddings()
+        self.bias = projection.bias
+        # An untied projection belongs to the head; a tied one is the encoder's embedding matrix, read when needed.
+        self.own_projection = None if config.tie_word_embeddings else projection.weight
+        for name, module in list(mlm.named_modules()):
+            if module is projection:
+                parent, _, attribute = name.rpartition(".")
+                setattr(mlm.get_submodule(parent), attribute, nn.Identity())
+        setattr(mlm, mlm.base_model_prefix, _PassThrough())
+        self.transform = mlm
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Hidden states (M, d) to the inputs of the vocabulary projection (M, d)."""
+        return self.transform(inputs_embeds=hidden[None]).logits[0]
+
+
+class _PassThrough(nn.Module):
+    def forward(self, *args: Any, inputs_embeds: Tensor, **kwargs: Any) -> BaseModelOutput:
+        return BaseModelOutput(last_hidden_state=inputs_embeds)
+
+
+def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None) -> Any:
+    name = checkpoint or getattr(config, "_name_or_path", "")
+    try:
+        if not name:
+            return AutoModelForMaskedLM.from_config(config)
+        mlm, info = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True)
+    except (OSError, ValueError) as error:
+        if checkpoint:
+            raise ValueError(f"no masked language model could be loaded from {checkpoint!r}: {error}") from error
+        if type(config) not in AutoModelForMaskedLM._model_mapping:
+            raise ValueError(f"{type(config).__name__} has no masked language model") from error
+        logger.warning("%r has no language-model head to load: a fresh one is trained", name)
+        return AutoModelForMaskedLM.from_config(config)
+    fresh = [key for key in info["missing_keys"] if not key.startswith(f"{mlm.base_model_prefix}.")]
+    if fresh:
+        logger.warning("%r has no weights for %s: this part of the language-model head is fresh", name, fresh)
+    return mlm
+
+
+def _unwrap(model: Any) -> Any:
+    return model.module if hasattr(model, "module") else model

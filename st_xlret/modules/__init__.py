@@ -1,0 +1,8 @@
+"""Building blocks: projection head, memory bank, calibration maps."""
+
+from __future__ import annotations
+
+from st_xlret.modules.asymmetric_bn_head import AsymmetricBNHead
+from st_xlret.modules.language_memory_bank import BankKeys, LanguageMemoryBank
+
+__all__ = ["AsymmetricBNHead", "BankKeys", "LanguageMemoryBank"]

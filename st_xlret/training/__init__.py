@@ -1,0 +1,16 @@
+"""What a training run needs beside the host's Trainer: callbacks, and encoders from scratch."""
+
+from __future__ import annotations
+
+from st_xlret.training.from_scratch import static_encoder, train_tokenizer, transformer_encoder
+from st_xlret.training.loss_state_callback import LOSS_STATE_FILE, LossStateCallback
+from st_xlret.training.monitor_callback import LossMonitorCallback
+
+__all__ = [
+    "LOSS_STATE_FILE",
+    "LossMonitorCallback",
+    "LossStateCallback",
+    "static_encoder",
+    "train_tokenizer",
+    "transformer_encoder",
+]

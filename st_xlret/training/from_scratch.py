@@ -1,0 +1,136 @@
+"""Encoders without a checkpoint: a tokenizer trained on the documents, and a static or small Transformer model."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from typing import Literal
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from torch import nn
+from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
+
+# Layers, hidden size, heads: "base" is XLM-R base's shape, the others train on a CPU.
+SIZES = {"tiny": (1, 32, 2), "small": (3, 256, 4), "base": (12, 768, 12)}
+SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+
+
+def train_tokenizer(
+    texts: Iterable[str], vocabulary: int = 32000, *, lowercase: bool = True, show_progress: bool = False
+) -> PreTrainedTokenizerFast:
+    """Train a unigram tokenizer, as XLM-R's is, on texts in any languages.
+
+    Args:
+        texts: Training texts.
+        vocabulary: Size of the vocabulary, at most.
+        lowercase: Lower-case everything: helps small models.
+        show_progress: Show the trainer's progress bar.
+
+    Returns:
+        A fast tokenizer with ``<s> text </s>``, padding and a mask token.
+
+    Raises:
+        ValueError: If there are no texts.
+
+    Example:
+        >>> tokenizer = train_tokenizer(["the cat", "the dog"] * 10, vocabulary=60)
+        >>> tokenizer.decode(tokenizer("the cat")["input_ids"], skip_special_tokens=True)
+        'the cat'
+    """
+    tokenizer = Tokenizer(models.Unigram())
+    steps: list[normalizers.Normalizer] = [normalizers.NFKC()]
+    if lowercase:
+        steps.append(normalizers.Lowercase())
+    steps.append(normalizers.Replace(Regex(r"\s+"), " "))
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    # Punctuation stands alone: "word," and "word" share their token.
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation(), pre_tokenizers.Digits(individual_digits=True)]
+    )
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=vocabulary, special_tokens=SPECIAL_TOKENS, unk_token="<unk>", show_progress=show_progress
+    )
+    filled = [text for text in texts if text.strip()]
+    if not filled:
+        raise ValueError("there are no texts to train a tokenizer on")
+    tokenizer.train_from_iterator(filled, trainer, length=len(filled))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("<s>", "</s>")],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<s>",
+        cls_token="<s>",
+        eos_token="</s>",
+        sep_token="</s>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        mask_token="<mask>",
+    )
+
+
+def static_encoder(tokenizer: PreTrainedTokenizerFast, features: int = 256) -> SentenceTransformer:
+    """A bag of token vectors (the host's ``StaticEmbedding``): trains on two CPU cores in minutes.
+
+    Args:
+        tokenizer: A fast tokenizer.
+        features: Size of the vectors.
+
+    Returns:
+        An untrained model.
+    """
+    embedding = StaticEmbedding(tokenizer, embedding_dim=features)
+    # Unit-length vectors on average, so that frequent and rare tokens start with the same say.
+    nn.init.normal_(embedding.embedding.weight, std=features**-0.5)
+    return SentenceTransformer(modules=[embedding], device="cpu")
+
+
+def transformer_encoder(
+    tokenizer: PreTrainedTokenizerFast,
+    size: Literal["tiny", "small", "base"] = "small",
+    *,
+    max_seq_length: int = 64,
+    pooling: Literal["mean", "cls"] = "mean",
+) -> SentenceTransformer:
+    """An untrained XLM-R of a given size with pooling.
+
+    Args:
+        tokenizer: A tokenizer as :func:`train_tokenizer` makes it.
+        size: "tiny" (1 layer of 32, for tests), "small" (3 of 256) or "base" (12 of 768).
+        max_seq_length: Tokens read of a text.
+        pooling: "mean" learns faster from scratch; "cls" is the papers'.
+
+    Returns:
+        An untrained model of built-in modules.
+
+    Raises:
+        ValueError: If the size is unknown.
+    """
+    if size not in SIZES:
+        raise ValueError(f"size must be one of {sorted(SIZES)}, got {size!r}")
+    layers, features, heads = SIZES[size]
+    config = XLMRobertaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=features,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * features,
+        max_position_embeddings=max_seq_length + 2,
+        bos_token_id=tokenizer.bos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    tokenizer.model_max_length = max_seq_length
+    with tempfile.TemporaryDirectory() as folder:
+        XLMRobertaModel(config, add_pooling_layer=False).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        encoder = Transformer(folder, max_seq_length=max_seq_length)
+    # The folder is gone: a model made here has no checkpoint to load a language-model head from.
+    encoder.auto_model.config._name_or_path = ""
+    return SentenceTransformer(modules=[encoder, Pooling(features, pooling_mode=pooling)])

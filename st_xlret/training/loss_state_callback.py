@@ -1,0 +1,142 @@
+"""Everything a loss owns is kept across ranks and across checkpoints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file, save_file
+from sentence_transformers.util.distributed import get_world_size
+from torch import Tensor, nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from st_xlret.losses.base import CrossLingualLoss
+
+LOSS_STATE_FILE = "loss_state.safetensors"
+Losses = CrossLingualLoss | Iterable[CrossLingualLoss] | Mapping[str, CrossLingualLoss]
+
+
+def name_losses(losses: Any) -> dict[str, CrossLingualLoss]:
+    """Losses by name: the keys of a mapping, class names otherwise. Losses of other libraries own nothing of ours.
+
+    Raises:
+        TypeError: If something is no loss module.
+    """
+    if isinstance(losses, nn.Module):
+        losses = [losses]
+    if not isinstance(losses, Mapping):
+        losses = {f"{i}.{type(loss).__name__}": loss for i, loss in enumerate(losses)}
+    for loss in losses.values():
+        if not isinstance(loss, nn.Module):
+            raise TypeError(f"expected loss modules, got {type(loss).__name__}")
+    return {name: loss for name, loss in losses.items() if isinstance(loss, CrossLingualLoss)}
+
+
+class LossStateCallback(TrainerCallback):
+    """Closes what the host leaves open for losses with parameters and buffers of their own.
+
+    - *Checkpoints*: heads, batch statistics, toggles and banks are written to ``loss_state.safetensors`` in every
+      checkpoint and restored on resume, so that a resumed run repeats the uninterrupted one's losses. The checkpoint
+      stays loadable as a plain SentenceTransformer.
+    - *Ranks*: at the start all ranks take rank 0's loss state; before each optimizer step the gradients of loss-owned
+      parameters are averaged over ranks (the host synchronises the encoder only) and clipped to ``max_grad_norm``
+      (the host clips the encoder only).
+
+    Args:
+        losses: The loss, or all losses of the run: a sequence, or the mapping given to the Trainer.
+        resume_from: The checkpoint folder that ``trainer.train(resume_from_checkpoint=...)`` was given, if it lies
+            elsewhere than in the output directory of this run.
+
+    Raises:
+        FileNotFoundError: On resume, if the checkpoint has no loss state.
+        ValueError: On resume, if the state does not fit the losses.
+
+    Example:
+        >>> from st_xlret.losses import SemanticContrastiveLoss
+        >>> from st_xlret.training import static_encoder, train_tokenizer
+        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
+        >>> callback = LossStateCallback(SemanticContrastiveLoss(model))   # SentenceTransformerTrainer(callbacks=[...])
+    """
+
+    def __init__(self, losses: Any, *, resume_from: str | Path | None = None) -> None:
+        self.losses = name_losses(losses)
+        self.resume_from = resume_from
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """State of all losses, by loss and name, copied to the CPU."""
+        return {
+            f"{name}/{key}": tensor.detach().cpu().contiguous().clone()
+            for name, loss in self.losses.items()
+            for key, tensor in loss.owned_state().items()
+        }
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Restore what :meth:`state_dict` gave."""
+        known = {f"{name}/" for name in self.losses}
+        foreign = [key for key in state if key.split("/", 1)[0] + "/" not in known]
+        if foreign:
+            raise ValueError(f"the saved state holds losses that this run does not have: {foreign[:5]}")
+        for name, loss in self.losses.items():
+            prefix = f"{name}/"
+            loss.load_owned_state({k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Restore on resume; give all ranks the same state."""
+        if state.global_step:
+            default = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            path = Path(self.resume_from or default) / LOSS_STATE_FILE
+            if not path.is_file():
+                raise FileNotFoundError(
+                    f"{path} is missing: the losses' heads and banks cannot be restored. Resume from a checkpoint "
+                    "written with LossStateCallback, or name its folder with LossStateCallback(..., resume_from=...)"
+                )
+            self.load_state_dict(load_file(path))
+        if get_world_size() > 1:
+            for loss in self.losses.values():
+                for tensor in loss.owned_state().values():
+                    dist.broadcast(tensor.data, src=0)
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Average and clip the gradients of loss-owned parameters."""
+        parameters = unique_parameters(self.losses.values())
+        if get_world_size() > 1:
+            average_gradients(parameters)
+        if args.max_grad_norm and args.max_grad_norm > 0:
+            nn.utils.clip_grad_norm_([p for p in parameters if p.grad is not None], args.max_grad_norm)
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Write the state into the checkpoint that was just made."""
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        if args.should_save and folder.is_dir():
+            temporary = folder / f".{LOSS_STATE_FILE}.tmp"
+            save_file(self.state_dict(), temporary)
+            os.replace(temporary, folder / LOSS_STATE_FILE)
+
+
+def unique_parameters(losses: Iterable[CrossLingualLoss]) -> list[nn.Parameter]:
+    """Trainable loss-owned parameters, shared ones once."""
+    return list({id(p): p for loss in losses for p in loss.owned_parameters()}.values())
+
+
+def average_gradients(parameters: list[nn.Parameter]) -> None:
+    """Average gradients over all ranks in one message; a rank without a gradient counts as zeros."""
+    if not parameters:
+        return
+    used = torch.tensor([float(p.grad is not None) for p in parameters], device=parameters[0].device)
+    dist.all_reduce(used, op=dist.ReduceOp.MAX)
+    touched = [p for p, flag in zip(parameters, used.tolist(), strict=True) if flag]
+    if not touched:
+        return
+    flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten().float() for p in touched])
+    dist.all_reduce(flat)
+    flat /= get_world_size()
+    for p, part in zip(touched, flat.split([p.numel() for p in touched]), strict=True):
+        p.grad = part.view_as(p).to(p.dtype)
