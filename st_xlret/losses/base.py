@@ -17,8 +17,8 @@ class CrossLingualLoss(nn.Module):
     """Base of the losses: keeps the encoder as ``self.model`` (the host swaps in the wrapped one there).
 
     Attributes:
-        last_value: The last batch's loss, detached, or None before the first.
-        last_languages: Language ids of the last batch's rows, or None where they are unknown.
+        last_value: The last training batch's loss, detached, or None before the first.
+        last_languages: Language ids of the last training batch's rows, or None where they are unknown.
     """
 
     def __init__(self, model: SentenceTransformer) -> None:
@@ -46,7 +46,7 @@ class CrossLingualLoss(nn.Module):
         if missing or outcome.unexpected_keys:
             raise ValueError(
                 f"the saved state does not fit {type(self).__name__}: missing {missing}, "
-                f"unexpected {list(outcome.unexpected_keys)}; build the loss with the options of the saved run"
+                f"unexpected {outcome.unexpected_keys}; build the loss with the options of the saved run"
             )
 
     def get_config_dict(self) -> dict[str, Any]:
@@ -55,11 +55,12 @@ class CrossLingualLoss(nn.Module):
 
     @property
     def updates_state(self) -> bool:
-        """Whether this forward pass may change banks and statistics: the host evaluates with ``training`` on."""
+        """Whether this forward pass may change banks and statistics: the host evaluates in training mode."""
         return self.training and torch.is_grad_enabled()
 
     def _record(self, value: Tensor, languages: Tensor | None) -> Tensor:
-        self.last_value, self.last_languages = value.detach(), languages
+        if self.updates_state:
+            self.last_value, self.last_languages = value.detach(), languages
         return value
 
     def _load_without_model(self, state: dict[str, Tensor]) -> Any:
@@ -76,7 +77,8 @@ def read_tags(features: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
         features: One feature dict per text column.
 
     Returns:
-        Those of ``language_id``, ``document_id`` and ``text_id`` that every column has, each (rows of all columns,).
+        Those of ``language_id``, ``document_id`` and ``text_id`` that every column has, each (rows of all
+        columns,).
     """
     columns = list(features)
     return {tag: torch.cat([f[tag] for f in columns]) for tag in TAGS if all(tag in f for f in columns)}
@@ -86,4 +88,6 @@ def gather_tags(tags: dict[str, Tensor], columns: int) -> dict[str, Tensor]:
     """Tags of all ranks, ordered as the gathered embeddings of ``columns`` equal columns are."""
     if get_world_size() == 1:
         return tags
-    return {k: torch.cat([all_gather(part.contiguous()) for part in v.chunk(columns)]) for k, v in tags.items()}
+    return {
+        k: torch.cat([all_gather(part.contiguous()) for part in v.chunk(columns)]) for k, v in tags.items()
+    }

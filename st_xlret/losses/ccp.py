@@ -18,24 +18,25 @@ from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 
 
 class CCPLoss(CrossLingualLoss):
-    """Contrastive context prediction (CCP, Algorithm 1): tell a sentence's neighbour from the language's others.
+    """Contrastive context prediction (CCP, Algorithm 1): tell a sentence's neighbour from other sentences.
 
-    Needs documents only. Rows come as windows: either two columns (centre, context), or one column whose first half
-    holds the centres and second half their contexts, as :class:`~st_xlret.data.WindowBatchSampler` makes it (one
-    forward pass). :class:`~st_xlret.data.CrossLingualDataCollator` attaches the languages, documents and texts.
-    The head is thrown away after training; the encoder is what remains.
+    Needs documents only. Rows come as windows: either two columns (centre, context), or one column whose
+    first half holds the centres and second half their contexts, as :class:`~st_xlret.data.WindowBatchSampler`
+    makes it (one forward pass). :class:`~st_xlret.data.CrossLingualDataCollator` attaches the languages,
+    documents and texts. The head is thrown away after training; the encoder is what remains.
 
-    Under distributed training the sentence vectors are gathered before the head, so that batch statistics, negatives
-    and bank are those of the whole batch: R ranks compute what one rank computes with an R times larger batch.
+    Under distributed training the sentence vectors are gathered before the head, so that batch statistics,
+    negatives and bank are those of the whole batch: R ranks compute what one rank computes with an R times
+    larger batch.
 
     Args:
         model: The encoder.
         head: Projection head; an :class:`~st_xlret.AsymmetricBNHead` of the encoder's size by default.
-        bank: Keys of earlier batches as further negatives; None for none. As in the paper the contexts' projections
-            (z_i) enter it. See :class:`~st_xlret.LanguageMemoryBank`.
+        bank: Keys of earlier batches as further negatives; None for none. As in the paper the contexts'
+            projections (z_i) enter it. See :class:`~st_xlret.LanguageMemoryBank`.
         temperature: Divisor of the cosines.
-        cross_language_negatives: Also take in-batch rows and keys of other languages as negatives. Then telling
-            languages apart lowers the loss, the shortcut that the paper warns of.
+        cross_language_negatives: Also take in-batch rows and keys of other languages as negatives. Then
+            telling languages apart lowers the loss, the shortcut that the paper warns of.
         mask_same_document: Other rows and keys of the anchor's document are not negatives.
         mask_same_text: Rows and keys of the very same text are not negatives.
         gather_across_devices: Use all ranks' rows; off, each rank works for itself and keeps its own bank.
@@ -68,14 +69,18 @@ class CCPLoss(CrossLingualLoss):
     ) -> None:
         super().__init__(model)
         features = model.get_embedding_dimension()
-        self.head = head or AsymmetricBNHead(features)
+        if features is None:
+            raise ValueError("the encoder does not tell the size of its embeddings")
+        self.head = AsymmetricBNHead(features) if head is None else head
         self.bank = bank
         if not temperature > 0:
             raise ValueError(f"temperature must be positive, got {temperature}")
         if self.head.in_features != features:
             raise ValueError(f"the head takes {self.head.in_features} features, the encoder gives {features}")
         if bank is not None and bank.features != self.head.out_features:
-            raise ValueError(f"the bank holds {bank.features} features, the head gives {self.head.out_features}")
+            raise ValueError(
+                f"the bank holds {bank.features} features, the head gives {self.head.out_features}"
+            )
         self.temperature = temperature
         self.cross_language_negatives = cross_language_negatives
         self.mask_same_document = mask_same_document
@@ -100,13 +105,18 @@ class CCPLoss(CrossLingualLoss):
         embeddings = embed_columns(self.model, columns, separate_first=False)
         if len(embeddings) == 1:
             if len(embeddings[0]) % 2:
-                raise ValueError(f"one column must hold centres, then contexts: got {len(embeddings[0])} rows")
+                raise ValueError(
+                    f"one column must hold centres, then contexts: got {len(embeddings[0])} rows"
+                )
             embeddings = list(embeddings[0].chunk(2))
         if len(embeddings) != 2:
             raise ValueError(f"CCPLoss takes one or two text columns, got {len(embeddings)}")
-        return self._record(self.compute_loss_from_embeddings(*embeddings, tags), tags["language_id"])
+        loss = self.compute_loss_from_embeddings(embeddings[0], embeddings[1], tags)
+        return self._record(loss, tags["language_id"])
 
-    def compute_loss_from_embeddings(self, centres: Tensor, contexts: Tensor, tags: dict[str, Tensor]) -> Tensor:
+    def compute_loss_from_embeddings(
+        self, centres: Tensor, contexts: Tensor, tags: dict[str, Tensor]
+    ) -> Tensor:
         """Loss of sentence vectors (N, d) and (N, d) with tags (2N,): ``language_id``, and others if known.
 
         Raises:
@@ -114,8 +124,8 @@ class CCPLoss(CrossLingualLoss):
         """
         if "language_id" not in tags:
             raise ValueError(
-                "CCPLoss needs features['language_id']: give the Trainer a CrossLingualDataCollator and the dataset "
-                "a 'language' column"
+                "CCPLoss needs features['language_id']: give the Trainer a CrossLingualDataCollator and the "
+                "dataset a 'language' column"
             )
         if self.gather_across_devices and get_world_size() > 1:
             centres, contexts = all_gather_with_grad(centres), all_gather_with_grad(contexts)
@@ -150,8 +160,8 @@ class CCPLoss(CrossLingualLoss):
         return {
             "temperature": self.temperature,
             "normalization": self.head.normalization,
-            "bank_size": self.bank.size if self.bank else 0,
-            "bank_scope": self.bank.scope if self.bank else None,
+            "bank_size": 0 if self.bank is None else self.bank.size,
+            "bank_scope": None if self.bank is None else self.bank.scope,
             "cross_language_negatives": self.cross_language_negatives,
             "mask_same_document": self.mask_same_document,
             "gather_across_devices": self.gather_across_devices,
@@ -162,8 +172,10 @@ class CCPLoss(CrossLingualLoss):
         """BibTeX entry of the paper."""
         return """
 @inproceedings{wu2022ccp,
-    title = {Unsupervised Context Aware Sentence Representation Pretraining for Multi-lingual Dense Retrieval},
-    author = {Wu, Ning and Liang, Yaobo and Ren, Houxing and Shou, Linjun and Duan, Nan and Gong, Ming and Jiang, Daxin},
+    title = {Unsupervised Context Aware Sentence Representation Pretraining for Multi-lingual Dense
+        Retrieval},
+    author = {Wu, Ning and Liang, Yaobo and Ren, Houxing and Shou, Linjun and Duan, Nan and Gong, Ming and
+        Jiang, Daxin},
     booktitle = {Proceedings of the Thirty-First International Joint Conference on Artificial Intelligence},
     year = {2022},
 }

@@ -22,27 +22,27 @@ logger = logging.getLogger(__name__)
 
 
 class MaskedLMLoss(CrossLingualLoss):
-    """Masked language modelling on ``token_embeddings``, beside a contrastive loss (CCP section 3.1, MSM, ML-CTL).
+    """Masked language modelling on ``token_embeddings``, beside a contrastive loss (CCP section 3.1, MSM).
 
     Uses the checkpoint's own language-model head; its vocabulary projection stays tied to the encoder's input
-    embeddings where the checkpoint ties them. Masked positions are gathered first and the cross-entropy over the
-    vocabulary runs in chunks, so that the logits of a batch are never all in memory.
+    embeddings where the checkpoint ties them. Masked positions are gathered first and the cross-entropy over
+    the vocabulary runs in chunks, so that the logits of a batch are never all in memory.
 
-    Of the chosen tokens 80 % become the mask token, 10 % a random one, 10 % stay (BERT). Padding and special tokens
-    are never chosen. Under distributed training the mean is over the masked tokens of all ranks.
+    Of the chosen tokens 80 % become the mask token, 10 % a random one, 10 % stay (BERT). Padding and special
+    tokens are never chosen. Under distributed training the mean is over the masked tokens of all ranks.
 
     Args:
-        model: An encoder that starts with a ``Transformer`` module. Its unpadding is switched off: the loss reads
-            the padded layout.
+        model: An encoder that starts with a ``Transformer`` module. Its unpadding is switched off: the loss
+            reads the padded layout.
         mask_probability: Share of tokens to predict.
         weight: Factor on the loss.
         chunk_size: Masked positions whose logits are alive at a time; by default about 4M logits.
-        lm_head_from: Checkpoint (name or folder) to take the head from; by default the encoder's own. Where it has
-            none, a fresh head is trained, with a warning.
+        lm_head_from: Checkpoint (name or folder) to take the head from; by default the encoder's own. Where
+            it has none, a fresh head is trained, with a warning.
 
     Raises:
-        ValueError: If the encoder has no ``Transformer``, its tokenizer no mask token, or ``mask_probability`` is
-            outside of (0, 1].
+        ValueError: If the encoder has no ``Transformer``, its tokenizer no mask token, or
+            ``mask_probability`` is outside of (0, 1].
 
     Example:
         >>> from st_xlret.training import train_tokenizer, transformer_encoder
@@ -67,7 +67,8 @@ class MaskedLMLoss(CrossLingualLoss):
         encoder = model[0]
         if not isinstance(encoder, Transformer):
             raise ValueError(
-                f"MaskedLMLoss needs an encoder that starts with a Transformer module, got {type(encoder).__name__}"
+                "MaskedLMLoss needs an encoder that starts with a Transformer module, "
+                f"got {type(encoder).__name__}"
             )
         if encoder.tokenizer is None or encoder.tokenizer.mask_token_id is None:
             raise ValueError("MaskedLMLoss needs a tokenizer with a mask token, and this one has none")
@@ -75,8 +76,9 @@ class MaskedLMLoss(CrossLingualLoss):
         self.mask_probability, self.weight, self.chunk_size = mask_probability, weight, chunk_size
         self.mask_token_id: int = encoder.tokenizer.mask_token_id
         self.special_token_ids: list[int] = sorted(encoder.tokenizer.all_special_ids)
-        self.vocabulary: int = encoder.auto_model.get_input_embeddings().num_embeddings
-        self.lm_head = LanguageModelHead(encoder.auto_model.config, lm_head_from)
+        embeddings = encoder.auto_model.get_input_embeddings()
+        self.vocabulary: int = embeddings.num_embeddings
+        self.lm_head = LanguageModelHead(encoder.auto_model.config, lm_head_from).to(embeddings.weight.dtype)
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Loss of a batch of texts.
@@ -152,10 +154,10 @@ class MaskedLMLoss(CrossLingualLoss):
 
 
 class LanguageModelHead(nn.Module):
-    """What a checkpoint does between its last hidden states and the vocabulary projection, and the projection's bias.
+    """What a checkpoint does between its last hidden states and the projection to the vocabulary.
 
-    Works for any architecture that ``AutoModelForMaskedLM`` knows: the encoder inside is replaced by a pass-through,
-    the projection by the identity.
+    Works for any architecture that ``AutoModelForMaskedLM`` knows: the encoder inside is replaced by a
+    pass-through, the projection by the identity.
 
     Args:
         config: The encoder's configuration.
@@ -170,7 +172,7 @@ class LanguageModelHead(nn.Module):
         mlm = _load_masked_lm(config, checkpoint)
         projection = mlm.get_output_embeddings()
         self.bias = projection.bias
-        # An untied projection belongs to the head; a tied one is the encoder's embedding matrix, read when needed.
+        # An untied projection belongs to the head; a tied one is the encoder's embedding matrix, read in time.
         self.own_projection = None if config.tie_word_embeddings else projection.weight
         for name, module in list(mlm.named_modules()):
             if module is projection:
@@ -197,7 +199,9 @@ def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None) -> Any:
         mlm, info = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True)
     except (OSError, ValueError) as error:
         if checkpoint:
-            raise ValueError(f"no masked language model could be loaded from {checkpoint!r}: {error}") from error
+            raise ValueError(
+                f"no masked language model could be loaded from {checkpoint!r}: {error}"
+            ) from error
         if type(config) not in AutoModelForMaskedLM._model_mapping:
             raise ValueError(f"{type(config).__name__} has no masked language model") from error
         logger.warning("%r has no language-model head to load: a fresh one is trained", name)

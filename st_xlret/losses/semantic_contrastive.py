@@ -15,7 +15,7 @@ from st_xlret.losses.base import CrossLingualLoss, gather_tags, read_tags
 
 
 class SemanticContrastiveLoss(CrossLingualLoss):
-    """L_sema (Eq. 2 of lang-contrastive): parallel sentences close, all 2(N - 1) other rows of the batch away.
+    """L_sema (Eq. 2 of lang-contrastive): parallel sentences close, the batch's 2(N - 1) other rows away.
 
     Takes two text columns, row-aligned translations; batches may mix language pairs. With a
     :class:`~st_xlret.CrossLingualDataCollator`, rows of equal text are no negatives of each other, so that a
@@ -96,7 +96,8 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         return """
 @inproceedings{hu2023language,
     title = {Language Agnostic Multilingual Information Retrieval with Contrastive Learning},
-    author = {Hu, Xiyang and Chen, Xinchi and Qi, Peng and Kong, Deguang and Liu, Kunlun and Wang, William Yang and Huang, Zhiheng},
+    author = {Hu, Xiyang and Chen, Xinchi and Qi, Peng and Kong, Deguang and Liu, Kunlun and
+        Wang, William Yang and Huang, Zhiheng},
     booktitle = {Findings of the Association for Computational Linguistics: ACL 2023},
     year = {2023},
 }

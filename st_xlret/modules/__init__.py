@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from st_xlret.modules.asymmetric_bn_head import AsymmetricBNHead
+from st_xlret.modules.calibration_layer import CalibrationLayer
 from st_xlret.modules.language_memory_bank import BankKeys, LanguageMemoryBank
 
-__all__ = ["AsymmetricBNHead", "BankKeys", "LanguageMemoryBank"]
+__all__ = ["AsymmetricBNHead", "BankKeys", "CalibrationLayer", "LanguageMemoryBank"]

@@ -8,18 +8,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh, "none": nn.Identity}
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "tanh": nn.Tanh,
+    "none": nn.Identity,
+}
 Normalization = Literal["asymmetric", "batch", "none"]
 
 
 class AsymmetricBNHead(nn.Module):
     """Linear, batch normalisation, activation, Linear, shared by the two sides of a pair (CCP, Algorithm 1).
 
-    One side is normalised by its batch's statistics, the other by the running statistics, and the two swap each
-    step, so that no row can read off the batch which rows belong together. Running statistics are updated by the
-    batch-statistics side only, and the other side reads them as they stood before the step (Algorithm 1 leaves the
-    order to whichever branch is written first). Without gradients (evaluation) both sides read the running
-    statistics and nothing changes, as the host keeps ``training`` on while it evaluates a loss.
+    One side is normalised by its batch's statistics, the other by the running statistics, and the two swap
+    each step, so that no row can read off the batch which rows belong together. Running statistics are
+    updated by the batch-statistics side only, and the other side reads them as they stood before the step
+    (Algorithm 1 leaves the order to whichever branch is written first). Without gradients (evaluation) both
+    sides read the running statistics and nothing changes, as the host keeps ``training`` on while it
+    evaluates a loss.
 
     Args:
         in_features: Size of the sentence vectors.
@@ -61,7 +67,9 @@ class AsymmetricBNHead(nn.Module):
         self.in_features, self.out_features = in_features, out_features or in_features
         self.normalization = normalization
         self.linear_in = nn.Linear(in_features, hidden_features)
-        self.norm = nn.Identity() if normalization == "none" else nn.BatchNorm1d(hidden_features, momentum=momentum)
+        self.norm = (
+            nn.Identity() if normalization == "none" else nn.BatchNorm1d(hidden_features, momentum=momentum)
+        )
         self.activation = ACTIVATIONS[activation]()
         self.linear_out = nn.Linear(hidden_features, self.out_features)
         # Which side reads the running statistics in the next step: False the contexts, True the centres.
@@ -85,7 +93,10 @@ class AsymmetricBNHead(nn.Module):
             if torch.is_grad_enabled() and self.training:
                 centres, contexts = self._normalize_in_training(centres, contexts)
             else:
-                centres, contexts = self._with_running_statistics(centres), self._with_running_statistics(contexts)
+                centres, contexts = (
+                    self._with_running_statistics(centres),
+                    self._with_running_statistics(contexts),
+                )
         return self.linear_out(self.activation(centres)), self.linear_out(self.activation(contexts))
 
     def _normalize_in_training(self, centres: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
@@ -112,6 +123,11 @@ class AsymmetricBNHead(nn.Module):
 
     def _with_running_statistics(self, x: Tensor) -> Tensor:
         norm = self.norm
+        assert (
+            isinstance(norm, nn.BatchNorm1d)
+            and norm.running_mean is not None
+            and norm.running_var is not None
+        )
         # Copies: the other side updates the originals in place, and the backward pass still needs these.
         mean, variance = norm.running_mean.clone(), norm.running_var.clone()
         return F.batch_norm(x, mean, variance, norm.weight, norm.bias, training=False, eps=norm.eps)

@@ -20,14 +20,16 @@ class BankKeys(NamedTuple):
 
 
 class LanguageMemoryBank(nn.Module):
-    """Keys of recent batches, oldest out first, each tagged with language, document and text (CCP, section 3.1).
+    """Keys of recent batches, oldest out first, tagged with language, document and text (CCP, section 3.1).
 
-    Starts empty and never pads with random vectors. All state lives in buffers, so that ``state_dict`` restores it
-    exactly. Under distributed training give every process the gathered keys: then all banks are identical.
+    Starts empty and never pads with random vectors. All state lives in buffers, so that ``state_dict``
+    restores it exactly. Under distributed training give every process the gathered keys: then all banks are
+    identical.
 
     Args:
         features: Size of a key.
-        size: Keys held: in all for ``scope="total"`` (the paper: 32 768), per language for ``"per_language"``.
+        size: Keys held: in all for ``scope="total"`` (the paper: 32 768), per language for
+            ``"per_language"``.
         scope: One queue for all languages, in which frequent languages displace rare ones, or one for each.
         dtype: Storage type of the keys; ``torch.bfloat16`` or ``torch.float16`` halve the memory.
 
@@ -64,7 +66,9 @@ class LanguageMemoryBank(nn.Module):
         self.features, self.size, self.scope = features, size, scope
         slots = 1 if scope == "total" else 0
         self.register_buffer("keys", torch.zeros(slots, size, features, dtype=dtype))
-        self.register_buffer("tags", torch.zeros(slots, size, 3, dtype=torch.long))  # language, document, text
+        self.register_buffer(
+            "tags", torch.zeros(slots, size, 3, dtype=torch.long)
+        )  # language, document, text
         self.register_buffer("slot_language", torch.full((slots,), _NO_LANGUAGE, dtype=torch.long))
         self.register_buffer("pointer", torch.zeros(slots, dtype=torch.long))
         self.register_buffer("count", torch.zeros(slots, dtype=torch.long))
@@ -76,7 +80,7 @@ class LanguageMemoryBank(nn.Module):
     def enqueue(
         self, keys: Tensor, language: Tensor, document: Tensor | None = None, text: Tensor | None = None
     ) -> None:
-        """Add keys in row order; the oldest of the same queue fall out, and no row of the batch is lost before them.
+        """Add keys in row order; the oldest of the same queue fall out, before any row of the batch is lost.
 
         Args:
             keys: (B, features), normalised by the caller.
@@ -110,8 +114,8 @@ class LanguageMemoryBank(nn.Module):
             language: With ``scope="per_language"``, only the queues of the languages in this tensor of ids.
 
         Returns:
-            Keys (Q, features), and language, document and text ids (Q,). Views of the bank, no copies, for the total
-            scope and for a single language.
+            Keys (Q, features), and language, document and text ids (Q,). Views of the bank, no copies, for
+            the total scope and for a single language.
         """
         slots = list(range(len(self.slot_language)))
         if language is not None and self.scope == "per_language":
@@ -122,7 +126,9 @@ class LanguageMemoryBank(nn.Module):
             keys, tags = self.keys[slots[0], :filled], self.tags[slots[0], :filled]
         else:
             filled_slots = [(slot, int(self.count[slot])) for slot in slots]
-            keys = torch.cat([self.keys[s, :n] for s, n in filled_slots] or [self.keys.new_zeros(0, self.features)])
+            keys = torch.cat(
+                [self.keys[s, :n] for s, n in filled_slots] or [self.keys.new_zeros(0, self.features)]
+            )
             tags = torch.cat([self.tags[s, :n] for s, n in filled_slots] or [self.tags.new_zeros(0, 3)])
         return BankKeys(keys, tags[:, 0], tags[:, 1], tags[:, 2])
 
@@ -153,9 +159,16 @@ class LanguageMemoryBank(nn.Module):
             new[:kept] = old[:kept]
             setattr(self, name, new)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        # The number of languages seen is part of the state, not of the configuration.
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
         saved = state_dict.get(f"{prefix}slot_language")
-        if saved is not None and self.scope == "per_language":
-            self._resize(len(saved))
+        if saved is not None:
+            if len(saved) and bool((saved == _NO_LANGUAGE).any()) != (self.scope == "total"):
+                error_messages: list[str] = args[-1]
+                error_messages.append(f"the saved bank has another scope than {self.scope!r}")
+                return
+            if self.scope == "per_language":
+                # The number of languages seen is part of the state, not of the configuration.
+                self._resize(len(saved))
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from st_xlret.training.ccp_run import CCPOptions, build_ccp_trainer
 from st_xlret.training.from_scratch import static_encoder, train_tokenizer, transformer_encoder
 from st_xlret.training.loss_state_callback import LOSS_STATE_FILE, LossStateCallback
 from st_xlret.training.monitor_callback import LossMonitorCallback
 
 __all__ = [
+    "CCPOptions",
     "LOSS_STATE_FILE",
     "LossMonitorCallback",
     "LossStateCallback",
+    "build_ccp_trainer",
     "static_encoder",
     "train_tokenizer",
     "transformer_encoder",

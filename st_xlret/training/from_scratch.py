@@ -1,4 +1,4 @@
-"""Encoders without a checkpoint: a tokenizer trained on the documents, and a static or small Transformer model."""
+"""Encoders without a checkpoint: a tokenizer trained on the documents, and a static or Transformer model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,11 @@ def train_tokenizer(
     tokenizer.normalizer = normalizers.Sequence(steps)
     # Punctuation stands alone: "word," and "word" share their token.
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation(), pre_tokenizers.Digits(individual_digits=True)]
+        [
+            pre_tokenizers.Metaspace(),
+            pre_tokenizers.Punctuation(),
+            pre_tokenizers.Digits(individual_digits=True),
+        ]
     )
     tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.UnigramTrainer(
@@ -128,7 +132,7 @@ def transformer_encoder(
     )
     tokenizer.model_max_length = max_seq_length
     with tempfile.TemporaryDirectory() as folder:
-        XLMRobertaModel(config, add_pooling_layer=False).save_pretrained(folder)
+        XLMRobertaModel(config).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         encoder = Transformer(folder, max_seq_length=max_seq_length)
     # The folder is gone: a model made here has no checkpoint to load a language-model head from.

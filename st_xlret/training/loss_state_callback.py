@@ -17,11 +17,10 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from st_xlret.losses.base import CrossLingualLoss
 
 LOSS_STATE_FILE = "loss_state.safetensors"
-Losses = CrossLingualLoss | Iterable[CrossLingualLoss] | Mapping[str, CrossLingualLoss]
 
 
 def name_losses(losses: Any) -> dict[str, CrossLingualLoss]:
-    """Losses by name: the keys of a mapping, class names otherwise. Losses of other libraries own nothing of ours.
+    """Losses by name: the keys of a mapping, class names otherwise; losses of other libraries are left out.
 
     Raises:
         TypeError: If something is no loss module.
@@ -39,17 +38,17 @@ def name_losses(losses: Any) -> dict[str, CrossLingualLoss]:
 class LossStateCallback(TrainerCallback):
     """Closes what the host leaves open for losses with parameters and buffers of their own.
 
-    - *Checkpoints*: heads, batch statistics, toggles and banks are written to ``loss_state.safetensors`` in every
-      checkpoint and restored on resume, so that a resumed run repeats the uninterrupted one's losses. The checkpoint
-      stays loadable as a plain SentenceTransformer.
-    - *Ranks*: at the start all ranks take rank 0's loss state; before each optimizer step the gradients of loss-owned
-      parameters are averaged over ranks (the host synchronises the encoder only) and clipped to ``max_grad_norm``
-      (the host clips the encoder only).
+    - *Checkpoints*: heads, batch statistics, toggles and banks are written to ``loss_state.safetensors`` in
+      every checkpoint and restored on resume, so that a resumed run repeats the uninterrupted one's losses.
+      The checkpoint stays loadable as a plain SentenceTransformer.
+    - *Ranks*: at the start all ranks take rank 0's loss state; before each optimizer step the gradients of
+      loss-owned parameters are averaged over ranks (the host synchronises the encoder only) and clipped to
+      ``max_grad_norm`` (the host clips the encoder only).
 
     Args:
         losses: The loss, or all losses of the run: a sequence, or the mapping given to the Trainer.
-        resume_from: The checkpoint folder that ``trainer.train(resume_from_checkpoint=...)`` was given, if it lies
-            elsewhere than in the output directory of this run.
+        resume_from: The checkpoint folder that ``trainer.train(resume_from_checkpoint=...)`` was given, if it
+            lies elsewhere than in the output directory of this run.
 
     Raises:
         FileNotFoundError: On resume, if the checkpoint has no loss state.
@@ -59,7 +58,7 @@ class LossStateCallback(TrainerCallback):
         >>> from st_xlret.losses import SemanticContrastiveLoss
         >>> from st_xlret.training import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
-        >>> callback = LossStateCallback(SemanticContrastiveLoss(model))   # SentenceTransformerTrainer(callbacks=[...])
+        >>> callback = LossStateCallback(SemanticContrastiveLoss(model))   # for the Trainer's callbacks=[...]
     """
 
     def __init__(self, losses: Any, *, resume_from: str | Path | None = None) -> None:
@@ -76,8 +75,8 @@ class LossStateCallback(TrainerCallback):
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Restore what :meth:`state_dict` gave."""
-        known = {f"{name}/" for name in self.losses}
-        foreign = [key for key in state if key.split("/", 1)[0] + "/" not in known]
+        known = tuple(f"{name}/" for name in self.losses)
+        foreign = [key for key in state if not key.startswith(known)]
         if foreign:
             raise ValueError(f"the saved state holds losses that this run does not have: {foreign[:5]}")
         for name, loss in self.losses.items():
@@ -89,18 +88,28 @@ class LossStateCallback(TrainerCallback):
     ) -> None:
         """Restore on resume; give all ranks the same state."""
         if state.global_step:
-            default = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            path = Path(self.resume_from or default) / LOSS_STATE_FILE
+            path = Path(self.resume_from or checkpoint_folder(args, state)) / LOSS_STATE_FILE
             if not path.is_file():
                 raise FileNotFoundError(
-                    f"{path} is missing: the losses' heads and banks cannot be restored. Resume from a checkpoint "
-                    "written with LossStateCallback, or name its folder with LossStateCallback(..., resume_from=...)"
+                    f"{path} is missing: the losses' heads and banks cannot be restored. Resume from a "
+                    "checkpoint written with LossStateCallback, or name its folder with "
+                    "LossStateCallback(..., resume_from=...)"
                 )
             self.load_state_dict(load_file(path))
         if get_world_size() > 1:
             for loss in self.losses.values():
                 for tensor in loss.owned_state().values():
                     dist.broadcast(tensor.data, src=0)
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Tell the batch sampler the epoch: the host fails to when several processes resume amid an epoch."""
+        sampler = getattr(kwargs.get("train_dataloader"), "batch_sampler", None)
+        while sampler is not None:
+            if hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(int(state.epoch or 0))
+            sampler = getattr(sampler, "batch_sampler", None)
 
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -112,13 +121,20 @@ class LossStateCallback(TrainerCallback):
         if args.max_grad_norm and args.max_grad_norm > 0:
             nn.utils.clip_grad_norm_([p for p in parameters if p.grad is not None], args.max_grad_norm)
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         """Write the state into the checkpoint that was just made."""
-        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        folder = checkpoint_folder(args, state)
         if args.should_save and folder.is_dir():
             temporary = folder / f".{LOSS_STATE_FILE}.tmp"
             save_file(self.state_dict(), temporary)
             os.replace(temporary, folder / LOSS_STATE_FILE)
+
+
+def checkpoint_folder(args: TrainingArguments, state: TrainerState) -> Path:
+    """Where the host puts the checkpoint of this step."""
+    return Path(args.output_dir or ".") / f"checkpoint-{state.global_step}"
 
 
 def unique_parameters(losses: Iterable[CrossLingualLoss]) -> list[nn.Parameter]:

@@ -15,9 +15,10 @@ from st_xlret.training.loss_state_callback import name_losses
 class LossMonitorCallback(TrainerCallback):
     """Watches every loss of a run.
 
-    A loss that is NaN or infinite stops the run before the optimizer step, so that the weights stay those of the last
-    good step and the last checkpoint is unharmed; the error names the loss, the step and the languages of the batch.
-    Each log line gets ``loss_<name>``, the mean of that loss since the last line: the host's ``loss`` mixes them all.
+    A loss that is NaN or infinite stops the run before the optimizer step, so that the weights stay those of
+    the last good step and the last checkpoint is unharmed; the error names the loss, the step and the
+    languages of the batch. Each log line gets ``loss_<name>``, the mean of that loss since the last line: the
+    host's ``loss`` mixes them all.
 
     Args:
         losses: As for :class:`~st_xlret.LossStateCallback`.
@@ -42,13 +43,19 @@ class LossMonitorCallback(TrainerCallback):
             if not torch.isfinite(loss.last_value):
                 raise FloatingPointError(
                     f"the loss {name!r} is {value} at step {state.global_step + 1}, in a batch of "
-                    f"{describe_languages(loss.last_languages)}. No weights were changed by it; lower the learning "
-                    "rate, train in bf16 or fp32 rather than fp16, or look at these languages' texts, and resume "
-                    "from the last checkpoint"
+                    f"{describe_languages(loss.last_languages)}. No weights were changed by it; lower the "
+                    "learning rate, train in bf16 or fp32 rather than fp16, or look at these languages' "
+                    "texts, and resume from the last checkpoint"
                 )
             self.sums[name] = self.sums.get(name, 0.0) + value
             self.counts[name] = self.counts.get(name, 0) + 1
             loss.last_value = None
+
+    def on_substep_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Look at the losses of each batch whose gradients are accumulated."""
+        self.on_pre_optimizer_step(args, state, control, **kwargs)
 
     def on_log(
         self,

@@ -1,0 +1,55 @@
+# make demo   sets up .venv, trains on the built-in corpus, prints the table and writes runs/demo
+# make test   sets up .venv and passes the checks and the tests
+# The other targets: setup, lint, format, bench, clean.
+
+PYTHON ?= python3
+WORKERS ?= 2
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.st-xlret-setup
+SOURCES := $(wildcard st_xlret training_scripts evaluation benchmarks)
+
+# Nothing here needs the Hub; offline also means that no run waits for an unreachable network.
+export HF_HUB_OFFLINE = 1
+export TOKENIZERS_PARALLELISM = false
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench clean
+
+help:
+	@sed -n 's/^# make/make/p; s/^# The other/the other/p' Makefile
+
+setup: $(STAMP)
+
+# torch goes first, at its pin: in any other order pip may pull another build of it, with
+# several GB of CUDA packages.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --upgrade pip
+	$(PY) -m pip install -c constraints.txt "$$(grep '^torch==' constraints.txt)"
+	$(PY) -m pip install -c constraints.txt -e ".[dev,plots]"
+	@touch $@
+
+demo: $(STAMP)
+	$(PY) training_scripts/demo.py --output runs/demo
+
+test: lint
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS)
+
+lint: $(STAMP)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy $(SOURCES)
+
+format: $(STAMP)
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: $(STAMP)
+	$(PY) -m pip install -q -c constraints.txt -e ".[bench]"
+	for program in benchmarks/*.py; do $(PY) "$$program" || exit 1; done
+
+clean:
+	rm -rf runs/demo build dist .pytest_cache .ruff_cache .mypy_cache
+	find st_xlret tests training_scripts evaluation benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,213 @@
+"""Time and peak memory of CCPLoss and MaskedLMLoss against the encoder and other ways to the same losses.
+
+    python -m benchmarks.ccp_losses --output runs/ccp_losses.json
+
+Times are medians of interleaved runs, forward and backward. A peak is what one step adds to the resident
+memory of a fresh process (Linux), its inputs left out. README.md beside this file says what is compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from benchmarks.measuring import in_fresh_process, interleaved
+from benchmarks.steps import (
+    EVERY_SIMILARITY,
+    Step,
+    ccp,
+    concatenated,
+    cross_batch_memory,
+    encoder,
+    multiple_negatives,
+    vocabulary,
+)
+
+
+@dataclass
+class Comparison:
+    """Steps, and which of them is set against which."""
+
+    title: str
+    steps: dict[str, Callable[[], Step]]
+    ratios: list[tuple[str, str]]
+    goals: dict[str, float] = field(default_factory=dict)  # bounds on the ratios of a measure
+    rounds: int = 0  # 0: the time is that of the single run in which the memory is measured
+    memory: bool = True
+    in_every_peak: int = 0  # bytes that no way of computing it avoids
+
+
+def comparisons(quick: bool) -> dict[str, Comparison]:
+    """What is compared, by name, at the sizes of the figures or (``quick``) at toy sizes."""
+    wide, narrow, keys, entries = (32, 16, 96, 500) if quick else (768, 256, 32768, 250002)
+    rows, pair_rows, many_rows, tokens = (8, 8, 16, 60) if quick else (64, 512, 2048, 2048)
+    masked = round(0.15 * tokens)
+    size, length = ("tiny", 8) if quick else ("base", 64)
+    mlm = {
+        way: partial(vocabulary, masked, tokens, wide, entries, way) for way in ("chunked", "masked", "all")
+    }
+    found: dict[str, Comparison] = {
+        "encoder": Comparison(
+            f"(a) CCPLoss, head and bank of {keys} against the encoder, {rows} rows of {length} tokens",
+            {
+                "one language": partial(ccp, rows, keys, wide, head=True),
+                "mixed": partial(ccp, rows, keys, wide, languages=4, head=True),
+                "encoder": partial(encoder, size, rows, length),
+            },
+            [("one language", "encoder"), ("mixed", "encoder")],
+            rounds=3,
+            memory=False,
+            goals={"time": 0.03},
+        ),
+        "in_batch": Comparison(
+            f"(b) CCPLoss without bank against MultipleNegativesRankingLoss, {many_rows} rows of {wide}",
+            {
+                "CCPLoss": partial(ccp, many_rows, 0, wide),
+                "MNRL, same similarities": partial(multiple_negatives, many_rows, wide, EVERY_SIMILARITY),
+                "MNRL, default (a quarter)": partial(
+                    multiple_negatives, many_rows, wide, EVERY_SIMILARITY[:1]
+                ),
+            },
+            [("CCPLoss", "MNRL, same similarities"), ("CCPLoss", "MNRL, default (a quarter)")],
+            rounds=7,
+        ),
+    }
+    for name, inner, count in (("ntxent", "NTXentLoss", rows), ("supcon", "SupConLoss", pair_rows)):
+        if find_spec("pytorch_metric_learning"):
+            rival = f"CrossBatchMemory({inner})"
+            found[name] = Comparison(
+                f"(b) CCPLoss against {rival}, {count} rows and {keys} keys of {narrow}",
+                {
+                    "CCPLoss": partial(ccp, count, keys, narrow),
+                    rival: partial(cross_batch_memory, count, keys, narrow, inner),
+                },
+                [("CCPLoss", rival)],
+                rounds=3,
+            )
+    for name, features in (("naive_narrow", narrow), ("naive_wide", wide)):
+        found[name] = Comparison(
+            f"(c) CCPLoss against one matrix of all logits, {many_rows} rows and {keys} keys of {features}",
+            {
+                "CCPLoss": partial(ccp, many_rows, keys, features),
+                "one matrix": partial(concatenated, many_rows, keys, features),
+            },
+            [("CCPLoss", "one matrix")],
+            rounds=5,
+            goals={"memory": 1 / 5},
+        )
+    found["vocabulary"] = Comparison(
+        f"(d) MaskedLMLoss's logits in chunks against at once, {masked} masked tokens, {entries} entries",
+        {"chunked": mlm["chunked"], "logits of masked": mlm["masked"]},
+        [("chunked", "logits of masked")],
+        rounds=3,
+        goals={"memory_beside_gradient": 1 / 4},
+        in_every_peak=4 * entries * wide,
+    )
+    found["vocabulary_host"] = Comparison(
+        f"(d) MaskedLMLoss's logits in chunks against those of all {tokens} tokens, {entries} entries",
+        {"chunked": mlm["chunked"], "logits of all": mlm["all"]},
+        [("chunked", "logits of all")],
+        goals={"memory": 1 / 4},
+        in_every_peak=4 * entries * wide,
+    )
+    return found
+
+
+def measure(comparison: Comparison) -> dict[str, Any]:
+    """Loss, seconds and peak bytes of each step, and the ratios."""
+    figures: dict[str, dict[str, float]] = {name: {} for name in comparison.steps}
+    if comparison.memory:
+        figures = {name: in_fresh_process(build) for name, build in comparison.steps.items()}
+    if comparison.rounds:
+        for name, times in interleaved(comparison.steps, comparison.rounds).items():
+            figures[name] |= times
+    measures = {"time": lambda f: f["seconds"]}
+    if all("peak_bytes" in figure for figure in figures.values()):
+        measures["memory"] = lambda f: f["peak_bytes"]
+        if comparison.in_every_peak:
+            measures["memory_beside_gradient"] = lambda f: f["peak_bytes"] - comparison.in_every_peak
+    ratios = []
+    for one, other in comparison.ratios:
+        for measure, read in measures.items():
+            ratio, goal = read(figures[one]) / read(figures[other]), comparison.goals.get(measure)
+            met = None if goal is None else ratio <= goal
+            ratios.append(
+                {"of": one, "to": other, "measure": measure, "ratio": ratio, "goal": goal, "met": met}
+            )
+    return {"title": comparison.title, "figures": figures, "ratios": ratios}
+
+
+def show(result: dict[str, Any]) -> str:
+    """A comparison as a small table."""
+    lines = [f"\n{result['title']}"]
+    for name, figure in result["figures"].items():
+        peak = f"{figure['peak_bytes'] / 2**20:10.0f} MiB" if "peak_bytes" in figure else ""
+        lines.append(f"  {name:40}{1000 * figure['seconds']:10.1f} ms{peak}   loss {figure['loss']:.5f}")
+    for ratio in result["ratios"]:
+        goal = (
+            ""
+            if ratio["goal"] is None
+            else f" (goal {ratio['goal']:.2f}: {'met' if ratio['met'] else 'MISSED'})"
+        )
+        lines.append(f"  {ratio['measure']:24}{ratio['of']} / {ratio['to']} = {ratio['ratio']:.4f}{goal}")
+    return "\n".join(lines)
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    cpu = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        models = [
+            line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
+        ]
+        cpu = models[0].partition(":")[2].strip() if models else cpu
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--output", type=Path, help="JSON file for the figures")
+    parser.add_argument(
+        "--only", nargs="+", choices=list(comparisons(True)), help="these comparisons instead of all"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="toy sizes: shows that it runs, the figures say nothing"
+    )
+    parser.add_argument("--threads", type=int, help="threads of PyTorch (default: PyTorch's own choice)")
+    args = parser.parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    chosen = {name: c for name, c in comparisons(args.quick).items() if not args.only or name in args.only}
+    if not find_spec("pytorch_metric_learning"):
+        tqdm.write("pytorch-metric-learning is not installed: its comparisons are left out")
+    results: dict[str, Any] = {"machine": machine(), "quick": args.quick, "comparisons": {}}
+    for name, comparison in tqdm(chosen.items(), unit="comparison"):
+        results["comparisons"][name] = measure(comparison)
+        tqdm.write(show(results["comparisons"][name]))
+    if args.output:
+        args.output.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = args.output.with_name(args.output.name + ".part")
+        unfinished.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        os.replace(unfinished, args.output)
+
+
+if __name__ == "__main__":
+    main()

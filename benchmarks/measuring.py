@@ -1,0 +1,67 @@
+"""Seconds of interleaved runs, and the peak memory of one step in a fresh process."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from benchmarks.steps import Step, ccp
+
+CLEAR_REFS, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+Build = Callable[[], Step]
+
+
+def interleaved(builds: dict[str, Build], rounds: int) -> dict[str, dict[str, float]]:
+    """Run the steps in turn, ``rounds`` times: the median seconds of each, and its loss."""
+    steps = {name: build() for name, build in builds.items()}
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            step.reset()
+            runs[name].append(_timed(step))
+    return {
+        name: {"seconds": statistics.median(run["seconds"] for run in done), "loss": done[0]["loss"]}
+        for name, done in runs.items()
+    }
+
+
+def in_fresh_process(build: Build) -> dict[str, float]:
+    """Run a step once in a process of its own: its seconds, its loss and ``peak_bytes``.
+
+    The peak is what the step adds to the resident memory, so its inputs are left out. Linux only: elsewhere
+    there is no ``peak_bytes``.
+    """
+    # A server that has imported everything and computed nothing is forked: clean as a new process, and fast.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    with context.Pool(1) as process:
+        return process.apply(_run_once, (build, torch.get_num_threads()))
+
+
+def _run_once(build: Build, threads: int) -> dict[str, float]:
+    torch.set_num_threads(threads)
+    ccp(8, 16, 8).run()  # loads what is loaded on first use
+    step = build()
+    gc.collect()
+    if not CLEAR_REFS.exists():
+        return _timed(step)
+    CLEAR_REFS.write_text("5")  # resets the peak to what is resident now
+    before = _resident("VmRSS")
+    return {**_timed(step), "peak_bytes": _resident("VmHWM") - before}
+
+
+def _timed(step: Step) -> dict[str, float]:
+    start = time.perf_counter()
+    loss = step.run()
+    return {"seconds": time.perf_counter() - start, "loss": float(loss)}
+
+
+def _resident(name: str) -> int:
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(name))
+    return 1024 * int(line.split()[1])

@@ -1,0 +1,32 @@
+"""Fit shift, scale and rotation between languages, and the removers of language bias."""
+
+from __future__ import annotations
+
+from st_xlret.calibration.adversarial import AdversarialOptions
+from st_xlret.calibration.embedding import embed_documents, embed_pairs
+from st_xlret.calibration.fit import fit_calibration, fit_calibration_stages
+from st_xlret.calibration.inputs import STEPS, CalibrationOptions
+from st_xlret.calibration.report import Alignment, alignment_table, measure_alignment
+from st_xlret.calibration.rotation import (
+    RotationOptions,
+    mean_csls_criterion,
+    procrustes,
+    unsupervised_rotation,
+)
+
+__all__ = [
+    "STEPS",
+    "AdversarialOptions",
+    "Alignment",
+    "CalibrationOptions",
+    "RotationOptions",
+    "alignment_table",
+    "embed_documents",
+    "embed_pairs",
+    "fit_calibration",
+    "fit_calibration_stages",
+    "mean_csls_criterion",
+    "measure_alignment",
+    "procrustes",
+    "unsupervised_rotation",
+]

@@ -1,0 +1,87 @@
+"""Projections that take a language's identity out of its embeddings: LIR and LSAR."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from st_xlret.calibration.affine import Affine
+from st_xlret.calibration.statistics import Moments
+
+
+def lir_map(moments: Moments, components: int = 1, strength: float = 1.0) -> Affine:
+    """Remove the top principal components of one language (LIR, Yang et al. 2021).
+
+    The components are the leading right singular vectors of the language's embeddings, not centred, as in
+    that
+    paper: without a shift before it the first one is close to the language's mean. ``x - strength * C C^T
+        x``.
+
+    Args:
+        moments: Of the embeddings that go in.
+        components: How many to remove; 0 removes nothing.
+        strength: How much of them.
+
+    Returns:
+        A linear map, (d, d).
+
+    Raises:
+        ValueError: If ``components`` is negative or leaves no dimension.
+
+    Example:
+        >>> from st_xlret.calibration.statistics import moments_of
+        >>> moments = moments_of(torch.tensor([[2.0, 1.0], [2.0, -1.0]]), "en")
+        >>> lir_map(moments)(torch.tensor([[2.0, 1.0]])).tolist()
+        [[0.0, 1.0]]
+    """
+    dimension = len(moments.mean)
+    if not 0 <= components < dimension:
+        raise ValueError(f"components must lie between 0 and {dimension - 1}, got {components}")
+    directions = torch.linalg.eigh(moments.second_moment).eigenvectors[:, dimension - components :]
+    return _removal(directions, strength)
+
+
+def lsar_map(means: Sequence[Tensor], rank: int | None = None, strength: float = 1.0) -> Affine:
+    """Project out the subspace in which the languages' means differ (LSAR, Xie et al. 2022).
+
+    The subspace is spanned by the leading left singular vectors of the means, centred on their average. (The
+    paper re-centres on a vector orthogonal to the subspace: that changes the vector, not the subspace.) One
+    map serves all languages, so none has to be known when text is encoded. ``x - strength * M M^T x``.
+
+    Args:
+        means: The mean (d,) of each language; all count alike.
+        rank: Dimensions removed; ``None``: all in which the means differ, at most languages - 1.
+        strength: How much of them.
+
+    Returns:
+        A linear map, (d, d); the identity for a single language.
+
+    Raises:
+        ValueError: If ``rank`` is negative, exceeds languages - 1, or would leave no dimension.
+
+    Example:
+        >>> means = [torch.tensor([1.0, 3.0]), torch.tensor([5.0, 3.0])]
+        >>> lsar_map(means)(torch.tensor([[7.0, 4.0]])).tolist()
+        [[0.0, 4.0]]
+    """
+    matrix = torch.stack(list(means)).double()
+    most = len(matrix) - 1
+    if rank is not None and not 0 <= rank <= most:
+        raise ValueError(f"rank must lie between 0 and languages - 1 = {most}, got {rank}")
+    _, singular, directions = torch.linalg.svd(matrix - matrix.mean(dim=0), full_matrices=False)
+    differing = int((singular > 1e-10 * matrix.norm()).sum())
+    kept = min(differing, most if rank is None else rank)
+    if kept >= matrix.shape[1]:
+        raise ValueError(
+            f"the means of {len(matrix)} languages differ in all {matrix.shape[1]} dimensions: "
+            f"pass a rank below {matrix.shape[1]}"
+        )
+    return _removal(directions[:kept].T, strength)
+
+
+def _removal(directions: Tensor, strength: float) -> Affine:
+    """``x - strength * D D^T x`` for orthonormal columns D."""
+    identity = torch.eye(len(directions), dtype=directions.dtype)
+    return Affine.linear(identity - strength * directions @ directions.T)

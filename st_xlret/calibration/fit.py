@@ -1,0 +1,229 @@
+"""From embeddings of several languages to a :class:`CalibrationLayer`."""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from st_xlret.calibration.affine import Affine
+from st_xlret.calibration.bias_removal import lir_map, lsar_map
+from st_xlret.calibration.inputs import (
+    CalibrationOptions,
+    Pairs,
+    check_embeddings,
+    check_pairs,
+    check_steps,
+)
+from st_xlret.calibration.rotation import (
+    RotationOptions,
+    partial_rotation,
+    procrustes,
+    unsupervised_rotation,
+)
+from st_xlret.calibration.statistics import Moments, moments_of, scale_map, shift_map
+from st_xlret.modules.calibration_layer import CalibrationLayer
+
+logger = logging.getLogger(__name__)
+
+
+def fit_calibration(
+    embeddings: Mapping[str, Tensor],
+    *,
+    steps: Sequence[str] = ("shift", "scale", "rotate"),
+    pivot: str = "en",
+    pairs: Pairs | None = None,
+    strength: float | Mapping[str, float] = 1.0,
+    seed: int = 0,
+    options: CalibrationOptions | None = None,
+    show_progress: bool = False,
+) -> CalibrationLayer:
+    """Fit the maps that bring the embeddings of several languages together (CCP, section 3.2).
+
+    Steps run in the order given; each is estimated on what those before it, at their strength, make of the
+    data:
+
+    - ``"shift"``: minus the language's mean. At strength s: ``x - s mean``.
+    - ``"scale"``: divided by the language's standard deviation per dimension. At strength s:
+      ``x / std ** s``.
+    - ``"rotate"``: an orthogonal map into the pivot's space. Languages with ``pairs`` get the closed form of
+      Procrustes, the others the unsupervised search of Conneau et al. (2018). At strength s: the orthogonal
+      matrix nearest to ``(1 - s) I + s W``. The pivot is not rotated.
+    - ``"lir"``: minus the projection P on the language's top principal components. At strength s:
+      ``x - s P x``.
+    - ``"lsar"``: minus the projection on the subspace in which the languages' means differ, likewise. The
+      only step that is the same for all languages; alone, it makes a layer that needs no language.
+
+    Args:
+        embeddings: Language -> (n, d), of text in that language, parallel or not. NumPy arrays are taken
+            too. Give what the model's ``encode`` returns: where it ends with a normalisation, that is
+            calibrated.
+        steps: Any of them, each at most once.
+        pivot: The language that the others are rotated into.
+        pairs: Embeddings of parallel sentences for ``"rotate"``, for as many languages as there are.
+        strength: In [0, 1], for all steps or by step (1 where none is given). At 0 the layer is the identity.
+        seed: Same seed and embeddings, same layer.
+        options: Details.
+        show_progress: A bar over languages.
+
+    Returns:
+        The layer, float32, on the CPU; computed in float64.
+
+    Raises:
+        ValueError: If a step is unknown, the pivot has no embeddings, a language has too few sentences
+            (named with its count), dimensions differ, or a strength lies outside [0, 1].
+
+    Example:
+        >>> _ = torch.manual_seed(0)
+        >>> clouds = {"en": torch.randn(100, 4) + 3, "fr": torch.randn(100, 4) - 5}
+        >>> layer = fit_calibration(clouds, steps=["shift"])
+        >>> round(float(layer.transform(clouds["fr"], "fr").mean(dim=0).norm()), 4)
+        0.0
+    """
+    stages = fit_calibration_stages(
+        embeddings,
+        steps=steps,
+        pivot=pivot,
+        pairs=pairs,
+        strength=strength,
+        seed=seed,
+        options=options,
+        show_progress=show_progress,
+    )
+    return stages[steps[-1]]
+
+
+def fit_calibration_stages(
+    embeddings: Mapping[str, Tensor],
+    *,
+    steps: Sequence[str] = ("shift", "scale", "rotate"),
+    pivot: str = "en",
+    pairs: Pairs | None = None,
+    strength: float | Mapping[str, float] = 1.0,
+    seed: int = 0,
+    options: CalibrationOptions | None = None,
+    show_progress: bool = False,
+) -> dict[str, CalibrationLayer]:
+    """As :func:`fit_calibration`, but with a layer after each step: "+ shift", "+ scale", "+ rotate".
+
+    Costs no more than the last one alone. Arguments and errors are those of :func:`fit_calibration`.
+
+    Returns:
+        Step -> the layer of all steps up to it, in the order of the steps.
+
+    Example:
+        >>> _ = torch.manual_seed(0)
+        >>> clouds = {"en": torch.randn(100, 4) + 3, "fr": torch.randn(100, 4) - 5}
+        >>> stages = fit_calibration_stages(clouds, steps=["shift", "scale"])
+        >>> {name: layer.steps for name, layer in stages.items()}
+        {'shift': ['shift'], 'scale': ['shift', 'scale']}
+    """
+    options = options or CalibrationOptions()
+    strengths = check_steps(steps, strength)
+    rows = check_embeddings(embeddings, pivot, options)
+    parallel = check_pairs(pairs or {}, rows, pivot, options)
+    moments = {
+        language: moments_of(cloud, language, min_sentences=options.min_sentences)
+        for language, cloud in tqdm(
+            rows.items(), desc="means and spreads", disable=not show_progress, leave=False
+        )
+    }
+    dimension = len(moments[pivot].mean)
+    maps = {language: Affine.identity(dimension) for language in rows}
+    notes: dict[str, str] = {}
+    stages: dict[str, CalibrationLayer] = {}
+    for number, (step, amount) in enumerate(strengths.items(), start=1):
+        if step == "rotate":
+            additions = _rotations(
+                rows, maps, parallel, pivot, amount, seed, options.rotation, notes, show_progress
+            )
+        else:
+            additions = _moment_step(step, moments, amount, options)
+        maps = {language: maps[language].then(addition) for language, addition in additions.items()}
+        moments = {language: moments[language].after(addition) for language, addition in additions.items()}
+        agnostic = list(strengths)[:number] == ["lsar"]
+        layer = CalibrationLayer(
+            dimension,
+            () if agnostic else tuple(maps),
+            pivot=pivot,
+            normalize_inputs=options.normalize_inputs,
+            steps=list(strengths)[:number],
+            strength={name: strengths[name] for name in list(strengths)[:number]},
+            notes=notes,
+        )
+        kept = [maps[pivot]] if agnostic else list(maps.values())
+        layer.weight.copy_(torch.stack([entry.weight for entry in kept]))
+        layer.bias.copy_(torch.stack([entry.bias for entry in kept]))
+        stages[step] = layer
+    return stages
+
+
+def _moment_step(
+    step: str, moments: Mapping[str, Moments], amount: float, options: CalibrationOptions
+) -> dict[str, Affine]:
+    """The maps of a step that means and covariances determine."""
+    if step == "lsar":
+        shared = lsar_map([entry.mean for entry in moments.values()], options.lsar_rank, amount)
+        return dict.fromkeys(moments, shared)
+    if step == "shift":
+        return {language: shift_map(entry, amount) for language, entry in moments.items()}
+    if step == "lir":
+        return {
+            language: lir_map(entry, options.lir_components, amount) for language, entry in moments.items()
+        }
+    return {
+        language: scale_map(entry, language, amount, scale_by=options.scale_by, floor=options.scale_floor)
+        for language, entry in moments.items()
+    }
+
+
+def _rotations(
+    rows: Mapping[str, Tensor],
+    maps: Mapping[str, Affine],
+    pairs: Pairs,
+    pivot: str,
+    amount: float,
+    seed: int,
+    options: RotationOptions,
+    notes: dict[str, str],
+    show_progress: bool,
+) -> dict[str, Affine]:
+    """A rotation into the pivot for every language, on rows as the steps so far map them."""
+    dimension = len(maps[pivot].bias)
+    rotations = {pivot: Affine.identity(dimension)}
+    pivot_rows = maps[pivot](sample_rows(rows[pivot], options.max_sentences, seed))
+    others = [language for language in rows if language != pivot]
+    for language in tqdm(others, desc="rotations", disable=not show_progress):
+        if amount == 0:
+            rotation, note = torch.eye(dimension, dtype=torch.float64), "none: strength 0"
+        elif language in pairs:
+            own, other = pairs[language]
+            rotation = procrustes(
+                maps[language](own.double()), maps[pivot](other.double()), prior=options.prior
+            )
+            note = f"Procrustes on {len(own)} pairs"
+        else:
+            own_seed = seed + zlib.crc32(language.encode())
+            own = maps[language](sample_rows(rows[language], options.max_sentences, own_seed))
+            candidates = unsupervised_rotation(
+                own, pivot_rows, options, seed=own_seed, show_progress=show_progress
+            )
+            best, rotation = candidates[0], candidates[0].rotation
+            stay = next(entry for entry in candidates if entry.name == "identity")
+            note = f"{best.name}: criterion {best.criterion:.4f}, identity {stay.criterion:.4f}"
+        notes[f"rotate {language}"] = note
+        logger.info("rotation of %s into %s: %s", language, pivot, note)
+        rotations[language] = Affine.linear(partial_rotation(rotation.cpu(), amount))
+    return {language: rotations[language] for language in rows}
+
+
+def sample_rows(rows: Tensor, size: int, seed: int) -> Tensor:
+    """At most so many rows, by a seeded draw; all of them, in order, where there are no more."""
+    if len(rows) <= size:
+        return rows
+    drawn = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:size]
+    return rows[drawn.to(rows.device)]

@@ -1,0 +1,98 @@
+"""What a calibration is fitted on and how: options, and checks of what is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from st_xlret.calibration.rotation import RotationOptions
+
+STEPS = ("shift", "scale", "rotate", "lir", "lsar")
+"""What a calibration can be made of, the first three in the paper's order."""
+
+Pairs = Mapping[str, tuple[Tensor, Tensor]]
+"""Language -> embeddings of its sentences (n, d) and of their translations into the pivot (n, d)."""
+
+
+@dataclass(frozen=True)
+class CalibrationOptions:
+    """Details of the steps.
+
+    Attributes:
+        scale_by: Divide by standard deviations, or by variances as the paper words it.
+        scale_floor: Least standard deviation of a dimension, see :func:`scale_map`.
+        rotation: How a rotation is found without pairs; its ``prior`` counts with pairs, too.
+        lir_components: Principal components that LIR removes from each language.
+        lsar_rank: Dimensions that LSAR removes; ``None``: all in which the languages' means differ.
+        normalize_inputs: Bring embeddings to unit length before the first step, in the fit and in the layer.
+        min_sentences: A language with fewer is an error.
+    """
+
+    scale_by: Literal["std", "variance"] = "std"
+    scale_floor: float = 0.01
+    rotation: RotationOptions = field(default_factory=RotationOptions)
+    lir_components: int = 1
+    lsar_rank: int | None = None
+    normalize_inputs: bool = False
+    min_sentences: int = 50
+
+
+def check_steps(steps: Sequence[str], strength: float | Mapping[str, float]) -> dict[str, float]:
+    """Strength by step, in the order of the steps."""
+    if isinstance(steps, str) or not steps:
+        raise ValueError(f"steps must be a sequence out of {', '.join(STEPS)}, got {steps!r}")
+    for step in steps:
+        if step not in STEPS:
+            raise ValueError(f"unknown calibration step {step!r}: choose from {', '.join(STEPS)}")
+    if len(set(steps)) != len(steps):
+        raise ValueError(f"each step can be taken once, got {list(steps)}")
+    by_step = dict(strength) if isinstance(strength, Mapping) else dict.fromkeys(steps, strength)
+    for step, amount in by_step.items():
+        if step not in steps:
+            raise ValueError(f"strength is given for {step!r}, which is none of the steps {list(steps)}")
+        if not 0 <= amount <= 1:
+            raise ValueError(f"strength must lie in [0, 1], got {amount} for {step!r}")
+    return {step: float(by_step.get(step, 1.0)) for step in steps}
+
+
+def check_embeddings(
+    embeddings: Mapping[str, Tensor], pivot: str, options: CalibrationOptions
+) -> dict[str, Tensor]:
+    """Embeddings as tensors of one width, at unit length where that is asked for."""
+    if pivot not in embeddings:
+        known = ", ".join(embeddings) or "none"
+        raise ValueError(f"no embeddings of the pivot language {pivot!r}: there are {known}")
+    rows = {language: torch.as_tensor(cloud).detach() for language, cloud in embeddings.items()}
+    widths = {language: cloud.shape[-1] for language, cloud in rows.items()}
+    if len(set(widths.values())) > 1:
+        raise ValueError(f"embeddings of all languages must have one dimension, got {widths}")
+    if options.normalize_inputs:
+        return {language: F.normalize(cloud, dim=-1) for language, cloud in rows.items()}
+    return rows
+
+
+def check_pairs(
+    pairs: Pairs, rows: Mapping[str, Tensor], pivot: str, options: CalibrationOptions
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Pairs as tensors, row-aligned and as wide as the embeddings, at unit length where that is asked for."""
+    checked = {}
+    for language, (own, other) in pairs.items():
+        if language not in rows or language == pivot:
+            raise ValueError(
+                f"pairs are given for {language!r}: expected one of {', '.join(rows)} but {pivot!r}"
+            )
+        own, other = torch.as_tensor(own).detach(), torch.as_tensor(other).detach()
+        if own.shape != other.shape or own.shape[-1] != rows[pivot].shape[-1]:
+            raise ValueError(
+                f"pairs of {language!r} must be row-aligned, of {rows[pivot].shape[-1]} dimensions: "
+                f"got {tuple(own.shape)} and {tuple(other.shape)}"
+            )
+        if options.normalize_inputs:
+            own, other = F.normalize(own, dim=-1), F.normalize(other, dim=-1)
+        checked[language] = (own, other)
+    return checked

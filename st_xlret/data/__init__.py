@@ -1,0 +1,51 @@
+"""Documents, parallel sentences and language codes in memory-mapped datasets; collator and batch samplers."""
+
+from __future__ import annotations
+
+from st_xlret.data.collator import CrossLingualDataCollator
+from st_xlret.data.documents import LanguageCounts, LoadReport, load_documents, load_documents_with_report
+from st_xlret.data.holdout import hold_out_pairs
+from st_xlret.data.interleaving import InterleavedBatches, InterleavedBatchSampler
+from st_xlret.data.jsonl import BadLines, DataError, read_jsonl
+from st_xlret.data.languages import check_language, id_to_language, language_to_id
+from st_xlret.data.pairs import (
+    PairCounts,
+    PairReport,
+    load_pairs,
+    load_pairs_with_report,
+    normalise_text,
+    pairs_from_dictionary,
+    pairs_from_parallel_documents,
+)
+from st_xlret.data.sampling import smoothed_probabilities
+from st_xlret.data.splitting import split_sentences
+from st_xlret.data.windows import CrossLingualBatches, LanguageBatchSampler, WindowBatchSampler
+
+__all__ = [
+    "BadLines",
+    "CrossLingualBatches",
+    "CrossLingualDataCollator",
+    "DataError",
+    "InterleavedBatchSampler",
+    "InterleavedBatches",
+    "LanguageBatchSampler",
+    "LanguageCounts",
+    "LoadReport",
+    "PairCounts",
+    "PairReport",
+    "WindowBatchSampler",
+    "check_language",
+    "hold_out_pairs",
+    "id_to_language",
+    "language_to_id",
+    "load_documents",
+    "load_documents_with_report",
+    "load_pairs",
+    "load_pairs_with_report",
+    "normalise_text",
+    "pairs_from_dictionary",
+    "pairs_from_parallel_documents",
+    "read_jsonl",
+    "smoothed_probabilities",
+    "split_sentences",
+]

@@ -1,0 +1,93 @@
+"""Keeping what was read as memory-mapped Arrow tables, to be taken again while the sources stay the same."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+from filelock import FileLock
+
+_ROWS_PER_BATCH = 10_000
+
+
+class ArrowCache:
+    """A folder of memory-mapped Arrow tables, each beside the JSON report of how it was made."""
+
+    def __init__(
+        self, kind: str, features: datasets.Features, cache_dir: str | os.PathLike[str] | None
+    ) -> None:
+        self.kind = kind
+        self.features = features
+        self.folder = Path(cache_dir or Path(datasets.config.HF_DATASETS_CACHE) / "st_xlret").expanduser()
+
+    def load(self, key: str | None) -> tuple[datasets.Dataset, dict[str, Any]] | None:
+        """Return the table and report stored under ``key``, if there are any."""
+        table = self._path(key or "", ".arrow")
+        report = self._path(key or "", ".json")
+        if key is None or not table.exists() or not report.exists():
+            return None
+        return datasets.Dataset.from_file(str(table)), json.loads(report.read_text(encoding="utf-8"))
+
+    def lock(self, key: str | None) -> AbstractContextManager[Any]:
+        """Lock under which to look for ``key`` and store it, so that ranks do not do the work twice."""
+        if key is None:
+            return nullcontext()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return FileLock(self._path(key, ".lock"))
+
+    def store(
+        self, key: str | None, rows: Iterable[tuple[Any, ...]], make_report: Callable[[], Mapping[str, Any]]
+    ) -> datasets.Dataset:
+        """Write ``rows`` (in the order of the features) as they come, then the report; return the table.
+
+        Without a ``key`` the table is named by its content. Nothing half-written stays behind.
+
+        Raises:
+            OSError: If the disk is full; the folder is named.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        temporary = self.folder / f".{uuid.uuid4().hex}.tmp"
+        content = hashlib.sha256()
+        schema = self.features.arrow_schema
+        try:
+            with open(temporary, "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+                for columns in _batches(rows, len(schema)):
+                    writer.write_batch(pa.record_batch(columns, schema=schema))
+                    if key is None:
+                        content.update(repr(columns).encode("utf-8", "surrogatepass"))
+            report = json.dumps(make_report(), ensure_ascii=True)
+            name = key or hashlib.sha256(content.digest() + report.encode()).hexdigest()[:32]
+            os.replace(temporary, self._path(name, ".arrow"))
+            temporary.write_text(report, encoding="utf-8")
+            os.replace(temporary, self._path(name, ".json"))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            message = f"no space left for the data cache in {str(self.folder)!r}; pass another cache_dir"
+            raise OSError(errno.ENOSPC, message) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+        return datasets.Dataset.from_file(str(self._path(name, ".arrow")))
+
+    def _path(self, key: str, suffix: str) -> Path:
+        return self.folder / f"{self.kind}-{key}{suffix}"
+
+
+def _batches(rows: Iterable[tuple[Any, ...]], width: int) -> Iterator[list[list[Any]]]:
+    columns: list[list[Any]] = [[] for _ in range(width)]
+    for row in rows:
+        for column, value in zip(columns, row, strict=True):
+            column.append(value)
+        if len(columns[0]) == _ROWS_PER_BATCH:
+            yield columns
+            columns = [[] for _ in range(width)]
+    yield columns

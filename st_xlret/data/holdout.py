@@ -1,0 +1,64 @@
+"""Parallel sentences put aside for choosing a model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.compute as pc
+from datasets import Dataset
+
+from st_xlret.data.sampling import column_codes, rows_by_code
+
+
+def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple[Dataset, Dataset]:
+    """Put some parallel sentences of each language pair aside, and take their texts out of the rest.
+
+    At most a tenth of a language pair's rows is put aside, so that small ones keep what they have.
+
+    Args:
+        pairs: Rows with ``source``, ``target`` and their languages.
+        per_language: Rows to put aside for each language pair.
+        seed: Seed of the choice.
+
+    Returns:
+        The rows to train on, and those put aside; neither has a text of the other.
+
+    Example:
+        >>> rows = {"source": list("abcdefghij"), "target": list("klmnopqrst")}
+        >>> pairs = Dataset.from_dict({**rows, "source_language": ["en"] * 10, "target_language": ["fr"] * 10})
+        >>> [len(part) for part in hold_out_pairs(pairs, 5)]
+        [9, 1]
+    """
+    code, names = column_codes(pairs, ["source_language", "target_language"])
+    generator = np.random.default_rng([seed, 11])
+    chosen = np.concatenate(
+        [
+            generator.permutation(group)[: min(per_language, len(group) // 10)]
+            for group in rows_by_code(code, len(names))
+        ]
+    )
+    held_out = pairs.select(np.sort(chosen))
+    table = pairs.with_format("arrow", columns=["source", "target"])[:]
+    texts = held_out.with_format("arrow", columns=["source", "target"])[:]
+    known = pc.or_(*(pc.is_in(table[side], value_set=texts[side]) for side in ("source", "target")))
+    return pairs.select(np.flatnonzero(~known.to_numpy())), held_out
+
+
+def by_language(pairs: Dataset) -> dict[str, tuple[list[str], list[str]]]:
+    """Row-aligned sentences and their translations, by target language, as the Tatoeba evaluator takes them.
+
+    Of several source languages the one with the most rows is taken.
+
+    Returns:
+        Target language -> (targets, sources).
+    """
+    if not len(pairs):
+        return {}
+    values, counts = np.unique(np.array(pairs["source_language"]), return_counts=True)
+    pivot = values[counts.argmax()]
+    grouped: dict[str, tuple[list[str], list[str]]] = {}
+    for row in pairs:
+        if row["source_language"] == pivot:
+            targets, sources = grouped.setdefault(row["target_language"], ([], []))
+            targets.append(row["target"])
+            sources.append(row["source"])
+    return grouped

@@ -1,0 +1,173 @@
+"""Language codes: checking, normalising, and turning into integers and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+import langcodes
+
+MAX_CODE_BYTES = 7
+"""Longest code that fits into a signed 64-bit id with room for the sign (``zh-hans`` has 7 bytes)."""
+
+_NOT_ONE_LANGUAGE = frozenset({"mis", "mul", "und", "zxx"})
+
+
+def language_to_id(code: str) -> int:
+    """Turn a language code into an integer that can travel in an int64 tensor.
+
+    The integer is the code's ASCII bytes read as one big-endian number: no table has to be stored beside a
+    model or a checkpoint, and :func:`id_to_language` recovers the code. Ids are unique and positive.
+
+    Args:
+        code: Code of 1 to 7 ASCII bytes as :func:`check_language` returns it. Whether the language exists is
+            not checked here, since this runs once per training row.
+
+    Raises:
+        ValueError: If ``code`` is empty, longer than 7 bytes, or not lower-case letters, digits and hyphens.
+
+    Example:
+        >>> language_to_id("en")
+        25966
+        >>> id_to_language(language_to_id("pt-br"))
+        'pt-br'
+    """
+    if not 1 <= len(code) <= MAX_CODE_BYTES:
+        raise ValueError(
+            f"language code {code!r} has {len(code)} characters; ids exist for 1 to {MAX_CODE_BYTES}: "
+            "drop the region or the script, for example 'zh-hant' for 'zh-hant-tw'"
+        )
+    if not _is_plain(code):
+        raise ValueError(
+            f"language code {code!r} is not lower-case ASCII letters, digits and hyphens; pass it through "
+            "check_language first"
+        )
+    return int.from_bytes(code.encode("ascii"), "big")
+
+
+def id_to_language(language_id: int) -> str:
+    """Turn an id of :func:`language_to_id` back into its language code.
+
+    Raises:
+        ValueError: If ``language_id`` is not the id of any code.
+
+    Example:
+        >>> id_to_language(25966)
+        'en'
+    """
+    number = int(language_id)
+    if number > 0 and number.bit_length() <= 8 * MAX_CODE_BYTES:
+        code = number.to_bytes((number.bit_length() + 7) // 8, "big").decode("latin-1")
+        if _is_plain(code):
+            return code
+    raise ValueError(f"{language_id!r} is not the id of a language code; ids come from language_to_id")
+
+
+def check_language(code: str, *, where: str = "") -> str:
+    """Check that ``code`` names a language, and return its normal form.
+
+    The normal form is lower-case with hyphens; a region or script stays (``"pt_BR"`` becomes ``"pt-br"``).
+    A language that has a two-letter ISO 639-1 code is named by it (``"eng"`` becomes ``"en"``, the withdrawn
+    ``"iw"`` becomes ``"he"``), so that one language never goes by two names. Members of a macrolanguage keep
+    their own code (``"cmn"`` stays ``"cmn"``).
+
+    Args:
+        code: BCP 47 tag, such as ``"en"``, ``"pt-BR"``, ``"zh-TW"`` or ``"zh-Hans"``.
+        where: Place to name in the error, for example ``"train.jsonl, line 3"``.
+
+    Raises:
+        ValueError: If ``code`` is not a string, is not in the IANA registry, stands for no single language
+            (``"mul"``, ``"und"``), or is longer than 7 bytes.
+
+    Example:
+        >>> check_language("zh-TW"), check_language("eng")
+        ('zh-tw', 'en')
+        >>> check_language("english")
+        Traceback (most recent call last):
+        ValueError: unknown language code 'english'; use ISO 639-1 codes where they exist, such as 'en' or ...
+    """
+    prefix = f"{where}: " if where else ""
+    if not isinstance(code, str):
+        raise ValueError(f"{prefix}language code must be a string, not {code!r}")
+    normal_form = _normal_form(code)
+    if normal_form is None:
+        raise ValueError(
+            f"{prefix}unknown language code {code!r}; use ISO 639-1 codes where they exist, such as 'en' or "
+            "'pt-br' (the IANA language subtag registry lists them all)"
+        )
+    if len(normal_form) > MAX_CODE_BYTES:
+        raise ValueError(
+            f"{prefix}language code {code!r} is longer than {MAX_CODE_BYTES} bytes; drop the region or the "
+            "script, for example 'zh-hant' for 'zh-hant-tw'"
+        )
+    return normal_form
+
+
+def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
+    """Return the code under which a text in ``code`` is kept, or None if ``wanted`` leaves it out.
+
+    An exact entry wins. Otherwise a bare language in ``wanted`` takes its variants that are written in its
+    usual script, and they are kept under the bare code: ``"pt"`` takes ``"pt-br"``, while ``"zh"`` does not
+    take ``"zh-tw"`` (traditional characters) unless ``wanted`` names ``"zh-tw"`` too.
+
+    Args:
+        code: Code that :func:`check_language` returned.
+        wanted: Codes that :func:`check_language` returned, or None for all (every code is kept as it is).
+
+    Example:
+        >>> match_language("pt-br", {"pt"}), match_language("pt-br", {"pt", "pt-br"})
+        ('pt', 'pt-br')
+        >>> match_language("zh-tw", {"zh"}) is None
+        True
+    """
+    if wanted is None or code in wanted:
+        return code
+    primary = code.partition("-")[0]
+    if primary in wanted and _usual_script(code) == _usual_script(primary):
+        return primary
+    return None
+
+
+def check_languages(languages: Iterable[str] | str | None) -> frozenset[str] | None:
+    """Check a language filter: None for all languages, otherwise a set of normal forms.
+
+    Raises:
+        ValueError: If a code is unknown or the filter is empty.
+
+    Example:
+        >>> sorted(check_languages(["pt", "zh-TW"]))
+        ['pt', 'zh-tw']
+    """
+    if languages is None:
+        return None
+    codes = [languages] if isinstance(languages, str) else languages
+    checked = frozenset(check_language(code, where="languages") for code in codes)
+    if not checked:
+        raise ValueError("languages is empty; pass None to keep every language")
+    return checked
+
+
+def _is_plain(code: str) -> bool:
+    return code.isascii() and code == code.lower() and code.replace("-", "").isalnum()
+
+
+@lru_cache(maxsize=4096)
+def _normal_form(code: str) -> str | None:
+    tag = code.strip().lower().replace("_", "-")
+    primary, separator, rest = tag.partition("-")
+    if not 2 <= len(primary) <= 3 or primary in _NOT_ONE_LANGUAGE:
+        return None
+    try:
+        if not langcodes.tag_is_valid(tag):
+            return None
+        standard = langcodes.standardize_tag(primary)
+    except langcodes.LanguageTagError:
+        return None
+    if len(standard) == 2:
+        primary = standard
+    return primary + separator + rest
+
+
+@lru_cache(maxsize=4096)
+def _usual_script(code: str) -> str | None:
+    return langcodes.Language.get(code).maximize().script

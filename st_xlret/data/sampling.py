@@ -1,0 +1,102 @@
+"""Which language comes next, and which of its rows: shared by all batch samplers."""
+
+from __future__ import annotations
+
+import numpy as np
+from datasets import Dataset
+
+
+def smoothed_probabilities(sizes: np.ndarray, alpha: float) -> np.ndarray:
+    """Sampling probabilities proportional to ``size ** alpha``.
+
+    Args:
+        sizes: Rows per language (L,).
+        alpha: 1 samples languages by their size, 0 all alike; 0.3 to 0.7 are common.
+
+    Returns:
+        Probabilities (L,), summing to 1.
+
+    Raises:
+        ValueError: If alpha is outside of [0, 1].
+
+    Example:
+        >>> smoothed_probabilities(np.array([100, 1]), 0.5).round(3).tolist()
+        [0.909, 0.091]
+    """
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha must lie in [0, 1], got {alpha}")
+    powers = np.asarray(sizes, dtype=np.float64) ** alpha
+    return powers / powers.sum()
+
+
+class LanguageStreams:
+    """Endless shuffled streams of rows, one per language, drawn from with smoothed probabilities.
+
+    A language's rows come in a fresh random order, each once, before any comes again. Deterministic in
+    ``seed``.
+
+    Args:
+        groups: Rows of each language.
+        alpha: Exponent of the smoothing.
+        mixing: 0 draws each batch from one language, 1 each row from its own draw; between them, each row of
+            a batch leaves the batch's language with this probability.
+        seed: Seed, any sequence of integers.
+
+    Raises:
+        ValueError: If mixing is outside of [0, 1] or there are no rows.
+    """
+
+    def __init__(self, groups: list[np.ndarray], *, alpha: float, mixing: float, seed: list[int]) -> None:
+        if not 0 <= mixing <= 1:
+            raise ValueError(f"mixing must lie in [0, 1], got {mixing}")
+        if not sum(len(group) for group in groups):
+            raise ValueError("there are no rows to sample from")
+        self.groups = [group for group in groups if len(group)]
+        self.probabilities = smoothed_probabilities(np.array([len(group) for group in self.groups]), alpha)
+        self.mixing = mixing
+        self.generator = np.random.default_rng(seed)
+        self._queues = [np.empty(0, dtype=np.int64) for _ in self.groups]
+
+    def draw(self, rows: int) -> np.ndarray:
+        """Rows of the next batch (rows,)."""
+        chosen = np.full(rows, self.generator.choice(len(self.groups), p=self.probabilities))
+        if self.mixing:
+            leaves = self.generator.random(rows) < self.mixing
+            others = self.generator.choice(len(self.groups), size=rows, p=self.probabilities)
+            chosen = np.where(leaves, others, chosen)
+        result = np.empty(rows, dtype=np.int64)
+        for group in np.unique(chosen):
+            places = np.flatnonzero(chosen == group)
+            result[places] = self._next(group, len(places))
+        return result
+
+    def _next(self, group: int, rows: int) -> np.ndarray:
+        while len(self._queues[group]) < rows:
+            fresh = self.generator.permutation(self.groups[group])
+            self._queues[group] = np.concatenate([self._queues[group], fresh])
+        taken, self._queues[group] = self._queues[group][:rows], self._queues[group][rows:]
+        return taken
+
+
+def column_codes(dataset: Dataset, columns: list[str]) -> tuple[np.ndarray, list[tuple[str, ...]]]:
+    """Number the distinct values of some columns.
+
+    Returns:
+        A code for each row (rows,), and what each code stands for.
+    """
+    code = np.zeros(len(dataset), dtype=np.int64)
+    names: list[tuple[str, ...]] = [()]
+    for column in columns:
+        values = (
+            dataset.with_format("arrow", columns=[column])[:][column].combine_chunks().dictionary_encode()
+        )
+        code = code * len(values.dictionary) + values.indices.to_numpy()
+        names = [(*name, value) for name in names for value in values.dictionary.to_pylist()]
+    present, code = np.unique(code, return_inverse=True)
+    return code, [names[i] for i in present]
+
+
+def rows_by_code(code: np.ndarray, codes: int) -> list[np.ndarray]:
+    """Rows of each code, ascending."""
+    order = np.argsort(code, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(code, minlength=codes))[:-1])

@@ -1,0 +1,1 @@
+"""The words, topics and sentence patterns of the generated corpus, as tables."""

@@ -1,0 +1,276 @@
+"""Bilingual retrieval: does the nearest neighbour in another language say the same?"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import torch
+from sentence_transformers.base.evaluation import BaseEvaluator
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from st_xlret.evaluation.embedding import Calibration, Pooling, TextEmbedder
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+_ROWS_PER_BLOCK = 4_096
+
+
+def _first_equal_row(embeddings: Tensor) -> Tensor:
+    """For every row, the lowest row with the same values: rounding must not decide between equal rows."""
+    seen: dict[bytes, int] = {}
+    rows = embeddings.cpu().numpy()
+    return torch.tensor([seen.setdefault(row.tobytes(), index) for index, row in enumerate(rows)])
+
+
+def _unit_rows(embeddings: Tensor, side: str) -> Tensor:
+    if embeddings.ndim != 2:
+        raise ValueError(
+            f"{side} embeddings must have shape (rows, dimension), got {tuple(embeddings.shape)}."
+        )
+    embeddings = torch.as_tensor(embeddings).float()
+    finite = torch.isfinite(embeddings).all(dim=1)
+    if not bool(finite.all()):
+        row = int((~finite).nonzero()[0, 0])
+        raise ValueError(
+            f"{side} row {row} holds NaN or infinite values: the model that made it has diverged, "
+            "or its text is broken."
+        )
+    return torch.nn.functional.normalize(embeddings, dim=1)
+
+
+@torch.no_grad()
+def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> tuple[float, float]:
+    """Accuracy of the nearest neighbour by cosine, in both directions, for row-aligned translations.
+
+    Row i of one side is right if its nearest neighbour on the other side is row i. Equal cosines go to the
+    lower row, so that of two identical sentences the second is counted wrong, as in the published protocol of
+    Tatoeba.
+
+    Args:
+        source_embeddings: Shape (n, d), tensor or NumPy array, not necessarily normalised.
+        target_embeddings: Shape (n, d), row-aligned with the source.
+
+    Returns:
+        ``(forward, backward)``: source to target and target to source, fractions in [0, 1].
+
+    Raises:
+        ValueError: If the shapes differ, there are no rows, or a row holds NaN or infinite values.
+
+    Example:
+        >>> import torch
+        >>> source = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> target = torch.tensor([[0.9, 0.1], [0.8, 0.2]])
+        >>> retrieval_accuracy(source, target)
+        (1.0, 0.5)
+    """
+    source, target = torch.as_tensor(source_embeddings), torch.as_tensor(target_embeddings)
+    if source.shape != target.shape:
+        raise ValueError(
+            f"source and target must be row-aligned, got shapes {tuple(source.shape)} "
+            f"and {tuple(target.shape)}."
+        )
+    source, target = _unit_rows(source, "source"), _unit_rows(target.to(source.device), "target")
+    rows = len(source)
+    if rows == 0:
+        raise ValueError("there are no sentences: accuracy over nothing is undefined.")
+
+    forward = torch.empty(rows, dtype=torch.int64, device=source.device)
+    best_score = torch.full((rows,), -torch.inf, device=source.device)
+    backward = torch.zeros(rows, dtype=torch.int64, device=source.device)
+    for start in range(0, rows, _ROWS_PER_BLOCK):
+        cosines = source[start : start + _ROWS_PER_BLOCK] @ target.T
+        forward[start : start + _ROWS_PER_BLOCK] = cosines.argmax(dim=1)  # the first of equal maxima
+        block_score, block_row = cosines.max(dim=0)
+        better = block_score > best_score
+        best_score = torch.where(better, block_score, best_score)
+        backward = torch.where(better, block_row + start, backward)
+
+    expected = torch.arange(rows)
+    forward_hits = _first_equal_row(target)[forward.cpu()] == expected
+    backward_hits = _first_equal_row(source)[backward.cpu()] == expected
+    return int(forward_hits.sum()) / rows, int(backward_hits.sum()) / rows
+
+
+def bilingual_accuracies(embeddings: Mapping[str, Tensor]) -> dict[tuple[str, str], float]:
+    """Retrieval accuracy of every ordered pair of languages over row-aligned embeddings.
+
+    Args:
+        embeddings: Language to tensor (n, d): row i says the same in every language.
+
+    Returns:
+        ``{(from_language, to_language): accuracy}`` for every ordered pair, fractions in [0, 1].
+
+    Raises:
+        ValueError: If there are fewer than two languages, or as for `retrieval_accuracy`.
+
+    Example:
+        >>> import torch
+        >>> bilingual_accuracies({"en": torch.eye(3), "fr": torch.eye(3)})
+        {('en', 'fr'): 1.0, ('fr', 'en'): 1.0}
+    """
+    if len(embeddings) < 2:
+        raise ValueError(f"bilingual retrieval needs two languages or more, got {sorted(embeddings)}.")
+    accuracies: dict[tuple[str, str], float] = {}
+    for first, second in combinations(embeddings, 2):
+        forward, backward = retrieval_accuracy(embeddings[first], embeddings[second])
+        accuracies[first, second], accuracies[second, first] = forward, backward
+    return accuracies
+
+
+def summarise_accuracies(
+    accuracies: Mapping[tuple[str, str], float], groups: Mapping[str, Iterable[str]] | None = None
+) -> dict[str, float]:
+    """Means of pair accuracies: over all pairs, per language, and per group of languages.
+
+    A language's mean is over the pairs, in both directions, that it is a side of; a group's is over the pairs
+    that touch it, that is, with at least one side in the group.
+
+    Args:
+        accuracies: As `bilingual_accuracies` returns them.
+        groups: Name to languages, such as ``{"without_parallel": ["zh"]}``.
+
+    Returns:
+        ``{"accuracy": ..., "fr_accuracy": ..., "without_parallel_accuracy": ...}``.
+
+    Raises:
+        ValueError: If a group names languages that are not there.
+
+    Example:
+        >>> summarise_accuracies({("en", "fr"): 1.0, ("fr", "en"): 0.5})
+        {'accuracy': 0.75, 'en_accuracy': 0.75, 'fr_accuracy': 0.75}
+    """
+    languages = list(dict.fromkeys(language for pair in accuracies for language in pair))
+
+    def mean_touching(members: set[str]) -> float:
+        touching = [accuracy for pair, accuracy in accuracies.items() if members & set(pair)]
+        return sum(touching) / len(touching)
+
+    means = {"accuracy": sum(accuracies.values()) / len(accuracies)}
+    means.update({f"{language}_accuracy": mean_touching({language}) for language in languages})
+    for name, members in (groups or {}).items():
+        _check_group(name, members, languages)
+        means[f"{name}_accuracy"] = mean_touching(set(members))
+    return means
+
+
+def _check_group(name: str, members: Iterable[str], languages: Sequence[str]) -> None:
+    chosen = list(members)
+    unknown = [language for language in chosen if language not in languages]
+    if unknown or not chosen:
+        raise ValueError(f"group {name!r} needs languages among {sorted(languages)}, got {chosen}.")
+
+
+class BilingualRetrievalEvaluator(BaseEvaluator):
+    """Retrieval between every two languages of a set of translations, in both directions.
+
+    Each language is embedded once. Quick enough for periodic evaluation in training: pass it to the trainer.
+
+    Args:
+        sentences: Language to sentences: the i-th sentence says the same in every language.
+        name: Prefix of the metrics.
+        groups: Name to languages; adds ``{group}_accuracy``, the mean over the pairs that touch the group.
+        pair_metrics: Whether every ordered pair is a metric too, ``{from}-{to}_accuracy``.
+        layer: See `encode_layer`.
+        pooling: See `encode_layer`.
+        language_as_task: Passes the language as ``task=`` to ``model.encode``, for exported calibrated
+            models.
+        calibration: Applied to the embeddings of each language, such as a ``CalibrationLayer``.
+        batch_size: Texts per forward pass.
+        show_progress_bar: Whether to show a bar over the languages.
+        write_csv: Whether to append the means to a CSV file where an output path is given.
+
+    Raises:
+        ValueError: If there are fewer than two languages, if lists are empty or differ in length, or if a
+            group or the calibration does not fit the languages.
+
+    Example:
+        >>> from sentence_transformers import SentenceTransformer
+        >>> from sentence_transformers.sentence_transformer.modules import BoW
+        >>> model = SentenceTransformer(modules=[BoW(vocab=["taxi", "hotel", "bus"])], device="cpu")
+        >>> evaluator = BilingualRetrievalEvaluator({"en": ["taxi", "a hotel"], "de": ["Taxi", "Hotel"]})
+        >>> evaluator(model)["accuracy"]
+        1.0
+    """
+
+    def __init__(
+        self,
+        sentences: Mapping[str, Sequence[str]],
+        *,
+        name: str = "",
+        groups: Mapping[str, Iterable[str]] | None = None,
+        pair_metrics: bool = True,
+        layer: int | None = None,
+        pooling: Pooling | None = None,
+        language_as_task: bool = False,
+        calibration: Calibration | None = None,
+        batch_size: int = 32,
+        show_progress_bar: bool = False,
+        write_csv: bool = True,
+    ) -> None:
+        super().__init__()
+        self.sentences = {language: list(texts) for language, texts in sentences.items()}
+        if len(self.sentences) < 2:
+            raise ValueError(
+                f"bilingual retrieval needs two languages or more, got {sorted(self.sentences)}."
+            )
+        lengths = {language: len(texts) for language, texts in self.sentences.items()}
+        if len(set(lengths.values())) > 1 or 0 in lengths.values():
+            raise ValueError(f"every language needs the same, positive number of sentences, got {lengths}.")
+        self.groups = {group: list(members) for group, members in (groups or {}).items()}
+        for group, members in self.groups.items():
+            _check_group(group, members, list(self.sentences))
+        self.embedder = TextEmbedder(layer, pooling, language_as_task, calibration, batch_size)
+        self.embedder.require_languages(list(self.sentences))
+        self.name = name
+        self.pair_metrics = pair_metrics
+        self.show_progress_bar = show_progress_bar
+        self.write_csv = write_csv
+        self.csv_file = f"bilingual_retrieval_evaluation{'_' + name if name else ''}_results.csv"
+        self.primary_metric = "accuracy"
+
+    def embed(self, model: SentenceTransformer) -> dict[str, Tensor]:
+        """Embeds every language once: language to float32 tensor (n, d)."""
+        languages = tqdm(self.sentences.items(), desc="Languages", disable=not self.show_progress_bar)
+        return {language: self.embedder.embed(model, texts, language) for language, texts in languages}
+
+    def evaluate(self, model: SentenceTransformer) -> dict[tuple[str, str], float]:
+        """Accuracy of every ordered pair of languages."""
+        return bilingual_accuracies(self.embed(model))
+
+    def __call__(  # type: ignore[override]  # the host's own evaluators narrow the model's type too
+        self, model: SentenceTransformer, output_path: str | None = None, epoch: int = -1, steps: int = -1
+    ) -> dict[str, float]:
+        """Evaluates and returns the metrics, as Sentence Transformers calls it."""
+        accuracies = self.evaluate(model)
+        means = summarise_accuracies(accuracies, self.groups)
+        if output_path is not None and self.write_csv:
+            append_csv_row(
+                os.path.join(output_path, self.csv_file), {"epoch": epoch, "steps": steps, **means}
+            )
+        pairs = {f"{source}-{target}_accuracy": value for (source, target), value in accuracies.items()}
+        metrics = self.prefix_name_to_metrics({**means, **(pairs if self.pair_metrics else {})}, self.name)
+        self.store_metrics_in_model_card_data(
+            model, self.prefix_name_to_metrics(means, self.name), epoch, steps
+        )
+        return metrics
+
+    def get_config_dict(self) -> dict[str, object]:
+        """What the model card says about this evaluation."""
+        return {"languages": list(self.sentences), "direction": "both, averaged", **self.embedder.describe()}
+
+
+def append_csv_row(path: str, row: Mapping[str, object]) -> None:
+    """Appends one row to a CSV file, with a header where the file is new; folders are made as needed."""
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    is_new = not os.path.isfile(path)
+    with open(path, "a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(row))
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)

@@ -1,0 +1,87 @@
+"""Published results, as data with their source, to show beside measured ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib import resources
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """One row of a table in a paper.
+
+    Attributes:
+        system: The name of the system, as the paper writes it.
+        scores: Language (ISO 639-1) to score; fractions in [0, 1]. Only what the paper reports.
+        average: Name of an average, such as ``"average_14"``, to its value as printed in the paper.
+        bilingual_data: Whether the system was trained with parallel text; None where the paper does not say.
+        source: The paper.
+        table: Which table, such as ``"Table 1"``.
+        protocol: What the scores are, in the paper's words or close to them.
+        short_source: The paper in a few words, for tables.
+    """
+
+    system: str
+    scores: dict[str, float]
+    average: dict[str, float]
+    bilingual_data: bool | None
+    source: str
+    table: str
+    protocol: str
+    short_source: str
+
+    @property
+    def label(self) -> str:
+        """Says in a table where the row comes from: a paper's figure, not a measurement of this library."""
+        return f"published: {self.short_source}, {self.table}"
+
+
+def published_benchmarks() -> list[str]:
+    """Benchmarks that published rows are at hand for.
+
+    Example:
+        >>> published_benchmarks()
+        ['tatoeba']
+    """
+    folder = resources.files("st_xlret.evaluation") / "published_results"
+    return sorted(file.name.removesuffix(".json") for file in folder.iterdir() if file.name.endswith(".json"))
+
+
+def published_rows(benchmark: str, *, with_languages_only: bool = False) -> list[PublishedRow]:
+    """The published rows of one benchmark, in the order of the papers' tables.
+
+    Args:
+        benchmark: Such as ``"tatoeba"``.
+        with_languages_only: Leave out rows of which only an average was published.
+
+    Raises:
+        ValueError: If there are none for this benchmark.
+
+    Example:
+        >>> rows = {row.system: row for row in published_rows("tatoeba")}
+        >>> rows["CCP"].scores["fr"], rows["CCP"].table
+        (0.938, 'Table 1')
+    """
+    if benchmark not in published_benchmarks():
+        raise ValueError(f"no published rows for {benchmark!r}; there are some for {published_benchmarks()}.")
+    file = resources.files("st_xlret.evaluation") / "published_results" / f"{benchmark}.json"
+    rows = [
+        PublishedRow(
+            system=row["system"],
+            scores={language: _fraction(value) for language, value in row.get("scores", {}).items()},
+            average={name: _fraction(value) for name, value in row.get("average", {}).items()},
+            bilingual_data=row["bilingual_data"],
+            source=table["source"],
+            table=table["table"],
+            protocol=table["protocol"],
+            short_source=table["short_source"],
+        )
+        for table in json.loads(file.read_text(encoding="utf-8"))["tables"]
+        for row in table["rows"]
+    ]
+    return [row for row in rows if row.scores] if with_languages_only else rows
+
+
+def _fraction(percentage: float) -> float:
+    return round(percentage / 100, 6)

@@ -1,0 +1,170 @@
+"""Turn a model and its calibration into built-in Sentence Transformers modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Normalize, Router
+from torch import Tensor, nn
+
+from st_xlret.hub.host_card import carry_card_data
+from st_xlret.modules.calibration_layer import CalibrationLayer
+
+_BUILT_IN = "sentence_transformers."
+_RESERVED_TASKS = ("query", "document")
+
+
+def export(
+    model: SentenceTransformer,
+    calibration: CalibrationLayer | None = None,
+    *,
+    default_language: str | None = None,
+) -> SentenceTransformer:
+    """A model of built-in modules only, which loads without st-xlret and without ``trust_remote_code``.
+
+    A calibration per language becomes a stock ``Router`` with one ``Dense`` per language, chosen by
+    ``encode(texts, task="fr")``; an unknown language is a ``ValueError`` of the host that lists the known
+    ones. Without a task, and in ``encode_query`` and ``encode_document``, text is taken to be in the default
+    language. A calibration without languages (LSAR) becomes a single ``Dense``. The calibration comes after
+    everything the model has; where the model ends with a ``Normalize``, another one follows, so that outputs
+    keep unit length.
+
+    Args:
+        model: Shares its modules with the result; it is not changed.
+        calibration: Fitted on what ``model.encode`` returns. A :class:`CalibrationLayer` that already stands
+            at the end of the model, or before its last ``Normalize``, is taken when none is given.
+        default_language: Route of text that names no language. Default: the pivot of the calibration.
+
+    Returns:
+        The model, with the prompts and the similarity function of the given one.
+
+    Raises:
+        ValueError: If a module is not built in, the model is calibrated already, dimensions differ, or the
+            default language is none of the calibration's.
+
+    Example:
+        >>> from sentence_transformers.sentence_transformer.modules import BoW
+        >>> model = SentenceTransformer(modules=[BoW(vocab=["one", "two"])], device="cpu")
+        >>> calibration = CalibrationLayer(2, ["en", "fr"], pivot="en")
+        >>> calibration.bias[1] = torch.tensor([0.5, 0.0])
+        >>> exported = export(model, calibration)
+        >>> exported.encode("one", task="fr").tolist(), exported.encode("one").tolist()
+        ([1.5, 0.0], [1.0, 0.0])
+    """
+    modules, calibration, ends_normalized = _split(list(model.children()), calibration)
+    for module in _flattened(modules):
+        if not type(module).__module__.startswith(_BUILT_IN):
+            raise ValueError(
+                f"{type(module).__module__}.{type(module).__name__} is no module of Sentence Transformers: "
+                "a model that contains it would not load without trust_remote_code"
+            )
+    if calibration is not None:
+        if any(isinstance(module, Router) for module in modules):
+            raise ValueError(
+                "the model has a Router already, so it was calibrated before or routes by task: "
+                "calibrate the model it was made from"
+            )
+        width = modules_width(modules)
+        if width is not None and width != calibration.dimension:
+            raise ValueError(
+                f"the model gives {width} dimensions, the calibration was fitted on {calibration.dimension}: "
+                "fit it on embeddings of this model, without truncate_dim"
+            )
+        if calibration.normalize_inputs and not isinstance(modules[-1], Normalize):
+            modules.append(Normalize())
+        modules.append(_calibration_module(calibration, default_language).to(_placement(model)))
+        if ends_normalized:
+            modules.append(Normalize())
+    elif default_language is not None:
+        raise ValueError(f"default_language {default_language!r} is given, but there is no calibration")
+    exported = SentenceTransformer(
+        modules=modules,
+        device=str(model.device),
+        prompts={name: prompt for name, prompt in model.prompts.items() if prompt is not None},
+        default_prompt_name=model.default_prompt_name,
+        similarity_fn_name=model.similarity_fn_name,
+        truncate_dim=model.truncate_dim,
+    )
+    carry_card_data(model, exported)
+    return exported
+
+
+def modules_width(modules: Sequence[nn.Module]) -> int | None:
+    """Dimensions that a pipeline gives, from the last module that says so."""
+    for module in reversed(modules):
+        if hasattr(module, "get_embedding_dimension"):
+            width: int | None = module.get_embedding_dimension()  # type: ignore[operator]
+            return width
+    return None
+
+
+def _split(
+    modules: list[nn.Module], calibration: CalibrationLayer | None
+) -> tuple[list[nn.Module], CalibrationLayer | None, bool]:
+    """The modules before the calibration, the calibration, and whether outputs are to have unit length."""
+    ends_normalized = bool(modules) and isinstance(modules[-1], Normalize)
+    layers = [index for index, module in enumerate(modules) if isinstance(module, CalibrationLayer)]
+    if not layers:
+        return modules, calibration, ends_normalized
+    rest = modules[layers[0] + 1 :]
+    if calibration is not None or len(layers) > 1 or len(rest) > 1 or (rest and not ends_normalized):
+        raise ValueError(
+            "the model holds a CalibrationLayer already: export it without another one, "
+            "with nothing but a Normalize after it"
+        )
+    layer = modules[layers[0]]
+    assert isinstance(layer, CalibrationLayer)
+    return modules[: layers[0]], layer, ends_normalized
+
+
+def _calibration_module(calibration: CalibrationLayer, default_language: str | None) -> nn.Module:
+    if calibration.language_agnostic:
+        if default_language is not None:
+            raise ValueError(
+                f"default_language {default_language!r} is given, but this calibration is the same for all"
+            )
+        return _dense(*calibration.map_of(None))
+    languages = calibration.languages
+    default = default_language or calibration.pivot or languages[0]
+    if default not in languages:
+        raise ValueError(f"default_language {default!r} is none of the calibration's: {', '.join(languages)}")
+    routes = {language: _route_name(language) for language in languages}
+    mappings: dict[tuple[str | None, Any], str] = {(task, None): routes[default] for task in _RESERVED_TASKS}
+    mappings |= {(language, None): route for language, route in routes.items() if route != language}
+    return Router(
+        {route: [_dense(*calibration.map_of(language))] for language, route in routes.items()},
+        default_route=routes[default],
+        route_mappings=mappings,
+    )
+
+
+def _route_name(language: str) -> str:
+    """The language, unless a ``ModuleDict`` cannot hold it: ``to`` (Tongan) is one of its methods."""
+    return f"language_{language}" if hasattr(nn.ModuleDict(), language) or "." in language else language
+
+
+def _dense(weight: Tensor, bias: Tensor) -> Dense:
+    rows, columns = weight.shape
+    return Dense(columns, rows, activation_function=None, init_weight=weight.clone(), init_bias=bias.clone())
+
+
+def _placement(model: SentenceTransformer) -> torch.Tensor:
+    """A tensor whose device and dtype are the model's."""
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            return parameter
+    return torch.empty(0, device=model.device)
+
+
+def _flattened(modules: Sequence[nn.Module]) -> list[nn.Module]:
+    """The modules, with those inside of routes."""
+    found = list(modules)
+    for module in modules:
+        if isinstance(module, Router):
+            found += _flattened(
+                [inner for route in module.sub_modules.children() for inner in route.children()]
+            )
+    return found

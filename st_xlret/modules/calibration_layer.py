@@ -1,0 +1,222 @@
+"""The maps that calibration fits, as a module: one affine map per language, or one for all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from sentence_transformers.base.modules import Module
+from torch import Tensor
+
+
+class CalibrationLayer(Module):
+    """One affine map per language over sentence embeddings (CCP, section 3.2).
+
+    Shift, scale, rotate and the projections that remove language bias are all affine, so whatever was fitted
+    ends up as ``y = W_l x + b_l``. A layer without languages holds a single map for all text (LSAR) and
+    needs no language. New layers are the identity; :func:`st_xlret.calibration.fit_calibration` makes fitted
+    ones.
+
+    In a pipeline it reads ``features["language_id"]`` (B,), or takes ``encode(texts, language="fr")``. To
+    publish a model use :func:`st_xlret.export`, which needs no st-xlret to load.
+
+    Args:
+        dimension: Size d of an embedding.
+        languages: Language codes, in the order of the maps; none: one map for all text.
+        pivot: The language whose space the others are mapped into.
+        normalize_inputs: Bring embeddings to unit length before the map.
+        steps: What the map was fitted with, for the record.
+        strength: At which strength, for the record.
+        notes: What else the fit has to say, such as which rotation was chosen for a language; saved as JSON.
+
+    Attributes:
+        weight: W, (L, d, d) float32; L is 1 without languages.
+        bias: b, (L, d) float32.
+
+    Raises:
+        ValueError: If the dimension is not positive, a language is named twice, or the pivot is none of them.
+
+    Example:
+        >>> layer = CalibrationLayer(2, ["en", "fr"], pivot="en")
+        >>> layer.bias[1] = torch.tensor([0.5, 0.0])
+        >>> layer.transform(torch.ones(1, 2), "fr")
+        tensor([[1.5000, 1.0000]])
+    """
+
+    weight: Tensor
+    bias: Tensor
+    config_file_name = "calibration_config.json"
+    config_keys = ["dimension", "languages", "pivot", "normalize_inputs", "steps", "strength", "notes"]
+    forward_kwargs = {"language"}
+
+    def __init__(
+        self,
+        dimension: int,
+        languages: Sequence[str] = (),
+        *,
+        pivot: str | None = None,
+        normalize_inputs: bool = False,
+        steps: Sequence[str] = (),
+        strength: float | dict[str, float] = 1.0,
+        notes: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        if dimension < 1:
+            raise ValueError(f"dimension must be at least 1, got {dimension}")
+        if len(set(languages)) != len(languages):
+            raise ValueError(f"languages are named twice in {list(languages)}")
+        if pivot is not None and languages and pivot not in languages:
+            raise ValueError(f"pivot {pivot!r} is none of the languages {list(languages)}")
+        self.dimension = dimension
+        self.languages = list(languages)
+        self.pivot = pivot
+        self.normalize_inputs = normalize_inputs
+        self.steps = list(steps)
+        self.strength = strength
+        self.notes = dict(notes or {})
+        maps = max(1, len(self.languages))
+        self.register_buffer("weight", torch.eye(dimension).repeat(maps, 1, 1))
+        self.register_buffer("bias", torch.zeros(maps, dimension))
+        self._index_of = {language: index for index, language in enumerate(self.languages)}
+        self._index_of_id = {_language_id(language): index for language, index in self._index_of.items()}
+
+    @property
+    def language_agnostic(self) -> bool:
+        """Whether one map serves all text."""
+        return not self.languages
+
+    def map_of(self, language: str | None) -> tuple[Tensor, Tensor]:
+        """Weight (d, d) and bias (d,) that apply to a language.
+
+        Args:
+            language: Its code; ignored by a language-agnostic layer.
+
+        Raises:
+            ValueError: If the layer has no map for the language; names those it has.
+        """
+        if self.language_agnostic:
+            return self.weight[0], self.bias[0]
+        if language not in self._index_of:
+            raise self._unknown(language)
+        index = self._index_of[language]
+        return self.weight[index], self.bias[index]
+
+    def transform(self, embeddings: Tensor, language: str | None = None) -> Tensor:
+        """Map embeddings of one language.
+
+        Args:
+            embeddings: (..., d); computed in their own dtype. NumPy arrays are taken too.
+            language: The language they are in; not needed by a language-agnostic layer.
+
+        Returns:
+            A tensor of the same shape, on the embeddings' device. Not brought back to unit length.
+
+        Raises:
+            ValueError: If the layer has no map for the language, or the embeddings another size.
+        """
+        embeddings = torch.as_tensor(embeddings)
+        if embeddings.shape[-1] != self.dimension:
+            raise ValueError(
+                f"embeddings have {embeddings.shape[-1]} dimensions, the calibration {self.dimension}: "
+                "fit it on embeddings of this model, without truncate_dim"
+            )
+        weight, bias = self.map_of(language)
+        if self.normalize_inputs:
+            embeddings = F.normalize(embeddings, dim=-1)
+        return F.linear(embeddings, weight.to(embeddings), bias.to(embeddings))
+
+    def forward(self, features: dict[str, Any], language: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Map ``features["sentence_embedding"]`` in place of itself.
+
+        Args:
+            features: With ``sentence_embedding`` (B, d) and, unless the layer is language-agnostic or
+                ``language`` is given, ``language_id`` (B,) as made by
+                :func:`st_xlret.data.languages.language_to_id`.
+            language: One language for the whole batch.
+            **kwargs: Ignored.
+
+        Raises:
+            ValueError: If a language is missing or unknown; names those the layer has.
+        """
+        embeddings = features["sentence_embedding"]
+        if self.language_agnostic or language is not None:
+            features["sentence_embedding"] = self.transform(embeddings, language)
+            return features
+        if "language_id" not in features:
+            raise ValueError(
+                "this calibration is per language: pass language=..., one of "
+                f"{', '.join(self.languages)}, or batches with 'language_id'"
+            )
+        calibrated = torch.empty_like(embeddings)
+        for identifier in features["language_id"].unique().tolist():
+            if identifier not in self._index_of_id:
+                raise self._unknown(_language_code(identifier))
+            rows = features["language_id"] == identifier
+            code = self.languages[self._index_of_id[identifier]]
+            calibrated[rows] = self.transform(embeddings[rows], code)
+        features["sentence_embedding"] = calibrated
+        return features
+
+    def get_embedding_dimension(self) -> int:
+        """Size of an embedding after the map: unchanged."""
+        return self.dimension
+
+    def save(
+        self, output_path: str | Path, *args: Any, safe_serialization: bool = True, **kwargs: Any
+    ) -> None:
+        """Write ``calibration_config.json`` and ``model.safetensors`` into a folder, made where absent."""
+        if not safe_serialization:
+            raise ValueError("a CalibrationLayer is saved as safetensors only: leave safe_serialization=True")
+        os.makedirs(output_path, exist_ok=True)
+        self.save_config(str(output_path))
+        self.save_torch_weights(str(output_path))
+
+    @classmethod
+    def load(  # type: ignore[override]
+        cls,
+        model_name_or_path: str | Path,
+        subfolder: str = "",
+        token: bool | str | None = None,
+        cache_folder: str | None = None,
+        revision: str | None = None,
+        local_files_only: bool = False,
+        **kwargs: Any,
+    ) -> CalibrationLayer:
+        """Read what :meth:`save` wrote, from a folder or a repository on the Hub.
+
+        Raises:
+            ValueError: If there is no calibration at that place.
+        """
+        hub_kwargs: dict[str, Any] = {
+            "subfolder": subfolder,
+            "token": token,
+            "cache_folder": cache_folder,
+            "revision": revision,
+            "local_files_only": local_files_only,
+        }
+        config = cls.load_config(str(model_name_or_path), **hub_kwargs)
+        if "dimension" not in config:
+            raise ValueError(
+                f"no {cls.config_file_name} in {model_name_or_path}: no calibration was saved there"
+            )
+        return cls.load_torch_weights(str(model_name_or_path), model=cls(**config), **hub_kwargs)
+
+    def _unknown(self, language: str | None) -> ValueError:
+        return ValueError(
+            f"no calibration for language {language!r}: this layer was fitted for {', '.join(self.languages)}"
+        )
+
+
+def _language_id(code: str) -> int:
+    """As ``st_xlret.data.languages.language_to_id``, which lies above this room."""
+    return int.from_bytes(code.encode("ascii"), "big")
+
+
+def _language_code(identifier: int) -> str:
+    if identifier <= 0:
+        return str(identifier)
+    return identifier.to_bytes((identifier.bit_length() + 7) // 8, "big").decode("ascii", errors="replace")

@@ -1,0 +1,104 @@
+"""Which encoder a script trains: a checkpoint, or one from scratch with a tokenizer made of the texts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from st_xlret.data.sampling import column_codes, rows_by_code
+from st_xlret.training.from_scratch import static_encoder, train_tokenizer, transformer_encoder
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class EncoderArguments:
+    """The encoder to train."""
+
+    model: str | None = field(
+        default=None, metadata={"help": "Hub name or folder of a checkpoint, for example xlm-roberta-base."}
+    )
+    from_scratch: str | None = field(
+        default=None,
+        metadata={
+            "help": "Instead of a checkpoint: static (a bag of token vectors, minutes on a CPU), small (a Transformer "
+            "of 3 layers of 256) or base (12 of 768), with a tokenizer trained on the texts.",
+            "choices": ["static", "tiny", "small", "base"],
+        },
+    )
+    tokenizer: str | None = field(
+        default=None, metadata={"help": "Folder of a tokenizer to use from scratch instead of training one."}
+    )
+    vocabulary: int = field(default=60000, metadata={"help": "Tokens of a tokenizer trained here."})
+    tokenizer_characters: int = field(
+        default=10_000_000, metadata={"help": "Characters to train it on, spread evenly over the languages."}
+    )
+    features: int = field(default=256, metadata={"help": "Vector size of a static encoder."})
+    max_seq_length: int = field(default=64, metadata={"help": "Tokens read of a sentence."})
+
+    def build(self, texts: Iterable[tuple[Dataset, str, str]], *, seed: int = 0) -> SentenceTransformer:
+        """Load or make the encoder.
+
+        Args:
+            texts: Where to take a tokenizer's texts from: datasets with their text and language columns.
+            seed: Seed of the choice of those texts.
+
+        Raises:
+            ValueError: Unless exactly one of ``model`` and ``from_scratch`` is given.
+        """
+        if (self.model is None) == (self.from_scratch is None):
+            raise ValueError("give either --model (a checkpoint) or --from-scratch static|small|base")
+        if self.model is not None:
+            model = SentenceTransformer(self.model)
+            model.max_seq_length = min(self.max_seq_length, model.max_seq_length or self.max_seq_length)
+            return model
+        if self.tokenizer:
+            tokenizer = AutoTokenizer.from_pretrained(self.tokenizer)
+            if not isinstance(tokenizer, PreTrainedTokenizerFast):
+                raise ValueError(f"{self.tokenizer!r} is no fast tokenizer")
+        else:
+            sample = list(balanced_texts(texts, self.tokenizer_characters, seed=seed))
+            logger.info("training a tokenizer of %d tokens on %d texts", self.vocabulary, len(sample))
+            tokenizer = train_tokenizer(sample, self.vocabulary, show_progress=True)
+        if self.from_scratch == "static":
+            return static_encoder(tokenizer, self.features)
+        return transformer_encoder(tokenizer, self.from_scratch, max_seq_length=self.max_seq_length)  # type: ignore[arg-type]
+
+
+def balanced_texts(sources: Iterable[tuple[Dataset, str, str]], characters: int, *, seed: int = 0) -> Iterator[str]:
+    """Texts with as many characters of each language, as far as they go.
+
+    Args:
+        sources: Datasets with the names of their text and language columns.
+        characters: Characters in all.
+        seed: Seed of the order.
+
+    Yields:
+        Texts, language by language.
+    """
+    generator = np.random.default_rng([seed, 7])
+    rows: dict[str, list[tuple[Dataset, str, np.ndarray]]] = {}
+    for dataset, column, language_column in sources:
+        code, names = column_codes(dataset, [language_column])
+        for (language,), group in zip(names, rows_by_code(code, len(names)), strict=True):
+            rows.setdefault(language, []).append((dataset, column, generator.permutation(group)))
+    share = characters / max(1, len(rows))
+    for language in sorted(rows):
+        # Small sources first, whole: what they lack is filled from the larger ones.
+        parts = sorted(rows[language], key=lambda part: len(part[2]))
+        left = share
+        for i, (dataset, column, group) in enumerate(parts):
+            budget = left / (len(parts) - i)
+            for start in range(0, len(group), 1000):
+                if budget <= 0:
+                    break
+                for text in dataset.select(np.sort(group[start : start + 1000]))[column]:
+                    yield text
+                    budget -= len(text)
+                    left -= len(text)

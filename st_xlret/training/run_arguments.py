@@ -1,0 +1,133 @@
+"""Options that every training script shares, and what they mean to the host's Trainer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformerTrainingArguments
+from transformers.trainer_callback import TrainerState
+
+from st_xlret.training.loss_state_callback import LOSS_STATE_FILE
+
+
+@dataclass
+class RunArguments:
+    """Where a run writes, how long it trains and with what."""
+
+    output: str = field(metadata={"help": "Folder for the model, checkpoints, results and plots."})
+    max_steps: int = field(default=10000, metadata={"help": "Optimizer steps."})
+    batch_size: int = field(default=32, metadata={"help": "Windows, sentences or pairs per device and step."})
+    accumulation: int = field(
+        default=1, metadata={"help": "Batches per optimizer step; negatives are those of one batch and the bank."}
+    )
+    learning_rate: float = field(
+        default=3e-5, metadata={"help": "Peak learning rate. 3e-5 suits XLM-R, 5e-4 --from-scratch small, 1e-2 static."}
+    )
+    warmup_ratio: float = field(default=0.1, metadata={"help": "Share of the steps to warm up in."})
+    weight_decay: float = field(default=0.01, metadata={"help": "Weight decay."})
+    max_grad_norm: float = field(default=1.0, metadata={"help": "Clip gradients to this norm; 0 for no clipping."})
+    precision: str = field(
+        default="auto",
+        metadata={
+            "help": "bf16, fp16 or no mixed precision; auto takes bf16 where the GPU has it.",
+            "choices": ["auto", "bf16", "fp16", "no"],
+        },
+    )
+    eval_steps: int = field(default=500, metadata={"help": "Evaluate every so many steps, where there is an evaluator."})
+    save_steps: int = field(default=500, metadata={"help": "Write a checkpoint every so many steps; 0 for none."})
+    keep_checkpoints: int = field(default=2, metadata={"help": "Checkpoints to keep beside the best one."})
+    logging_steps: int = field(default=50, metadata={"help": "Print the losses every so many steps."})
+    seed: int = field(default=0, metadata={"help": "Seed of everything random."})
+    workers: int = field(default=0, metadata={"help": "Processes that prepare batches."})
+    resume: bool = field(
+        default=False, metadata={"help": "Go on from the last complete checkpoint in the output folder."}
+    )
+    overwrite: bool = field(default=False, metadata={"help": "Replace a model in the output folder."})
+    push_to_hub: str | None = field(
+        default=None, metadata={"help": "Repository (name/model) to push the finished model to."}
+    )
+    training_arguments: str = field(
+        default="{}",
+        metadata={"help": "Any further SentenceTransformerTrainingArguments as JSON, e.g. '{\"optim\": \"adafactor\"}'."},
+    )
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the checkpoints."""
+        return Path(self.output) / "checkpoints"
+
+    def to_host(self, *, metric: str | None = None, best_model: bool = True) -> SentenceTransformerTrainingArguments:
+        """The host's training arguments.
+
+        Args:
+            metric: What the evaluator's best model is chosen by; None without an evaluator.
+            best_model: Load the best checkpoint at the end; needs checkpoints at the evaluation steps.
+
+        Raises:
+            ValueError: If ``training_arguments`` is no JSON object.
+        """
+        choose_best = metric is not None and bool(self.save_steps) and best_model
+        arguments: dict[str, Any] = {
+            "output_dir": str(self.checkpoints),
+            "max_steps": self.max_steps,
+            "per_device_train_batch_size": self.batch_size,
+            "gradient_accumulation_steps": self.accumulation,
+            "learning_rate": self.learning_rate,
+            "lr_scheduler_type": "linear",
+            "warmup_steps": int(self.warmup_ratio * self.max_steps),
+            "weight_decay": self.weight_decay,
+            "max_grad_norm": self.max_grad_norm,
+            "eval_strategy": "no" if metric is None else "steps",
+            "eval_steps": self.eval_steps,
+            "save_strategy": "steps" if self.save_steps else "no",
+            # The best checkpoint can only be one that was evaluated.
+            "save_steps": self.eval_steps if choose_best else self.save_steps or self.max_steps,
+            "save_total_limit": self.keep_checkpoints,
+            "load_best_model_at_end": choose_best,
+            "metric_for_best_model": metric,
+            "greater_is_better": True,
+            "logging_steps": self.logging_steps,
+            "seed": self.seed,
+            "dataloader_num_workers": self.workers,
+            "report_to": "none",
+            "save_on_each_node": False,
+            **mixed_precision(self.precision),
+        }
+        try:
+            further = json.loads(self.training_arguments)
+            arguments.update(further)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"--training-arguments must be a JSON object, got {self.training_arguments!r}") from error
+        return SentenceTransformerTrainingArguments(**arguments)
+
+
+def mixed_precision(precision: str) -> dict[str, bool]:
+    """Training arguments for "auto", "bf16", "fp16" or "no".
+
+    Example:
+        >>> mixed_precision("no")
+        {'bf16': False, 'fp16': False}
+    """
+    auto = precision == "auto" and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    return {"bf16": auto or precision == "bf16", "fp16": precision == "fp16"}
+
+
+def last_complete_checkpoint(folder: str | Path) -> Path | None:
+    """The newest checkpoint that was written to its end: the loss state is written last.
+
+    Args:
+        folder: Folder of ``checkpoint-<step>`` folders.
+
+    Returns:
+        The checkpoint, or None if there is none.
+    """
+    complete = []
+    for path in Path(folder).glob("checkpoint-*"):
+        files = (path / "trainer_state.json", path / LOSS_STATE_FILE)
+        if all(file.is_file() for file in files):
+            complete.append((TrainerState.load_from_json(str(files[0])).global_step, path))
+    return max(complete)[1] if complete else None

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from st_xlret.calibration.bias_removal import lir_map, lsar_map
+from st_xlret.calibration.statistics import moments_of
+
+
+@pytest.mark.parametrize("components", [1, 2])
+@pytest.mark.parametrize("strength", [0.0, 0.4, 1.0])
+def test_lir_removes_the_leading_singular_vectors(components: int, strength: float) -> None:
+    rows = torch.randn(40, 5, dtype=torch.float64) * torch.tensor([5.0, 3.0, 1.0, 1.0, 1.0]) + 0.5
+    right = torch.linalg.svd(rows).Vh[:components]
+    expected = rows.clone()
+    for direction in right:
+        for i in range(len(rows)):
+            expected[i] -= strength * (rows[i] @ direction) * direction
+    mapped = lir_map(moments_of(rows, "en"), components, strength)(rows)
+    torch.testing.assert_close(mapped, expected)
+
+
+def test_lir_without_components_is_the_identity() -> None:
+    rows = torch.randn(40, 5)
+    torch.testing.assert_close(lir_map(moments_of(rows, "en"), 0)(rows), rows)
+
+
+def naive_lsar(means: torch.Tensor, rank: int) -> torch.Tensor:
+    """The published algorithm, step by step: means (d, L) to a basis (d, rank) of the subspace."""
+    ones = torch.ones(means.shape[1], 1, dtype=means.dtype)
+    centre = means @ ones / means.shape[1]
+    left, singular, right = torch.linalg.svd(means - centre @ ones.T, full_matrices=False)
+    low_rank = centre @ ones.T + left[:, :rank] @ torch.diag(singular[:rank]) @ right[:rank]
+    pseudo = torch.linalg.pinv(low_rank, rtol=1e-10)
+    foot = pseudo.T @ ones
+    foot = foot / (foot.norm() ** 2)
+    return torch.linalg.svd(low_rank - foot @ ones.T, full_matrices=False).U[:, :rank]
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_lsar_equals_the_published_algorithm(rank: int) -> None:
+    means = torch.randn(6, 4, dtype=torch.float64) + 1
+    basis = naive_lsar(means, rank)
+    rows = torch.randn(9, 6, dtype=torch.float64)
+    torch.testing.assert_close(lsar_map(list(means.T), rank)(rows), rows - rows @ basis @ basis.T)
+
+
+def test_after_lsar_all_languages_have_one_mean() -> None:
+    means = list(torch.randn(4, 6, dtype=torch.float64))
+    mapped = lsar_map(means)(torch.stack(means))
+    torch.testing.assert_close(mapped, mapped[:1].expand(4, 6))
+
+
+def test_lsar_of_one_language_is_the_identity() -> None:
+    rows = torch.randn(3, 6)
+    torch.testing.assert_close(lsar_map([torch.randn(6)])(rows), rows)
+
+
+def test_lsar_of_equal_means_is_the_identity() -> None:
+    rows = torch.randn(3, 6)
+    torch.testing.assert_close(lsar_map([torch.ones(6)] * 4)(rows), rows)
+
+
+def test_bad_sizes_are_named() -> None:
+    with pytest.raises(ValueError, match="between 0 and 2, got 3"):
+        lir_map(moments_of(torch.randn(9, 3), "en"), 3)
+    with pytest.raises(ValueError, match="= 1, got 2"):
+        lsar_map([torch.ones(3), torch.zeros(3)], 2)
+    with pytest.raises(ValueError, match="5 languages differ in all 3 dimensions"):
+        lsar_map(list(torch.randn(5, 3)))

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from st_xlret.calibration.adversarial import AdversarialOptions, adversarial_rotations, pull_to_orthogonal
+from st_xlret.calibration.rotation import (
+    RotationOptions,
+    mean_csls_criterion,
+    nearest_orthogonal,
+    partial_rotation,
+    procrustes,
+    unsupervised_rotation,
+)
+
+
+def random_rotation(dimension: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return nearest_orthogonal(torch.randn(dimension, dimension, generator=generator, dtype=torch.float64))
+
+
+def anisotropic_cloud(size: int, dimension: int, seed: int) -> Tensor:
+    """Sentences around thirty topics, with more spread in some directions; the mean is near the origin."""
+    topics_generator = torch.Generator().manual_seed(99)
+    spread = torch.linspace(2, 0.5, dimension)
+    topics = torch.randn(30, dimension, generator=topics_generator) * spread
+    weights = torch.rand(30, generator=topics_generator) ** 2
+    topics = topics - (weights / weights.sum()) @ topics
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.multinomial(weights, size, replacement=True, generator=generator)
+    return topics[drawn] + 0.5 * spread * torch.randn(size, dimension, generator=generator)
+
+
+def accuracy(rotation: Tensor, planted: Tensor) -> float:
+    """Share of new points that are nearest to themselves after the planted rotation and the found one."""
+    points = anisotropic_cloud(500, len(planted), seed=7)
+    found = F.normalize(points @ planted.float() @ rotation.T.float(), dim=1)
+    nearest = (found @ F.normalize(points, dim=1).T).argmax(dim=1)
+    return float((nearest == torch.arange(500)).float().mean())
+
+
+def test_procrustes_recovers_a_planted_rotation() -> None:
+    planted = random_rotation(16)
+    source = torch.randn(40, 16, dtype=torch.float64)
+    found = procrustes(source, source @ planted.T)
+    torch.testing.assert_close(found, planted, atol=1e-12, rtol=0)
+    torch.testing.assert_close(found @ found.T, torch.eye(16, dtype=torch.float64), atol=1e-12, rtol=0)
+
+
+def test_procrustes_is_no_worse_than_any_rotation_nearby() -> None:
+    source, target = torch.randn(30, 2, dtype=torch.float64), torch.randn(30, 2, dtype=torch.float64)
+    best = (source @ procrustes(source, target).T - target).square().sum()
+    for mirror in (1.0, -1.0):
+        for step in range(360):
+            sine, cosine = math.sin(math.radians(step)), math.cos(math.radians(step))
+            other = torch.tensor([[cosine, -sine], [mirror * sine, mirror * cosine]], dtype=torch.float64)
+            assert best <= (source @ other.T - target).square().sum() + 1e-9
+
+
+def test_procrustes_leaves_alone_what_few_pairs_say_nothing_of() -> None:
+    source = torch.eye(6, dtype=torch.float64)[:2]
+    found = procrustes(source, source.flip(0))
+    expected = torch.eye(6, dtype=torch.float64)
+    expected[:2, :2] = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
+
+
+def test_a_large_prior_keeps_the_identity() -> None:
+    source, target = torch.randn(30, 4), torch.randn(30, 4)
+    near = procrustes(source, target, prior=1e6)
+    torch.testing.assert_close(near, torch.eye(4, dtype=torch.float64), atol=1e-5, rtol=0)
+
+
+def test_half_a_rotation_twice_is_the_rotation() -> None:
+    angle = 2.0
+    turn = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]).double()
+    third = partial_rotation(turn, 0.5)
+    torch.testing.assert_close(third @ third, turn)
+    torch.testing.assert_close(partial_rotation(turn, 0.0), torch.eye(2, dtype=torch.float64))
+    torch.testing.assert_close(partial_rotation(turn, 1.0), turn)
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.1, 0.5, 0.9, 1.0])
+def test_every_part_of_a_rotation_is_orthogonal(strength: float) -> None:
+    part = partial_rotation(random_rotation(12), strength)
+    torch.testing.assert_close(part @ part.T, torch.eye(12, dtype=torch.float64), atol=1e-6, rtol=0)
+
+
+def test_the_pull_is_the_update_of_the_paper() -> None:
+    matrix = torch.randn(3, 3)
+    expected = 1.01 * matrix - 0.01 * matrix @ matrix.T @ matrix
+    torch.testing.assert_close(pull_to_orthogonal(matrix, 0.01), expected)
+
+
+def test_the_criterion_prefers_the_truth() -> None:
+    planted = random_rotation(8)
+    source, target = anisotropic_cloud(400, 8, 1) @ planted.float(), anisotropic_cloud(400, 8, 2)
+    truth = mean_csls_criterion(source @ planted.T.float(), target)
+    assert truth > mean_csls_criterion(source, target) + 0.05
+
+
+def test_refinement_from_the_identity_recovers_a_small_rotation() -> None:
+    planted = partial_rotation(random_rotation(16, seed=3), 0.42)
+    source, target = anisotropic_cloud(1500, 16, 1) @ planted.float(), anisotropic_cloud(1500, 16, 2)
+    candidates = unsupervised_rotation(source, target, RotationOptions(initial="identity"))
+    identity = next(entry for entry in candidates if entry.name == "identity")
+    assert candidates[0].name.startswith("identity, refined")
+    assert accuracy(candidates[0].rotation, planted) > 0.95
+    assert accuracy(candidates[0].rotation, planted) > accuracy(identity.rotation, planted) + 0.1
+
+
+def test_the_adversarial_start_recovers_a_large_rotation() -> None:
+    planted = random_rotation(6, seed=1)
+    source, target = anisotropic_cloud(1500, 6, 1) @ planted.float(), anisotropic_cloud(1500, 6, 2)
+    candidates = unsupervised_rotation(source, target, seed=1)
+    best = candidates[0]
+    identity = next(entry for entry in candidates if entry.name == "identity")
+    assert best.name.startswith("adversarial")
+    assert best.criterion > identity.criterion + 0.05
+    assert accuracy(identity.rotation, planted) < 0.1
+    assert accuracy(best.rotation, planted) > 0.95
+    torch.testing.assert_close(
+        best.rotation @ best.rotation.T, torch.eye(6, dtype=torch.float64), atol=1e-6, rtol=0
+    )
+
+
+def test_the_identity_is_kept_where_nothing_is_better() -> None:
+    cloud = anisotropic_cloud(600, 8, 1)
+    candidates = unsupervised_rotation(cloud, cloud, RotationOptions(initial="identity", max_sentences=400))
+    torch.testing.assert_close(candidates[0].rotation, torch.eye(8, dtype=torch.float64), atol=0.15, rtol=0)
+
+
+def test_the_same_seed_gives_the_same_rotation_and_leaves_the_global_state() -> None:
+    source, target = anisotropic_cloud(100, 3, 1), anisotropic_cloud(100, 3, 2)
+    options = RotationOptions(adversarial=AdversarialOptions(epochs=2, steps_per_epoch=5, hidden=8))
+    before = torch.get_rng_state()
+    first = unsupervised_rotation(source, target, options, seed=3)
+    assert torch.equal(before, torch.get_rng_state())
+    torch.rand(5)
+    second = unsupervised_rotation(source, target, options, seed=3)
+    assert [entry.name for entry in first] == [entry.name for entry in second]
+    assert all(torch.equal(a.rotation, b.rotation) for a, b in zip(first, second, strict=True))
+
+
+def test_adversarial_training_stays_near_the_orthogonal_matrices() -> None:
+    source = F.normalize(anisotropic_cloud(300, 4, 1), dim=1)
+    options = AdversarialOptions(epochs=2, steps_per_epoch=50, hidden=16, beta=0.1)
+    matrices = list(adversarial_rotations(source, source.flip(1), options))
+    assert len(matrices) == 2
+    for matrix in matrices:
+        assert float((matrix @ matrix.T - torch.eye(4)).norm()) < 0.5
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(ValueError, match=r"\(3, 2\) and \(4, 2\)"):
+        procrustes(torch.ones(3, 2), torch.ones(4, 2))
+    with pytest.raises(ValueError, match="got -1"):
+        procrustes(torch.ones(3, 2), torch.ones(3, 2), prior=-1)
+    with pytest.raises(ValueError, match="'random'"):
+        RotationOptions(initial="random")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="between 0 and 1, got 1"):
+        RotationOptions(validation_fraction=1.0)
+    with pytest.raises(ValueError, match="at least 4 sentences.*got 2"):
+        unsupervised_rotation(torch.ones(2, 2), torch.ones(9, 2))

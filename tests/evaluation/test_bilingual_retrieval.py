@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import csv
+
+import pytest
+import torch
+
+from st_xlret.evaluation import (
+    BilingualRetrievalEvaluator,
+    bilingual_accuracies,
+    retrieval_accuracy,
+    summarise_accuracies,
+)
+from st_xlret.modules.calibration_layer import CalibrationLayer
+
+from .conftest import WORDS
+
+
+def test_every_pair_both_ways_and_their_means(static_model) -> None:
+    evaluator = BilingualRetrievalEvaluator(
+        WORDS, name="toy", groups={"aligned": ["fr"], "loose": ["de"], "all": ["en", "fr", "de"]}
+    )
+    metrics = evaluator(static_model)
+    for pair in ("en-fr", "fr-en"):
+        assert metrics[f"toy_{pair}_accuracy"] == 1.0
+    for pair in ("en-de", "de-en", "fr-de", "de-fr"):
+        assert metrics[f"toy_{pair}_accuracy"] == 0.5
+    assert metrics["toy_de_accuracy"] == metrics["toy_loose_accuracy"] == 0.5
+    assert metrics["toy_fr_accuracy"] == metrics["toy_aligned_accuracy"] == 0.75
+    assert metrics["toy_accuracy"] == metrics["toy_all_accuracy"] == pytest.approx(4 / 6)
+    assert evaluator.primary_metric == "toy_accuracy"
+    assert evaluator.greater_is_better
+
+
+def test_primary_metric_without_a_name_and_without_pairs(static_model) -> None:
+    evaluator = BilingualRetrievalEvaluator(WORDS, pair_metrics=False)
+    assert sorted(evaluator(static_model)) == ["accuracy", "de_accuracy", "en_accuracy", "fr_accuracy"]
+    assert evaluator.primary_metric == "accuracy"
+
+
+def test_pairs_equal_retrieval_accuracy(static_model) -> None:
+    embeddings = {language: torch.randn(6, 4) for language in ("a", "b", "c")}
+    pairs = bilingual_accuracies(embeddings)
+    assert len(pairs) == 6
+    assert (pairs["a", "c"], pairs["c", "a"]) == retrieval_accuracy(embeddings["a"], embeddings["c"])
+
+
+def test_each_language_is_encoded_once(static_model, monkeypatch) -> None:
+    encoded: list[list[str]] = []
+    encode = static_model.encode
+    monkeypatch.setattr(
+        static_model, "encode", lambda texts, **options: encoded.append(texts) or encode(texts, **options)
+    )
+    BilingualRetrievalEvaluator(WORDS)(static_model)
+    assert encoded == list(WORDS.values())
+
+
+def test_a_calibration_is_applied_per_language(static_model) -> None:
+    # German embeddings turned by a fixed rotation, undone by the calibration.
+    calibration = CalibrationLayer(16, ["en", "fr"])
+    turn = torch.linalg.qr(torch.randn(16, 16)).Q
+    calibration.weight[1] = turn
+    pair = {"en": WORDS["en"], "fr": WORDS["fr"]}
+    turned = BilingualRetrievalEvaluator(pair, calibration=calibration)(static_model)["accuracy"]
+    calibration.weight[0] = turn
+    undone = BilingualRetrievalEvaluator(pair, calibration=calibration)(static_model)["accuracy"]
+    assert turned < 1.0 and undone == 1.0
+
+
+def test_unknown_language_of_a_calibration_is_named_before_encoding() -> None:
+    with pytest.raises(ValueError, match=r"no map for \['de'\]; it knows \['en', 'fr'\]"):
+        BilingualRetrievalEvaluator(WORDS, calibration=CalibrationLayer(16, ["en", "fr"]))
+
+
+def test_a_calibration_without_languages_serves_all(static_model) -> None:
+    evaluator = BilingualRetrievalEvaluator(WORDS, calibration=CalibrationLayer(16))
+    assert evaluator(static_model)["fr_accuracy"] == 0.75
+
+
+def test_languages_travel_as_the_task(static_model, monkeypatch) -> None:
+    tasks: list[str] = []
+    encode = static_model.encode
+
+    def recording(texts, *, task, **options):
+        tasks.append(task)
+        return encode(texts, **options)
+
+    monkeypatch.setattr(static_model, "encode", recording)
+    BilingualRetrievalEvaluator(WORDS, language_as_task=True)(static_model)
+    assert tasks == ["en", "fr", "de"]
+
+
+def test_csv_grows_by_one_row_per_call(static_model, tmp_path) -> None:
+    evaluator = BilingualRetrievalEvaluator(WORDS, name="toy")
+    evaluator(static_model, str(tmp_path / "eval"), epoch=1, steps=10)
+    evaluator(static_model, str(tmp_path / "eval"), epoch=1, steps=20)
+    with open(tmp_path / "eval" / "bilingual_retrieval_evaluation_toy_results.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["steps"] for row in rows] == ["10", "20"]
+    assert float(rows[0]["fr_accuracy"]) == 0.75
+
+
+def test_metrics_reach_the_model_card(static_model) -> None:
+    evaluator = BilingualRetrievalEvaluator(WORDS, name="toy")
+    evaluator(static_model)
+    stored = static_model.model_card_data.eval_results_dict[evaluator]
+    assert stored["toy_accuracy"] == pytest.approx(4 / 6)
+    assert "toy_en-fr_accuracy" not in stored
+
+
+def test_summary_counts_pairs_that_touch_a_group() -> None:
+    pairs = {
+        ("a", "b"): 1.0,
+        ("b", "a"): 0.8,
+        ("a", "c"): 0.6,
+        ("c", "a"): 0.4,
+        ("b", "c"): 0.2,
+        ("c", "b"): 0.0,
+    }
+    means = summarise_accuracies(pairs, {"pair": ["a", "b"], "single": ["c"]})
+    assert means["accuracy"] == pytest.approx(0.5)
+    assert means["a_accuracy"] == pytest.approx(0.7)
+    assert means["single_accuracy"] == pytest.approx(0.3)
+    assert means["pair_accuracy"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "options", "message"),
+    [
+        ({"en": ["a"]}, {}, r"two languages or more, got \['en'\]"),
+        ({"en": ["a"], "fr": ["b", "c"]}, {}, "'en': 1, 'fr': 2"),
+        ({"en": [], "fr": []}, {}, "'en': 0, 'fr': 0"),
+        ({"en": ["a"], "fr": ["b"]}, {"groups": {"x": ["de"]}}, r"group 'x' .* got \['de'\]"),
+        ({"en": ["a"], "fr": ["b"]}, {"groups": {"x": []}}, r"group 'x' .* got \[\]"),
+        ({"en": ["a"], "fr": ["b"]}, {"language_as_task": True, "layer": 2}, "language_as_task"),
+        ({"en": ["a"], "fr": ["b"]}, {"pooling": "max"}, "'max'"),
+    ],
+)
+def test_bad_arguments_are_named(sentences, options, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        BilingualRetrievalEvaluator(sentences, **options)
+
+
+def test_a_diverged_model_is_reported(static_model) -> None:
+    with torch.no_grad():
+        static_model[0].embedding.weight.fill_(float("nan"))
+    with pytest.raises(ValueError, match="NaN"):
+        BilingualRetrievalEvaluator(WORDS)(static_model)

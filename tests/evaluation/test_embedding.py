@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from st_xlret.evaluation import encode_layer
+from st_xlret.evaluation.embedding import TextEmbedder
+
+TEXTS = ["taxi", "hotel bread water night house", "pain eau", "haus", "nuit maison brot"]
+
+
+def hidden_states(model, text: str) -> tuple[torch.Tensor, ...]:
+    """One text at a time, without padding: straight from the transformers model."""
+    features = model.preprocess([text])
+    inputs = {key: features[key] for key in ("input_ids", "attention_mask")}
+    model.eval()
+    with torch.no_grad():
+        return model[0].model(**inputs, output_hidden_states=True).hidden_states
+
+
+def test_default_is_the_models_own_output(transformer_model) -> None:
+    expected = transformer_model.encode(TEXTS, convert_to_tensor=True)
+    torch.testing.assert_close(encode_layer(transformer_model, TEXTS), expected)
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2, 3])
+@pytest.mark.parametrize("batch_size", [1, 2, 32])
+def test_layer_is_averaged_under_the_attention_mask(transformer_model, layer: int, batch_size: int) -> None:
+    ours = encode_layer(transformer_model, TEXTS, layer=layer, batch_size=batch_size)
+    expected = torch.stack([hidden_states(transformer_model, text)[layer][0].mean(dim=0) for text in TEXTS])
+    torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_mean_without_a_layer_is_the_last_layer(transformer_model) -> None:
+    mean = encode_layer(transformer_model, TEXTS, pooling="mean")
+    torch.testing.assert_close(mean, encode_layer(transformer_model, TEXTS, layer=3))
+
+
+def test_model_pooling_over_a_layer(transformer_model) -> None:
+    ours = encode_layer(transformer_model, TEXTS, layer=2, pooling="model")
+    first_tokens = torch.stack([hidden_states(transformer_model, text)[2][0, 0] for text in TEXTS])
+    torch.testing.assert_close(ours, first_tokens, atol=1e-5, rtol=1e-5)
+    last = encode_layer(transformer_model, TEXTS, layer=3, pooling="model")
+    torch.testing.assert_close(last, transformer_model.encode(TEXTS, convert_to_tensor=True))
+
+
+@pytest.mark.parametrize("layer", [1, 99])
+def test_the_model_is_left_as_it_was(transformer_model, layer: int) -> None:
+    transformer_model.train()
+    transformer = transformer_model[0]
+    before = {key: value.clone() for key, value in transformer_model.state_dict().items()}
+    config = transformer.model.config.to_dict()
+    unpad = transformer.unpad_inputs
+    try:
+        encode_layer(transformer_model, TEXTS, layer=layer)
+    except ValueError:
+        assert layer == 99
+    assert transformer.model.config.to_dict() == config
+    assert transformer.unpad_inputs == unpad
+    assert transformer_model.training
+    assert all(torch.equal(value, before[key]) for key, value in transformer_model.state_dict().items())
+
+
+@pytest.mark.parametrize("layer", [-1, 4])
+def test_layer_out_of_range_names_the_range(transformer_model, layer: int) -> None:
+    with pytest.raises(ValueError, match=rf"layer={layer} .* 0\.\.3"):
+        encode_layer(transformer_model, TEXTS, layer=layer)
+
+
+@pytest.mark.parametrize("options", [{"layer": 1}, {"pooling": "mean"}])
+def test_static_models_have_no_hidden_states(static_model, options) -> None:
+    with pytest.raises(ValueError, match="StaticEmbedding, which has no hidden states"):
+        encode_layer(static_model, TEXTS, **options)
+
+
+def test_encode_arguments_do_not_mix_with_a_layer(transformer_model) -> None:
+    with pytest.raises(ValueError, match=r"\['task'\] belong to model.encode"):
+        encode_layer(transformer_model, TEXTS, layer=1, task="fr")
+
+
+def test_no_texts(static_model) -> None:
+    with pytest.raises(ValueError, match="no texts"):
+        encode_layer(static_model, [])
+
+
+def test_equal_texts_get_equal_embeddings(transformer_model) -> None:
+    texts = ["taxi", "hotel bread", "taxi", "eau", "taxi"]
+    embeddings = TextEmbedder(batch_size=2).embed(transformer_model, texts, "en")
+    assert torch.equal(embeddings[0], embeddings[2]) and torch.equal(embeddings[0], embeddings[4])
+    expected = transformer_model.encode(texts, convert_to_tensor=True)
+    torch.testing.assert_close(embeddings, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_half_precision_models_give_float32(static_model) -> None:
+    assert encode_layer(static_model.half(), TEXTS).dtype == torch.float32

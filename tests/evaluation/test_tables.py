@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+
+from st_xlret.evaluation import BenchmarkResult, markdown_table, published_rows, results_table, scores_table
+from st_xlret.evaluation.published import published_benchmarks
+from st_xlret.evaluation.tables import macro_average
+
+FOURTEEN = ["fr", "es", "de", "el", "bg", "ru", "tr", "ar", "vi", "th", "zh", "hi", "sw", "ur"]
+
+
+def result(languages: list[str]) -> BenchmarkResult:
+    scores = {language: {"accuracy": 0.5, "accuracy_to_en": 0.25} for language in languages}
+    return BenchmarkResult("tatoeba", scores, macro_average(scores))
+
+
+def test_published_rows_are_those_of_the_paper() -> None:
+    rows = {row.system: row for row in published_rows("tatoeba") if row.short_source == "CCP paper"}
+    assert list(rows) == ["XLM-R", "CRISS", "InfoXLM", "LASER", "Unicoder", "LaBSE", "CCP", "CCP+Calibration"]
+    assert rows["LaBSE"].scores["ur"] == 0.954 and rows["LaBSE"].average["average_112"] == 0.837
+    assert rows["CCP+Calibration"].average == {"average_14": 0.922, "average_112": 0.788}
+    assert rows["CRISS"].average == {} and "el" not in rows["CRISS"].scores
+    assert all(row.table == "Table 1" and "2206.03281" in row.source for row in rows.values())
+
+
+def test_rows_agree_with_their_printed_averages() -> None:
+    for row in published_rows("tatoeba"):
+        if "average_14" in row.average:
+            assert sorted(row.scores) == sorted(FOURTEEN)
+            mean = sum(row.scores.values()) / 14
+            assert mean == pytest.approx(row.average["average_14"], abs=0.0006)
+        assert all(0 < value < 1 for value in [*row.scores.values(), *row.average.values()])
+
+
+def test_rows_without_languages_can_be_left_out() -> None:
+    with_averages = {row.system for row in published_rows("tatoeba")}
+    assert "ML-CTL-CZ" in with_averages
+    assert all(row.scores for row in published_rows("tatoeba", with_languages_only=True))
+
+
+def test_unknown_benchmark_lists_what_is_there() -> None:
+    with pytest.raises(ValueError, match=r"'bucc'.*\['tatoeba'"):
+        published_rows("bucc")
+    assert "tatoeba" in published_benchmarks()
+
+
+def test_table_cells_line_up() -> None:
+    lines = markdown_table(["a", "long header"], [["longer cell", "1"], ["b", "22"]]).splitlines()
+    assert len({len(line) for line in lines}) == 1
+    with pytest.raises(ValueError, match="2 cells and this row 1"):
+        markdown_table(["a", "b"], [["1"]])
+
+
+def test_results_stand_beside_published_rows_and_are_told_apart() -> None:
+    lines = results_table(
+        result(["fr", "sw"]), model_name="ours", published=published_rows("tatoeba")
+    ).splitlines()
+    cells = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in lines}
+    assert cells["ours"] == ["50.0", "50.0", "50.0", "measured here"]
+    assert cells["CCP"] == ["93.8", "50.5", "72.2", "published: CCP paper, Table 1"]
+    assert cells["CRISS"] == ["92.7", "-", "-", "published: CCP paper, Table 1"]
+    assert "ML-CTL-CZ" not in cells
+
+
+def test_published_average_over_the_whole_benchmark() -> None:
+    table = results_table(
+        result(["fr", "xh"]),
+        model_name="ours",
+        published=published_rows("tatoeba"),
+        languages=["fr"],
+        published_average="average_112",
+    )
+    assert "all 2" in table.splitlines()[0]
+    (labse,) = (line for line in table.splitlines() if "LaBSE" in line)
+    assert "96.0" in labse and "83.7" in labse
+
+
+def test_languages_of_the_table_must_have_been_evaluated() -> None:
+    with pytest.raises(ValueError, match=r"\['xx'\] were not evaluated"):
+        results_table(result(["fr"]), model_name="ours", languages=["xx"])
+
+
+def test_scores_table_ends_with_the_average() -> None:
+    lines = scores_table(result(["fr", "de"])).splitlines()
+    assert lines[-1].split("|")[1].strip() == "average" and "25.0" in lines[-1]

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import csv
+import json
+
+import datasets
+import pytest
+import torch
+from mteb.tasks.bitext_mining.multilingual.tatoeba_bitext_mining import TatoebaBitextMining
+
+from st_xlret.evaluation import TatoebaEvaluator, retrieval_accuracy
+from st_xlret.evaluation.tatoeba_data import load_tatoeba_directory, load_tatoeba_hub, tatoeba_language
+from st_xlret.hub.export import export
+from st_xlret.modules.calibration_layer import CalibrationLayer
+
+from .conftest import WORDS
+
+ALL_CODES = sorted(pair.removesuffix("-eng") for pair in TatoebaBitextMining.metadata.eval_langs)
+
+
+def test_metrics_by_hand(static_model, tatoeba_folder) -> None:
+    evaluator = TatoebaEvaluator.from_directory(tatoeba_folder)
+    metrics = evaluator(static_model)
+    assert metrics == {
+        "tatoeba_average_accuracy": 0.75,
+        "tatoeba_average_accuracy_to_en": 0.75,
+        "tatoeba_average_accuracy_from_en": 0.75,
+        **{f"tatoeba_fr_{metric}": 1.0 for metric in ("accuracy", "accuracy_to_en", "accuracy_from_en")},
+        **{f"tatoeba_de_{metric}": 0.5 for metric in ("accuracy", "accuracy_to_en", "accuracy_from_en")},
+    }
+    assert evaluator.primary_metric == "tatoeba_average_accuracy"
+
+
+def test_directions_are_not_swapped(static_model) -> None:
+    # Three French rows, of which two say the same in English: X to English finds the lower one twice.
+    pairs = {"fr": (["pain", "eau", "eau nuit"], ["bread", "water", "water"])}
+    scores = TatoebaEvaluator(pairs).evaluate(static_model).scores["fr"]
+    embeddings = [static_model.encode(texts, convert_to_tensor=True) for texts in pairs["fr"]]
+    to_english, from_english = retrieval_accuracy(*embeddings)
+    assert (scores["accuracy_to_en"], scores["accuracy_from_en"]) == (to_english, from_english)
+    assert scores["accuracy"] == pytest.approx((to_english + from_english) / 2)
+    uneven = {"fr": (["pain", "pain eau"], ["bread", "bread bread bread night"])}
+    scores = TatoebaEvaluator(uneven).evaluate(static_model).scores["fr"]
+    embeddings = [static_model.encode(texts, convert_to_tensor=True) for texts in uneven["fr"]]
+    assert (scores["accuracy_to_en"], scores["accuracy_from_en"]) == retrieval_accuracy(*embeddings)
+
+
+def test_directions_by_hand(static_model) -> None:
+    # "maison" is nearest to "house"; nothing but row 0 is near to it, whereas both English rows hold "house".
+    pairs = {"fr": (["maison", "eau pain"], ["house", "house house night"])}
+    scores = TatoebaEvaluator(pairs).evaluate(static_model).scores["fr"]
+    assert scores["accuracy_from_en"] == 0.5
+
+
+def test_english_shared_by_languages_is_encoded_once(static_model, tatoeba_folder, monkeypatch) -> None:
+    encoded: list[str] = []
+    encode = static_model.encode
+    monkeypatch.setattr(
+        static_model, "encode", lambda texts, **options: encoded.extend(texts) or encode(texts, **options)
+    )
+    TatoebaEvaluator.from_directory(tatoeba_folder)(static_model)
+    assert sorted(encoded) == sorted(word for words in WORDS.values() for word in words)
+
+
+def test_language_as_task_names_english_too(static_model, tatoeba_folder, monkeypatch) -> None:
+    tasks: list[str] = []
+    encode = static_model.encode
+
+    def recording(texts, *, task, **options):
+        tasks.append(task)
+        return encode(texts, **options)
+
+    monkeypatch.setattr(static_model, "encode", recording)
+    TatoebaEvaluator.from_directory(tatoeba_folder, ["fr", "de"], language_as_task=True)(static_model)
+    assert tasks == ["en", "fr", "de"]
+
+
+def test_calibration_needs_every_language(tatoeba_folder) -> None:
+    with pytest.raises(ValueError, match=r"no map for \['en', 'de'\]"):
+        TatoebaEvaluator.from_directory(tatoeba_folder, calibration=CalibrationLayer(16, ["fr"]))
+
+
+def test_calibration_is_applied(static_model, tatoeba_folder) -> None:
+    calibration = CalibrationLayer(16, ["en", "fr", "de"])
+    calibration.weight[1].fill_(0.0)
+    metrics = TatoebaEvaluator.from_directory(tatoeba_folder, calibration=calibration)(static_model)
+    assert metrics["tatoeba_fr_accuracy"] == pytest.approx(1 / 6)
+    assert metrics["tatoeba_de_accuracy"] == 0.5
+
+
+def test_an_exported_model_by_task_equals_its_calibration(static_model, tatoeba_folder) -> None:
+    calibration = CalibrationLayer(16, ["en", "fr", "de"], pivot="en")
+    calibration.weight[1:] = torch.randn(2, 16, 16)
+    calibrated = TatoebaEvaluator.from_directory(tatoeba_folder, calibration=calibration)(static_model)
+    exported = export(static_model, calibration)
+    by_task = TatoebaEvaluator.from_directory(tatoeba_folder, language_as_task=True)(exported)
+    assert by_task == calibrated != TatoebaEvaluator.from_directory(tatoeba_folder)(static_model)
+
+
+def test_layer_is_used_and_said(transformer_model, tatoeba_folder) -> None:
+    result = TatoebaEvaluator.from_directory(tatoeba_folder, layer=2).evaluate(transformer_model)
+    assert result.protocol["pooling"] == "mean of the hidden states of layer 2"
+    assert "to_en" in result.protocol["direction"]
+    assert result.protocol["sentences_per_language"] == "6"
+
+
+def test_max_sentences(static_model, tatoeba_folder) -> None:
+    result = TatoebaEvaluator.from_directory(tatoeba_folder, max_sentences=3).evaluate(static_model)
+    assert result.average["accuracy"] == 1.0
+    assert result.protocol["sentences_per_language"] == "3"
+
+
+def test_csv_and_model_card(static_model, tatoeba_folder, tmp_path) -> None:
+    evaluator = TatoebaEvaluator.from_directory(tatoeba_folder)
+    evaluator(static_model, str(tmp_path), epoch=1, steps=5)
+    with open(tmp_path / "tatoeba_evaluation_tatoeba_results.csv", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["steps"], row["average_accuracy"], row["de_accuracy"]) == ("5", "0.75", "0.5")
+    stored = static_model.model_card_data.eval_results_dict[evaluator]
+    assert stored["tatoeba_average_accuracy"] == 0.75 and "tatoeba_fr_accuracy_to_en" not in stored
+    assert json.dumps(evaluator.get_config_dict())
+
+
+def test_from_sentences_with_one_or_many_english_lists(static_model) -> None:
+    sentences = {"fr": WORDS["fr"], "de": WORDS["de"]}
+    shared = TatoebaEvaluator.from_sentences(sentences, WORDS["en"])(static_model)
+    own = TatoebaEvaluator.from_sentences(sentences, {"fr": WORDS["en"], "de": WORDS["en"]})(static_model)
+    assert shared == own and shared["tatoeba_average_accuracy"] == 0.75
+    with pytest.raises(ValueError, match=r"\['de'\]"):
+        TatoebaEvaluator.from_sentences(sentences, {"fr": WORDS["en"]})
+
+
+@pytest.mark.parametrize(
+    ("sentences", "options", "message"),
+    [
+        ({}, {}, "no languages"),
+        ({"fr": ([], [])}, {}, "'fr' has 0 sentences and 0"),
+        ({"fr": (["a", "b"], ["c"])}, {}, "'fr' has 2 sentences and 1"),
+        ({"fr": (["a"], ["b"])}, {"max_sentences": 0}, "max_sentences"),
+        ({"fr": (["a"], ["b"])}, {"layer": 1, "language_as_task": True}, "language_as_task"),
+    ],
+)
+def test_bad_arguments_are_named(sentences, options, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        TatoebaEvaluator(sentences, **options)
+
+
+def test_languages_by_either_code_in_the_order_asked_for(tatoeba_folder) -> None:
+    assert list(load_tatoeba_directory(tatoeba_folder)) == ["de", "fr"]
+    assert list(load_tatoeba_directory(tatoeba_folder, ["fra", "de"])) == ["fr", "de"]
+    assert list(load_tatoeba_directory(tatoeba_folder, "fr")) == ["fr"]
+    assert list(load_tatoeba_directory(tatoeba_folder, ["fr", "fra"])) == ["fr"]
+
+
+def test_unknown_language_lists_what_is_there(tatoeba_folder) -> None:
+    with pytest.raises(ValueError, match=r"no \['xx'\]; it has \['de', 'fr'\]"):
+        load_tatoeba_directory(tatoeba_folder, ["fr", "xx"])
+
+
+def test_different_numbers_of_lines_name_files_and_counts(tatoeba_folder) -> None:
+    (tatoeba_folder / "tatoeba.fra-eng.eng").write_text("one\ntwo\n")
+    with pytest.raises(ValueError, match=r"fra-eng\.fra has 6 lines and .*fra-eng\.eng has 2"):
+        load_tatoeba_directory(tatoeba_folder)
+
+
+@pytest.mark.parametrize("side", ["eng", "deu"])
+def test_missing_side_is_named(tatoeba_folder, side) -> None:
+    path = tatoeba_folder / f"tatoeba.deu-eng.{side}"
+    path.unlink()
+    with pytest.raises(FileNotFoundError) as error:
+        load_tatoeba_directory(tatoeba_folder)
+    assert str(path) in str(error.value)
+
+
+def test_wrong_directory_points_to_the_right_one(tatoeba_folder, tmp_path) -> None:
+    with pytest.raises(FileNotFoundError, match=f"There are some in .*{tatoeba_folder.name}"):
+        load_tatoeba_directory(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no directory"):
+        load_tatoeba_directory(tmp_path / "nowhere")
+
+
+def test_only_newlines_end_lines(tmp_path) -> None:
+    sentences = "one\u2028still one\r\n\ntwo\x0bstill two\n"
+    for side in ("fra", "eng"):
+        (tmp_path / f"tatoeba.fra-eng.{side}").write_bytes(sentences.encode())
+    assert load_tatoeba_directory(tmp_path)["fr"][0] == ["one\u2028still one", "", "two\x0bstill two"]
+
+
+def test_codes_of_all_languages_are_distinct() -> None:
+    codes = [tatoeba_language(code) for code in ALL_CODES]
+    assert len(ALL_CODES) == len(set(codes)) == 112
+    short = {
+        "fra": "fr",
+        "ell": "el",
+        "zsm": "ms",
+        "lvs": "lv",
+        "nob": "nb",
+        "nno": "nn",
+        "hrv": "hr",
+        "ron": "ro",
+    }
+    unchanged = {code: code for code in ("arq", "arz", "yue", "wuu", "ceb", "dtp", "kzj", "mhr", "cbk")}
+    for code, expected in {**short, **unchanged}.items():
+        assert tatoeba_language(code) == expected
+    assert {"fr", "es", "de", "el", "bg", "ru", "tr", "ar", "vi", "th", "zh", "hi", "sw", "ur"} <= set(codes)
+
+
+def test_hub_rows_are_grouped_by_language(monkeypatch, static_model) -> None:
+    rows = [
+        {"lang": f"{code}-eng", "sentence1": word + "\n", "sentence2": english + "\n"}
+        for code, language in (("deu", "de"), ("cmn", "fr"))
+        for word, english in zip(WORDS[language], WORDS["en"], strict=True)
+    ]
+    asked: list[tuple] = []
+
+    def load_dataset(*args, **options):
+        asked.append((args, options))
+        return datasets.Dataset.from_list(rows)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    assert load_tatoeba_hub() == {"zh": (WORDS["fr"], WORDS["en"]), "de": (WORDS["de"], WORDS["en"])}
+    assert asked == [(("mteb/tatoeba-bitext-mining",), {"split": "test"})]
+    metrics = TatoebaEvaluator.from_hub(["zh"])(static_model)
+    assert metrics["tatoeba_average_accuracy"] == 1.0
+    with pytest.raises(ValueError, match=r"no \['fr'\]; it has \['de', 'zh'\]"):
+        load_tatoeba_hub(["fr"])
+
+
+@pytest.mark.real_data
+def test_the_real_test_set_has_112_languages(real_data) -> None:
+    folder = real_data / "tatoeba" / "v1"
+    if not folder.is_dir():
+        pytest.skip(f"needs the Tatoeba test set in {folder}")
+    pairs = load_tatoeba_directory(folder)
+    assert sorted(pairs) == sorted(tatoeba_language(code) for code in ALL_CODES)
+    assert sum(len(texts) for texts, _ in pairs.values()) == 88_877
+    assert len(pairs["fr"][0]) == 1_000

@@ -1,0 +1,83 @@
+"""What a loss owns beside the encoder, and how its tags are read."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from st_xlret.losses import CCPLoss
+from st_xlret.losses.base import CrossLingualLoss, gather_tags, read_tags
+from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
+from tests import tiny
+
+
+class Wrapper(nn.Module):
+    """Stands for DistributedDataParallel: the encoder one level deeper."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+
+def test_the_encoder_is_not_owned() -> None:
+    loss = CCPLoss(tiny.static(), bank=LanguageMemoryBank(8, 4))
+    head = [f"head.{name}" for name, _ in loss.head.named_parameters()]
+    assert [id(p) for p in loss.owned_parameters()] == [id(loss.get_parameter(name)) for name in head]
+    assert set(loss.owned_state()) == set(head) | {
+        *("head.toggle", "head.norm.running_mean", "head.norm.running_var", "head.norm.num_batches_tracked"),
+        *("bank.keys", "bank.tags", "bank.slot_language", "bank.pointer", "bank.count"),
+    }
+    loss.head.linear_in.weight.requires_grad_(False)
+    assert len(loss.owned_parameters()) == len(head) - 1
+
+
+def test_what_is_owned_does_not_depend_on_a_wrapped_encoder() -> None:
+    loss = CCPLoss(tiny.static())
+    names = set(loss.owned_state())
+    loss.model = Wrapper(loss.model)
+    assert set(loss.owned_state()) == names
+    loss.load_owned_state(loss.owned_state())
+
+
+def test_owned_state_is_restored_and_the_encoder_left_alone() -> None:
+    first, second = CCPLoss(tiny.static(seed=0)), CCPLoss(tiny.static(seed=1))
+    embedding = second.model[0].embedding.weight.clone()
+    second.load_owned_state(first.owned_state())
+    assert all(torch.equal(t, first.owned_state()[name]) for name, t in second.owned_state().items())
+    assert torch.equal(second.model[0].embedding.weight, embedding)
+
+
+def test_a_state_that_does_not_fit() -> None:
+    loss = CCPLoss(tiny.static(), bank=LanguageMemoryBank(8, 4))
+    state = loss.owned_state()
+    with pytest.raises(
+        ValueError, match=r"does not fit CCPLoss.*unexpected.*bank\.keys.*options of the saved run"
+    ):
+        CCPLoss(tiny.static()).load_owned_state(state)
+    with pytest.raises(ValueError, match=r"missing.*head\.norm"):
+        without_norm = AsymmetricBNHead(8, normalization="none")
+        loss.load_owned_state(CCPLoss(tiny.static(), without_norm, LanguageMemoryBank(8, 4)).owned_state())
+    with pytest.raises(ValueError, match="(?s)does not fit CCPLoss.*size mismatch"):
+        CCPLoss(tiny.static(), bank=LanguageMemoryBank(8, 5)).load_owned_state(state)
+    with pytest.raises(ValueError, match="another scope"):
+        CCPLoss(tiny.static(), bank=LanguageMemoryBank(8, 4, scope="per_language")).load_owned_state(state)
+
+
+def test_tags_are_those_that_every_column_has() -> None:
+    columns = [
+        {"language_id": torch.tensor([1, 2]), "text_id": torch.tensor([3, 4])},
+        {"language_id": torch.tensor([5, 6]), "document_id": torch.tensor([7, 8])},
+    ]
+    tags = read_tags(columns)
+    assert {name: tag.tolist() for name, tag in tags.items()} == {"language_id": [1, 2, 5, 6]}
+    assert read_tags(columns[:1])["text_id"].tolist() == [3, 4]
+    assert gather_tags(tags, columns=2) is tags
+
+
+def test_the_base_has_nothing_to_tell() -> None:
+    loss = CrossLingualLoss(tiny.static())
+    assert loss.get_config_dict() == {} and loss.last_value is None and loss.updates_state
+    with torch.no_grad():
+        assert not loss.updates_state
+    assert not loss.eval().updates_state

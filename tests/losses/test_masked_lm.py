@@ -1,0 +1,243 @@
+"""MaskedLMLoss against the checkpoint's own masked language model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from torch import Tensor
+from transformers import (
+    AutoModelForMaskedLM,
+    BertConfig,
+    DistilBertConfig,
+    ModernBertConfig,
+    PretrainedConfig,
+    XLMRobertaConfig,
+)
+
+from st_xlret.losses import MaskedLMLoss
+from tests import tiny
+
+SHAPE = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 32}
+
+
+def configurations(vocabulary: int) -> dict[str, PretrainedConfig]:
+    common: dict[str, Any] = {
+        "vocab_size": vocabulary,
+        "pad_token_id": 1,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+    }
+    distil = {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 40}
+    return {
+        "xlm-roberta": XLMRobertaConfig(**common, **SHAPE, max_position_embeddings=40),
+        "bert": BertConfig(**common, **SHAPE, max_position_embeddings=40),
+        "distilbert": DistilBertConfig(**common, **distil),
+        "modernbert": ModernBertConfig(**common, **SHAPE, cls_token_id=0, sep_token_id=2),
+        "untied": XLMRobertaConfig(**common, **SHAPE, max_position_embeddings=40, tie_word_embeddings=False),
+    }
+
+
+ARCHITECTURES = ["xlm-roberta", "bert", "distilbert", "modernbert", "untied"]
+
+
+def save_checkpoint(folder: Path, architecture: str) -> Any:
+    """A checkpoint of a language model whose biases are not all zero; returns the model."""
+    tokenizer = tiny.tokenizer()
+    torch.manual_seed(0)
+    model = AutoModelForMaskedLM.from_config(configurations(len(tokenizer))[architecture])
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return model.eval()
+
+
+def load_encoder(folder: Path, **kwargs: Any) -> SentenceTransformer:
+    encoder = Transformer(str(folder), max_seq_length=16, **kwargs)
+    pooling = Pooling(encoder.get_embedding_dimension(), "mean")
+    return SentenceTransformer(modules=[encoder, pooling], device="cpu").eval()
+
+
+def mask_every_third(input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Masking without chance, so that two computations see the same."""
+    special = torch.isin(input_ids, torch.tensor(tiny.tokenizer().all_special_ids))
+    chosen = attention_mask.bool() & ~special & (input_ids % 3 == 0)
+    return input_ids.masked_fill(chosen, tiny.tokenizer().mask_token_id), chosen
+
+
+def texts(count: int = 6) -> list[str]:
+    return [row["sentence"] for row in tiny.window_rows(count)]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_loss_and_gradients_equal_the_checkpoints_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, architecture: str
+) -> None:
+    reference = save_checkpoint(tmp_path, architecture)
+    model = load_encoder(tmp_path)
+    loss = MaskedLMLoss(model, weight=2.0, chunk_size=3)
+    monkeypatch.setattr(loss, "mask_tokens", mask_every_third)
+    features = model.preprocess(texts())
+    masked, chosen = mask_every_third(features["input_ids"], features["attention_mask"])
+    labels = features["input_ids"].masked_fill(~chosen, -100)
+    expected = reference(input_ids=masked, attention_mask=features["attention_mask"], labels=labels).loss
+    value = loss([features])
+    torch.testing.assert_close(value, 2 * expected)
+
+    value.backward()
+    (2 * expected).backward()
+    ours = dict(model[0].auto_model.named_parameters())
+    # A tied embedding matrix is used twice: at the bottom and as the projection to the vocabulary.
+    prefix = f"{reference.base_model_prefix}."
+    named = dict(reference.named_parameters(remove_duplicate=False))
+    encoder = {name.removeprefix(prefix): p for name, p in named.items() if name.startswith(prefix)}
+    assert any(p is reference.get_input_embeddings().weight for p in encoder.values())
+    for name, parameter in encoder.items():
+        torch.testing.assert_close(
+            ours[name].grad, parameter.grad, msg=lambda text, name=name: f"{name}: {text}"
+        )
+    shared = {id(p) for p in encoder.values()}
+    head = {id(p): p for p in named.values() if id(p) not in shared and p.grad is not None}
+    assert sorted(
+        p.grad.norm().item() for p in loss.owned_parameters() if p.grad is not None
+    ) == pytest.approx(sorted(p.grad.norm().item() for p in head.values()), rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("architecture", ["xlm-roberta", "untied"])
+def test_the_projection_is_owned_only_where_it_is_not_tied(tmp_path: Path, architecture: str) -> None:
+    save_checkpoint(tmp_path, architecture)
+    loss = MaskedLMLoss(load_encoder(tmp_path))
+    assert (loss.lm_head.own_projection is not None) == (architecture == "untied")
+    shapes = [tuple(p.shape) for p in loss.owned_parameters()]
+    assert ((len(tiny.tokenizer()), 16) in shapes) == (architecture == "untied")
+
+
+def test_two_columns_weigh_every_token_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny.transformer()
+    loss = MaskedLMLoss(model)
+    monkeypatch.setattr(loss, "mask_tokens", mask_every_third)
+    sides = [model.preprocess(texts()[:2]), model.preprocess(texts()[2:])]
+    torch.testing.assert_close(loss(sides), loss([model.preprocess(texts())]))
+
+
+def test_gradients_of_a_model_from_scratch() -> None:
+    model = tiny.transformer(dropout=0.1)
+    loss = MaskedLMLoss(model)
+    loss([model.preprocess(texts())]).backward()
+    assert all(p.grad is not None for name, p in loss.named_parameters() if ".pooler." not in name)
+
+
+def test_a_resumed_head_gives_the_same_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny.transformer()
+    first, second = MaskedLMLoss(model), MaskedLMLoss(model)
+    torch.nn.init.normal_(first.lm_head.bias)
+    for loss in (first, second):
+        monkeypatch.setattr(loss, "mask_tokens", mask_every_third)
+    features = model.preprocess(texts())
+    assert first([features]) != second([features])
+    second.load_owned_state(first.owned_state())
+    assert first([features]) == second([features])
+
+
+def test_masking_follows_bert() -> None:
+    torch.manual_seed(0)
+    model = tiny.transformer()
+    loss = MaskedLMLoss(model)
+    tokens = model.preprocess(texts(8) * 400)
+    ids, attention = tokens["input_ids"], tokens["attention_mask"]
+    read, chosen = loss.mask_tokens(ids, attention)
+    special = torch.isin(ids, torch.tensor(tiny.tokenizer().all_special_ids))
+    assert not (chosen & (special | ~attention.bool())).any() and (~attention.bool()).any()
+    assert torch.equal(read[~chosen], ids[~chosen])
+    count = int(chosen.sum())
+    assert count / int((attention.bool() & ~special).sum()) == pytest.approx(0.15, abs=0.02)
+    masked = (read[chosen] == tiny.tokenizer().mask_token_id).sum() / count
+    kept = (read[chosen] == ids[chosen]).sum() / count
+    assert masked == pytest.approx(0.8, abs=0.03) and kept == pytest.approx(0.1, abs=0.03)
+    random = read[chosen & (read != ids) & (read != tiny.tokenizer().mask_token_id)]
+    assert random.unique().numel() > 20 and random.max() < len(tiny.tokenizer())
+    again, _ = loss.mask_tokens(ids, attention)
+    assert not torch.equal(again, read)
+
+
+def test_a_short_batch_still_predicts_one_token() -> None:
+    model = tiny.transformer()
+    loss = MaskedLMLoss(model, mask_probability=1e-9)
+    tokens = model.preprocess(["sun", "moon"])
+    _, chosen = loss.mask_tokens(tokens["input_ids"], tokens["attention_mask"])
+    assert chosen.sum() == 1
+    assert loss([tokens]).item() > 0
+
+
+def test_a_batch_of_empty_texts_gives_zero_and_a_graph() -> None:
+    model = tiny.transformer()
+    loss = MaskedLMLoss(model)
+    value = loss([model.preprocess(["", ""])])
+    value.backward()
+    assert value == 0
+
+
+def test_bfloat16_autocast_and_a_bfloat16_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_checkpoint(tmp_path, "xlm-roberta")
+    values = {}
+    for name, kwargs in {
+        "fp32": {},
+        "autocast": {},
+        "bf16": {"model_kwargs": {"dtype": torch.bfloat16}},
+    }.items():
+        model = load_encoder(tmp_path, **kwargs)
+        loss = MaskedLMLoss(model)
+        monkeypatch.setattr(loss, "mask_tokens", mask_every_third)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=name == "autocast"):
+            values[name] = loss([model.preprocess(texts())])
+        values[name].backward()
+        assert values[name].dtype == torch.float32
+        assert all(p.grad.isfinite().all() for p in loss.owned_parameters())
+    torch.testing.assert_close(values["autocast"], values["fp32"], rtol=0.05, atol=0)
+    torch.testing.assert_close(values["bf16"], values["fp32"], rtol=0.05, atol=0)
+
+
+def test_where_the_head_comes_from(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    reference = save_checkpoint(tmp_path / "mlm", "xlm-roberta")
+    load_encoder(tmp_path / "mlm").save(str(tmp_path / "encoder"))
+    encoder = SentenceTransformer(str(tmp_path / "encoder"), device="cpu")
+    assert "fresh" not in caplog.text
+    fresh = MaskedLMLoss(encoder)
+    assert "this part of the language-model head is fresh" in caplog.text
+    taken = MaskedLMLoss(encoder, lm_head_from=str(tmp_path / "mlm"))
+    assert torch.equal(taken.lm_head.bias, reference.lm_head.bias)
+    assert not torch.equal(fresh.lm_head.bias, reference.lm_head.bias)
+    with pytest.raises(ValueError, match="no masked language model could be loaded from '.*/nothing'"):
+        MaskedLMLoss(encoder, lm_head_from=str(tmp_path / "nothing"))
+
+
+def test_encoders_that_will_not_do() -> None:
+    with pytest.raises(ValueError, match="starts with a Transformer module, got StaticEmbedding"):
+        MaskedLMLoss(tiny.static())
+    model = tiny.transformer()
+    for share in (0, 1.5):
+        with pytest.raises(ValueError, match=rf"mask_probability must lie in \(0, 1\], got {share}"):
+            MaskedLMLoss(model, mask_probability=share)
+    model[0].tokenizer.mask_token = None
+    with pytest.raises(ValueError, match="tokenizer with a mask token"):
+        MaskedLMLoss(model)
+
+
+def test_unpadding_is_switched_off() -> None:
+    model = tiny.transformer()
+    model[0].unpad_inputs = True
+    MaskedLMLoss(model)
+    assert model[0].unpad_inputs is False
+
+
+def test_what_the_model_card_learns() -> None:
+    loss = MaskedLMLoss(tiny.transformer(), mask_probability=0.3)
+    assert loss.get_config_dict() == {"mask_probability": 0.3, "weight": 1.0}
+    assert "devlin2019bert" in loss.citation

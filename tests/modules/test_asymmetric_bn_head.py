@@ -1,0 +1,182 @@
+"""AsymmetricBNHead against batch normalisation written out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from st_xlret.modules import AsymmetricBNHead
+
+
+@dataclass
+class ByHand:
+    """Algorithm 1's two modes, with running statistics kept by hand."""
+
+    head: AsymmetricBNHead
+    momentum: float = 0.1
+    centres_by_batch: bool = True
+
+    def __post_init__(self) -> None:
+        features = self.head.linear_in.out_features
+        self.mean, self.variance = torch.zeros(features), torch.ones(features)
+
+    def step(self, centres: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = {True: self.head.linear_in(centres), False: self.head.linear_in(contexts)}
+        learning, fixed = self.centres_by_batch, not self.centres_by_batch
+        x = hidden[learning]
+        mean, variance = x.mean(0), x.var(0, unbiased=False)
+        result = {
+            learning: self.finish(x, mean, variance),
+            fixed: self.finish(hidden[fixed], self.mean, self.variance),
+        }
+        self.mean = (1 - self.momentum) * self.mean + self.momentum * mean.detach()
+        self.variance = (1 - self.momentum) * self.variance + self.momentum * x.var(0).detach()
+        self.centres_by_batch = not self.centres_by_batch
+        return result[True], result[False]
+
+    def finish(self, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        norm = self.head.norm
+        normalized = (x - mean) / (variance + norm.eps).sqrt() * norm.weight + norm.bias
+        return self.head.linear_out(normalized.relu())
+
+
+def batches(count: int, rows: int = 6, features: int = 4) -> list[tuple[Tensor, Tensor]]:
+    return [(torch.randn(rows, features) * 2 + 1, torch.randn(rows, features) - 1) for _ in range(count)]
+
+
+def test_both_branches_over_several_steps() -> None:
+    head = AsymmetricBNHead(4, 5, 3)
+    torch.nn.init.normal_(head.norm.weight)
+    torch.nn.init.normal_(head.norm.bias)
+    by_hand = ByHand(head)
+    for step, (centres, contexts) in enumerate(batches(5)):
+        assert bool(head.toggle) == (step % 2 == 1)
+        for ours, expected in zip(head(centres, contexts), by_hand.step(centres, contexts), strict=True):
+            torch.testing.assert_close(ours, expected)
+        # Only the branch of batch statistics moves the running ones.
+        torch.testing.assert_close(head.norm.running_mean, by_hand.mean)
+        torch.testing.assert_close(head.norm.running_var, by_hand.variance)
+        assert head.norm.num_batches_tracked == step + 1
+
+
+def test_no_row_sees_the_rest_of_its_batch_on_the_side_of_running_statistics() -> None:
+    head = AsymmetricBNHead(4)
+    (centres, contexts), (others, _) = batches(2)
+    changed = torch.cat([contexts[:1], others[1:]])
+    state = {name: tensor.clone() for name, tensor in head.state_dict().items()}
+    _, first = head(centres, contexts)
+    head.load_state_dict(state)
+    _, second = head(centres, changed)
+    torch.testing.assert_close(first[0], second[0])
+
+
+def test_gradients_equal_those_of_the_hand_written_steps() -> None:
+    head = AsymmetricBNHead(4, 5, 3)
+    by_hand = ByHand(head)
+    for centres, contexts in batches(3):
+        inputs = [centres.requires_grad_(), contexts.requires_grad_(), *head.parameters()]
+        ours = torch.autograd.grad(sum(z.square().sum() for z in head(centres, contexts)), inputs)
+        theirs = torch.autograd.grad(sum(z.square().sum() for z in by_hand.step(centres, contexts)), inputs)
+        assert all(gradient.abs().sum() > 0 for gradient in ours[:2])
+        for gradient, expected in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_calls_without_gradients_change_nothing_and_read_running_statistics() -> None:
+    head = AsymmetricBNHead(4)
+    (centres, contexts), (x, y) = batches(2)
+    head(centres, contexts)
+    before = {name: tensor.clone() for name, tensor in head.state_dict().items()}
+    with torch.no_grad():
+        first = head(x, y)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in head.state_dict().items())
+    head.eval()
+    for ours, theirs in zip(first, head(x, y), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(first[0], ByHand(head).finish(head.linear_in(x), *statistics(head)))
+
+
+def statistics(head: AsymmetricBNHead) -> tuple[Tensor, Tensor]:
+    return head.norm.running_mean, head.norm.running_var
+
+
+def test_vanilla_normalization_mixes_both_sides() -> None:
+    head = AsymmetricBNHead(4, normalization="batch")
+    (centres, contexts), *_ = batches(1)
+    ours = torch.cat(head(centres, contexts))
+    hidden = head.linear_in(torch.cat([centres, contexts]))
+    expected = ByHand(head).finish(hidden, hidden.mean(0), hidden.var(0, unbiased=False))
+    torch.testing.assert_close(ours, expected)
+    torch.testing.assert_close(head.norm.running_mean, 0.1 * hidden.mean(0))
+    assert not head.toggle
+
+
+def test_without_normalization_it_is_two_linear_layers() -> None:
+    head = AsymmetricBNHead(4, normalization="none")
+    (centres, contexts), *_ = batches(1)
+    z_centres, z_contexts = head(centres, contexts[:1])
+    torch.testing.assert_close(z_centres, head.linear_out(head.linear_in(centres).relu()))
+    assert z_contexts.shape == (1, 4) and not head.toggle
+
+
+@pytest.mark.parametrize(
+    "name, function",
+    [("relu", torch.relu), ("gelu", torch.nn.functional.gelu), ("tanh", torch.tanh), ("none", lambda x: x)],
+)
+def test_activations(name: str, function) -> None:
+    head = AsymmetricBNHead(4, normalization="none", activation=name)
+    (centres, contexts), *_ = batches(1)
+    expected = head.linear_out(function(head.linear_in(centres)))
+    torch.testing.assert_close(head(centres, contexts)[0], expected)
+
+
+def test_sides_of_different_lengths_and_sizes() -> None:
+    head = AsymmetricBNHead(4, 8, 2)
+    z_centres, z_contexts = head(torch.randn(3, 4), torch.randn(7, 4))
+    assert z_centres.shape == (3, 2) and z_contexts.shape == (7, 2)
+
+
+def test_bfloat16_autocast() -> None:
+    head = AsymmetricBNHead(4)
+    (centres, contexts), *_ = batches(1)
+    state = {name: tensor.clone() for name, tensor in head.state_dict().items()}
+    exact = head(centres, contexts)
+    head.load_state_dict(state)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        low = head(centres, contexts)
+    sum(z.float().sum() for z in low).backward()
+    for ours, expected in zip(low, exact, strict=True):
+        torch.testing.assert_close(ours.float(), expected, rtol=0.05, atol=0.05)
+    assert head.norm.running_mean.dtype == torch.float32
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in head.parameters())
+
+
+@pytest.mark.parametrize("normalization", ["asymmetric", "batch", "none"])
+def test_a_restored_head_continues_as_the_saved_one(normalization: str) -> None:
+    head = AsymmetricBNHead(4, normalization=normalization)  # type: ignore[arg-type]
+    first, second, third = batches(3)
+    head(*first)
+    restored = AsymmetricBNHead(4, normalization=normalization)  # type: ignore[arg-type]
+    restored.load_state_dict(head.state_dict())
+    for batch in (second, third):
+        for ours, theirs in zip(restored(*batch), head(*batch), strict=True):
+            assert torch.equal(ours, theirs)
+    assert all(torch.equal(a, b) for a, b in zip(restored.buffers(), head.buffers(), strict=True))
+
+
+def test_a_single_row_has_no_statistics() -> None:
+    head = AsymmetricBNHead(4)
+    before = {name: tensor.clone() for name, tensor in head.state_dict().items()}
+    with pytest.raises(ValueError, match="at least 2 rows.*got 1.*normalization='none'"):
+        head(torch.randn(1, 4), torch.randn(1, 4))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in head.state_dict().items())
+
+
+def test_wrong_options() -> None:
+    with pytest.raises(ValueError, match="activation must be one of.*'swish'"):
+        AsymmetricBNHead(4, activation="swish")
+    with pytest.raises(ValueError, match="normalization must be.*'layer'"):
+        AsymmetricBNHead(4, normalization="layer")  # type: ignore[arg-type]

@@ -1,0 +1,105 @@
+"""The house: what packaging promises, and rooms that import only rooms below them."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+ROOMS = ["hub", "training", "evaluation", "calibration", "losses", "data", "search", "modules", "functional"]
+
+
+def imported_rooms(file: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    parts = (name.split(".") for name in names)
+    return {part[1] for part in parts if part[0] == "st_xlret" and len(part) > 1} & set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_rooms_below_it(repository: Path, room: str) -> None:
+    package = repository / "st_xlret"
+    files = sorted((package / room).rglob("*.py")) or [package / f"{room}.py"]
+    below = set(ROOMS[ROOMS.index(room) :])
+    for file in files:
+        above = imported_rooms(file) - below
+        assert not above, f"{file.relative_to(repository)} imports {above}, which stand above {room}"
+
+
+def test_the_equations_import_torch_only(repository: Path) -> None:
+    files = sorted((repository / "st_xlret" / "functional").rglob("*.py"))
+    roots = {
+        (node.module if isinstance(node, ast.ImportFrom) else node.names[0].name).split(".")[0]
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    assert roots - set(sys.stdlib_module_names) == {"torch", "st_xlret"}
+    assert all(imported_rooms(file) <= {"functional"} for file in files)
+
+
+def test_import_is_light_and_touches_no_network(repository: Path) -> None:
+    program = (
+        "import socket, sys\n"
+        "def refuse(*args, **kwargs): raise AssertionError('network at import')\n"
+        "socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse\n"
+        "import st_xlret\n"
+        "heavy = {'torch', 'transformers', 'sentence_transformers', 'datasets', 'mteb'} & set(sys.modules)\n"
+        "assert not heavy, f'import st_xlret loads {heavy}'\n"
+        "for name in st_xlret.__all__: getattr(st_xlret, name)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=repository, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_package_is_typed() -> None:
+    assert resources.files("st_xlret").joinpath("py.typed").is_file()
+
+
+def test_one_version(repository: Path) -> None:
+    import st_xlret
+
+    text = (repository / "pyproject.toml").read_text(encoding="utf-8")
+    found = re.search(r'^version = "(.+)"$', text, re.MULTILINE)
+    assert found and st_xlret.__version__ == found.group(1)
+
+
+def test_torch_is_the_first_constraint_and_every_line_is_a_pin(repository: Path) -> None:
+    lines = (repository / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert pins[0].startswith("torch==")
+    assert all(re.fullmatch(r"[a-z0-9][a-z0-9._-]*==[^\s;]+(; python_version .+)?", pin) for pin in pins)
+
+
+def test_the_ci_program_runs_make_test_from_anywhere(repository: Path, tmp_path: Path) -> None:
+    program = repository / ".ci" / "run"
+    assert os.access(program, os.X_OK)
+    fake = tmp_path / "make"
+    fake.write_text('#!/bin/sh\necho "$PWD: make $*"\n')
+    fake.chmod(0o755)
+    done = subprocess.run(
+        [str(program)],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == f"{repository}: make test"
+
+
+@pytest.mark.parametrize("target", ["setup", "demo", "test", "lint", "format", "bench", "clean"])
+def test_make_knows_the_target(repository: Path, target: str) -> None:
+    done = subprocess.run(["make", "-n", target], cwd=repository, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,101 @@
+"""Tiny encoders and texts that the tests of losses and training share."""
+
+from __future__ import annotations
+
+import random
+from functools import lru_cache
+
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerFast
+
+from st_xlret.data import CrossLingualDataCollator
+from st_xlret.training import static_encoder, train_tokenizer, transformer_encoder
+
+WORDS = [
+    "sun",
+    "moon",
+    "star",
+    "rain",
+    "wind",
+    "snow",
+    "tree",
+    "leaf",
+    "root",
+    "fish",
+    "bird",
+    "wolf",
+    "bear",
+]
+
+
+@lru_cache
+def tokenizer() -> PreTrainedTokenizerFast:
+    return train_tokenizer([" ".join(WORDS)] * 4, vocabulary=120)
+
+
+def sentence(generator: random.Random, words: int = 4) -> str:
+    return " ".join(generator.choices(WORDS, k=words))
+
+
+def transformer(*, dropout: float = 0.0, seed: int = 0) -> SentenceTransformer:
+    torch.manual_seed(seed)
+    model = transformer_encoder(tokenizer(), "tiny", max_seq_length=16)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = dropout
+    return model.to("cpu")
+
+
+def static(*, features: int = 8, seed: int = 0) -> SentenceTransformer:
+    torch.manual_seed(seed)
+    return static_encoder(tokenizer(), features=features)
+
+
+def window_rows(windows: int, *, language: str = "en", seed: int = 0) -> list[dict]:
+    """Centres, then their contexts, each window in a document of its own."""
+    generator = random.Random(seed)
+    return [
+        {
+            "sentence": sentence(generator, 3 + i % 3),
+            "language": language,
+            "document": i % windows + 100 * seed,
+        }
+        for i in range(2 * windows)
+    ]
+
+
+def features(model: SentenceTransformer, rows: list[dict], column: str = "sentence") -> dict[str, Tensor]:
+    """What the Trainer hands a loss for one column."""
+    batch = CrossLingualDataCollator(model.preprocess)(rows)
+    return {k.removeprefix(f"{column}_"): v for k, v in batch.items() if k.startswith(f"{column}_")}
+
+
+def documents(count: int = 12, sentences: int = 5, *, languages: tuple[str, ...] = ("en", "fr")) -> Dataset:
+    generator = random.Random(1)
+    rows = [
+        {
+            "sentence": sentence(generator),
+            "language": languages[d % len(languages)],
+            "document": d,
+            "position": p,
+        }
+        for d in range(count)
+        for p in range(sentences)
+    ]
+    return Dataset.from_list(rows)
+
+
+def texts(count: int = 40) -> Dataset:
+    generator = random.Random(2)
+    return Dataset.from_list(
+        [{"sentence": sentence(generator), "language": ("en", "fr")[i % 2]} for i in range(count)]
+    )
+
+
+def pairs(count: int = 40) -> Dataset:
+    generator = random.Random(3)
+    rows = [{"source": sentence(generator), "target": sentence(generator)} for _ in range(count)]
+    return Dataset.from_list([{**row, "source_language": "fr", "target_language": "en"} for row in rows])

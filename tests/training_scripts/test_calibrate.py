@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from st_xlret.training.from_scratch import static_encoder, train_tokenizer
+
+WORDS = {
+    "en": ["cat", "dog", "sun", "rain", "book", "house"],
+    "fr": ["chat", "chien", "soleil", "pluie", "livre", "maison"],
+}
+
+
+def sentences(language: str) -> list[str]:
+    words = WORDS[language]
+    return [f"{first} {second} {third}" for first in words for second in words for third in words[:2]]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    with (tmp_path / "documents.jsonl").open("w") as file:
+        for language in WORDS:
+            record = {"id": language, "language": language, "title": "", "sentences": sentences(language)}
+            file.write(json.dumps(record) + "\n")
+    with (tmp_path / "pairs.jsonl").open("w") as file:
+        for english, french in zip(sentences("en"), sentences("fr"), strict=True):
+            record = {"source": english, "target": french, "source_language": "en", "target_language": "fr"}
+            file.write(json.dumps(record) + "\n")
+    tokenizer = train_tokenizer([text for language in WORDS for text in sentences(language)], vocabulary=60)
+    static_encoder(tokenizer, features=8).save(str(tmp_path / "encoder"))
+    return tmp_path
+
+
+@pytest.fixture
+def calibrate(
+    repository: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., SentenceTransformer]:
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(files / "cache"))
+    specification = importlib.util.spec_from_file_location(
+        "calibrate", repository / "training_scripts" / "calibrate.py"
+    )
+    assert specification is not None and specification.loader is not None
+    program = importlib.util.module_from_spec(specification)
+    monkeypatch.setitem(__import__("sys").modules, "calibrate", program)
+    specification.loader.exec_module(program)
+
+    def run(*arguments: str) -> SentenceTransformer:
+        given = ["--model", str(files / "encoder"), "--documents", str(files / "documents.jsonl")]
+        program.main([*given, "--output", str(files / "out"), *arguments])
+        return SentenceTransformer(str(files / "out"), device="cpu")
+
+    return run
+
+
+def test_documents_give_a_model_with_a_route_by_language(
+    calibrate: Callable[..., SentenceTransformer], files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = calibrate("--rotation-start", "identity")
+    printed = capsys.readouterr().out
+    assert re.search(r"before .*\n\+ shift .*\n\+ scale .*\n\+ rotate ", printed)
+    for language in WORDS:
+        found = model.encode(sentences(language), task=language)
+        np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-5)
+    raw = SentenceTransformer(str(files / "encoder"), device="cpu").encode(sentences("en"))
+    np.testing.assert_allclose(
+        model.encode_query(sentences("en")), (raw - raw.mean(axis=0)) / raw.std(axis=0), atol=1e-4
+    )
+
+
+def test_pairs_are_used(calibrate: Callable[..., SentenceTransformer], files: Path) -> None:
+    model = calibrate("--pairs", str(files / "pairs.jsonl"), "--steps", "shift", "rotate")
+    english, french = (model.encode(sentences(language), task=language) for language in WORDS)
+    before = SentenceTransformer(str(files / "encoder"), device="cpu")
+    raw_english, raw_french = (before.encode(sentences(language)) for language in WORDS)
+    assert np.linalg.norm(english - french) < 0.8 * np.linalg.norm(
+        raw_english - raw_english.mean(axis=0) - raw_french + raw_french.mean(axis=0)
+    )
+
+
+def test_a_model_is_not_overwritten_unless_asked(
+    calibrate: Callable[..., SentenceTransformer], files: Path
+) -> None:
+    calibrate("--steps", "lsar")
+    before = (files / "out" / "modules.json").read_bytes()
+    with pytest.raises(FileExistsError, match="--overwrite"):
+        calibrate("--steps", "shift")
+    assert (files / "out" / "modules.json").read_bytes() == before
+    model = calibrate("--steps", "shift", "--overwrite")
+    assert "Router" in type(list(model.children())[-1]).__name__
+
+
+def test_bad_input_is_named_and_nothing_is_written(
+    calibrate: Callable[..., SentenceTransformer], files: Path
+) -> None:
+    with pytest.raises(ValueError, match="twist"):
+        calibrate("--steps", "twist")
+    with pytest.raises(ValueError, match="'fr' has|'en' has"):
+        calibrate("--steps", "shift", "--min-sentences", "1000")
+    with pytest.raises(ValueError, match="not a repository"):
+        calibrate("--steps", "shift", "--push-to-hub", "no/such/thing")
+    assert not (files / "out").exists() or not any((files / "out").iterdir())
