@@ -12,7 +12,7 @@ import argparse
 import json
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from tqdm import tqdm
+from transformers.utils import logging as transformers_logging
 
 from benchmarks.measuring import in_fresh_process, interleaved
 from benchmarks.steps import (
@@ -40,12 +41,12 @@ class Comparison:
     """Steps, and which of them is set against which."""
 
     title: str
-    steps: dict[str, Callable[[], Step]]
+    steps: Mapping[str, Callable[[], Step]]
     ratios: list[tuple[str, str]]
     goals: dict[str, float] = field(default_factory=dict)  # bounds on the ratios of a measure
     rounds: int = 0  # 0: the time is that of the single run in which the memory is measured
     memory: bool = True
-    in_every_peak: int = 0  # bytes that no way of computing it avoids
+    needs: str | None = None  # an optional package
 
 
 def comparisons(quick: bool) -> dict[str, Comparison]:
@@ -54,9 +55,6 @@ def comparisons(quick: bool) -> dict[str, Comparison]:
     rows, pair_rows, many_rows, tokens = (8, 8, 16, 60) if quick else (64, 512, 2048, 2048)
     masked = round(0.15 * tokens)
     size, length = ("tiny", 8) if quick else ("base", 64)
-    mlm = {
-        way: partial(vocabulary, masked, tokens, wide, entries, way) for way in ("chunked", "masked", "all")
-    }
     found: dict[str, Comparison] = {
         "encoder": Comparison(
             f"(a) CCPLoss, head and bank of {keys} against the encoder, {rows} rows of {length} tokens",
@@ -84,17 +82,17 @@ def comparisons(quick: bool) -> dict[str, Comparison]:
         ),
     }
     for name, inner, count in (("ntxent", "NTXentLoss", rows), ("supcon", "SupConLoss", pair_rows)):
-        if find_spec("pytorch_metric_learning"):
-            rival = f"CrossBatchMemory({inner})"
-            found[name] = Comparison(
-                f"(b) CCPLoss against {rival}, {count} rows and {keys} keys of {narrow}",
-                {
-                    "CCPLoss": partial(ccp, count, keys, narrow),
-                    rival: partial(cross_batch_memory, count, keys, narrow, inner),
-                },
-                [("CCPLoss", rival)],
-                rounds=3,
-            )
+        rival = f"CrossBatchMemory({inner})"
+        found[name] = Comparison(
+            f"(b) CCPLoss against {rival}, {count} rows and {keys} keys of {narrow}",
+            {
+                "CCPLoss": partial(ccp, count, keys, narrow),
+                rival: partial(cross_batch_memory, count, keys, narrow, inner),
+            },
+            [("CCPLoss", rival)],
+            rounds=3,
+            needs="pytorch_metric_learning",
+        )
     for name, features in (("naive_narrow", narrow), ("naive_wide", wide)):
         found[name] = Comparison(
             f"(c) CCPLoss against one matrix of all logits, {many_rows} rows and {keys} keys of {features}",
@@ -106,21 +104,20 @@ def comparisons(quick: bool) -> dict[str, Comparison]:
             rounds=5,
             goals={"memory": 1 / 5},
         )
-    found["vocabulary"] = Comparison(
-        f"(d) MaskedLMLoss's logits in chunks against at once, {masked} masked tokens, {entries} entries",
-        {"chunked": mlm["chunked"], "logits of masked": mlm["masked"]},
-        [("chunked", "logits of masked")],
-        rounds=3,
-        goals={"memory_beside_gradient": 1 / 4},
-        in_every_peak=4 * entries * wide,
-    )
-    found["vocabulary_host"] = Comparison(
-        f"(d) MaskedLMLoss's logits in chunks against those of all {tokens} tokens, {entries} entries",
-        {"chunked": mlm["chunked"], "logits of all": mlm["all"]},
-        [("chunked", "logits of all")],
-        goals={"memory": 1 / 4},
-        in_every_peak=4 * entries * wide,
-    )
+    in_chunks = f"(d) MaskedLMLoss's {masked} x {entries} logits in chunks"
+    for name, way, title, rounds in (
+        ("vocabulary", "masked", "against all at once", 3),
+        ("vocabulary_frozen", "masked frozen", "against all at once, without the weight's gradient", 0),
+        ("vocabulary_host", "all", f"against the host's logits of all {tokens} tokens", 0),
+    ):
+        chunked = "chunked frozen" if "frozen" in way else "chunked"
+        steps = {w: partial(vocabulary, masked, tokens, wide, entries, w) for w in (chunked, way)}
+        found[name] = Comparison(
+            f"{in_chunks} {title}", steps, [(chunked, way)], goals={"memory": 1 / 4}, rounds=rounds
+        )
+    if quick:
+        for comparison in found.values():
+            comparison.goals = {}
     return found
 
 
@@ -132,15 +129,13 @@ def measure(comparison: Comparison) -> dict[str, Any]:
     if comparison.rounds:
         for name, times in interleaved(comparison.steps, comparison.rounds).items():
             figures[name] |= times
-    measures = {"time": lambda f: f["seconds"]}
+    measures = {"time": "seconds"}
     if all("peak_bytes" in figure for figure in figures.values()):
-        measures["memory"] = lambda f: f["peak_bytes"]
-        if comparison.in_every_peak:
-            measures["memory_beside_gradient"] = lambda f: f["peak_bytes"] - comparison.in_every_peak
+        measures["memory"] = "peak_bytes"
     ratios = []
     for one, other in comparison.ratios:
-        for measure, read in measures.items():
-            ratio, goal = read(figures[one]) / read(figures[other]), comparison.goals.get(measure)
+        for measure, key in measures.items():
+            ratio, goal = figures[one][key] / figures[other][key], comparison.goals.get(measure)
             met = None if goal is None else ratio <= goal
             ratios.append(
                 {"of": one, "to": other, "measure": measure, "ratio": ratio, "goal": goal, "met": met}
@@ -153,53 +148,44 @@ def show(result: dict[str, Any]) -> str:
     lines = [f"\n{result['title']}"]
     for name, figure in result["figures"].items():
         peak = f"{figure['peak_bytes'] / 2**20:10.0f} MiB" if "peak_bytes" in figure else ""
-        lines.append(f"  {name:40}{1000 * figure['seconds']:10.1f} ms{peak}   loss {figure['loss']:.5f}")
+        times = f"{1000 * figure['seconds']:10.1f} ms (of {figure['runs']:.0f})"
+        lines.append(f"  {name:32}{times}{peak}   loss {figure['loss']:.5f}")
     for ratio in result["ratios"]:
-        goal = (
-            ""
-            if ratio["goal"] is None
-            else f" (goal {ratio['goal']:.2f}: {'met' if ratio['met'] else 'MISSED'})"
-        )
-        lines.append(f"  {ratio['measure']:24}{ratio['of']} / {ratio['to']} = {ratio['ratio']:.4f}{goal}")
+        verdict = "" if ratio["goal"] is None else f" (goal {ratio['goal']:.2f}, met: {ratio['met']})"
+        lines.append(f"  {ratio['measure']:24}{ratio['of']} / {ratio['to']} = {ratio['ratio']:.4f}{verdict}")
     return "\n".join(lines)
 
 
 def machine() -> dict[str, Any]:
     """What the figures depend on."""
-    cpu = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        models = [
-            line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
-        ]
-        cpu = models[0].partition(":")[2].strip() if models else cpu
-    return {
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-    }
+    cpu, about = platform.processor() or platform.machine(), Path("/proc/cpuinfo")
+    for line in about.read_text().splitlines() if about.exists() else []:
+        if line.startswith("model name"):
+            cpu = line.partition(":")[2].strip()
+    threads = torch.get_num_threads()
+    return {"cpu": cpu, "cores": os.cpu_count(), "threads": threads, "torch": torch.__version__}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__
     )
+    names = list(comparisons(quick=True))
     parser.add_argument("--output", type=Path, help="JSON file for the figures")
-    parser.add_argument(
-        "--only", nargs="+", choices=list(comparisons(True)), help="these comparisons instead of all"
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="toy sizes: shows that it runs, the figures say nothing"
-    )
+    parser.add_argument("--only", nargs="+", choices=names, help="these comparisons instead of all")
+    parser.add_argument("--quick", action="store_true", help="toy sizes: shows that it runs, no more")
     parser.add_argument("--threads", type=int, help="threads of PyTorch (default: PyTorch's own choice)")
     args = parser.parse_args()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
     if args.threads:
         torch.set_num_threads(args.threads)
     chosen = {name: c for name, c in comparisons(args.quick).items() if not args.only or name in args.only}
-    if not find_spec("pytorch_metric_learning"):
-        tqdm.write("pytorch-metric-learning is not installed: its comparisons are left out")
     results: dict[str, Any] = {"machine": machine(), "quick": args.quick, "comparisons": {}}
     for name, comparison in tqdm(chosen.items(), unit="comparison"):
+        if comparison.needs and not find_spec(comparison.needs):
+            tqdm.write(f"\n{comparison.title}: left out, {comparison.needs} is not installed")
+            continue
         results["comparisons"][name] = measure(comparison)
         tqdm.write(show(results["comparisons"][name]))
     if args.output:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import multiprocessing
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -17,7 +18,7 @@ CLEAR_REFS, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 Build = Callable[[], Step]
 
 
-def interleaved(builds: dict[str, Build], rounds: int) -> dict[str, dict[str, float]]:
+def interleaved(builds: Mapping[str, Build], rounds: int) -> dict[str, dict[str, float]]:
     """Run the steps in turn, ``rounds`` times: the median seconds of each, and its loss."""
     steps = {name: build() for name, build in builds.items()}
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in steps}
@@ -25,10 +26,8 @@ def interleaved(builds: dict[str, Build], rounds: int) -> dict[str, dict[str, fl
         for name, step in steps.items():
             step.reset()
             runs[name].append(_timed(step))
-    return {
-        name: {"seconds": statistics.median(run["seconds"] for run in done), "loss": done[0]["loss"]}
-        for name, done in runs.items()
-    }
+    middle = {name: statistics.median(run["seconds"] for run in done) for name, done in runs.items()}
+    return {name: {**runs[name][0], "seconds": middle[name], "runs": rounds} for name in steps}
 
 
 def in_fresh_process(build: Build) -> dict[str, float]:
@@ -53,13 +52,15 @@ def _run_once(build: Build, threads: int) -> dict[str, float]:
         return _timed(step)
     CLEAR_REFS.write_text("5")  # resets the peak to what is resident now
     before = _resident("VmRSS")
-    return {**_timed(step), "peak_bytes": _resident("VmHWM") - before}
+    once = _timed(step)
+    # A page is the least that can be seen.
+    return {**once, "peak_bytes": max(mmap.PAGESIZE, _resident("VmHWM") - before)}
 
 
 def _timed(step: Step) -> dict[str, float]:
     start = time.perf_counter()
     loss = step.run()
-    return {"seconds": time.perf_counter() - start, "loss": float(loss)}
+    return {"seconds": time.perf_counter() - start, "loss": float(loss), "runs": 1}
 
 
 def _resident(name: str) -> int:

@@ -150,19 +150,19 @@ def vocabulary(masked: int, tokens: int, features: int, size: int, way: str) -> 
     """A language model's projection and cross-entropy of the masked ones of ``tokens`` vectors."""
     torch.manual_seed(0)
     hidden = torch.randn(tokens, features, requires_grad=True)
-    weight = (torch.randn(size, features) * 0.02).requires_grad_()
+    weight = (torch.randn(size, features) * 0.02).requires_grad_("frozen" not in way)
     labels, chosen = torch.randint(size, (tokens,)), torch.randperm(tokens)[:masked]
 
-    def run() -> Tensor:
-        if way == "chunked":
-            return backward(chunked_cross_entropy(hidden[chosen], weight, None, labels[chosen]))
-        if way == "masked":
-            return backward(F.cross_entropy(F.linear(hidden[chosen], weight), labels[chosen]))
+    def loss() -> Tensor:
+        if way.startswith("chunked"):
+            return chunked_cross_entropy(hidden[chosen], weight, None, labels[chosen])
+        if way.startswith("masked"):
+            return F.cross_entropy(F.linear(hidden[chosen], weight), labels[chosen])
         # As transformers' masked language models do: logits of all positions, labels ignored at the others.
         targets = torch.full_like(labels, -100).index_copy(0, chosen, labels[chosen])
-        return backward(F.cross_entropy(F.linear(hidden, weight), targets, ignore_index=-100))
+        return F.cross_entropy(F.linear(hidden, weight), targets, ignore_index=-100)
 
     def reset() -> None:
         hidden.grad = weight.grad = None
 
-    return Step(run, reset)
+    return Step(lambda: backward(loss()), reset)

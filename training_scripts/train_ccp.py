@@ -10,10 +10,11 @@ On two CPU cores in minutes, with some parallel sentences:
     python training_scripts/train_ccp.py --from-scratch static --documents docs/ --pairs pairs/ \
         --output runs/static --batch-size 512 --learning-rate 1e-2 --max-grad-norm 0 --max-steps 3000
 
-Documents are JSON lines {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}, pairs are
-{"source_language", "target_language", "source", "target"}; both may be gzipped, or folders of such files.
-Interrupted? The same command with --resume goes on from the last checkpoint and repeats what an uninterrupted run
-would have done. The model is in OUTPUT/model, the curves in OUTPUT/training.png, the scores in OUTPUT/results.json.
+Documents are JSON lines {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}, pairs
+are {"source_language", "target_language", "source", "target"}; both may be gzipped, or folders of such files.
+Interrupted? The same command with --resume goes on from the last checkpoint and repeats what an uninterrupted
+run would have done. The model is in OUTPUT/model, the curves in OUTPUT/training.png, the scores in
+OUTPUT/results.json.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from transformers import HfArgumentParser, set_seed
 from st_xlret.data import (
     hold_out_pairs,
     load_documents_with_report,
+    load_hub_documents,
     load_pairs_with_report,
     normalise_text,
     pairs_from_dictionary,
@@ -55,31 +57,52 @@ class DataArguments:
     """What to train on."""
 
     documents: list[str] = field(default_factory=list, metadata={"help": "Document files or folders."})
-    pairs: list[str] = field(default_factory=list, metadata={"help": "Files or folders of parallel sentences."})
+    hub_documents: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "Hugging Face datasets of texts: NAME:CONFIG=LANGUAGE, such as "
+            "wikimedia/wikipedia:20231101.fr=fr."
+        },
+    )
+    pairs: list[str] = field(
+        default_factory=list, metadata={"help": "Files or folders of parallel sentences."}
+    )
     parallel_documents: list[str] = field(
         default_factory=list,
         metadata={"help": "Documents with verse references: equal references are parallel sentences."},
     )
     dictionaries: list[str] = field(
         default_factory=list,
-        metadata={"help": "Word lists, two columns; the languages are read off names like WORDS.en-fr.tsv.gz."},
+        metadata={
+            "help": "Word lists, two columns; the languages are read off names like WORDS.en-fr.tsv.gz."
+        },
     )
-    languages: list[str] = field(default_factory=list, metadata={"help": "Languages to keep (ISO 639-1); default all."})
+    languages: list[str] = field(
+        default_factory=list, metadata={"help": "Languages to keep (ISO 639-1); default all."}
+    )
     pairs_per_language: int | None = field(
-        default=None, metadata={"help": "At most so many pairs per language pair; the 500 are among the 5000."}
+        default=None,
+        metadata={"help": "At most so many pairs per language pair; the 500 are among the 5000."},
     )
     exclude: list[str] = field(
         default_factory=list,
-        metadata={"help": "Text files whose lines must not be in the pairs, such as a test set's English side."},
+        metadata={
+            "help": "Text files whose lines must not be in the pairs, such as a test set's English side."
+        },
     )
-    skip_bad_lines: bool = field(default=False, metadata={"help": "Count bad lines instead of stopping at the first."})
+    skip_bad_lines: bool = field(
+        default=False, metadata={"help": "Count bad lines instead of stopping at the first."}
+    )
     evaluation_pairs: int = field(
-        default=200, metadata={"help": "Pairs per language to put aside, to evaluate and choose the best model by."}
+        default=200,
+        metadata={"help": "Pairs per language to put aside, to evaluate and choose the best model by."},
     )
 
     def load_pairs(self) -> Dataset | None:
         """All parallel data as one dataset."""
-        lines = (line for file in self.exclude for line in Path(file).read_text(encoding="utf-8").splitlines())
+        lines = (
+            line for file in self.exclude for line in Path(file).read_text(encoding="utf-8").splitlines()
+        )
         options: dict[str, Any] = {
             "per_language": self.pairs_per_language,
             "exclude": {normalise_text(line) for line in lines},
@@ -92,7 +115,9 @@ class DataArguments:
             logger.info("%s", report)
             parts.append(part)
         if self.parallel_documents:
-            parts.append(pairs_from_parallel_documents(self.parallel_documents, languages=languages, **options))
+            parts.append(
+                pairs_from_parallel_documents(self.parallel_documents, languages=languages, **options)
+            )
         for file in self.dictionaries:
             source, _, target = Path(file).name.split(".")[1].partition("-")
             if not languages or {source, target} <= set(languages):
@@ -101,10 +126,11 @@ class DataArguments:
 
     def load_documents(self) -> Dataset | None:
         """All documents as one dataset of sentences."""
-        if not self.documents:
+        sources = [*self.documents, *(load_hub_documents(name) for name in self.hub_documents)]
+        if not sources:
             return None
         dataset, report = load_documents_with_report(
-            self.documents, languages=self.languages or None, skip_bad_lines=self.skip_bad_lines
+            sources, languages=self.languages or None, skip_bad_lines=self.skip_bad_lines
         )
         logger.info("%s", report)
         return dataset
@@ -128,11 +154,11 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     if pairs is not None and data.evaluation_pairs:
         pairs, held_out = hold_out_pairs(pairs, data.evaluation_pairs, seed=run.seed)
         if len(held_out):
-            evaluator = TatoebaEvaluator(by_language(held_out), name="pairs", show_progress_bar=False)
+            evaluator = TatoebaEvaluator(by_language(held_out), name="pairs", language_metrics=False)
     texts = [] if documents is None else [(documents, "sentence", "language")]
     if pairs is not None:
         texts += [(pairs, side, f"{side}_language") for side in ("source", "target")]
-    model = encoder.build(texts, seed=run.seed)
+    model = encoder.build(texts, tokenizer_folder=Path(run.output) / "tokenizer", seed=run.seed)
     languages = sorted({code for dataset, _, column in texts for code in dataset.unique(column)})
     set_card_data(model, languages=languages, tags=["ccp"])
 
@@ -140,7 +166,18 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     trainer = build_ccp_trainer(model, documents, pairs, options, args, evaluator=evaluator)
     checkpoint = last_complete_checkpoint(run.checkpoints) if run.resume else None
     started = time.perf_counter()
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    try:
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    except (OSError, FloatingPointError, KeyboardInterrupt) as error:
+        kept = last_complete_checkpoint(run.checkpoints)
+        raise SystemExit(
+            f"stopped at step {trainer.state.global_step}: {error or type(error).__name__}\n"
+            + (
+                f"{kept} is whole: the same command with --resume goes on from it"
+                if kept
+                else "no checkpoint yet"
+            )
+        ) from error
     results: dict[str, Any] = {
         "command": " ".join(["python training_scripts/train_ccp.py", *(arguments or sys.argv[1:])]),
         "seconds": round(time.perf_counter() - started, 1),
@@ -169,7 +206,10 @@ def show_example(model: SentenceTransformer, path: Path) -> None:
     """Say where the model is and how to use it."""
     kind = "static" if isinstance(model[0], StaticEmbedding) else "Transformer"
     print(f"\nThe {kind} model is in {path}. Use it with Sentence Transformers alone:\n")
-    print(f'    from sentence_transformers import SentenceTransformer\n    model = SentenceTransformer("{path}")')
+    print(
+        "    from sentence_transformers import SentenceTransformer\n"
+        f'    model = SentenceTransformer("{path}")'
+    )
     print('    model.similarity(model.encode(["good morning"]), model.encode(["bonjour"]))\n')
 
 

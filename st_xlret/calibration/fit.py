@@ -21,6 +21,7 @@ from st_xlret.calibration.inputs import (
 )
 from st_xlret.calibration.rotation import (
     RotationOptions,
+    describe_candidates,
     partial_rotation,
     procrustes,
     unsupervised_rotation,
@@ -212,9 +213,8 @@ def _rotations(
             candidates = unsupervised_rotation(
                 own, pivot_rows, options, seed=own_seed, show_progress=show_progress
             )
-            best, rotation = candidates[0], candidates[0].rotation
-            stay = next(entry for entry in candidates if entry.name == "identity")
-            note = f"{best.name}: criterion {best.criterion:.4f}, identity {stay.criterion:.4f}"
+            rotation = candidates[0].rotation
+            note = describe_candidates(candidates)
         notes[f"rotate {language}"] = note
         logger.info("rotation of %s into %s: %s", language, pivot, note)
         rotations[language] = Affine.linear(partial_rotation(rotation.cpu(), amount))

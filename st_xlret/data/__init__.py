@@ -5,6 +5,7 @@ from __future__ import annotations
 from st_xlret.data.collator import CrossLingualDataCollator
 from st_xlret.data.documents import LanguageCounts, LoadReport, load_documents, load_documents_with_report
 from st_xlret.data.holdout import hold_out_pairs
+from st_xlret.data.hub_documents import HubDocuments, load_hub_documents
 from st_xlret.data.interleaving import InterleavedBatches, InterleavedBatchSampler
 from st_xlret.data.jsonl import BadLines, DataError, read_jsonl
 from st_xlret.data.languages import check_language, id_to_language, language_to_id
@@ -26,6 +27,7 @@ __all__ = [
     "CrossLingualBatches",
     "CrossLingualDataCollator",
     "DataError",
+    "HubDocuments",
     "InterleavedBatchSampler",
     "InterleavedBatches",
     "LanguageBatchSampler",
@@ -40,6 +42,7 @@ __all__ = [
     "language_to_id",
     "load_documents",
     "load_documents_with_report",
+    "load_hub_documents",
     "load_pairs",
     "load_pairs_with_report",
     "normalise_text",

@@ -24,7 +24,8 @@ def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple
 
     Example:
         >>> rows = {"source": list("abcdefghij"), "target": list("klmnopqrst")}
-        >>> pairs = Dataset.from_dict({**rows, "source_language": ["en"] * 10, "target_language": ["fr"] * 10})
+        >>> languages = {"source_language": ["en"] * 10, "target_language": ["fr"] * 10}
+        >>> pairs = Dataset.from_dict({**rows, **languages})
         >>> [len(part) for part in hold_out_pairs(pairs, 5)]
         [9, 1]
     """

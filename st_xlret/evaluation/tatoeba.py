@@ -45,6 +45,8 @@ class TatoebaEvaluator(BaseEvaluator):
             scores are comparable with each other only.
         show_progress_bar: Whether to show a bar over the languages.
         write_csv: Whether to append the accuracies to a CSV file where an output path is given.
+        language_metrics: Whether to return each language's metrics; off, a training log stays readable, and
+            they are in the CSV file.
 
     Raises:
         ValueError: If there are no languages, if a language has no sentences or another number of
@@ -72,6 +74,7 @@ class TatoebaEvaluator(BaseEvaluator):
         max_sentences: int | None = None,
         show_progress_bar: bool = False,
         write_csv: bool = True,
+        language_metrics: bool = True,
     ) -> None:
         super().__init__()
         if not sentences:
@@ -92,6 +95,7 @@ class TatoebaEvaluator(BaseEvaluator):
         self.max_sentences = max_sentences
         self.show_progress_bar = show_progress_bar
         self.write_csv = write_csv
+        self.language_metrics = language_metrics
         self.csv_file = f"tatoeba_evaluation{'_' + name if name else ''}_results.csv"
         self.primary_metric = "average_accuracy"
 
@@ -200,6 +204,8 @@ class TatoebaEvaluator(BaseEvaluator):
         # A card with every direction of every language would be unreadable: it gets the means.
         card_metrics = self.prefix_name_to_metrics({**averages, **means}, self.name)
         self.store_metrics_in_model_card_data(model, card_metrics, epoch, steps)
+        if not self.language_metrics:
+            return self.prefix_name_to_metrics(averages, self.name)
         per_language = {
             f"{language}_{metric}": value
             for language, values in result.scores.items()

@@ -172,7 +172,7 @@ class LanguageModelHead(nn.Module):
         mlm = _load_masked_lm(config, checkpoint)
         projection = mlm.get_output_embeddings()
         self.bias = projection.bias
-        # An untied projection belongs to the head; a tied one is the encoder's embedding matrix, read in time.
+        # An untied projection belongs to the head; a tied one is the encoder's embedding matrix.
         self.own_projection = None if config.tie_word_embeddings else projection.weight
         for name, module in list(mlm.named_modules()):
             if module is projection:

@@ -6,7 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from datasets import Dataset, DatasetDict
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
@@ -25,22 +29,31 @@ class CCPOptions:
     """What is trained, and how; the defaults are the paper's where it says."""
 
     ccp_weight: float = field(
-        default=1.0, metadata={"help": "How often a batch is contrastive context prediction, relative to the other tasks; 0 leaves it out."}
-    )  # fmt: skip
+        default=1.0,
+        metadata={
+            "help": "How often a batch is contrastive context prediction, relative to the other tasks; "
+            "0 leaves it out."
+        },
+    )
     mlm_weight: float = field(
-        default=1.0, metadata={"help": "How often a batch is masked language modelling. A static encoder has none."}
+        default=1.0,
+        metadata={"help": "How often a batch is masked language modelling. A static encoder has none."},
     )
     pairs_weight: float = field(
         default=1.0, metadata={"help": "How often a batch holds parallel sentences, where --pairs are given."}
     )
-    window: int = field(default=5, metadata={"help": "Largest distance of two sentences that belong together."})
+    window: int = field(
+        default=5, metadata={"help": "Largest distance of two sentences that belong together."}
+    )
     temperature: float = field(default=0.1, metadata={"help": "Temperature of CCP. The paper's best is 0.1."})
-    pairs_temperature: float = field(default=0.05, metadata={"help": "Temperature of the loss on parallel sentences."})
+    pairs_temperature: float = field(
+        default=0.05, metadata={"help": "Temperature of the loss on parallel sentences."}
+    )
     normalization: str = field(
         default="asymmetric",
         metadata={
-            "help": "Batch normalisation in the projection head: asymmetric (the paper's), batch (leaks which rows "
-            "belong together), none.",
+            "help": "Batch normalisation in the projection head: asymmetric (the paper's), batch (leaks "
+            "which rows belong together), none.",
             "choices": ["asymmetric", "batch", "none"],
         },
     )
@@ -52,32 +65,44 @@ class CCPOptions:
         default=None, metadata={"help": "Output size of the projection head; by default the encoder's."}
     )
     bank_size: int = field(
-        default=32768, metadata={"help": "Keys of earlier batches kept as further negatives; 0 for no memory bank."}
+        default=32768,
+        metadata={"help": "Keys of earlier batches kept as further negatives; 0 for no memory bank."},
     )
     bank_scope: str = field(
         default="total",
-        metadata={"help": "One queue for all languages, or one for each.", "choices": ["total", "per_language"]},
+        metadata={
+            "help": "One queue for all languages, or one for each.",
+            "choices": ["total", "per_language"],
+        },
     )
     cross_language_negatives: bool = field(
         default=False,
-        metadata={"help": "Also take rows of other languages as negatives: telling languages apart becomes a shortcut."},
+        metadata={
+            "help": "Also take rows of other languages as negatives: telling languages apart becomes a "
+            "shortcut."
+        },
     )
     same_document_negatives: bool = field(
         default=False, metadata={"help": "Also take other sentences of the same document as negatives."}
     )
     language_mixing: float = field(
-        default=0.0, metadata={"help": "0: the windows of a batch are of one language (the paper's). 1: fully mixed."}
+        default=0.0,
+        metadata={"help": "0: the windows of a batch are of one language (the paper's). 1: fully mixed."},
     )
     alpha: float = field(
-        default=0.7, metadata={"help": "Languages are sampled by size to the power of alpha; 1 as they are, 0 all alike."}
+        default=0.7,
+        metadata={"help": "Languages are sampled by size to the power of alpha; 1 as they are, 0 all alike."},
     )
     mask_probability: float = field(default=0.15, metadata={"help": "Share of tokens that MLM predicts."})
     token_dropout: float = field(
-        default=0.0, metadata={"help": "Share of tokens left out of a static encoder's inputs; 0.1 to 0.2 helps."}
+        default=0.0,
+        metadata={"help": "Share of tokens left out of a static encoder's inputs; 0.1 to 0.2 helps."},
     )
 
 
-def build_losses(model: SentenceTransformer, datasets: Any, options: CCPOptions) -> dict[str, CrossLingualLoss]:
+def build_losses(
+    model: SentenceTransformer, datasets: Any, options: CCPOptions
+) -> dict[str, CrossLingualLoss]:
     """The loss of each dataset of a run.
 
     Args:
@@ -89,7 +114,7 @@ def build_losses(model: SentenceTransformer, datasets: Any, options: CCPOptions)
         Losses by dataset name.
     """
     losses: dict[str, CrossLingualLoss] = {}
-    features = model.get_embedding_dimension()
+    features = int(model.get_embedding_dimension() or 0)
     if "ccp" in datasets:
         head = AsymmetricBNHead(
             features,
@@ -131,7 +156,9 @@ def choose_datasets(
     if pairs is not None and options.pairs_weight:
         datasets["pairs"] = pairs
     if not datasets:
-        raise ValueError("nothing to train on: give documents or pairs, and a weight above 0 to a task they serve")
+        raise ValueError(
+            "nothing to train on: give documents or pairs, and a weight above 0 to a task they serve"
+        )
     return datasets
 
 
@@ -146,7 +173,7 @@ def build_ccp_trainer(
     callbacks: tuple[Any, ...] = (),
     resume_from: str | None = None,
 ) -> SentenceTransformerTrainer:
-    """A standard Trainer over up to three datasets: windows of documents, masked sentences, parallel sentences.
+    """A standard Trainer over up to three datasets: windows of documents, masked sentences, parallel ones.
 
     Args:
         model: The encoder: any checkpoint, or one from scratch.
@@ -165,7 +192,7 @@ def build_ccp_trainer(
         ValueError: If nothing is left to train on.
     """
     datasets = choose_datasets(model, documents, pairs, options)
-    losses = build_losses(model, datasets, options)
+    losses: dict[str, Any] = {**build_losses(model, datasets, options)}
     weights = {"ccp": options.ccp_weight, "mlm": options.mlm_weight, "pairs": options.pairs_weight}
     args.batch_sampler = CrossLingualBatches(
         radius=options.window, alpha=options.alpha, window_mixing=options.language_mixing
@@ -181,6 +208,9 @@ def build_ccp_trainer(
         data_collator=CrossLingualDataCollator(
             model.preprocess, token_dropout=options.token_dropout if static else 0.0
         ),
-        callbacks=[LossStateCallback(losses, resume_from=resume_from), LossMonitorCallback(losses), *callbacks],
+        callbacks=[
+            LossStateCallback(losses, resume_from=resume_from),
+            LossMonitorCallback(losses),
+            *callbacks,
+        ],
     )
-

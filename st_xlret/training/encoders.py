@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from accelerate import PartialState
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -27,8 +31,8 @@ class EncoderArguments:
     from_scratch: str | None = field(
         default=None,
         metadata={
-            "help": "Instead of a checkpoint: static (a bag of token vectors, minutes on a CPU), small (a Transformer "
-            "of 3 layers of 256) or base (12 of 768), with a tokenizer trained on the texts.",
+            "help": "Instead of a checkpoint: static (a bag of token vectors, minutes on a CPU), small (a "
+            "Transformer of 3 layers of 256) or base (12 of 768), with a tokenizer trained on the texts.",
             "choices": ["static", "tiny", "small", "base"],
         },
     )
@@ -42,11 +46,15 @@ class EncoderArguments:
     features: int = field(default=256, metadata={"help": "Vector size of a static encoder."})
     max_seq_length: int = field(default=64, metadata={"help": "Tokens read of a sentence."})
 
-    def build(self, texts: Iterable[tuple[Dataset, str, str]], *, seed: int = 0) -> SentenceTransformer:
+    def build(
+        self, texts: Iterable[tuple[Dataset, str, str]], *, tokenizer_folder: str | Path, seed: int = 0
+    ) -> SentenceTransformer:
         """Load or make the encoder.
 
         Args:
             texts: Where to take a tokenizer's texts from: datasets with their text and language columns.
+            tokenizer_folder: Where a tokenizer trained here is kept. One that is there is taken: a resumed run
+                and all ranks of a distributed one have the same.
             seed: Seed of the choice of those texts.
 
         Raises:
@@ -58,20 +66,40 @@ class EncoderArguments:
             model = SentenceTransformer(self.model)
             model.max_seq_length = min(self.max_seq_length, model.max_seq_length or self.max_seq_length)
             return model
-        if self.tokenizer:
-            tokenizer = AutoTokenizer.from_pretrained(self.tokenizer)
-            if not isinstance(tokenizer, PreTrainedTokenizerFast):
-                raise ValueError(f"{self.tokenizer!r} is no fast tokenizer")
-        else:
-            sample = list(balanced_texts(texts, self.tokenizer_characters, seed=seed))
-            logger.info("training a tokenizer of %d tokens on %d texts", self.vocabulary, len(sample))
-            tokenizer = train_tokenizer(sample, self.vocabulary, show_progress=True)
+        tokenizer = self._tokenizer(texts, Path(tokenizer_folder), seed)
         if self.from_scratch == "static":
             return static_encoder(tokenizer, self.features)
         return transformer_encoder(tokenizer, self.from_scratch, max_seq_length=self.max_seq_length)  # type: ignore[arg-type]
 
+    def _tokenizer(
+        self, texts: Iterable[tuple[Dataset, str, str]], folder: Path, seed: int
+    ) -> PreTrainedTokenizerFast:
+        if not self.tokenizer:
+            # Rank 0 trains while the others wait.
+            with PartialState().main_process_first():
+                if not folder.is_dir():
+                    sample = list(balanced_texts(texts, self.tokenizer_characters, seed=seed))
+                    logger.info("training a tokenizer of %d tokens on %d texts", self.vocabulary, len(sample))
+                    save_folder_atomically(
+                        train_tokenizer(sample, self.vocabulary, show_progress=True).save_pretrained, folder
+                    )
+        tokenizer = AutoTokenizer.from_pretrained(self.tokenizer or str(folder))
+        if not isinstance(tokenizer, PreTrainedTokenizerFast):
+            raise ValueError(f"{self.tokenizer!r} is no fast tokenizer")
+        return tokenizer
 
-def balanced_texts(sources: Iterable[tuple[Dataset, str, str]], characters: int, *, seed: int = 0) -> Iterator[str]:
+
+def save_folder_atomically(save: Callable[[str], Any], folder: Path) -> None:
+    """Let ``save`` fill a temporary sibling of ``folder``, then rename it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
+        save(f"{temporary}/whole")
+        Path(temporary, "whole").rename(folder)
+
+
+def balanced_texts(
+    sources: Iterable[tuple[Dataset, str, str]], characters: int, *, seed: int = 0
+) -> Iterator[str]:
     """Texts with as many characters of each language, as far as they go.
 
     Args:

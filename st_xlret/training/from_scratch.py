@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
+from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
@@ -30,7 +33,7 @@ def train_tokenizer(
         show_progress: Show the trainer's progress bar.
 
     Returns:
-        A fast tokenizer with ``<s> text </s>``, padding and a mask token.
+        A fast tokenizer with ``<s> text </s>``, padding and a mask token; the same one for the same texts.
 
     Raises:
         ValueError: If there are no texts.
@@ -62,6 +65,7 @@ def train_tokenizer(
     if not filled:
         raise ValueError("there are no texts to train a tokenizer on")
     tokenizer.train_from_iterator(filled, trainer, length=len(filled))
+    tokenizer = _in_stable_order(tokenizer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>",
         pair="<s> $A </s> </s> $B </s>",
@@ -77,6 +81,27 @@ def train_tokenizer(
         unk_token="<unk>",
         mask_token="<mask>",
     )
+
+
+def _in_stable_order(tokenizer: Tokenizer) -> Tokenizer:
+    """The same vocabulary for the same texts, which the trainer leaves to chance in three places.
+
+    Pieces of equal score are numbered in any order, sums differ in their last digits, and characters too rare
+    for a score of their own get the lowest one plus 0.0001 for each such character before them, in any order.
+    """
+    state = json.loads(tokenizer.to_str())
+    vocabulary: list[tuple[str, float]] = state["model"]["vocab"]
+    specials, pieces = vocabulary[: len(SPECIAL_TOKENS)], vocabulary[len(SPECIAL_TOKENS) :]
+    lowest = round(min(score for _, score in pieces), 9)
+    characters = sum(len(piece) == 1 for piece, _ in pieces)
+    stable = []
+    for piece, score in pieces:
+        steps = (score - lowest) / 0.0001
+        if len(piece) == 1 and steps < characters and abs(steps - round(steps)) < 1e-3:
+            score = lowest
+        stable.append((piece, round(score, 9)))
+    state["model"]["vocab"] = [*specials, *sorted(stable, key=lambda entry: (-entry[1], entry[0]))]
+    return Tokenizer.from_str(json.dumps(state))
 
 
 def static_encoder(tokenizer: PreTrainedTokenizerFast, features: int = 256) -> SentenceTransformer:
@@ -132,7 +157,9 @@ def transformer_encoder(
     )
     tokenizer.model_max_length = max_seq_length
     with tempfile.TemporaryDirectory() as folder:
-        XLMRobertaModel(config).save_pretrained(folder)
+        # Not the model's save_pretrained: with several processes it writes in the first one only.
+        config.save_pretrained(folder)
+        save_file(XLMRobertaModel(config).state_dict(), Path(folder) / "model.safetensors", {"format": "pt"})
         tokenizer.save_pretrained(folder)
         encoder = Transformer(folder, max_seq_length=max_seq_length)
     # The folder is gone: a model made here has no checkpoint to load a language-model head from.

@@ -22,14 +22,18 @@ class RunArguments:
     max_steps: int = field(default=10000, metadata={"help": "Optimizer steps."})
     batch_size: int = field(default=32, metadata={"help": "Windows, sentences or pairs per device and step."})
     accumulation: int = field(
-        default=1, metadata={"help": "Batches per optimizer step; negatives are those of one batch and the bank."}
+        default=1,
+        metadata={"help": "Batches per optimizer step; negatives are those of one batch and the bank."},
     )
     learning_rate: float = field(
-        default=3e-5, metadata={"help": "Peak learning rate. 3e-5 suits XLM-R, 5e-4 --from-scratch small, 1e-2 static."}
+        default=3e-5,
+        metadata={"help": "Peak learning rate. 3e-5 suits XLM-R, 5e-4 --from-scratch small, 1e-2 static."},
     )
     warmup_ratio: float = field(default=0.1, metadata={"help": "Share of the steps to warm up in."})
     weight_decay: float = field(default=0.01, metadata={"help": "Weight decay."})
-    max_grad_norm: float = field(default=1.0, metadata={"help": "Clip gradients to this norm; 0 for no clipping."})
+    max_grad_norm: float = field(
+        default=1.0, metadata={"help": "Clip gradients to this norm; 0 for no clipping."}
+    )
     precision: str = field(
         default="auto",
         metadata={
@@ -37,8 +41,12 @@ class RunArguments:
             "choices": ["auto", "bf16", "fp16", "no"],
         },
     )
-    eval_steps: int = field(default=500, metadata={"help": "Evaluate every so many steps, where there is an evaluator."})
-    save_steps: int = field(default=500, metadata={"help": "Write a checkpoint every so many steps; 0 for none."})
+    eval_steps: int = field(
+        default=500, metadata={"help": "Evaluate every so many steps, where there is an evaluator."}
+    )
+    save_steps: int = field(
+        default=500, metadata={"help": "Write a checkpoint every so many steps; 0 for none."}
+    )
     keep_checkpoints: int = field(default=2, metadata={"help": "Checkpoints to keep beside the best one."})
     logging_steps: int = field(default=50, metadata={"help": "Print the losses every so many steps."})
     seed: int = field(default=0, metadata={"help": "Seed of everything random."})
@@ -52,7 +60,9 @@ class RunArguments:
     )
     training_arguments: str = field(
         default="{}",
-        metadata={"help": "Any further SentenceTransformerTrainingArguments as JSON, e.g. '{\"optim\": \"adafactor\"}'."},
+        metadata={
+            "help": 'Further SentenceTransformerTrainingArguments as JSON, such as {"optim": "adafactor"}.'
+        },
     )
 
     @property
@@ -60,7 +70,9 @@ class RunArguments:
         """Folder of the checkpoints."""
         return Path(self.output) / "checkpoints"
 
-    def to_host(self, *, metric: str | None = None, best_model: bool = True) -> SentenceTransformerTrainingArguments:
+    def to_host(
+        self, *, metric: str | None = None, best_model: bool = True
+    ) -> SentenceTransformerTrainingArguments:
         """The host's training arguments.
 
         Args:
@@ -101,7 +113,9 @@ class RunArguments:
             further = json.loads(self.training_arguments)
             arguments.update(further)
         except (ValueError, TypeError) as error:
-            raise ValueError(f"--training-arguments must be a JSON object, got {self.training_arguments!r}") from error
+            raise ValueError(
+                f"--training-arguments must be a JSON object, got {self.training_arguments!r}"
+            ) from error
         return SentenceTransformerTrainingArguments(**arguments)
 
 

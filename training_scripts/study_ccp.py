@@ -1,0 +1,273 @@
+"""What each part of CCP is worth: the ablations of the model card, as a list of train_ccp.py commands.
+
+    python training_scripts/study_ccp.py --data ../shared/data --output runs/study --encoder static --jobs 2
+
+Every row is trained from scratch on the documents and parallel sentences of 19 languages with the same
+number of batches of parallel sentences; what a row adds (context prediction, masked words) comes on top. Each
+model is then measured on Tatoeba as it is and after each calibration step. Finished runs are kept: the same
+command goes on where it was stopped. The table is in OUTPUT/study.md, all figures in OUTPUT/study.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+from transformers import HfArgumentParser
+
+from st_xlret.calibration import (
+    CalibrationOptions,
+    RotationOptions,
+    embed_documents,
+    embed_pairs,
+    fit_calibration_stages,
+)
+from st_xlret.data import load_documents, load_pairs, normalise_text
+from st_xlret.evaluation import TatoebaEvaluator, markdown_table
+from st_xlret.hub import atomic_directory, write_json_atomically, write_text_atomically
+from st_xlret.training import train_tokenizer
+from st_xlret.training.encoders import balanced_texts
+
+LANGUAGES = [
+    "fr",
+    "es",
+    "de",
+    "el",
+    "bg",
+    "ru",
+    "tr",
+    "ar",
+    "vi",
+    "th",
+    "zh",
+    "hi",
+    "sw",
+    "pt",
+    "ja",
+    "ko",
+    "id",
+    "uk",
+]
+DOCUMENTS = [
+    "ebible/documents",
+    "eltec_novels",
+    "finnish_tdt",
+    "gnome_user_docs/documents",
+    "hf_course",
+    "opensource_guide",
+    "russian_novels",
+    "storybooks",
+    "tensorflow_docs",
+    "thaigov",
+    "tico19",
+    "wikipedia_2023",
+]
+PAIRS = [
+    "gnome_user_docs/pairs",
+    "hf_course/pairs",
+    "indian_parallel",
+    "mozilla_www",
+    "opensource_guide/pairs",
+    "storybooks/pairs",
+    "tensorflow_docs/pairs",
+    "tico19/pairs",
+]
+STAGES = ["raw", "shift", "scale", "rotate"]
+
+# What a row adds to the batches of parallel sentences: multiples of their number, and options.
+ROWS: dict[str, tuple[dict[str, float], str]] = {
+    "pairs only": ({}, ""),
+    "+ CCP": ({"ccp": 1}, ""),
+    "+ CCP + MLM": ({"ccp": 1, "mlm": 1}, ""),
+    "+ CCP, vanilla BN": ({"ccp": 1}, "--normalization batch"),
+    "+ CCP, no BN": ({"ccp": 1}, "--normalization none"),
+    "+ CCP, no bank": ({"ccp": 1}, "--bank-size 0"),
+}
+ENCODERS = {
+    "static": "--from-scratch static --learning-rate 1e-2 --max-grad-norm 0 --weight-decay 0 "
+    "--token-dropout 0.15",
+    "small": "--from-scratch small --learning-rate 1e-3",
+}
+
+
+@dataclass
+class Arguments:
+    """What to run."""
+
+    data: str = field(metadata={"help": "Folder of the real data."})
+    output: str = field(metadata={"help": "Folder for the runs and the table."})
+    encoder: str = field(default="static", metadata={"help": "static or small.", "choices": list(ENCODERS)})
+    tokenizer: str | None = field(
+        default=None, metadata={"help": "Tokenizer that all runs share; default: train one."}
+    )
+    rows: list[str] = field(
+        default_factory=lambda: list(ROWS), metadata={"help": "Rows to run.", "choices": list(ROWS)}
+    )
+    pairs: list[str] = field(
+        default_factory=lambda: ["500", "5000", "all"], metadata={"help": "Pairs per language, at most."}
+    )
+    pair_steps: int = field(
+        default=300, metadata={"help": "Batches of parallel sentences that every run sees."}
+    )
+    batch_size: int = field(default=512, metadata={"help": "Pairs, windows or sentences per batch."})
+    bank_size: int = field(default=4096, metadata={"help": "Keys of the memory bank."})
+    jobs: int = field(default=1, metadata={"help": "Runs at a time, one thread each where more than one."})
+
+
+def main() -> None:
+    """Run what is missing, measure it and print the table."""
+    (arguments,) = HfArgumentParser([Arguments], description=__doc__).parse_args_into_dataclasses()
+    output = Path(arguments.output)
+    output.mkdir(parents=True, exist_ok=True)
+    arguments.tokenizer = arguments.tokenizer or shared_tokenizer(Path(arguments.data), output / "tokenizer")
+    plan = [(row, size) for size in arguments.pairs for row in arguments.rows]
+    plan = [(row, size) for row, size in plan if not ("MLM" in row and arguments.encoder == "static")]
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for row, size in plan:
+            pool.submit(run_one, arguments, row, size)
+    results = {
+        name(row, size): json.loads(p.read_text())
+        for row, size in plan
+        if (p := file(output, row, size)).is_file()
+    }
+    write_json_atomically(output / "study.json", results)
+    table = table_of(arguments, results)
+    write_text_atomically(output / "study.md", table)
+    print(table)
+
+
+def shared_tokenizer(data: Path, folder: Path) -> str:
+    """Train the tokenizer that all runs share, once."""
+    if not folder.is_dir():
+        languages = ["en", *LANGUAGES]
+        documents = load_documents([data / x for x in DOCUMENTS], languages=languages)
+        pairs = load_pairs([data / x for x in PAIRS], languages=languages)
+        sources = [(documents, "sentence", "language"), (pairs, "source", "source_language")]
+        sources.append((pairs, "target", "target_language"))
+        tokenizer = train_tokenizer(balanced_texts(sources, 10_000_000), 60_000, show_progress=True)
+        with atomic_directory(folder) as temporary:
+            tokenizer.save_pretrained(temporary)
+    return str(folder)
+
+
+def name(row: str, size: str) -> str:
+    """A run's name, fit for a folder."""
+    return "".join(c if c.isalnum() else "-" for c in f"{row} {size}").strip("-").replace("--", "-")
+
+
+def file(output: Path, row: str, size: str) -> Path:
+    """Where a run's figures are."""
+    return output / name(row, size) / "figures.json"
+
+
+def run_one(arguments: Arguments, row: str, size: str) -> None:
+    """Train one row and measure it, in processes of their own."""
+    output = Path(arguments.output)
+    target = file(output, row, size)
+    if target.is_file():
+        return
+    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
+    if arguments.jobs > 1:
+        environment["OMP_NUM_THREADS"] = "1"
+    command = training_command(arguments, row, size)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(target.parent / "log.txt", "w") as log:
+        for step in (
+            command,
+            [sys.executable, __file__, "--measure", str(target.parent), arguments.data, size],
+        ):
+            code = subprocess.run(step, env=environment, stdout=log, stderr=subprocess.STDOUT).returncode
+            if code:
+                print(f"{name(row, size)} failed: see {target.parent / 'log.txt'}", file=sys.stderr)
+                return
+    print(f"{name(row, size)}: {json.loads(target.read_text())['average']}", flush=True)
+
+
+def training_command(arguments: Arguments, row: str, size: str) -> list[str]:
+    """The train_ccp.py command of a row."""
+    data, (extra, options) = Path(arguments.data), ROWS[row]
+    steps = int(arguments.pair_steps * (1 + sum(extra.values())))
+    command = [
+        sys.executable,
+        str(Path(__file__).parent / "train_ccp.py"),
+        *ENCODERS[arguments.encoder].split(),
+    ]
+    command += ["--pairs", *(str(data / folder) for folder in PAIRS), "--exclude"]
+    command += [str(path) for path in sorted((data / "tatoeba/v1").glob("tatoeba.*.eng"))]
+    if size == "all":
+        command += ["--parallel-documents", str(data / "ebible/documents"), "--dictionaries"]
+        command += [str(path) for path in sorted((data / "dictionaries").glob("*.tsv.gz"))]
+    else:
+        command += ["--pairs-per-language", size]
+    command += ["--documents", *(str(data / folder) for folder in DOCUMENTS), "--languages", "en", *LANGUAGES]
+    command += (
+        f"--ccp-weight {extra.get('ccp', 0)} --mlm-weight {extra.get('mlm', 0)} --max-steps {steps}".split()
+    )
+    command += f"--batch-size {arguments.batch_size} --bank-size {arguments.bank_size} --alpha 0.6".split()
+    command += ["--save-steps", "0", "--evaluation-pairs", "0", "--overwrite"]
+    if arguments.tokenizer:
+        command += ["--tokenizer", arguments.tokenizer]
+    return [*command, *options.split(), "--output", str(file(Path(arguments.output), row, size).parent)]
+
+
+def measure(folder: Path, data: Path, size: str) -> None:
+    """Tatoeba accuracy of a trained model, as it is and after each calibration step."""
+    started = time.perf_counter()
+    model = SentenceTransformer(str(folder / "model"), device=None)
+    languages = ["en", *LANGUAGES]
+    documents = load_documents([data / x for x in DOCUMENTS], languages=languages, show_progress=False)
+    embeddings = embed_documents(model, documents, sentences_per_language=5000)
+    tests = [
+        path.read_text(encoding="utf-8").splitlines() for path in (data / "tatoeba/v1").glob("tatoeba.*.eng")
+    ]
+    excluded = {normalise_text(line) for lines in tests for line in lines}
+    pairs = load_pairs(
+        [data / x for x in PAIRS],
+        languages=languages,
+        per_language=5000 if size == "all" else int(size),
+        exclude=excluded,
+        show_progress=False,
+    )
+    # Few pairs would turn the space at random: the prior keeps the rotation near the identity.
+    options = CalibrationOptions(rotation=RotationOptions(prior=1.0))
+    stages: dict[str, Any] = {"raw": None}
+    stages |= fit_calibration_stages(embeddings, pairs=embed_pairs(model, pairs), options=options)
+    figures: dict[str, Any] = {"average": {}, "languages": {}}
+    for stage, calibration in stages.items():
+        evaluator = TatoebaEvaluator.from_directory(
+            data / "tatoeba/v1", languages=LANGUAGES, calibration=calibration
+        )
+        result = evaluator.evaluate(model)
+        figures["average"][stage] = round(100 * result.average["accuracy"], 1)
+        figures["languages"][stage] = {k: round(100 * v["accuracy"], 1) for k, v in result.scores.items()}
+    training = json.loads((folder / "results.json").read_text())
+    figures |= {key: training[key] for key in ("seconds", "steps", "pairs", "sentences")}
+    write_json_atomically(
+        folder / "figures.json", figures | {"seconds_to_measure": time.perf_counter() - started}
+    )
+
+
+def table_of(arguments: Arguments, results: dict[str, Any]) -> str:
+    """The study as a Markdown table."""
+    lines = []
+    for size in arguments.pairs:
+        for row in arguments.rows:
+            if figures := results.get(name(row, size)):
+                scores = [f"{figures['average'][stage]:.1f}" for stage in STAGES]
+                lines.append([size, row, *scores, f"{figures['seconds']:.0f}"])
+    return markdown_table(["pairs per language", "training", *STAGES, "seconds"], lines)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 5 and sys.argv[1] == "--measure":
+        measure(Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
+    else:
+        main()
