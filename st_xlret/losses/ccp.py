@@ -16,6 +16,17 @@ from st_xlret.functional import contrastive_context_loss
 from st_xlret.losses.base import CrossLingualLoss, gather_tags, read_tags
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 
+CITATION = """
+@inproceedings{wu2022ccp,
+    title = {Unsupervised Context Aware Sentence Representation Pretraining for Multi-lingual Dense
+        Retrieval},
+    author = {Wu, Ning and Liang, Yaobo and Ren, Houxing and Shou, Linjun and Duan, Nan and Gong, Ming and
+        Jiang, Daxin},
+    booktitle = {Proceedings of the Thirty-First International Joint Conference on Artificial Intelligence},
+    year = {2022},
+}
+"""
+
 
 class CCPLoss(CrossLingualLoss):
     """Contrastive context prediction (CCP, Algorithm 1): tell a sentence's neighbour from other sentences.
@@ -170,13 +181,4 @@ class CCPLoss(CrossLingualLoss):
     @property
     def citation(self) -> str:
         """BibTeX entry of the paper."""
-        return """
-@inproceedings{wu2022ccp,
-    title = {Unsupervised Context Aware Sentence Representation Pretraining for Multi-lingual Dense
-        Retrieval},
-    author = {Wu, Ning and Liang, Yaobo and Ren, Houxing and Shou, Linjun and Duan, Nan and Gong, Ming and
-        Jiang, Daxin},
-    booktitle = {Proceedings of the Thirty-First International Joint Conference on Artificial Intelligence},
-    year = {2022},
-}
-"""
+        return CITATION

@@ -20,6 +20,15 @@ from st_xlret.losses.base import CrossLingualLoss, read_tags
 
 logger = logging.getLogger(__name__)
 
+CITATION = """
+@inproceedings{devlin2019bert,
+    title = {{BERT}: Pre-training of Deep Bidirectional Transformers for Language Understanding},
+    author = {Devlin, Jacob and Chang, Ming-Wei and Lee, Kenton and Toutanova, Kristina},
+    booktitle = {Proceedings of NAACL-HLT},
+    year = {2019},
+}
+"""
+
 
 class MaskedLMLoss(CrossLingualLoss):
     """Masked language modelling on ``token_embeddings``, beside a contrastive loss (CCP section 3.1, MSM).
@@ -143,14 +152,7 @@ class MaskedLMLoss(CrossLingualLoss):
     @property
     def citation(self) -> str:
         """BibTeX entry of the paper."""
-        return """
-@inproceedings{devlin2019bert,
-    title = {{BERT}: Pre-training of Deep Bidirectional Transformers for Language Understanding},
-    author = {Devlin, Jacob and Chang, Ming-Wei and Lee, Kenton and Toutanova, Kristina},
-    booktitle = {Proceedings of NAACL-HLT},
-    year = {2019},
-}
-"""
+        return CITATION
 
 
 class LanguageModelHead(nn.Module):

@@ -13,6 +13,16 @@ from torch import Tensor
 from st_xlret.functional import info_nce_loss
 from st_xlret.losses.base import CrossLingualLoss, gather_tags, read_tags
 
+CITATION = """
+@inproceedings{hu2023language,
+    title = {Language Agnostic Multilingual Information Retrieval with Contrastive Learning},
+    author = {Hu, Xiyang and Chen, Xinchi and Qi, Peng and Kong, Deguang and Liu, Kunlun and
+        Wang, William Yang and Huang, Zhiheng},
+    booktitle = {Findings of the Association for Computational Linguistics: ACL 2023},
+    year = {2023},
+}
+"""
+
 
 class SemanticContrastiveLoss(CrossLingualLoss):
     """L_sema (Eq. 2 of lang-contrastive): parallel sentences close, the batch's 2(N - 1) other rows away.
@@ -93,12 +103,4 @@ class SemanticContrastiveLoss(CrossLingualLoss):
     @property
     def citation(self) -> str:
         """BibTeX entry of the paper."""
-        return """
-@inproceedings{hu2023language,
-    title = {Language Agnostic Multilingual Information Retrieval with Contrastive Learning},
-    author = {Hu, Xiyang and Chen, Xinchi and Qi, Peng and Kong, Deguang and Liu, Kunlun and
-        Wang, William Yang and Huang, Zhiheng},
-    booktitle = {Findings of the Association for Computational Linguistics: ACL 2023},
-    year = {2023},
-}
-"""
+        return CITATION

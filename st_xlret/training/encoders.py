@@ -53,8 +53,8 @@ class EncoderArguments:
 
         Args:
             texts: Where to take a tokenizer's texts from: datasets with their text and language columns.
-            tokenizer_folder: Where a tokenizer trained here is kept. One that is there is taken: a resumed run
-                and all ranks of a distributed one have the same.
+            tokenizer_folder: Where a tokenizer trained here is kept. One that is there is taken: a resumed
+                run and all ranks of a distributed one have the same.
             seed: Seed of the choice of those texts.
 
         Raises:

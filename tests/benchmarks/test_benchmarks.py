@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
 OPTIONAL = {"ntxent": "pytorch_metric_learning", "supcon": "pytorch_metric_learning"}
 ALWAYS = {
     "encoder",
