@@ -7,12 +7,8 @@ from st_xlret.calibration.embedding import embed_documents, embed_pairs
 from st_xlret.calibration.fit import fit_calibration, fit_calibration_stages
 from st_xlret.calibration.inputs import STEPS, CalibrationOptions
 from st_xlret.calibration.report import Alignment, alignment_table, measure_alignment
-from st_xlret.calibration.rotation import (
-    RotationOptions,
-    mean_csls_criterion,
-    procrustes,
-    unsupervised_rotation,
-)
+from st_xlret.calibration.rotation import mean_csls_criterion, procrustes
+from st_xlret.calibration.unsupervised import RotationOptions, unsupervised_rotation
 
 __all__ = [
     "STEPS",

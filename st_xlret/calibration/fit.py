@@ -19,14 +19,9 @@ from st_xlret.calibration.inputs import (
     check_pairs,
     check_steps,
 )
-from st_xlret.calibration.rotation import (
-    RotationOptions,
-    describe_candidates,
-    partial_rotation,
-    procrustes,
-    unsupervised_rotation,
-)
+from st_xlret.calibration.rotation import partial_rotation, procrustes
 from st_xlret.calibration.statistics import Moments, moments_of, scale_map, shift_map
+from st_xlret.calibration.unsupervised import RotationOptions, describe_candidates, unsupervised_rotation
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from st_xlret.calibration.rotation import RotationOptions
+from st_xlret.calibration.unsupervised import RotationOptions
 
 STEPS = ("shift", "scale", "rotate", "lir", "lsar")
 """What a calibration can be made of, the first three in the paper's order."""

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from st_xlret.calibration.adversarial import AdversarialOptions, adversarial_rotations, pull_to_orthogonal
 from st_xlret.calibration.rotation import (
-    RotationOptions,
     mean_csls_criterion,
     nearest_orthogonal,
     partial_rotation,
     procrustes,
-    unsupervised_rotation,
+    rotation_agreement,
 )
+from st_xlret.calibration.unsupervised import RotationOptions, describe_candidates, unsupervised_rotation
 
 
 def random_rotation(dimension: int, seed: int = 0) -> Tensor:
@@ -109,6 +109,7 @@ def test_refinement_from_the_identity_recovers_a_small_rotation() -> None:
     candidates = unsupervised_rotation(source, target, RotationOptions(initial="identity"))
     identity = next(entry for entry in candidates if entry.name == "identity")
     assert candidates[0].name.startswith("identity, refined")
+    assert candidates[0].agreement is not None and candidates[0].agreement > 0.8
     assert accuracy(candidates[0].rotation, planted) > 0.95
     assert accuracy(candidates[0].rotation, planted) > accuracy(identity.rotation, planted) + 0.1
 
@@ -116,7 +117,8 @@ def test_refinement_from_the_identity_recovers_a_small_rotation() -> None:
 def test_the_adversarial_start_recovers_a_large_rotation() -> None:
     planted = random_rotation(6, seed=1)
     source, target = anisotropic_cloud(1500, 6, 1) @ planted.float(), anisotropic_cloud(1500, 6, 2)
-    candidates = unsupervised_rotation(source, target, seed=1)
+    # Without the check on halves, which would train two more: it has a test of its own.
+    candidates = unsupervised_rotation(source, target, RotationOptions(min_agreement=0), seed=1)
     best = candidates[0]
     identity = next(entry for entry in candidates if entry.name == "identity")
     assert best.name.startswith("adversarial")
@@ -126,6 +128,27 @@ def test_the_adversarial_start_recovers_a_large_rotation() -> None:
     torch.testing.assert_close(
         best.rotation @ best.rotation.T, torch.eye(6, dtype=torch.float64), atol=1e-6, rtol=0
     )
+
+
+def test_a_rotation_that_two_halves_do_not_agree_on_is_dropped() -> None:
+    generator = torch.Generator().manual_seed(0)
+    source, target = (torch.randn(800, 24, generator=generator) for _ in range(2))
+    free = unsupervised_rotation(source, target, RotationOptions(initial="identity", min_agreement=0))
+    assert free[0].name != "identity" and free[0].agreement is None
+    checked = unsupervised_rotation(source, target, RotationOptions(initial="identity"))
+    assert checked[0].name == "identity"
+    assert checked[-1].agreement is not None and abs(checked[-1].agreement) < 0.3
+    assert not checked[-1].trusted
+    assert "dropped: identity, refined" in describe_candidates(checked)
+
+
+def test_agreement_is_that_of_the_parts_off_the_identity() -> None:
+    one, other = random_rotation(6, 1), random_rotation(6, 2)
+    assert rotation_agreement(one, one) == pytest.approx(1)
+    off = [matrix - matrix.trace() / 6 * torch.eye(6) for matrix in (one, other)]
+    expected = F.cosine_similarity(off[0].flatten(), off[1].flatten(), dim=0)
+    assert rotation_agreement(one, other) == pytest.approx(float(expected))
+    assert rotation_agreement(torch.eye(6), one) == 1.0
 
 
 def test_the_identity_is_kept_where_nothing_is_better() -> None:
@@ -162,6 +185,8 @@ def test_bad_input_is_named() -> None:
         procrustes(torch.ones(3, 2), torch.ones(3, 2), prior=-1)
     with pytest.raises(ValueError, match="'random'"):
         RotationOptions(initial="random")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="got 2"):
+        RotationOptions(min_agreement=2)
     with pytest.raises(ValueError, match="between 0 and 1, got 1"):
         RotationOptions(validation_fraction=1.0)
     with pytest.raises(ValueError, match="at least 4 sentences.*got 2"):
