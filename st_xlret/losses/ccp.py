@@ -8,12 +8,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.losses.merged_forward import embed_columns
 from sentence_transformers.util.distributed import all_gather_with_grad, get_world_size
 from torch import Tensor
 
 from st_xlret.functional import contrastive_context_loss
 from st_xlret.losses.base import CrossLingualLoss, gather_tags, read_tags
+from st_xlret.losses.embedding import embed_in_one_pass
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 
 CITATION = """
@@ -113,7 +113,7 @@ class CCPLoss(CrossLingualLoss):
         """
         columns = list(sentence_features)
         tags = read_tags(columns)
-        embeddings = embed_columns(self.model, columns, separate_first=False)
+        embeddings = embed_in_one_pass(self.model, columns)
         if len(embeddings) == 1:
             if len(embeddings[0]) % 2:
                 raise ValueError(

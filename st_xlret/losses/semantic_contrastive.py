@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.losses.merged_forward import embed_columns
 from sentence_transformers.util.distributed import all_gather_with_grad, get_world_size
 from torch import Tensor
 
 from st_xlret.functional import info_nce_loss
 from st_xlret.losses.base import CrossLingualLoss, gather_tags, read_tags
+from st_xlret.losses.embedding import embed_in_one_pass
 
 CITATION = """
 @inproceedings{hu2023language,
@@ -80,7 +80,7 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         if len(columns) != 2:
             raise ValueError(f"SemanticContrastiveLoss takes two text columns, got {len(columns)}")
         tags = read_tags(columns)
-        source, target = embed_columns(self.model, columns, separate_first=False)
+        source, target = embed_in_one_pass(self.model, columns)
         return self._record(self.compute_loss_from_embeddings(source, target, tags), tags.get("language_id"))
 
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, tags: dict[str, Tensor]) -> Tensor:

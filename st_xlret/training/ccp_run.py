@@ -89,6 +89,13 @@ class CCPOptions:
         default=0.0,
         metadata={"help": "0: the windows of a batch are of one language (the paper's). 1: fully mixed."},
     )
+    pairs_mixing: float = field(
+        default=1.0,
+        metadata={
+            "help": "1: a batch of parallel sentences mixes all language pairs. 0: it is of one, and every "
+            "negative is in the right language."
+        },
+    )
     alpha: float = field(
         default=0.7,
         metadata={"help": "Languages are sampled by size to the power of alpha; 1 as they are, 0 all alike."},
@@ -195,7 +202,10 @@ def build_ccp_trainer(
     losses: dict[str, Any] = {**build_losses(model, datasets, options)}
     weights = {"ccp": options.ccp_weight, "mlm": options.mlm_weight, "pairs": options.pairs_weight}
     args.batch_sampler = CrossLingualBatches(
-        radius=options.window, alpha=options.alpha, window_mixing=options.language_mixing
+        radius=options.window,
+        alpha=options.alpha,
+        window_mixing=options.language_mixing,
+        row_mixing=options.pairs_mixing,
     )
     args.multi_dataset_batch_sampler = InterleavedBatches(weights=[weights[name] for name in datasets])
     static = isinstance(model[0], StaticEmbedding)
