@@ -94,6 +94,7 @@ ROWS: dict[str, tuple[dict[str, float], str]] = {
 ENCODERS = {
     "static": "--from-scratch static --learning-rate 1e-2 --max-grad-norm 0 --weight-decay 0 "
     "--token-dropout 0.15",
+    "mini": "--from-scratch mini --learning-rate 1e-3",
     "small": "--from-scratch small --learning-rate 1e-3",
 }
 
@@ -104,7 +105,7 @@ class Arguments:
 
     data: str = field(metadata={"help": "Folder of the real data."})
     output: str = field(metadata={"help": "Folder for the runs and the table."})
-    encoder: str = field(default="static", metadata={"help": "static or small.", "choices": list(ENCODERS)})
+    encoder: str = field(default="static", metadata={"help": "Encoder to train.", "choices": list(ENCODERS)})
     tokenizer: str | None = field(
         default=None, metadata={"help": "Tokenizer that all runs share; default: train one."}
     )
@@ -119,6 +120,7 @@ class Arguments:
     )
     batch_size: int = field(default=256, metadata={"help": "Pairs, windows or sentences per batch."})
     bank_size: int = field(default=4096, metadata={"help": "Keys of the memory bank."})
+    table_only: bool = field(default=False, metadata={"help": "Only tabulate finished runs."})
     jobs: int = field(default=1, metadata={"help": "Runs at a time, one thread each where more than one."})
 
 
@@ -131,7 +133,8 @@ def main() -> None:
     plan = [(row, size) for size in arguments.pairs for row in arguments.rows]
     plan = [(row, size) for row, size in plan if not ("MLM" in row and arguments.encoder == "static")]
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for row, size in plan:
+        # Ablations last: an interrupted study has the main rows.
+        for row, size in sorted(plan, key=lambda run: "," in run[0]) if not arguments.table_only else []:
             pool.submit(run_one, arguments, row, size)
     results = {
         name(row, size): json.loads(p.read_text())

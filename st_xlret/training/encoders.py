@@ -33,7 +33,7 @@ class EncoderArguments:
         metadata={
             "help": "Instead of a checkpoint: static (a bag of token vectors, minutes on a CPU), small (a "
             "Transformer of 3 layers of 256) or base (12 of 768), with a tokenizer trained on the texts.",
-            "choices": ["static", "tiny", "small", "base"],
+            "choices": ["static", "tiny", "mini", "small", "base"],
         },
     )
     tokenizer: str | None = field(
