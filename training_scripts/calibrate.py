@@ -105,6 +105,13 @@ class Method:
             "unsupervised criterion is taken."
         },
     )
+    rotation_prior: float = field(
+        default=0.0,
+        metadata={
+            "help": "How much a rotation stays with the model's own alignment: 0 fits the pairs alone, 1 is "
+            "safer where they are few or the model is good."
+        },
+    )
     normalize_inputs: bool = field(
         default=False, metadata={"help": "Bring embeddings to unit length before the first step."}
     )
@@ -170,7 +177,7 @@ def main(arguments: list[str] | None = None) -> None:
         seed=method.seed,
         options=CalibrationOptions(
             scale_by=method.scale_by,
-            rotation=RotationOptions(initial=method.rotation_start),
+            rotation=RotationOptions(initial=method.rotation_start, prior=method.rotation_prior),
             normalize_inputs=method.normalize_inputs,
             min_sentences=method.min_sentences,
         ),

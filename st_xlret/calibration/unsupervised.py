@@ -26,7 +26,8 @@ class RotationOptions:
 
     Attributes:
         initial: Where refinement starts: ``"identity"`` (one encoder's spaces are often nearly aligned once
-            shifted and scaled), ``"adversarial"``, or ``"both"``, of which the criterion chooses.
+            shifted and scaled; seconds), ``"adversarial"`` (a minute or so of one core for each language), or
+            ``"both"``, of which the criterion chooses.
         refinements: Rounds of matching by CSLS and Procrustes on the matches.
         neighbours: k of CSLS.
         max_sentences: Sentences drawn from each language; time grows with the square.
@@ -34,7 +35,7 @@ class RotationOptions:
             matches Procrustes would always look better than what it started from.
         min_agreement: A rotation is only taken if the same search on two disjoint halves of the sentences
             gives two that agree this well, see :func:`rotation_agreement`. 0 skips the check.
-        prior: Weight of staying where we are, see :func:`procrustes`.
+        prior: Weight of staying where we are, see :func:`procrustes`; the fit applies it with pairs, too.
         adversarial: Of the adversarial stage.
     """
 
@@ -128,29 +129,38 @@ def unsupervised_rotation(
         mapped = held_source @ rotation.T.to(held_source)
         return mean_csls_criterion(mapped, held_target, options.neighbours)
 
-    def search(initial: str, half: slice) -> list[Candidate]:
-        clouds = fit_source[half], fit_target[half]
-        start = identity.rotation
-        if initial == "adversarial":
-            trained = adversarial_rotations(
-                *clouds, options.adversarial, seed=seed, show_progress=show_progress
-            )
-            start = max((nearest_orthogonal(rotation) for rotation in trained), key=criterion)
-        found = [start, *_refined(start, *clouds, options)]
-        names = [initial, *(f"{initial}, refined {count}x" for count in range(1, len(found)))]
-        return [Candidate(name, criterion(w), w) for name, w in zip(names, found, strict=True)]
+    def start(initial: str, part: slice) -> Tensor:
+        if initial == "identity":
+            return unchanged
+        trained = adversarial_rotations(
+            fit_source[part],
+            fit_target[part],
+            options.adversarial,
+            seed=seed + (part.start or 0),
+            show_progress=show_progress,
+        )
+        return max((nearest_orthogonal(rotation) for rotation in trained), key=criterion)
 
+    def refined(rotation: Tensor, part: slice) -> list[Tensor]:
+        return [rotation, *_refinements(rotation, fit_source[part], fit_target[part], options)]
+
+    everything, halves = slice(None), (slice(0, None, 2), slice(1, None, 2))
     unchanged = torch.eye(source.shape[1], dtype=torch.float64, device=fit_source.device)
     identity = Candidate("identity", criterion(unchanged), unchanged)
     candidates = [identity]
     for initial in ("identity", "adversarial"):
         if options.initial not in (initial, "both"):
             continue
-        path = [entry for entry in search(initial, slice(None)) if entry.name != "identity"]
-        if path and options.min_agreement and max(entry.criterion for entry in path) > identity.criterion:
-            # Every other row: two draws that share no sentence.
-            halves = [search(initial, slice(first, None, 2))[-1].rotation for first in (0, 1)]
-            agreement = rotation_agreement(*halves)
+        # Where halves are to agree, the first one's start serves the whole: training is what takes the time.
+        first = start(initial, halves[0] if options.min_agreement else everything)
+        path = [
+            Candidate(f"{initial}, refined {rounds}x" if rounds else initial, criterion(rotation), rotation)
+            for rounds, rotation in enumerate(refined(first, everything))
+        ]
+        path = [entry for entry in path if entry.name != "identity"]
+        if options.min_agreement and any(entry.criterion > identity.criterion for entry in path):
+            second = start(initial, halves[1])
+            agreement = rotation_agreement(refined(first, halves[0])[-1], refined(second, halves[1])[-1])
             trusted = agreement >= options.min_agreement
             path = [entry._replace(agreement=agreement, trusted=trusted) for entry in path]
         candidates += path
@@ -180,7 +190,7 @@ def describe_candidates(candidates: Sequence[Candidate]) -> str:
     return "; ".join(parts)
 
 
-def _refined(start: Tensor, source: Tensor, target: Tensor, options: RotationOptions) -> Iterator[Tensor]:
+def _refinements(start: Tensor, source: Tensor, target: Tensor, options: RotationOptions) -> Iterator[Tensor]:
     rotation = start
     for _ in range(options.refinements):
         mapped = source @ rotation.T.to(source)

@@ -118,13 +118,14 @@ def test_the_adversarial_start_recovers_a_large_rotation() -> None:
     planted = random_rotation(6, seed=1)
     source, target = anisotropic_cloud(1500, 6, 1) @ planted.float(), anisotropic_cloud(1500, 6, 2)
     # Without the check on halves, which would train two more: it has a test of its own.
-    candidates = unsupervised_rotation(source, target, RotationOptions(min_agreement=0), seed=1)
+    options = RotationOptions(min_agreement=0, adversarial=AdversarialOptions(epochs=6))
+    candidates = unsupervised_rotation(source, target, options, seed=1)
     best = candidates[0]
     identity = next(entry for entry in candidates if entry.name == "identity")
     assert best.name.startswith("adversarial")
     assert best.criterion > identity.criterion + 0.05
     assert accuracy(identity.rotation, planted) < 0.1
-    assert accuracy(best.rotation, planted) > 0.95
+    assert accuracy(best.rotation, planted) > 0.9
     torch.testing.assert_close(
         best.rotation @ best.rotation.T, torch.eye(6, dtype=torch.float64), atol=1e-6, rtol=0
     )
