@@ -2,8 +2,9 @@
 
     python -m benchmarks.ccp_losses --output runs/ccp_losses.json
 
-Times are medians of interleaved runs, forward and backward. A peak is what one step adds to the resident
-memory of a fresh process (Linux), its inputs left out. README.md beside this file says what is compared.
+Times are medians of interleaved runs, forward and backward, in CPU seconds of one thread. A peak is what one
+step adds to the resident memory of a fresh process (Linux), its inputs left out. README.md beside this file
+says what is compared.
 """
 
 from __future__ import annotations
@@ -162,8 +163,7 @@ def machine() -> dict[str, Any]:
     for line in about.read_text().splitlines() if about.exists() else []:
         if line.startswith("model name"):
             cpu = line.partition(":")[2].strip()
-    threads = torch.get_num_threads()
-    return {"cpu": cpu, "cores": os.cpu_count(), "threads": threads, "torch": torch.__version__}
+    return {"cpu": cpu, "cores": os.cpu_count(), "torch": torch.__version__}
 
 
 def main() -> None:
@@ -174,12 +174,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="JSON file for the figures")
     parser.add_argument("--only", nargs="+", choices=names, help="these comparisons instead of all")
     parser.add_argument("--quick", action="store_true", help="toy sizes: shows that it runs, no more")
-    parser.add_argument("--threads", type=int, help="threads of PyTorch (default: PyTorch's own choice)")
     args = parser.parse_args()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-    if args.threads:
-        torch.set_num_threads(args.threads)
     chosen = {name: c for name, c in comparisons(args.quick).items() if not args.only or name in args.only}
     results: dict[str, Any] = {"machine": machine(), "quick": args.quick, "comparisons": {}}
     for name, comparison in tqdm(chosen.items(), unit="comparison"):

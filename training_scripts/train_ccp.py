@@ -20,6 +20,7 @@ OUTPUT/results.json.
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
 import time
 from argparse import RawDescriptionHelpFormatter
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, concatenate_datasets
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import HfArgumentParser, set_seed
 
@@ -43,11 +44,17 @@ from st_xlret.data import (
 )
 from st_xlret.data.holdout import by_language
 from st_xlret.evaluation import TatoebaEvaluator
-from st_xlret.hub import check_output_directory, check_push, set_card_data
+from st_xlret.hub import PushError, check_output_directory, check_push, set_card_data
 from st_xlret.hub.finish import finish_run
 from st_xlret.training import CCPOptions, build_ccp_trainer
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.run_arguments import RunArguments, last_complete_checkpoint
+from st_xlret.training.run_arguments import (
+    RunArguments,
+    last_complete_checkpoint,
+    remove_checkpoints,
+    remove_unfinished_checkpoint,
+    restore_finished_run,
+)
 
 logger = logging.getLogger("train_ccp")
 
@@ -98,6 +105,15 @@ class DataArguments:
         metadata={"help": "Pairs per language to put aside, to evaluate and choose the best model by."},
     )
 
+    def __post_init__(self) -> None:
+        if not (
+            self.documents or self.hub_documents or self.pairs or self.parallel_documents or self.dictionaries
+        ):
+            raise ValueError(
+                "nothing to train on: give --documents, --hub-documents, --pairs, --parallel-documents or "
+                "--dictionaries"
+            )
+
     def load_pairs(self) -> Dataset | None:
         """All parallel data as one dataset."""
         lines = (
@@ -119,7 +135,7 @@ class DataArguments:
                 pairs_from_parallel_documents(self.parallel_documents, languages=languages, **options)
             )
         for file in self.dictionaries:
-            source, _, target = Path(file).name.split(".")[1].partition("-")
+            source, target = languages_of_dictionary(file)
             if not languages or {source, target} <= set(languages):
                 parts.append(pairs_from_dictionary([file], source, target, **options))
         return concatenate_datasets(parts) if parts else None
@@ -136,6 +152,15 @@ class DataArguments:
         return dataset
 
 
+def languages_of_dictionary(file: str) -> tuple[str, str]:
+    """The two languages in a name like WORDS.en-fr.tsv.gz."""
+    for part in Path(file).name.split(".")[:-1]:
+        source, dash, target = part.partition("-")
+        if dash and 2 <= len(source) <= 3 and 2 <= len(target) <= 7:
+            return source, target
+    raise ValueError(f"{file!r} does not name its languages, as WORDS.en-fr.tsv.gz does")
+
+
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns what results.json holds."""
     parser = HfArgumentParser(
@@ -144,12 +169,15 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         formatter_class=RawDescriptionHelpFormatter,
     )
     encoder, data, options, run = parser.parse_args_into_dataclasses(arguments)
+    run.refuse_foreign_checkpoints()
     check_output_directory(Path(run.output) / "model", overwrite=run.overwrite)
     if run.push_to_hub:
         check_push(run.push_to_hub)
     set_seed(run.seed)
 
     documents, pairs = data.load_documents(), data.load_pairs()
+    if documents is None and pairs is None:
+        raise ValueError(f"no word list is of the languages {', '.join(data.languages)}")
     evaluator = None
     if pairs is not None and data.evaluation_pairs:
         pairs, held_out = hold_out_pairs(pairs, data.evaluation_pairs, seed=run.seed)
@@ -158,28 +186,21 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     texts = [] if documents is None else [(documents, "sentence", "language")]
     if pairs is not None:
         texts += [(pairs, side, f"{side}_language") for side in ("source", "target")]
-    model = encoder.build(texts, tokenizer_folder=Path(run.output) / "tokenizer", seed=run.seed)
+    model = encoder.build(
+        texts,
+        tokenizer_folder=Path(run.output) / "tokenizer",
+        keep_tokenizer=run.resume or not run.overwrite,
+        seed=run.seed,
+    )
     languages = sorted({code for dataset, _, column in texts for code in dataset.unique(column)})
     set_card_data(model, languages=languages, tags=["ccp"])
 
     args = run.to_host(metric="eval_pairs_average_accuracy" if evaluator else None)
     trainer = build_ccp_trainer(model, documents, pairs, options, args, evaluator=evaluator)
-    checkpoint = last_complete_checkpoint(run.checkpoints) if run.resume else None
     started = time.perf_counter()
-    try:
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    except (OSError, FloatingPointError, KeyboardInterrupt) as error:
-        kept = last_complete_checkpoint(run.checkpoints)
-        raise SystemExit(
-            f"stopped at step {trainer.state.global_step}: {error or type(error).__name__}\n"
-            + (
-                f"{kept} is whole: the same command with --resume goes on from it"
-                if kept
-                else "no checkpoint yet"
-            )
-        ) from error
+    train(trainer, run)
     results: dict[str, Any] = {
-        "command": " ".join(["python training_scripts/train_ccp.py", *(arguments or sys.argv[1:])]),
+        "command": shlex.join(["python", "training_scripts/train_ccp.py", *(arguments or sys.argv[1:])]),
         "seconds": round(time.perf_counter() - started, 1),
         "steps": trainer.state.global_step,
         "languages": languages,
@@ -190,16 +211,48 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         if evaluator is not None:
             evaluation = evaluator.evaluate(model)
             results["held_out_pairs"] = {"scores": evaluation.scores, "average": evaluation.average}
-        path = finish_run(
-            model,
-            run.output,
-            results,
-            history=trainer.state.log_history,
-            overwrite=run.overwrite,
-            repo_id=run.push_to_hub,
-        )
+        try:
+            path = finish_run(
+                model,
+                run.output,
+                results,
+                history=trainer.state.log_history,
+                overwrite=run.overwrite,
+                repo_id=run.push_to_hub,
+            )
+        except OSError as error:
+            raise SystemExit(f"the training is done, but: {error}\n{way_on(run)}") from error
         show_example(model, path)
     return results
+
+
+def train(trainer: SentenceTransformerTrainer, run: RunArguments) -> None:
+    """Train, from the last complete checkpoint on if asked to; say how to go on where it stops early."""
+    checkpoint = last_complete_checkpoint(run.checkpoints) if run.resume else None
+    if run.resume:
+        logger.info("going on from %s", checkpoint or "the start: there is no complete checkpoint")
+    elif trainer.is_world_process_zero():
+        remove_checkpoints(run.checkpoints)
+    if checkpoint and restore_finished_run(trainer, checkpoint):
+        return
+    try:
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    except (Exception, KeyboardInterrupt) as error:
+        step, reason = trainer.state.global_step, str(error) or type(error).__name__
+        # A full disk shows itself as OSError, SafetensorError or RuntimeError, as the file is.
+        if trainer.is_world_process_zero() and remove_unfinished_checkpoint(run.checkpoints, step):
+            reason = f"its checkpoint could not be written: is the disk full? {reason}"
+        elif not isinstance(error, OSError | FloatingPointError | KeyboardInterrupt):
+            raise
+        raise SystemExit(f"stopped at step {step}: {reason}\n{way_on(run)}") from error
+
+
+def way_on(run: RunArguments) -> str:
+    """How to go on after a run that stopped."""
+    kept = last_complete_checkpoint(run.checkpoints)
+    if kept is None:
+        return "there is no checkpoint to go on from"
+    return f"{kept} is whole: the same command with --resume goes on from it"
 
 
 def show_example(model: SentenceTransformer, path: Path) -> None:
@@ -216,4 +269,7 @@ def show_example(model: SentenceTransformer, path: Path) -> None:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    main()
+    try:
+        main()
+    except (ValueError, OSError, PushError) as error:
+        sys.exit(f"error: {error}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset
 
@@ -38,28 +39,38 @@ def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple
         ]
     )
     held_out = pairs.select(np.sort(chosen))
+    if not len(held_out):
+        return pairs, held_out
     table = pairs.with_format("arrow", columns=["source", "target"])[:]
-    texts = held_out.with_format("arrow", columns=["source", "target"])[:]
-    known = pc.or_(*(pc.is_in(table[side], value_set=texts[side]) for side in ("source", "target")))
+    columns = held_out.with_format("arrow", columns=["source", "target"])[:].columns
+    texts = pa.concat_arrays([chunk for column in columns for chunk in column.chunks])
+    known = pc.or_(*(pc.is_in(table[side], value_set=texts) for side in ("source", "target")))
     return pairs.select(np.flatnonzero(~known.to_numpy())), held_out
 
 
 def by_language(pairs: Dataset) -> dict[str, tuple[list[str], list[str]]]:
-    """Row-aligned sentences and their translations, by target language, as the Tatoeba evaluator takes them.
+    """Row-aligned sentences of the pivot and each other language, as the Tatoeba evaluator takes them.
 
-    Of several source languages the one with the most rows is taken.
+    The pivot is the language that is on a side of the most rows; rows without it are left out.
 
     Returns:
-        Target language -> (targets, sources).
+        Other language -> (its sentences, the pivot's).
     """
     if not len(pairs):
         return {}
-    values, counts = np.unique(np.array(pairs["source_language"]), return_counts=True)
-    pivot = values[counts.argmax()]
+    # Sources first: of two languages on as many rows, the source is the pivot.
+    sides = np.array([*pairs["source_language"], *pairs["target_language"]])
+    values, first, counts = np.unique(sides, return_index=True, return_counts=True)
+    pivot = values[np.lexsort((first, -counts))[0]]
     grouped: dict[str, tuple[list[str], list[str]]] = {}
     for row in pairs:
         if row["source_language"] == pivot:
-            targets, sources = grouped.setdefault(row["target_language"], ([], []))
-            targets.append(row["target"])
-            sources.append(row["source"])
+            language, text, translation = row["target_language"], row["target"], row["source"]
+        elif row["target_language"] == pivot:
+            language, text, translation = row["source_language"], row["source"], row["target"]
+        else:
+            continue
+        texts, translations = grouped.setdefault(language, ([], []))
+        texts.append(text)
+        translations.append(translation)
     return grouped

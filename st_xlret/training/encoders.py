@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import numpy as np
 from accelerate import PartialState
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from st_xlret.data.sampling import column_codes, rows_by_code
@@ -46,8 +48,20 @@ class EncoderArguments:
     features: int = field(default=256, metadata={"help": "Vector size of a static encoder."})
     max_seq_length: int = field(default=64, metadata={"help": "Tokens read of a sentence."})
 
+    def __post_init__(self) -> None:
+        if (self.model is None) == (self.from_scratch is None):
+            raise ValueError(
+                "give either --model (a checkpoint) or --from-scratch static|small|base, got "
+                f"--model {self.model} and --from-scratch {self.from_scratch}"
+            )
+
     def build(
-        self, texts: Iterable[tuple[Dataset, str, str]], *, tokenizer_folder: str | Path, seed: int = 0
+        self,
+        texts: Iterable[tuple[Dataset, str, str]],
+        *,
+        tokenizer_folder: str | Path,
+        keep_tokenizer: bool = True,
+        seed: int = 0,
     ) -> SentenceTransformer:
         """Load or make the encoder.
 
@@ -55,29 +69,33 @@ class EncoderArguments:
             texts: Where to take a tokenizer's texts from: datasets with their text and language columns.
             tokenizer_folder: Where a tokenizer trained here is kept. One that is there is taken: a resumed
                 run and all ranks of a distributed one have the same.
+            keep_tokenizer: Off, one that is there is replaced.
             seed: Seed of the choice of those texts.
 
         Raises:
-            ValueError: Unless exactly one of ``model`` and ``from_scratch`` is given.
+            ValueError: If the tokenizer is no fast one, or there are no texts to train one on.
         """
-        if (self.model is None) == (self.from_scratch is None):
-            raise ValueError("give either --model (a checkpoint) or --from-scratch static|small|base")
         if self.model is not None:
             model = SentenceTransformer(self.model)
-            model.max_seq_length = min(self.max_seq_length, model.max_seq_length or self.max_seq_length)
+            if not isinstance(model[0], StaticEmbedding):
+                model.max_seq_length = min(self.max_seq_length, model.max_seq_length or self.max_seq_length)
             return model
-        tokenizer = self._tokenizer(texts, Path(tokenizer_folder), seed)
+        tokenizer = self._tokenizer(texts, Path(tokenizer_folder), keep_tokenizer, seed)
         if self.from_scratch == "static":
             return static_encoder(tokenizer, self.features)
         return transformer_encoder(tokenizer, self.from_scratch, max_seq_length=self.max_seq_length)  # type: ignore[arg-type]
 
     def _tokenizer(
-        self, texts: Iterable[tuple[Dataset, str, str]], folder: Path, seed: int
+        self, texts: Iterable[tuple[Dataset, str, str]], folder: Path, keep: bool, seed: int
     ) -> PreTrainedTokenizerFast:
         if not self.tokenizer:
             # Rank 0 trains while the others wait.
             with PartialState().main_process_first():
-                if not folder.is_dir():
+                if not keep and PartialState().is_main_process:
+                    shutil.rmtree(folder, ignore_errors=True)
+                if folder.is_dir():
+                    logger.info("taking the tokenizer in %s", folder)
+                else:
                     sample = list(balanced_texts(texts, self.tokenizer_characters, seed=seed))
                     logger.info("training a tokenizer of %d tokens on %d texts", self.vocabulary, len(sample))
                     save_folder_atomically(
@@ -123,10 +141,17 @@ def balanced_texts(
         left = share
         for i, (dataset, column, group) in enumerate(parts):
             budget = left / (len(parts) - i)
-            for start in range(0, len(group), 1000):
+            for text in _texts(dataset, column, group):
                 if budget <= 0:
                     break
-                for text in dataset.select(np.sort(group[start : start + 1000]))[column]:
-                    yield text
-                    budget -= len(text)
-                    left -= len(text)
+                yield text
+                budget -= len(text)
+                left -= len(text)
+
+
+def _texts(dataset: Dataset, column: str, rows: np.ndarray) -> Iterator[str]:
+    for start in range(0, len(rows), 1000):
+        chunk = rows[start : start + 1000]
+        # Read in the order of the file, given in the order asked for.
+        texts = dataset.select(np.sort(chunk))[column][:]
+        yield from (texts[i] for i in np.argsort(np.argsort(chunk)))

@@ -40,6 +40,9 @@ def plot_training(history: list[dict[str, Any]], path: str | Path) -> Path | Non
         axis.grid(alpha=0.3)
     figure.tight_layout()
     temporary = Path(path).with_suffix(".tmp.png")
-    figure.savefig(temporary, dpi=120)
-    plt.close(figure)
-    return temporary.replace(path)
+    try:
+        figure.savefig(temporary, dpi=120)
+        return temporary.replace(path)
+    finally:
+        plt.close(figure)
+        temporary.unlink(missing_ok=True)

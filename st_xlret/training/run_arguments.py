@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import shutil
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import torch
-from sentence_transformers import SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from transformers.trainer_callback import TrainerState
 
 from st_xlret.training.loss_state_callback import LOSS_STATE_FILE
@@ -54,7 +59,12 @@ class RunArguments:
     resume: bool = field(
         default=False, metadata={"help": "Go on from the last complete checkpoint in the output folder."}
     )
-    overwrite: bool = field(default=False, metadata={"help": "Replace a model in the output folder."})
+    overwrite: bool = field(
+        default=False,
+        metadata={
+            "help": "Replace the model, checkpoints and tokenizer of an earlier run in the output folder."
+        },
+    )
     push_to_hub: str | None = field(
         default=None, metadata={"help": "Repository (name/model) to push the finished model to."}
     )
@@ -64,6 +74,19 @@ class RunArguments:
             "help": 'Further SentenceTransformerTrainingArguments as JSON, such as {"optim": "adafactor"}.'
         },
     )
+
+    def __post_init__(self) -> None:
+        for name in (
+            "max_steps",
+            "batch_size",
+            "accumulation",
+            "eval_steps",
+            "keep_checkpoints",
+            "logging_steps",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
+        self.further_arguments()
 
     @property
     def checkpoints(self) -> Path:
@@ -80,7 +103,7 @@ class RunArguments:
             best_model: Load the best checkpoint at the end; needs checkpoints at the evaluation steps.
 
         Raises:
-            ValueError: If ``training_arguments`` is no JSON object.
+            ValueError: If ``training_arguments`` is no JSON object of the host's arguments.
         """
         choose_best = metric is not None and bool(self.save_steps) and best_model
         arguments: dict[str, Any] = {
@@ -98,7 +121,8 @@ class RunArguments:
             "save_strategy": "steps" if self.save_steps else "no",
             # The best checkpoint can only be one that was evaluated.
             "save_steps": self.eval_steps if choose_best else self.save_steps or self.max_steps,
-            "save_total_limit": self.keep_checkpoints,
+            # Never 1: the host deletes the checkpoint before the new one's loss state is written.
+            "save_total_limit": max(2, self.keep_checkpoints + choose_best),
             "load_best_model_at_end": choose_best,
             "metric_for_best_model": metric,
             "greater_is_better": True,
@@ -109,14 +133,36 @@ class RunArguments:
             "save_on_each_node": False,
             **mixed_precision(self.precision),
         }
+        return SentenceTransformerTrainingArguments(**(arguments | self.further_arguments()))
+
+    def further_arguments(self) -> dict[str, Any]:
+        """What ``training_arguments`` says.
+
+        Raises:
+            ValueError: If it is no JSON object of the host's arguments.
+        """
         try:
             further = json.loads(self.training_arguments)
-            arguments.update(further)
-        except (ValueError, TypeError) as error:
-            raise ValueError(
-                f"--training-arguments must be a JSON object, got {self.training_arguments!r}"
-            ) from error
-        return SentenceTransformerTrainingArguments(**arguments)
+        except ValueError:
+            further = None
+        if not isinstance(further, dict):
+            raise ValueError(f"--training-arguments must be a JSON object, got {self.training_arguments!r}")
+        known = {argument.name for argument in fields(SentenceTransformerTrainingArguments) if argument.init}
+        if unknown := sorted(further.keys() - known):
+            raise ValueError(f"--training-arguments: SentenceTransformerTrainingArguments has no {unknown}")
+        return further
+
+    def refuse_foreign_checkpoints(self) -> None:
+        """Refuse to mix the checkpoints of two runs.
+
+        Raises:
+            FileExistsError: If there are checkpoints, and neither ``resume`` nor ``overwrite`` is set.
+        """
+        if not (self.resume or self.overwrite) and any(self.checkpoints.glob("checkpoint-*")):
+            raise FileExistsError(
+                f"{self.checkpoints} holds checkpoints of an earlier run; use --resume to go on from the "
+                "last, --overwrite to start anew and delete them, or give another --output"
+            )
 
 
 def mixed_precision(precision: str) -> dict[str, bool]:
@@ -139,9 +185,50 @@ def last_complete_checkpoint(folder: str | Path) -> Path | None:
     Returns:
         The checkpoint, or None if there is none.
     """
-    complete = []
+    complete = [path for path in Path(folder).glob("checkpoint-*") if is_complete(path)]
+    return max(complete, key=_step, default=None)
+
+
+def is_complete(checkpoint: Path) -> bool:
+    """Whether a checkpoint was written to its end."""
+    return all((checkpoint / name).is_file() for name in ("trainer_state.json", LOSS_STATE_FILE))
+
+
+def remove_unfinished_checkpoint(folder: str | Path, step: int) -> bool:
+    """Remove the checkpoint of a step if it was not written to its end, as on a full disk.
+
+    Returns:
+        Whether there was one.
+    """
+    path = Path(folder) / f"checkpoint-{step}"
+    if not path.is_dir() or is_complete(path):
+        return False
+    shutil.rmtree(path, ignore_errors=True)
+    return True
+
+
+def remove_checkpoints(folder: str | Path) -> None:
+    """Remove all checkpoints: those of a run that is started anew."""
     for path in Path(folder).glob("checkpoint-*"):
-        files = (path / "trainer_state.json", path / LOSS_STATE_FILE)
-        if all(file.is_file() for file in files):
-            complete.append((TrainerState.load_from_json(str(files[0])).global_step, path))
-    return max(complete)[1] if complete else None
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def restore_finished_run(trainer: SentenceTransformerTrainer, checkpoint: Path) -> bool:
+    """Load what a run ended with if the checkpoint is of its last step: the host would train a step more.
+
+    Returns:
+        Whether the run was finished.
+    """
+    state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+    if state.global_step < trainer.args.max_steps:
+        return False
+    folder = checkpoint
+    if trainer.args.load_best_model_at_end and state.best_model_checkpoint:
+        folder = checkpoint.parent / Path(state.best_model_checkpoint).name
+    trainer.model.load_state_dict(SentenceTransformer(str(folder), device="cpu").state_dict())
+    trainer.state = state
+    return True
+
+
+def _step(checkpoint: Path) -> int:
+    return TrainerState.load_from_json(str(checkpoint / "trainer_state.json")).global_step

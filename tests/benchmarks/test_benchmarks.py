@@ -28,7 +28,7 @@ ALWAYS = {
 @pytest.fixture(scope="module")
 def results(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     output = tmp_path_factory.mktemp("benchmark") / "new" / "figures.json"
-    program = [sys.executable, "-m", "benchmarks.ccp_losses", "--quick", "--threads", "1", "--output", output]
+    program = [sys.executable, "-m", "benchmarks.ccp_losses", "--quick", "--output", output]
     environment = {**os.environ, "PYTHONPATH": str(repository)}
     done = subprocess.run(program, cwd=repository, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -38,7 +38,7 @@ def results(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 def test_every_comparison_is_there(results: dict[str, Any]) -> None:
     assert set(results) == {"machine", "quick", "comparisons"}
-    assert set(results["machine"]) == {"cpu", "cores", "threads", "torch"} and results["quick"] is True
+    assert set(results["machine"]) == {"cpu", "cores", "torch"} and results["quick"] is True
     installed = {name for name, package in OPTIONAL.items() if find_spec(package)}
     assert set(results["comparisons"]) == ALWAYS | installed
 

@@ -1,0 +1,107 @@
+"""Pairs that are put aside to choose a model by."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from datasets import Dataset
+
+from st_xlret.data import hold_out_pairs
+from st_xlret.data.holdout import by_language
+from st_xlret.data.toy_corpus import generate_pairs
+
+Row = tuple[str, str, str, str]
+
+
+def dataset(rows: list[Row]) -> Dataset:
+    names = ("source", "target", "source_language", "target_language")
+    return Dataset.from_list([dict(zip(names, row, strict=True)) for row in rows])
+
+
+def many(counts: dict[tuple[str, str], int], *, distinct: int = 10**6, seed: int = 0) -> Dataset:
+    """Rows of each language pair in random order, of so many different texts per language."""
+    dice = random.Random(seed)
+    rows = [
+        (f"{source} {dice.randrange(distinct)}", f"{target} {dice.randrange(distinct)}", source, target)
+        for (source, target), count in counts.items()
+        for _ in range(count)
+    ]
+    dice.shuffle(rows)
+    return dataset(rows)
+
+
+def texts(part: Dataset) -> set[str]:
+    return {*part["source"], *part["target"]}
+
+
+def count(part: Dataset) -> dict[str, int]:
+    languages = part["target_language"][:]
+    return {language: languages.count(language) for language in sorted(set(languages))}
+
+
+COUNTS = {("en", "fr"): 400, ("en", "de"): 55, ("en", "sw"): 9}
+
+
+def test_at_most_a_tenth_of_each_language_pair() -> None:
+    pairs = many(COUNTS)
+    assert count(hold_out_pairs(pairs, 30)[1]) == {"de": 5, "fr": 30}
+    assert count(hold_out_pairs(pairs, 1000)[1]) == {"de": 5, "fr": 40}
+    rest, held_out = hold_out_pairs(pairs, 30)
+    assert len(rest) + len(held_out) == len(pairs)
+    assert count(rest)["sw"] == 9
+
+
+@pytest.mark.parametrize("distinct", [20, 200])
+def test_no_text_is_in_both_parts(distinct: int) -> None:
+    pairs = many(COUNTS, distinct=distinct)
+    rest, held_out = hold_out_pairs(pairs, 5)
+    assert len(held_out) and not texts(rest) & texts(held_out)
+    # Nothing else is lost.
+    lost = [row for row in pairs if not {row["source"], row["target"]} & texts(held_out)]
+    assert rest.to_list() == lost
+
+
+def test_a_text_on_the_other_side_counts_too() -> None:
+    forward = [(f"en {i}", f"fr {i}", "en", "fr") for i in range(20)]
+    backward = [(f"fr {i}", f"en {i}", "fr", "en") for i in range(20)]
+    rest, held_out = hold_out_pairs(dataset(forward + backward), 2)
+    assert len(held_out) == 4 and not texts(rest) & texts(held_out)
+
+
+def test_the_choice_depends_on_the_seed_alone() -> None:
+    pairs = many(COUNTS)
+    first, again, other = (hold_out_pairs(pairs, 10, seed=seed)[1].to_list() for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_few_pairs_stay_whole() -> None:
+    pairs = many({("en", "fr"): 9})
+    rest, held_out = hold_out_pairs(pairs, 200)
+    assert len(held_out) == 0 and rest.to_list() == pairs.to_list()
+    assert by_language(held_out) == {}
+
+
+def test_generated_sentences_stay_apart() -> None:
+    pairs = Dataset.from_list([*generate_pairs("en", "fr", 60), *generate_pairs("en", "ru", 60)])
+    rest, held_out = hold_out_pairs(pairs, 50)
+    assert count(held_out) == {"fr": 6, "ru": 6} and not texts(rest) & texts(held_out)
+
+
+def test_the_evaluator_gets_each_language_beside_the_pivot() -> None:
+    grouped = by_language(dataset([("a", "b", "en", "fr"), ("c", "d", "en", "de"), ("e", "f", "en", "fr")]))
+    assert grouped == {"fr": (["b", "f"], ["a", "e"]), "de": (["d"], ["c"])}
+
+
+def test_a_pivot_on_the_target_side_is_found() -> None:
+    grouped = by_language(dataset([("a", "b", "fr", "en"), ("c", "d", "de", "en"), ("e", "f", "en", "fr")]))
+    assert grouped == {"fr": (["a", "f"], ["b", "e"]), "de": (["c"], ["d"])}
+
+
+def test_rows_without_the_pivot_are_left_out() -> None:
+    grouped = by_language(dataset([("a", "b", "en", "fr"), ("c", "d", "en", "de"), ("e", "f", "ja", "ko")]))
+    assert grouped.keys() == {"fr", "de"}
+
+
+def test_of_two_languages_the_source_is_the_pivot() -> None:
+    assert by_language(dataset([("a", "b", "ru", "bg")])) == {"bg": (["b"], ["a"])}

@@ -1,0 +1,164 @@
+"""Encoders from a checkpoint or from scratch, and the texts that a tokenizer is trained on."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+
+from st_xlret.training import encoders
+from st_xlret.training.encoders import EncoderArguments, balanced_texts, save_folder_atomically
+from tests import tiny
+
+Texts = list[tuple[Dataset, str, str]]
+
+
+def texts() -> Texts:
+    return [(tiny.documents(), "sentence", "language")]
+
+
+def source(**rows: tuple[int, int]) -> tuple[Dataset, str, str]:
+    """Rows of a length for each language, each of them different."""
+    entries = [
+        {"sentence": f"{language}{i:05}".ljust(length, "x"), "language": language}
+        for language, (count, length) in rows.items()
+        for i in range(count)
+    ]
+    return Dataset.from_list(entries), "sentence", "language"
+
+
+def characters(sources: Texts, budget: int, seed: int = 0) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for text in balanced_texts(sources, budget, seed=seed):
+        counts[text[:2]] += len(text)
+    return counts
+
+
+def test_every_option_has_a_help() -> None:
+    assert all(option.metadata["help"].endswith(".") for option in fields(EncoderArguments))
+
+
+def test_a_static_encoder_from_scratch(tmp_path: Path) -> None:
+    arguments = EncoderArguments(from_scratch="static", vocabulary=100, features=12)
+    model = arguments.build(texts(), tokenizer_folder=tmp_path / "a" / "tokenizer")
+    assert model.get_embedding_dimension() == 12
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["tokenizer"]
+
+
+def test_a_transformer_from_scratch(tmp_path: Path) -> None:
+    arguments = EncoderArguments(from_scratch="tiny", vocabulary=100, max_seq_length=9)
+    model = arguments.build(texts(), tokenizer_folder=tmp_path / "tokenizer")
+    assert model.max_seq_length == 9 and model.get_embedding_dimension() == 32
+    assert model.tokenizer.mask_token == "<mask>"
+
+
+def test_a_tokenizer_that_is_there_is_taken_or_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    arguments = EncoderArguments(from_scratch="static", vocabulary=100, features=4)
+    folder = tmp_path / "tokenizer"
+    first = arguments.build(texts(), tokenizer_folder=folder).tokenizer.get_vocab()
+    (folder / "mark").touch()
+    with caplog.at_level(logging.INFO):
+        # A resumed run need not read the texts at all.
+        second = arguments.build([], tokenizer_folder=folder)
+    assert f"taking the tokenizer in {folder}" in caplog.text
+    assert second.tokenizer.get_vocab() == first and (folder / "mark").exists()
+    other: Texts = [source(en=(5, 9))]
+    third = arguments.build(other, tokenizer_folder=folder, keep_tokenizer=False)
+    assert third.tokenizer.get_vocab() != first and not (folder / "mark").exists()
+
+
+def test_a_given_tokenizer_is_taken(tmp_path: Path) -> None:
+    tiny.tokenizer().save_pretrained(tmp_path / "given")
+    arguments = EncoderArguments(from_scratch="static", tokenizer=str(tmp_path / "given"), features=4)
+    model = arguments.build([], tokenizer_folder=tmp_path / "own", keep_tokenizer=False)
+    assert model.tokenizer.get_vocab() == tiny.tokenizer().get_vocab() and not (tmp_path / "own").exists()
+
+
+def test_a_tokenizer_that_is_not_fast_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoders.AutoTokenizer, "from_pretrained", lambda name: object())
+    arguments = EncoderArguments(from_scratch="static", tokenizer="some/slow")
+    with pytest.raises(ValueError, match="'some/slow' is no fast tokenizer"):
+        arguments.build([], tokenizer_folder=tmp_path)
+
+
+@pytest.mark.parametrize("make", [tiny.static, tiny.transformer])
+def test_a_checkpoint_of_either_kind(tmp_path: Path, make: Any) -> None:
+    saved: SentenceTransformer = make()
+    saved.save(str(tmp_path / "model"))
+    arguments = EncoderArguments(model=str(tmp_path / "model"), max_seq_length=5)
+    model = arguments.build([], tokenizer_folder=tmp_path / "tokenizer").to("cpu")
+    state = saved.state_dict()
+    assert all(torch.equal(state[name], tensor) for name, tensor in model.state_dict().items())
+    assert make is tiny.static or model.max_seq_length == 5
+    assert not (tmp_path / "tokenizer").exists()
+
+
+def test_a_checkpoint_keeps_a_shorter_limit_of_its_own(tmp_path: Path) -> None:
+    tiny.transformer().save(str(tmp_path / "model"))
+    arguments = EncoderArguments(model=str(tmp_path / "model"), max_seq_length=500)
+    assert arguments.build([], tokenizer_folder=tmp_path / "tokenizer").max_seq_length == 16
+
+
+@pytest.mark.parametrize("given", [{}, {"model": "m", "from_scratch": "static"}])
+def test_exactly_one_encoder_is_asked_for(given: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="give either --model .* or --from-scratch static.small.base"):
+        EncoderArguments(**given)
+
+
+def test_without_texts_there_is_no_tokenizer(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no texts to train a tokenizer on"):
+        EncoderArguments(from_scratch="static").build([], tokenizer_folder=tmp_path / "tokenizer")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_is_filled_whole_or_not_at_all(tmp_path: Path) -> None:
+    def full(folder: str) -> None:
+        Path(folder).mkdir()
+        Path(folder, "half").touch()
+        raise OSError("No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        save_folder_atomically(full, tmp_path / "tokenizer")
+    assert not list(tmp_path.iterdir())
+
+
+def test_languages_get_equal_shares() -> None:
+    counts = characters([source(en=(3000, 40), fr=(900, 25), de=(700, 60))], 24_000)
+    assert counts.keys() == {"en", "fr", "de"}
+    for language, count in counts.items():
+        assert 8_000 <= count < 8_000 + 60, language
+
+
+def test_a_small_language_gives_all_it_has() -> None:
+    counts = characters([source(en=(3000, 40), sw=(10, 20))], 20_000)
+    assert counts["sw"] == 200 and 10_000 <= counts["en"] < 10_040
+
+
+def test_what_a_small_source_lacks_comes_from_a_larger_one() -> None:
+    large, small = source(en=(2000, 30)), source(en=(10, 30))
+    both = [(large[0], "sentence", "language"), (small[0], "sentence", "language")]
+    assert 9_000 <= characters(both, 9_000)["en"] < 9_030
+    assert list(balanced_texts(both, 9_000))[:10] != list(balanced_texts(both, 9_000, seed=1))[:10]
+
+
+def test_texts_come_in_a_seeded_order_and_once() -> None:
+    sources = [source(en=(2500, 10), fr=(2500, 10))]
+    first = list(balanced_texts(sources, 30_000, seed=3))
+    assert first == list(balanced_texts(sources, 30_000, seed=3)) and len(set(first)) == len(first) == 3000
+    english = [text for text in first if text.startswith("en")]
+    assert english != sorted(english)
+    # Not the first ones of the file: rows of all of it.
+    assert min(english) < "en00050" and max(english) > "en02450"
+
+
+def test_no_sources_give_no_texts() -> None:
+    assert list(balanced_texts([], 100)) == []

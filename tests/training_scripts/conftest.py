@@ -1,0 +1,80 @@
+"""Tiny texts, and train_ccp.py as a function."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.training_scripts.train_ccp_runs import (
+    SIZES,
+    WORDS,
+    Train,
+    sentence,
+    write_lines,
+)
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    dice = random.Random(0)
+    records = [
+        {
+            "language": language,
+            "sentences": [sentence(language, dice.choices(range(12), k=4)) for _ in "1234"],
+        }
+        for _ in range(12)
+        for language in WORDS
+    ]
+    return write_lines(tmp_path / "documents.jsonl", records)
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    dice = random.Random(1)
+    meanings = [dice.choices(range(12), k=4) for _ in range(120)]
+    records = [
+        {"source_language": "en", "target_language": "fr"}
+        | {side: sentence(language, meaning) for side, language in (("source", "en"), ("target", "fr"))}
+        for meaning in meanings
+    ]
+    return write_lines(tmp_path / "pairs.jsonl", records)
+
+
+@pytest.fixture
+def program(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script as a module, with a cache of its own for the data."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    file = repository / "training_scripts" / "train_ccp.py"
+    specification = importlib.util.spec_from_file_location("train_ccp", file)
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    monkeypatch.setitem(sys.modules, "train_ccp", module)
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def train(program: ModuleType, tmp_path: Path) -> Train:
+    """Run the script on a tiny static encoder; further options, a string of several or paths, override."""
+
+    def run(*options: str | Path, output: str = "run") -> dict[str, Any]:
+        given = [
+            *SIZES.split(),
+            "--output",
+            str(tmp_path / output),
+            "--training-arguments",
+            '{"use_cpu": true}',
+        ]
+        for option in options:
+            given += option.split() if isinstance(option, str) else [str(option)]
+        if not {"--model", "--from-scratch"} & set(given):
+            given += ["--from-scratch", "static"]
+        return program.main(given)
+
+    return run

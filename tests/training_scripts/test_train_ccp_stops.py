@@ -1,0 +1,220 @@
+"""What an interrupted run, a loss that is no number and a full disk leave behind."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+from st_xlret.training import loss_state_callback
+from tests.training_scripts.train_ccp_runs import (
+    Stop,
+    Train,
+    add_callback,
+    assert_equal_weights,
+    hidden,
+    names,
+    weights,
+)
+
+
+@pytest.mark.parametrize("encoder", ["static", "tiny"])
+def test_a_resumed_run_ends_as_the_uninterrupted_one(
+    program: ModuleType,
+    train: Train,
+    documents: Path,
+    pairs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    encoder: str,
+) -> None:
+    options = (f"--max-steps 9 --save-steps 3 --evaluation-pairs 0 --from-scratch {encoder}",)
+    options += ("--documents", documents, "--pairs", pairs)
+    whole = train(*options, output="whole")
+    with monkeypatch.context() as patch:
+        add_callback(program, patch, Stop(5))
+        with pytest.raises(
+            SystemExit, match=r"stopped at step 5: KeyboardInterrupt\n.*checkpoint-3 is whole.*--resume"
+        ):
+            train(*options)
+    run = tmp_path / "run"
+    assert names(run) == ["checkpoints", "model", "tokenizer"] and not names(run / "model")
+    # As if the next checkpoint had been cut short by a power cut: the losses' state comes last.
+    half = run / "checkpoints" / "checkpoint-6"
+    half.mkdir()
+    for file in (run / "checkpoints" / "checkpoint-3").iterdir():
+        if file.name != loss_state_callback.LOSS_STATE_FILE and file.is_file():
+            (half / file.name).write_bytes(file.read_bytes())
+
+    torch.manual_seed(123)
+    resumed = train(*options, "--resume")
+    assert_equal_weights(run / "model", tmp_path / "whole" / "model")
+    assert {k: v for k, v in resumed.items() if k not in ("command", "seconds")} == {
+        k: v for k, v in whole.items() if k not in ("command", "seconds")
+    }
+
+
+def test_resume_without_a_checkpoint_starts(
+    train: Train, documents: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        results = train("--documents", documents, "--max-steps", "2", "--resume")
+    assert results["steps"] == 2 and "going on from the start" in caplog.text
+
+
+def test_a_new_run_does_not_go_on_from_the_checkpoints_of_an_old_one(
+    program: ModuleType, train: Train, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--documents", documents, "--save-steps", "2")
+    train(*options, "--max-steps", "8")
+    mark = tmp_path / "run" / "tokenizer" / "of_the_first_run"
+    mark.touch()
+    with pytest.raises(
+        FileExistsError, match=r"holds checkpoints of an earlier run; use --resume.*--overwrite"
+    ):
+        train(*options, "--max-steps", "5")
+    assert "checkpoint-8" in names(tmp_path / "run/checkpoints")
+    with monkeypatch.context() as patch:
+        add_callback(program, patch, Stop(3))
+        with pytest.raises(SystemExit, match="checkpoint-2 is whole"):
+            train(*options, "--max-steps", "5", "--overwrite")
+    assert names(tmp_path / "run/checkpoints") == ["checkpoint-2"]
+    assert not mark.exists()
+    mark.touch()
+    assert train(*options, "--max-steps", "5", "--overwrite", "--resume")["steps"] == 5
+    assert mark.exists()
+
+
+def test_a_loss_that_is_no_number_stops_the_run(
+    train: Train, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from st_xlret.losses import ccp
+
+    options = ("--documents", documents, "--max-steps", "8", "--save-steps", "2")
+    train(*options, output="healthy")
+    calls, loss = [0], ccp.contrastive_context_loss
+
+    def poisoned(*args: Any, **kwargs: Any) -> Tensor:
+        calls[0] += 1
+        return loss(*args, **kwargs) * (float("nan") if calls[0] == 6 else 1.0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ccp, "contrastive_context_loss", poisoned)
+        message = (
+            r"the loss 'ccp' is nan at step 6, in a batch of (en|fr) \(8 rows\)(.|\n)*checkpoint-4 is whole"
+        )
+        with pytest.raises(SystemExit, match=message):
+            train(*options)
+    assert names(tmp_path / "run" / "model") == []
+    train(*options, "--resume")
+    assert_equal_weights(tmp_path / "run" / "model", tmp_path / "healthy" / "model")
+
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def fail_at(monkeypatch: pytest.MonkeyPatch, place: str, part: str) -> None:
+    """Let the disk be full when something is written whose path holds ``part``."""
+    if place == "model":
+        save = SentenceTransformer.save_pretrained
+
+        def save_pretrained(self: SentenceTransformer, path: str, *args: Any, **kwargs: Any) -> None:
+            if part not in str(path):
+                return save(self, path, *args, **kwargs)
+            Path(path).mkdir(parents=True, exist_ok=True)
+            (Path(path) / "modules.json").write_text("[")
+            raise FULL
+
+        monkeypatch.setattr(SentenceTransformer, "save_pretrained", save_pretrained)
+    elif place == "optimizer":
+        torch_save = torch.save
+
+        def save_optimizer(state: Any, path: Any, *args: Any, **kwargs: Any) -> None:
+            if part in str(path) and str(path).endswith("optimizer.pt"):
+                Path(path).write_bytes(b"half")
+                raise RuntimeError(
+                    "[enforce fail at inline_container.cc:672] . unexpected pos 1582080 vs 1581968"
+                )
+            torch_save(state, path, *args, **kwargs)
+
+        monkeypatch.setattr(torch, "save", save_optimizer)
+    else:
+        save_file = loss_state_callback.save_file
+
+        def save_losses(state: Any, path: Any) -> None:
+            if part in str(path):
+                Path(path).write_bytes(b"half")
+                raise SafetensorError("I/O error: No space left on device (os error 28)")
+            save_file(state, path)
+
+        monkeypatch.setattr(loss_state_callback, "save_file", save_losses)
+
+
+@pytest.mark.parametrize(
+    "place, reason",
+    [("model", "No space left"), ("optimizer", "unexpected pos"), ("losses", "No space left")],
+)
+def test_a_disk_that_fills_at_a_checkpoint(
+    train: Train,
+    documents: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    reason: str,
+) -> None:
+    run = tmp_path / "run"
+    options = ("--documents", documents, "--max-steps", "6", "--save-steps", "2", "--overwrite")
+    train("--documents", documents, "--max-steps", "1", "--seed", "1")
+    older = weights(run / "model")
+    with monkeypatch.context() as patch:
+        fail_at(patch, place, "checkpoint-4")
+        message = (
+            rf"stopped at step 4: its checkpoint.*is the disk full\? .*{reason}.*\n.*checkpoint-2 is whole"
+        )
+        with pytest.raises(SystemExit, match=message):
+            train(*options)
+    assert names(run / "checkpoints") == ["checkpoint-2"] and not hidden(run)
+    kept = weights(run / "model")
+    assert all(torch.equal(kept[name], older[name]) for name in older)
+    train(*options, "--resume")
+    train(*options, output="healthy")
+    assert_equal_weights(run / "model", tmp_path / "healthy" / "model")
+
+
+def test_a_disk_that_is_full_at_the_first_checkpoint(
+    train: Train, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_at(monkeypatch, "model", "checkpoint-2")
+    with pytest.raises(SystemExit, match="there is no checkpoint to go on from"):
+        train("--documents", documents, "--max-steps", "4", "--save-steps", "2")
+    assert names(tmp_path / "run" / "checkpoints") == []
+
+
+def test_a_disk_that_fills_at_the_end(
+    train: Train, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    options = ("--documents", documents, "--max-steps", "4", "--save-steps", "2", "--overwrite")
+    train("--documents", documents, "--max-steps", "1", "--seed", "1")
+    older = weights(run / "model")
+    with monkeypatch.context() as patch:
+        fail_at(patch, "model", ".model.")
+        with pytest.raises(
+            SystemExit,
+            match=r"training is done, but: .*No space left.*before is unchanged(.|\n)*checkpoint-4 is whole",
+        ):
+            train(*options)
+    kept = weights(run / "model")
+    assert all(torch.equal(kept[name], older[name]) for name in older)
+    assert not hidden(run)
+    assert train(*options, "--resume")["steps"] == 4
+    assert_equal_weights(run / "model", run / "checkpoints" / "checkpoint-4")
