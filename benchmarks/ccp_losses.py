@@ -74,9 +74,7 @@ def comparisons(quick: bool) -> dict[str, Comparison]:
             {
                 "CCPLoss": partial(ccp, many_rows, 0, wide),
                 "MNRL, same similarities": partial(multiple_negatives, many_rows, wide, EVERY_SIMILARITY),
-                "MNRL, default (a quarter)": partial(
-                    multiple_negatives, many_rows, wide, EVERY_SIMILARITY[:1]
-                ),
+                "MNRL, default (a quarter)": partial(multiple_negatives, many_rows, wide, EVERY_SIMILARITY[:1]),
             },
             [("CCPLoss", "MNRL, same similarities"), ("CCPLoss", "MNRL, default (a quarter)")],
             rounds=7,
@@ -138,9 +136,7 @@ def measure(comparison: Comparison) -> dict[str, Any]:
         for measure, key in measures.items():
             ratio, goal = figures[one][key] / figures[other][key], comparison.goals.get(measure)
             met = None if goal is None else ratio <= goal
-            ratios.append(
-                {"of": one, "to": other, "measure": measure, "ratio": ratio, "goal": goal, "met": met}
-            )
+            ratios.append({"of": one, "to": other, "measure": measure, "ratio": ratio, "goal": goal, "met": met})
     return {"title": comparison.title, "figures": figures, "ratios": ratios}
 
 
@@ -167,9 +163,7 @@ def machine() -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__
-    )
+    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
     names = list(comparisons(quick=True))
     parser.add_argument("--output", type=Path, help="JSON file for the figures")
     parser.add_argument("--only", nargs="+", choices=names, help="these comparisons instead of all")

@@ -33,9 +33,7 @@ class Arguments:
 
     model: str = field(metadata={"help": "A model: a folder, or a name on the Hugging Face Hub."})
     output: str = field(
-        metadata={
-            "help": "JSON file for the scores (fractions in [0, 1]); an existing one is replaced at the end."
-        }
+        metadata={"help": "JSON file for the scores (fractions in [0, 1]); an existing one is replaced at the end."}
     )
     benchmark: str = field(default="tatoeba", metadata={"help": "The benchmark. So far: tatoeba."})
     data: str | None = field(
@@ -64,9 +62,7 @@ class Arguments:
     )
     language_as_task: bool = field(
         default=False,
-        metadata={
-            "help": "Call encode(texts, task=LANGUAGE), which routes texts through a calibrated model's maps."
-        },
+        metadata={"help": "Call encode(texts, task=LANGUAGE), which routes texts through a calibrated model's maps."},
     )
     calibration: str | None = field(
         default=None, metadata={"help": "Folder of a saved CalibrationLayer to apply to the embeddings."}
@@ -79,9 +75,7 @@ class Arguments:
             "so that no published figure is comparable."
         },
     )
-    device: str | None = field(
-        default=None, metadata={"help": "cpu, cuda, cuda:1, mps. Default: the best there is."}
-    )
+    device: str | None = field(default=None, metadata={"help": "cpu, cuda, cuda:1, mps. Default: the best there is."})
     quiet: bool = field(default=False, metadata={"help": "No progress bar."})
 
 

@@ -90,9 +90,7 @@ def documents(count: int = 12, sentences: int = 5, *, languages: tuple[str, ...]
 
 def texts(count: int = 40) -> Dataset:
     generator = random.Random(2)
-    return Dataset.from_list(
-        [{"sentence": sentence(generator), "language": ("en", "fr")[i % 2]} for i in range(count)]
-    )
+    return Dataset.from_list([{"sentence": sentence(generator), "language": ("en", "fr")[i % 2]} for i in range(count)])
 
 
 def pairs(count: int = 40) -> Dataset:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from argparse import ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -30,19 +29,14 @@ from st_xlret.data import load_documents, load_pairs
 from st_xlret.hub.export import export
 from st_xlret.hub.push import check_push, push_to_hub
 from st_xlret.hub.saving import check_output_directory, save_model_atomically
-
-
-class HelpFormat(ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter):
-    """Shows defaults, and the text above as it is written."""
+from st_xlret.training.run_arguments import HelpFormat
 
 
 @dataclass
 class Input:
     """What to calibrate, and on what."""
 
-    model: str = field(
-        metadata={"help": "The encoder: a folder or a name on the Hub. It is not trained any further."}
-    )
+    model: str = field(metadata={"help": "The encoder: a folder or a name on the Hub. It is not trained any further."})
     documents: list[str] = field(
         metadata={
             "help": "Text to take each language's mean and spread from: .jsonl or .jsonl.gz files, or "

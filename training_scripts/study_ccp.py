@@ -92,8 +92,7 @@ ROWS: dict[str, tuple[dict[str, float], str]] = {
     "+ CCP, no bank": ({"ccp": 2}, "--bank-size 0"),
 }
 ENCODERS = {
-    "static": "--from-scratch static --learning-rate 1e-2 --max-grad-norm 0 --weight-decay 0 "
-    "--token-dropout 0.15",
+    "static": "--from-scratch static --learning-rate 1e-2 --max-grad-norm 0 --weight-decay 0 --token-dropout 0.15",
     "mini": "--from-scratch mini --learning-rate 1e-3",
     "small": "--from-scratch small --learning-rate 1e-3",
 }
@@ -106,18 +105,14 @@ class Arguments:
     data: str = field(metadata={"help": "Folder of the real data."})
     output: str = field(metadata={"help": "Folder for the runs and the table."})
     encoder: str = field(default="static", metadata={"help": "Encoder to train.", "choices": list(ENCODERS)})
-    tokenizer: str | None = field(
-        default=None, metadata={"help": "Tokenizer that all runs share; default: train one."}
-    )
+    tokenizer: str | None = field(default=None, metadata={"help": "Tokenizer that all runs share; default: train one."})
     rows: list[str] = field(
         default_factory=lambda: list(ROWS), metadata={"help": "Rows to run.", "choices": list(ROWS)}
     )
     pairs: list[str] = field(
         default_factory=lambda: ["500", "5000", "all"], metadata={"help": "Pairs per language, at most."}
     )
-    pair_steps: int = field(
-        default=300, metadata={"help": "Batches of parallel sentences that every run sees."}
-    )
+    pair_steps: int = field(default=300, metadata={"help": "Batches of parallel sentences that every run sees."})
     batch_size: int = field(default=256, metadata={"help": "Pairs, windows or sentences per batch."})
     bank_size: int = field(default=4096, metadata={"help": "Keys of the memory bank."})
     table_only: bool = field(default=False, metadata={"help": "Only tabulate finished runs."})
@@ -137,9 +132,7 @@ def main() -> None:
         for row, size in sorted(plan, key=lambda run: "," in run[0]) if not arguments.table_only else []:
             pool.submit(run_one, arguments, row, size)
     results = {
-        name(row, size): json.loads(p.read_text())
-        for row, size in plan
-        if (p := file(output, row, size)).is_file()
+        name(row, size): json.loads(p.read_text()) for row, size in plan if (p := file(output, row, size)).is_file()
     }
     write_json_atomically(output / "study.json", results)
     table = table_of(arguments, results)
@@ -213,9 +206,7 @@ def training_command(arguments: Arguments, row: str, size: str) -> list[str]:
     else:
         command += ["--pairs-per-language", size]
     command += ["--documents", *(str(data / folder) for folder in DOCUMENTS), "--languages", "en", *LANGUAGES]
-    command += (
-        f"--ccp-weight {extra.get('ccp', 0)} --mlm-weight {extra.get('mlm', 0)} --max-steps {steps}".split()
-    )
+    command += f"--ccp-weight {extra.get('ccp', 0)} --mlm-weight {extra.get('mlm', 0)} --max-steps {steps}".split()
     if arguments.encoder == "static" and extra:
         # The head learns at a tenth of the rate of the vectors: at theirs, its loss hardly falls.
         command += ["--training-arguments", '{"learning_rate_mapping": {"head": 0.001}}']
@@ -233,9 +224,7 @@ def measure(folder: Path, data: Path, size: str) -> None:
     languages = ["en", *LANGUAGES]
     documents = load_documents([data / x for x in DOCUMENTS], languages=languages, show_progress=False)
     embeddings = embed_documents(model, documents, sentences_per_language=5000)
-    tests = [
-        path.read_text(encoding="utf-8").splitlines() for path in (data / "tatoeba/v1").glob("tatoeba.*.eng")
-    ]
+    tests = [path.read_text(encoding="utf-8").splitlines() for path in (data / "tatoeba/v1").glob("tatoeba.*.eng")]
     excluded = {normalise_text(line) for lines in tests for line in lines}
     pairs = load_pairs(
         [data / x for x in PAIRS],
@@ -250,17 +239,13 @@ def measure(folder: Path, data: Path, size: str) -> None:
     stages |= fit_calibration_stages(embeddings, pairs=embed_pairs(model, pairs), options=options)
     figures: dict[str, Any] = {"average": {}, "languages": {}}
     for stage, calibration in stages.items():
-        evaluator = TatoebaEvaluator.from_directory(
-            data / "tatoeba/v1", languages=LANGUAGES, calibration=calibration
-        )
+        evaluator = TatoebaEvaluator.from_directory(data / "tatoeba/v1", languages=LANGUAGES, calibration=calibration)
         result = evaluator.evaluate(model)
         figures["average"][stage] = round(100 * result.average["accuracy"], 1)
         figures["languages"][stage] = {k: round(100 * v["accuracy"], 1) for k, v in result.scores.items()}
     training = json.loads((folder / "results.json").read_text())
     figures |= {key: training[key] for key in ("seconds", "steps", "pairs", "sentences")}
-    write_json_atomically(
-        folder / "figures.json", figures | {"seconds_to_measure": time.perf_counter() - started}
-    )
+    write_json_atomically(folder / "figures.json", figures | {"seconds_to_measure": time.perf_counter() - started})
 
 
 def table_of(arguments: Arguments, results: dict[str, Any]) -> str:

@@ -23,7 +23,6 @@ import logging
 import shlex
 import sys
 import time
-from argparse import RawDescriptionHelpFormatter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +48,7 @@ from st_xlret.hub.finish import finish_run
 from st_xlret.training import CCPOptions, build_ccp_trainer
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.run_arguments import (
+    HelpFormat,
     RunArguments,
     last_complete_checkpoint,
     remove_checkpoints,
@@ -67,48 +67,35 @@ class DataArguments:
     hub_documents: list[str] = field(
         default_factory=list,
         metadata={
-            "help": "Hugging Face datasets of texts: NAME:CONFIG=LANGUAGE, such as "
-            "wikimedia/wikipedia:20231101.fr=fr."
+            "help": "Hugging Face datasets of texts: NAME:CONFIG=LANGUAGE, such as wikimedia/wikipedia:20231101.fr=fr."
         },
     )
-    pairs: list[str] = field(
-        default_factory=list, metadata={"help": "Files or folders of parallel sentences."}
-    )
+    pairs: list[str] = field(default_factory=list, metadata={"help": "Files or folders of parallel sentences."})
     parallel_documents: list[str] = field(
         default_factory=list,
         metadata={"help": "Documents with verse references: equal references are parallel sentences."},
     )
     dictionaries: list[str] = field(
         default_factory=list,
-        metadata={
-            "help": "Word lists, two columns; the languages are read off names like WORDS.en-fr.tsv.gz."
-        },
+        metadata={"help": "Word lists, two columns; the languages are read off names like WORDS.en-fr.tsv.gz."},
     )
-    languages: list[str] = field(
-        default_factory=list, metadata={"help": "Languages to keep (ISO 639-1); default all."}
-    )
+    languages: list[str] = field(default_factory=list, metadata={"help": "Languages to keep (ISO 639-1); default all."})
     pairs_per_language: int | None = field(
         default=None,
         metadata={"help": "At most so many pairs per language pair; the 500 are among the 5000."},
     )
     exclude: list[str] = field(
         default_factory=list,
-        metadata={
-            "help": "Text files whose lines must not be in the pairs, such as a test set's English side."
-        },
+        metadata={"help": "Text files whose lines must not be in the pairs, such as a test set's English side."},
     )
-    skip_bad_lines: bool = field(
-        default=False, metadata={"help": "Count bad lines instead of stopping at the first."}
-    )
+    skip_bad_lines: bool = field(default=False, metadata={"help": "Count bad lines instead of stopping at the first."})
     evaluation_pairs: int = field(
         default=200,
         metadata={"help": "Pairs per language to put aside, to evaluate and choose the best model by."},
     )
 
     def __post_init__(self) -> None:
-        if not (
-            self.documents or self.hub_documents or self.pairs or self.parallel_documents or self.dictionaries
-        ):
+        if not (self.documents or self.hub_documents or self.pairs or self.parallel_documents or self.dictionaries):
             raise ValueError(
                 "nothing to train on: give --documents, --hub-documents, --pairs, --parallel-documents or "
                 "--dictionaries"
@@ -116,9 +103,7 @@ class DataArguments:
 
     def load_pairs(self) -> Dataset | None:
         """All parallel data as one dataset."""
-        lines = (
-            line for file in self.exclude for line in Path(file).read_text(encoding="utf-8").splitlines()
-        )
+        lines = (line for file in self.exclude for line in Path(file).read_text(encoding="utf-8").splitlines())
         options: dict[str, Any] = {
             "per_language": self.pairs_per_language,
             "exclude": {normalise_text(line) for line in lines},
@@ -131,9 +116,7 @@ class DataArguments:
             logger.info("%s", report)
             parts.append(part)
         if self.parallel_documents:
-            parts.append(
-                pairs_from_parallel_documents(self.parallel_documents, languages=languages, **options)
-            )
+            parts.append(pairs_from_parallel_documents(self.parallel_documents, languages=languages, **options))
         for file in self.dictionaries:
             source, target = languages_of_dictionary(file)
             if not languages or {source, target} <= set(languages):
@@ -166,7 +149,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     parser = HfArgumentParser(
         [EncoderArguments, DataArguments, CCPOptions, RunArguments],
         description=__doc__,
-        formatter_class=RawDescriptionHelpFormatter,
+        formatter_class=HelpFormat,
     )
     encoder, data, options, run = parser.parse_args_into_dataclasses(arguments)
     run.refuse_foreign_checkpoints()
@@ -259,10 +242,7 @@ def show_example(model: SentenceTransformer, path: Path) -> None:
     """Say where the model is and how to use it."""
     kind = "static" if isinstance(model[0], StaticEmbedding) else "Transformer"
     print(f"\nThe {kind} model is in {path}. Use it with Sentence Transformers alone:\n")
-    print(
-        "    from sentence_transformers import SentenceTransformer\n"
-        f'    model = SentenceTransformer("{path}")'
-    )
+    print(f'    from sentence_transformers import SentenceTransformer\n    model = SentenceTransformer("{path}")')
     print('    model.similarity(model.encode(["good morning"]), model.encode(["bonjour"]))\n')
 
 

@@ -43,8 +43,7 @@ DATA = [
 LIMITS = [
     "Trained for minutes on two CPU cores, from random weights, on 1.1 million sentences and up to 990 000 "
     "short pairs: the published rows stand on XLM-R large and 2.5 TB of text, and only show the distance.",
-    "Word order is lost on a static encoder, and words that it never saw translated are found only through "
-    "context.",
+    "Word order is lost on a static encoder, and words that it never saw translated are found only through context.",
     "Pairs whose English side stands in Tatoeba were left out (compared in lower case, without punctuation).",
     "The weights are not published: some of the training text may not be redistributed (eBible id and tr) or "
     "not be used commercially (some stories).",
@@ -59,9 +58,7 @@ class Arguments:
     evaluations: list[str] = field(metadata={"help": "LABEL=FILE, in the order of the rows."})
     output: str = field(metadata={"help": "The card."})
     studies: list[str] = field(default_factory=list, metadata={"help": "Folders of study_ccp.py."})
-    commands: list[str] = field(
-        default_factory=list, metadata={"help": "Commands after training, as they were run."}
-    )
+    commands: list[str] = field(default_factory=list, metadata={"help": "Commands after training, as they were run."})
     hardware: str = field(default="2 CPU cores, no GPU", metadata={"help": "Where it ran."})
 
 

@@ -47,9 +47,7 @@ def embed_documents(
     chosen = sorted(rows) if languages is None else list(languages)
     missing = [language for language in chosen if language not in rows]
     if missing:
-        raise ValueError(
-            f"the documents have no sentence in {', '.join(missing)}: there are {', '.join(sorted(rows))}"
-        )
+        raise ValueError(f"the documents have no sentence in {', '.join(missing)}: there are {', '.join(sorted(rows))}")
     generator = np.random.default_rng(seed)
     embeddings = {}
     for language in tqdm(chosen, desc="embedding", disable=not show_progress):
@@ -101,9 +99,7 @@ def embed_pairs(
         raise ValueError(f"none of the {len(pairs)} pairs is between the pivot {pivot!r}{named}")
     return {
         language: (_encode(model, own, batch_size), _encode(model, other, batch_size))
-        for language, (own, other) in tqdm(
-            sorted(texts.items()), desc="embedding pairs", disable=not show_progress
-        )
+        for language, (own, other) in tqdm(sorted(texts.items()), desc="embedding pairs", disable=not show_progress)
     }
 
 
@@ -119,7 +115,5 @@ def _rows_by_language(documents: Dataset) -> dict[str, np.ndarray]:
 
 
 def _encode(model: SentenceTransformer, sentences: Sequence[str], batch_size: int) -> Tensor:
-    encoded = model.encode(
-        list(sentences), batch_size=batch_size, show_progress_bar=False, convert_to_numpy=True
-    )
+    encoded = model.encode(list(sentences), batch_size=batch_size, show_progress_bar=False, convert_to_numpy=True)
     return torch.from_numpy(np.asarray(encoded, dtype=np.float32))

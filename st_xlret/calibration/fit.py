@@ -124,9 +124,7 @@ def fit_calibration_stages(
     parallel = check_pairs(pairs or {}, rows, pivot, options)
     moments = {
         language: moments_of(cloud, language, min_sentences=options.min_sentences)
-        for language, cloud in tqdm(
-            rows.items(), desc="means and spreads", disable=not show_progress, leave=False
-        )
+        for language, cloud in tqdm(rows.items(), desc="means and spreads", disable=not show_progress, leave=False)
     }
     dimension = len(moments[pivot].mean)
     maps = {language: Affine.identity(dimension) for language in rows}
@@ -134,9 +132,7 @@ def fit_calibration_stages(
     stages: dict[str, CalibrationLayer] = {}
     for number, (step, amount) in enumerate(strengths.items(), start=1):
         if step == "rotate":
-            additions = _rotations(
-                rows, maps, parallel, pivot, amount, seed, options.rotation, notes, show_progress
-            )
+            additions = _rotations(rows, maps, parallel, pivot, amount, seed, options.rotation, notes, show_progress)
         else:
             additions = _moment_step(step, moments, amount, options)
         maps = {language: maps[language].then(addition) for language, addition in additions.items()}
@@ -168,9 +164,7 @@ def _moment_step(
     if step == "shift":
         return {language: shift_map(entry, amount) for language, entry in moments.items()}
     if step == "lir":
-        return {
-            language: lir_map(entry, options.lir_components, amount) for language, entry in moments.items()
-        }
+        return {language: lir_map(entry, options.lir_components, amount) for language, entry in moments.items()}
     return {
         language: scale_map(entry, language, amount, scale_by=options.scale_by, floor=options.scale_floor)
         for language, entry in moments.items()
@@ -198,16 +192,12 @@ def _rotations(
             rotation, note = torch.eye(dimension, dtype=torch.float64), "none: strength 0"
         elif language in pairs:
             own, other = pairs[language]
-            rotation = procrustes(
-                maps[language](own.double()), maps[pivot](other.double()), prior=options.prior
-            )
+            rotation = procrustes(maps[language](own.double()), maps[pivot](other.double()), prior=options.prior)
             note = f"Procrustes on {len(own)} pairs"
         else:
             own_seed = seed + zlib.crc32(language.encode())
             own = maps[language](sample_rows(rows[language], options.max_sentences, own_seed))
-            candidates = unsupervised_rotation(
-                own, pivot_rows, options, seed=own_seed, show_progress=show_progress
-            )
+            candidates = unsupervised_rotation(own, pivot_rows, options, seed=own_seed, show_progress=show_progress)
             rotation = candidates[0].rotation
             note = describe_candidates(candidates)
         notes[f"rotate {language}"] = note

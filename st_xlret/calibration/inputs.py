@@ -60,9 +60,7 @@ def check_steps(steps: Sequence[str], strength: float | Mapping[str, float]) -> 
     return {step: float(by_step.get(step, 1.0)) for step in steps}
 
 
-def check_embeddings(
-    embeddings: Mapping[str, Tensor], pivot: str, options: CalibrationOptions
-) -> dict[str, Tensor]:
+def check_embeddings(embeddings: Mapping[str, Tensor], pivot: str, options: CalibrationOptions) -> dict[str, Tensor]:
     """Embeddings as tensors of one width, at unit length where that is asked for."""
     if pivot not in embeddings:
         known = ", ".join(embeddings) or "none"
@@ -83,9 +81,7 @@ def check_pairs(
     checked = {}
     for language, (own, other) in pairs.items():
         if language not in rows or language == pivot:
-            raise ValueError(
-                f"pairs are given for {language!r}: expected one of {', '.join(rows)} but {pivot!r}"
-            )
+            raise ValueError(f"pairs are given for {language!r}: expected one of {', '.join(rows)} but {pivot!r}")
         own, other = torch.as_tensor(own).detach(), torch.as_tensor(other).detach()
         if own.shape != other.shape or own.shape[-1] != rows[pivot].shape[-1]:
             raise ValueError(

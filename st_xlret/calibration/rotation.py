@@ -43,9 +43,7 @@ def procrustes(source: Tensor, target: Tensor, *, prior: float = 0.0) -> Tensor:
         [[0.0, -1.0], [1.0, 0.0]]
     """
     if source.shape != target.shape or source.ndim != 2 or not len(source):
-        raise ValueError(
-            f"Procrustes wants row-aligned pairs, got {tuple(source.shape)} and {tuple(target.shape)}"
-        )
+        raise ValueError(f"Procrustes wants row-aligned pairs, got {tuple(source.shape)} and {tuple(target.shape)}")
     if prior < 0:
         raise ValueError(f"prior must not be negative, got {prior}")
     correlation = target.double().T @ source.double()

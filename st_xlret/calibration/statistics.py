@@ -56,9 +56,7 @@ class Moments(NamedTuple):
         )
 
 
-def moments_of(
-    embeddings: Tensor, language: str, *, min_sentences: int = 2, chunk_size: int = 8192
-) -> Moments:
+def moments_of(embeddings: Tensor, language: str, *, min_sentences: int = 2, chunk_size: int = 8192) -> Moments:
     """Mean and covariance of one language, in float64, a chunk of rows at a time.
 
     Args:
@@ -129,9 +127,7 @@ def scale_map(
         raise ValueError(f"scale_by must be 'std' or 'variance', got {scale_by!r}")
     typical = moments.variance.mean().sqrt()
     if not typical > 0:
-        raise ValueError(
-            f"all {moments.sentences} embeddings of {language!r} are the same: nothing to scale by"
-        )
+        raise ValueError(f"all {moments.sentences} embeddings of {language!r} are the same: nothing to scale by")
     spread = moments.standard_deviation.clamp_min(floor * float(typical))
     if scale_by == "variance":
         spread = spread.square()

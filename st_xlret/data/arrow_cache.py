@@ -22,9 +22,7 @@ _ROWS_PER_BATCH = 10_000
 class ArrowCache:
     """A folder of memory-mapped Arrow tables, each beside the JSON report of how it was made."""
 
-    def __init__(
-        self, kind: str, features: datasets.Features, cache_dir: str | os.PathLike[str] | None
-    ) -> None:
+    def __init__(self, kind: str, features: datasets.Features, cache_dir: str | os.PathLike[str] | None) -> None:
         self.kind = kind
         self.features = features
         self.folder = Path(cache_dir or Path(datasets.config.HF_DATASETS_CACHE) / "st_xlret").expanduser()

@@ -81,9 +81,7 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
     def _drop_tokens(self, batch: dict[str, Any], column: str, text_ids: list[int]) -> None:
         ids, offsets = batch[f"{column}_input_ids"], batch.get(f"{column}_offsets")
         if offsets is None:
-            raise ValueError(
-                "token_dropout works on the flattened inputs of a StaticEmbedding; this encoder pads"
-            )
+            raise ValueError("token_dropout works on the flattened inputs of a StaticEmbedding; this encoder pads")
         generator = np.random.default_rng(text_ids)
         kept, new_offsets = drop_tokens(len(ids), offsets, self.token_dropout, generator)
         batch[f"{column}_input_ids"], batch[f"{column}_offsets"] = ids[kept], new_offsets

@@ -187,9 +187,7 @@ def load_documents_with_report(
             report = LoadReport(skipped_files=found.skipped)
             bad_lines = BadLines(skip=skip_bad_lines)
             rows = _rows(
-                read_documents(
-                    found, wanted, report, bad_lines, split_text=split_text, show_progress=show_progress
-                ),
+                read_documents(found, wanted, report, bad_lines, split_text=split_text, show_progress=show_progress),
                 report,
                 min_sentences,
                 max_documents_per_language,
@@ -233,9 +231,7 @@ def read_documents(
 ) -> Iterator[Document]:
     """Stream the documents in wanted languages."""
     other_languages: Counter[str] = Counter()
-    for file, line, record in found.records(
-        bad_lines, show_progress=show_progress, description="Reading documents"
-    ):
+    for file, line, record in found.records(bad_lines, show_progress=show_progress, description="Reading documents"):
         try:
             code = check_language(required_field(record, "language", str))
             language = match_language(code, wanted)

@@ -25,13 +25,9 @@ class HubDocuments:
         names = ("sentences", "text", "content")
         column = next((name for name in names if name in dataset.column_names), None)
         if column is None:
-            raise ValueError(
-                f"the dataset needs a column out of {', '.join(names)}; it has {dataset.column_names}"
-            )
+            raise ValueError(f"the dataset needs a column out of {', '.join(names)}; it has {dataset.column_names}")
         if language is None and "language" not in dataset.column_names:
-            raise ValueError(
-                "the dataset has no 'language' column: name the language as NAME:CONFIG=LANGUAGE"
-            )
+            raise ValueError("the dataset has no 'language' column: name the language as NAME:CONFIG=LANGUAGE")
         self.dataset, self.column = dataset, column
         self.language = None if language is None else check_language(language)
 

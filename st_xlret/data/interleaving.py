@@ -47,9 +47,7 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         self.drop_last = True
         weights = [len(sampler) for sampler in batch_samplers] if weights is None else list(weights)
         if len(weights) != len(batch_samplers):
-            raise ValueError(
-                f"{len(batch_samplers)} datasets need as many weights, got {len(weights)}: {weights}"
-            )
+            raise ValueError(f"{len(batch_samplers)} datasets need as many weights, got {len(weights)}: {weights}")
         if min(weights) < 0 or not sum(weights):
             raise ValueError(f"weights must not be negative, and not all 0, got {weights}")
         self.probabilities = np.array(weights, dtype=np.float64) / sum(weights)
@@ -102,6 +100,4 @@ class InterleavedBatches:
         self, dataset: ConcatDataset, batch_samplers: list[BatchSampler], **kwargs: Any
     ) -> InterleavedBatchSampler:
         """The sampler for these datasets, with the host's arguments."""
-        return InterleavedBatchSampler(
-            dataset, batch_samplers, **kwargs, weights=self.weights, batches=self.batches
-        )
+        return InterleavedBatchSampler(dataset, batch_samplers, **kwargs, weights=self.weights, batches=self.batches)

@@ -262,9 +262,7 @@ def pairs_from_dictionary(
     found = Sources.find(paths, lambda record: True, suffixes=(".tsv", ".tsv.gz"))
 
     def read(report: PairReport, bad_lines: BadLines) -> Iterator[Pair]:
-        files = found.opened(
-            read_lines, bad_lines, show_progress=show_progress, description="Reading word lists"
-        )
+        files = found.opened(read_lines, bad_lines, show_progress=show_progress, description="Reading word lists")
         for file, lines in files:
             for number, line in lines:
                 columns = line.split("\t")

@@ -25,21 +25,15 @@ def clean_text(text: Any) -> str:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError:
-            raise ValueError(
-                f"text holds half of a surrogate pair, which is no character: {text!r:.60}"
-            ) from None
+            raise ValueError(f"text holds half of a surrogate pair, which is no character: {text!r:.60}") from None
     return " ".join(text.split())
 
 
 def format_report(header: list[str], report: Any) -> str:
     """Lay out a report: a row of counts per entry of ``report.languages``, totals, then what was left out."""
     rows = [[name, *asdict(counts).values()] for name, counts in sorted(report.languages.items())]
-    totals = [sum(column) for column in zip(*(row[1:] for row in rows), strict=True)] or [0] * (
-        len(header) - 1
-    )
-    cells = [
-        [f"{c:,}" if isinstance(c, int) else c for c in row] for row in [header, *rows, ["total", *totals]]
-    ]
+    totals = [sum(column) for column in zip(*(row[1:] for row in rows), strict=True)] or [0] * (len(header) - 1)
+    cells = [[f"{c:,}" if isinstance(c, int) else c for c in row] for row in [header, *rows, ["total", *totals]]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])

@@ -87,9 +87,7 @@ def column_codes(dataset: Dataset, columns: list[str]) -> tuple[np.ndarray, list
     code = np.zeros(len(dataset), dtype=np.int64)
     names: list[tuple[str, ...]] = [()]
     for column in columns:
-        values = (
-            dataset.with_format("arrow", columns=[column])[:][column].combine_chunks().dictionary_encode()
-        )
+        values = dataset.with_format("arrow", columns=[column])[:][column].combine_chunks().dictionary_encode()
         code = code * len(values.dictionary) + values.indices.to_numpy()
         names = [(*name, value) for name in names for value in values.dictionary.to_pylist()]
     present, code = np.unique(code, return_inverse=True)

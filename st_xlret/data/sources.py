@@ -51,9 +51,7 @@ class Sources:
                 continue
             path = Path(source).expanduser().resolve()
             if path.is_dir():
-                found = sorted(
-                    str(p) for p in path.rglob("*") if p.name.endswith(tuple(suffixes)) and p.is_file()
-                )
+                found = sorted(str(p) for p in path.rglob("*") if p.name.endswith(tuple(suffixes)) and p.is_file())
                 wanted = [file for file in found if _first_record_is(file, is_wanted)]
                 if not wanted:
                     raise DataError(
@@ -76,9 +74,7 @@ class Sources:
         self, bad_lines: BadLines, *, show_progress: bool, description: str
     ) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
         """Stream (file, line number, record) over everything; collections are named ``<source N>``."""
-        for file, read in self.opened(
-            read_jsonl, bad_lines, show_progress=show_progress, description=description
-        ):
+        for file, read in self.opened(read_jsonl, bad_lines, show_progress=show_progress, description=description):
             for number, record in read:
                 yield file, number, record
         for index, collection in enumerate(self.collections, start=1):

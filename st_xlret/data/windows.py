@@ -75,9 +75,7 @@ class LanguageBatchSampler(DefaultBatchSampler):
             yield streams.draw(self.draws).tolist()
 
     def _streams(self) -> LanguageStreams:
-        return LanguageStreams(
-            self.groups, alpha=self.alpha, mixing=self.mixing, seed=[self.seed or 0, self.epoch]
-        )
+        return LanguageStreams(self.groups, alpha=self.alpha, mixing=self.mixing, seed=[self.seed or 0, self.epoch])
 
 
 class WindowBatchSampler(LanguageBatchSampler):
@@ -161,9 +159,7 @@ class WindowBatchSampler(LanguageBatchSampler):
         for language, group in zip(self.languages, self.groups, strict=True):
             documents = len(np.unique(self.first[group]))
             if not documents:
-                logger.warning(
-                    "language %r has no document of two sentences: it gives no windows", language[0]
-                )
+                logger.warning("language %r has no document of two sentences: it gives no windows", language[0])
             elif documents < self.draws and self.mixing < 1:
                 logger.warning(
                     "language %r has %d documents for batches of %d windows: several windows of a document "
@@ -209,6 +205,4 @@ class CrossLingualBatches:
                 alpha=self.alpha,
                 mixing=self.window_mixing,
             )
-        return LanguageBatchSampler(
-            dataset, batch_size, *args, **kwargs, alpha=self.alpha, mixing=self.row_mixing
-        )
+        return LanguageBatchSampler(dataset, batch_size, *args, **kwargs, alpha=self.alpha, mixing=self.row_mixing)

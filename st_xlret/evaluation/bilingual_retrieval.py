@@ -30,9 +30,7 @@ def _first_equal_row(embeddings: Tensor) -> Tensor:
 
 def _unit_rows(embeddings: Tensor, side: str) -> Tensor:
     if embeddings.ndim != 2:
-        raise ValueError(
-            f"{side} embeddings must have shape (rows, dimension), got {tuple(embeddings.shape)}."
-        )
+        raise ValueError(f"{side} embeddings must have shape (rows, dimension), got {tuple(embeddings.shape)}.")
     embeddings = torch.as_tensor(embeddings).float()
     finite = torch.isfinite(embeddings).all(dim=1)
     if not bool(finite.all()):
@@ -72,8 +70,7 @@ def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> 
     source, target = torch.as_tensor(source_embeddings), torch.as_tensor(target_embeddings)
     if source.shape != target.shape:
         raise ValueError(
-            f"source and target must be row-aligned, got shapes {tuple(source.shape)} "
-            f"and {tuple(target.shape)}."
+            f"source and target must be row-aligned, got shapes {tuple(source.shape)} and {tuple(target.shape)}."
         )
     source, target = _unit_rows(source, "source"), _unit_rows(target.to(source.device), "target")
     rows = len(source)
@@ -216,9 +213,7 @@ class BilingualRetrievalEvaluator(BaseEvaluator):
         super().__init__()
         self.sentences = {language: list(texts) for language, texts in sentences.items()}
         if len(self.sentences) < 2:
-            raise ValueError(
-                f"bilingual retrieval needs two languages or more, got {sorted(self.sentences)}."
-            )
+            raise ValueError(f"bilingual retrieval needs two languages or more, got {sorted(self.sentences)}.")
         lengths = {language: len(texts) for language, texts in self.sentences.items()}
         if len(set(lengths.values())) > 1 or 0 in lengths.values():
             raise ValueError(f"every language needs the same, positive number of sentences, got {lengths}.")
@@ -250,14 +245,10 @@ class BilingualRetrievalEvaluator(BaseEvaluator):
         accuracies = self.evaluate(model)
         means = summarise_accuracies(accuracies, self.groups)
         if output_path is not None and self.write_csv:
-            append_csv_row(
-                os.path.join(output_path, self.csv_file), {"epoch": epoch, "steps": steps, **means}
-            )
+            append_csv_row(os.path.join(output_path, self.csv_file), {"epoch": epoch, "steps": steps, **means})
         pairs = {f"{source}-{target}_accuracy": value for (source, target), value in accuracies.items()}
         metrics = self.prefix_name_to_metrics({**means, **(pairs if self.pair_metrics else {})}, self.name)
-        self.store_metrics_in_model_card_data(
-            model, self.prefix_name_to_metrics(means, self.name), epoch, steps
-        )
+        self.store_metrics_in_model_card_data(model, self.prefix_name_to_metrics(means, self.name), epoch, steps)
         return metrics
 
     def get_config_dict(self) -> dict[str, object]:

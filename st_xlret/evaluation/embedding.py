@@ -55,11 +55,7 @@ def describe_pooling(layer: int | None, pooling: str | None) -> str:
     """
     resolved = resolve_pooling(layer, pooling)
     if resolved == "mean":
-        return (
-            f"mean of the hidden states of layer {layer}"
-            if layer is not None
-            else "mean of the last hidden states"
-        )
+        return f"mean of the hidden states of layer {layer}" if layer is not None else "mean of the last hidden states"
     if layer is not None:
         return f"the model's own pooling over the hidden states of layer {layer}"
     return "the model's own sentence embedding"

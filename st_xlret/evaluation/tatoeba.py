@@ -147,9 +147,7 @@ class TatoebaEvaluator(BaseEvaluator):
         if isinstance(english, Mapping):
             missing = sorted(set(sentences) - set(english))
             if missing:
-                raise ValueError(
-                    f"there are no English sentences for {missing}; there are for {sorted(english)}."
-                )
+                raise ValueError(f"there are no English sentences for {missing}; there are for {sorted(english)}.")
             return cls({code: (texts, english[code]) for code, texts in sentences.items()}, **options)
         return cls({code: (texts, english) for code, texts in sentences.items()}, **options)
 
@@ -186,9 +184,7 @@ class TatoebaEvaluator(BaseEvaluator):
             "direction": "to_en: X to English; from_en: English to X; accuracy: mean of both",
             **self.embedder.describe(),
             "languages": str(len(self.sentences)),
-            "sentences_per_language": f"{min(counts)} to {max(counts)}"
-            if len(counts) > 1
-            else str(max(counts)),
+            "sentences_per_language": f"{min(counts)} to {max(counts)}" if len(counts) > 1 else str(max(counts)),
         }
 
     def __call__(  # type: ignore[override]  # the host's own evaluators narrow the model's type too

@@ -31,9 +31,7 @@ def tatoeba_language(code: str) -> str:
     return tag if len(tag) == 2 else code
 
 
-def load_tatoeba_directory(
-    path: str | os.PathLike[str], languages: Sequence[str] | None = None
-) -> SentencePairs:
+def load_tatoeba_directory(path: str | os.PathLike[str], languages: Sequence[str] | None = None) -> SentencePairs:
     """Reads ``tatoeba.<xxx>-eng.<xxx>`` and ``tatoeba.<xxx>-eng.eng``, one sentence a line, UTF-8.
 
     Args:
@@ -49,18 +47,13 @@ def load_tatoeba_directory(
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise FileNotFoundError(
-            f"{folder} is no directory: expected one with files such as {_side('fra', 'fra')}."
-        )
+        raise FileNotFoundError(f"{folder} is no directory: expected one with files such as {_side('fra', 'fra')}.")
     codes = sorted({file.name.split(".")[1].removesuffix("-eng") for file in folder.glob("tatoeba.*-eng.*")})
     if not codes:
         inner = sorted({file.parent for file in folder.glob("**/tatoeba.*-eng.*")})
         hint = f" There are some in {inner[0]}: give that directory." if inner else ""
         raise FileNotFoundError(f"{folder} holds no files such as {_side('fra', 'fra')}.{hint}")
-    return {
-        tatoeba_language(code): _read_pair(folder, code)
-        for code in _choose(codes, languages, where=str(folder))
-    }
+    return {tatoeba_language(code): _read_pair(folder, code) for code in _choose(codes, languages, where=str(folder))}
 
 
 def load_tatoeba_hub(languages: Sequence[str] | None = None) -> SentencePairs:
@@ -109,9 +102,7 @@ def _read_pair(folder: Path, code: str) -> tuple[list[str], list[str]]:
     paths = (folder / _side(code, code), folder / _side(code, "eng"))
     for path in paths:
         if not path.is_file():
-            raise FileNotFoundError(
-                f"{path} is missing: {paths[0].name} and {paths[1].name} belong together."
-            )
+            raise FileNotFoundError(f"{path} is missing: {paths[0].name} and {paths[1].name} belong together.")
     texts, english = map(_read_lines, paths)
     if len(texts) != len(english):
         raise ValueError(

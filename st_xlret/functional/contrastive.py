@@ -220,9 +220,7 @@ class _QueueLogSumExp(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, z: Tensor, queue: Tensor, tags: dict, queue_tags: dict, cross: bool, unit: bool
-    ) -> Tensor:
+    def forward(ctx: Any, z: Tensor, queue: Tensor, tags: dict, queue_tags: dict, cross: bool, unit: bool) -> Tensor:
         lowest = torch.finfo(z.dtype).min / 4
         result, mean_key = z.new_full((len(z),), lowest), torch.zeros_like(z)
         size = max(1, checks.CHUNK_ELEMENTS // len(z))

@@ -42,18 +42,14 @@ def chunked_cross_entropy(
     check_matrix("hidden", hidden)
     check_matrix("weight", weight)
     if hidden.shape[1] != weight.shape[1]:
-        raise ValueError(
-            f"hidden {tuple(hidden.shape)} and weight {tuple(weight.shape)} differ in their last axis"
-        )
+        raise ValueError(f"hidden {tuple(hidden.shape)} and weight {tuple(weight.shape)} differ in their last axis")
     check_tag("labels", labels, hidden.shape[0])
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"bias must have shape ({weight.shape[0]},), got {tuple(bias.shape)}")
     if not len(labels):
         return at_least_float32(hidden).sum() * 0
     if labels.min() < 0 or labels.max() >= weight.shape[0]:
-        raise ValueError(
-            f"labels must lie in [0, {weight.shape[0]}), got {int(labels.min())}..{int(labels.max())}"
-        )
+        raise ValueError(f"labels must lie in [0, {weight.shape[0]}), got {int(labels.min())}..{int(labels.max())}")
     if chunk_size is None:
         chunk_size = max(1, checks.CHUNK_ELEMENTS // weight.shape[0])
     if chunk_size < 1:

@@ -164,7 +164,5 @@ def _flattened(modules: Sequence[nn.Module]) -> list[nn.Module]:
     found = list(modules)
     for module in modules:
         if isinstance(module, Router):
-            found += _flattened(
-                [inner for route in module.sub_modules.children() for inner in route.children()]
-            )
+            found += _flattened([inner for route in module.sub_modules.children() for inner in route.children()])
     return found

@@ -227,9 +227,7 @@ def write_model_card(
         for table in results:
             parts += [f"### {table.benchmark}", table.to_markdown()]
         if any(table.published for table in results):
-            parts.append(
-                "Rows marked (published) are copied from the papers; all others were measured with this run."
-            )
+            parts.append("Rows marked (published) are copied from the papers; all others were measured with this run.")
     if evaluation_commands:
         parts += ["Commands:", _fence("bash", "\n".join(evaluation_commands))]
     if limits:

@@ -35,13 +35,10 @@ def check_push(repo_id: str, token: str | None = None) -> None:
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
-        raise ValueError(
-            f"--push-to-hub {repo_id!r} is not a repository such as 'user/name': {error}"
-        ) from error
+        raise ValueError(f"--push-to-hub {repo_id!r} is not a repository such as 'user/name': {error}") from error
     if constants.HF_HUB_OFFLINE:
         raise PushError(
-            f"Cannot push to {repo_id}: HF_HUB_OFFLINE is set. Unset it, "
-            "or leave --push-to-hub out and push later."
+            f"Cannot push to {repo_id}: HF_HUB_OFFLINE is set. Unset it, or leave --push-to-hub out and push later."
         )
     if not (token or huggingface_hub.get_token()):
         raise PushError(

@@ -87,14 +87,10 @@ def write_json_atomically(path: str | os.PathLike[str], obj: Any) -> Path:
         ...     json.loads(path.read_text())
         {'accuracy': None, 'n': 3}
     """
-    return write_text_atomically(
-        path, json.dumps(_plain(obj), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    )
+    return write_text_atomically(path, json.dumps(_plain(obj), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def check_output_directory(
-    path: str | os.PathLike[str], overwrite: bool = False, resume: bool = False
-) -> Path:
+def check_output_directory(path: str | os.PathLike[str], overwrite: bool = False, resume: bool = False) -> Path:
     """Check, before hours of training, that its result can be written to ``path``.
 
     Nothing in the folder is touched: with ``overwrite`` what it holds stays until the new model is whole.
@@ -184,9 +180,7 @@ def atomic_directory(path: str | os.PathLike[str], *, overwrite: bool = False) -
         raise
 
 
-def save_model_atomically(
-    model: SavesPretrained, path: str | os.PathLike[str], *, overwrite: bool = False
-) -> Path:
+def save_model_atomically(model: SavesPretrained, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Save ``model`` to ``path``, whole or not at all.
 
     Args:

@@ -88,6 +88,4 @@ def gather_tags(tags: dict[str, Tensor], columns: int) -> dict[str, Tensor]:
     """Tags of all ranks, ordered as the gathered embeddings of ``columns`` equal columns are."""
     if get_world_size() == 1:
         return tags
-    return {
-        k: torch.cat([all_gather(part.contiguous()) for part in v.chunk(columns)]) for k, v in tags.items()
-    }
+    return {k: torch.cat([all_gather(part.contiguous()) for part in v.chunk(columns)]) for k, v in tags.items()}

@@ -89,9 +89,7 @@ class CCPLoss(CrossLingualLoss):
         if self.head.in_features != features:
             raise ValueError(f"the head takes {self.head.in_features} features, the encoder gives {features}")
         if bank is not None and bank.features != self.head.out_features:
-            raise ValueError(
-                f"the bank holds {bank.features} features, the head gives {self.head.out_features}"
-            )
+            raise ValueError(f"the bank holds {bank.features} features, the head gives {self.head.out_features}")
         self.temperature = temperature
         self.cross_language_negatives = cross_language_negatives
         self.mask_same_document = mask_same_document
@@ -116,18 +114,14 @@ class CCPLoss(CrossLingualLoss):
         embeddings = embed_in_one_pass(self.model, columns)
         if len(embeddings) == 1:
             if len(embeddings[0]) % 2:
-                raise ValueError(
-                    f"one column must hold centres, then contexts: got {len(embeddings[0])} rows"
-                )
+                raise ValueError(f"one column must hold centres, then contexts: got {len(embeddings[0])} rows")
             embeddings = list(embeddings[0].chunk(2))
         if len(embeddings) != 2:
             raise ValueError(f"CCPLoss takes one or two text columns, got {len(embeddings)}")
         loss = self.compute_loss_from_embeddings(embeddings[0], embeddings[1], tags)
         return self._record(loss, tags["language_id"])
 
-    def compute_loss_from_embeddings(
-        self, centres: Tensor, contexts: Tensor, tags: dict[str, Tensor]
-    ) -> Tensor:
+    def compute_loss_from_embeddings(self, centres: Tensor, contexts: Tensor, tags: dict[str, Tensor]) -> Tensor:
         """Loss of sentence vectors (N, d) and (N, d) with tags (2N,): ``language_id``, and others if known.
 
         Raises:

@@ -76,8 +76,7 @@ class MaskedLMLoss(CrossLingualLoss):
         encoder = model[0]
         if not isinstance(encoder, Transformer):
             raise ValueError(
-                "MaskedLMLoss needs an encoder that starts with a Transformer module, "
-                f"got {type(encoder).__name__}"
+                f"MaskedLMLoss needs an encoder that starts with a Transformer module, got {type(encoder).__name__}"
             )
         if encoder.tokenizer is None or encoder.tokenizer.mask_token_id is None:
             raise ValueError("MaskedLMLoss needs a tokenizer with a mask token, and this one has none")
@@ -201,9 +200,7 @@ def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None) -> Any:
         mlm, info = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True)
     except (OSError, ValueError) as error:
         if checkpoint:
-            raise ValueError(
-                f"no masked language model could be loaded from {checkpoint!r}: {error}"
-            ) from error
+            raise ValueError(f"no masked language model could be loaded from {checkpoint!r}: {error}") from error
         if type(config) not in AutoModelForMaskedLM._model_mapping:
             raise ValueError(f"{type(config).__name__} has no masked language model") from error
         logger.warning("%r has no language-model head to load: a fresh one is trained", name)

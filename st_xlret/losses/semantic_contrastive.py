@@ -88,9 +88,7 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         if self.gather_across_devices and get_world_size() > 1:
             source, target = all_gather_with_grad(source), all_gather_with_grad(target)
             tags = gather_tags(tags, columns=2)
-        return self.weight * info_nce_loss(
-            source, target, temperature=self.temperature, text=tags.get("text_id")
-        )
+        return self.weight * info_nce_loss(source, target, temperature=self.temperature, text=tags.get("text_id"))
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options, for the model card."""

@@ -67,9 +67,7 @@ class AsymmetricBNHead(nn.Module):
         self.in_features, self.out_features = in_features, out_features or in_features
         self.normalization = normalization
         self.linear_in = nn.Linear(in_features, hidden_features)
-        self.norm = (
-            nn.Identity() if normalization == "none" else nn.BatchNorm1d(hidden_features, momentum=momentum)
-        )
+        self.norm = nn.Identity() if normalization == "none" else nn.BatchNorm1d(hidden_features, momentum=momentum)
         self.activation = ACTIVATIONS[activation]()
         self.linear_out = nn.Linear(hidden_features, self.out_features)
         # Which side reads the running statistics in the next step: False the contexts, True the centres.
@@ -123,11 +121,7 @@ class AsymmetricBNHead(nn.Module):
 
     def _with_running_statistics(self, x: Tensor) -> Tensor:
         norm = self.norm
-        assert (
-            isinstance(norm, nn.BatchNorm1d)
-            and norm.running_mean is not None
-            and norm.running_var is not None
-        )
+        assert isinstance(norm, nn.BatchNorm1d) and norm.running_mean is not None and norm.running_var is not None
         # Copies: the other side updates the originals in place, and the backward pass still needs these.
         mean, variance = norm.running_mean.clone(), norm.running_var.clone()
         return F.batch_norm(x, mean, variance, norm.weight, norm.bias, training=False, eps=norm.eps)

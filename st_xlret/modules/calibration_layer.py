@@ -165,9 +165,7 @@ class CalibrationLayer(Module):
         """Size of an embedding after the map: unchanged."""
         return self.dimension
 
-    def save(
-        self, output_path: str | Path, *args: Any, safe_serialization: bool = True, **kwargs: Any
-    ) -> None:
+    def save(self, output_path: str | Path, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
         """Write ``calibration_config.json`` and ``model.safetensors`` into a folder, made where absent."""
         if not safe_serialization:
             raise ValueError("a CalibrationLayer is saved as safetensors only: leave safe_serialization=True")
@@ -200,9 +198,7 @@ class CalibrationLayer(Module):
         }
         config = cls.load_config(str(model_name_or_path), **hub_kwargs)
         if "dimension" not in config:
-            raise ValueError(
-                f"no {cls.config_file_name} in {model_name_or_path}: no calibration was saved there"
-            )
+            raise ValueError(f"no {cls.config_file_name} in {model_name_or_path}: no calibration was saved there")
         return cls.load_torch_weights(str(model_name_or_path), model=cls(**config), **hub_kwargs)
 
     def _unknown(self, language: str | None) -> ValueError:

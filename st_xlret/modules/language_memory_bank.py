@@ -66,9 +66,7 @@ class LanguageMemoryBank(nn.Module):
         self.features, self.size, self.scope = features, size, scope
         slots = 1 if scope == "total" else 0
         self.register_buffer("keys", torch.zeros(slots, size, features, dtype=dtype))
-        self.register_buffer(
-            "tags", torch.zeros(slots, size, 3, dtype=torch.long)
-        )  # language, document, text
+        self.register_buffer("tags", torch.zeros(slots, size, 3, dtype=torch.long))  # language, document, text
         self.register_buffer("slot_language", torch.full((slots,), _NO_LANGUAGE, dtype=torch.long))
         self.register_buffer("pointer", torch.zeros(slots, dtype=torch.long))
         self.register_buffer("count", torch.zeros(slots, dtype=torch.long))
@@ -126,9 +124,7 @@ class LanguageMemoryBank(nn.Module):
             keys, tags = self.keys[slots[0], :filled], self.tags[slots[0], :filled]
         else:
             filled_slots = [(slot, int(self.count[slot])) for slot in slots]
-            keys = torch.cat(
-                [self.keys[s, :n] for s, n in filled_slots] or [self.keys.new_zeros(0, self.features)]
-            )
+            keys = torch.cat([self.keys[s, :n] for s, n in filled_slots] or [self.keys.new_zeros(0, self.features)])
             tags = torch.cat([self.tags[s, :n] for s, n in filled_slots] or [self.tags.new_zeros(0, 3)])
         return BankKeys(keys, tags[:, 0], tags[:, 1], tags[:, 2])
 
@@ -159,9 +155,7 @@ class LanguageMemoryBank(nn.Module):
             new[:kept] = old[:kept]
             setattr(self, name, new)
 
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
-    ) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         saved = state_dict.get(f"{prefix}slot_language")
         if saved is not None:
             if len(saved) and bool((saved == _NO_LANGUAGE).any()) != (self.scope == "total"):

@@ -24,9 +24,7 @@ class MutualNeighbours(NamedTuple):
     scores: Tensor
 
 
-def mean_neighbour_similarity(
-    queries: Tensor, corpus: Tensor, k: int = 10, *, chunk_size: int = 1024
-) -> Tensor:
+def mean_neighbour_similarity(queries: Tensor, corpus: Tensor, k: int = 10, *, chunk_size: int = 1024) -> Tensor:
     """Mean cosine of each query to its k nearest rows of the corpus: r(x) of CSLS.
 
     Args:
@@ -48,15 +46,11 @@ def mean_neighbour_similarity(
     """
     queries, corpus = _unit_rows(queries, corpus, k)
     neighbours = min(k, len(corpus))
-    means = [
-        (chunk @ corpus.T).topk(neighbours, dim=1).values.mean(dim=1) for chunk in queries.split(chunk_size)
-    ]
+    means = [(chunk @ corpus.T).topk(neighbours, dim=1).values.mean(dim=1) for chunk in queries.split(chunk_size)]
     return torch.cat(means)
 
 
-def csls_scores(
-    source: Tensor, target: Tensor, k: int = 10, *, chunk_size: int = 1024
-) -> Iterator[tuple[int, Tensor]]:
+def csls_scores(source: Tensor, target: Tensor, k: int = 10, *, chunk_size: int = 1024) -> Iterator[tuple[int, Tensor]]:
     """CSLS of every source row with every target row, a chunk of source rows at a time.
 
     ``CSLS(x, y) = 2 cos(x, y) - r_T(x) - r_S(y)`` (Conneau et al. 2018, section 2.3), where r_T(x) is the
@@ -85,9 +79,7 @@ def csls_scores(
         yield start, cosines.mul_(2).sub_(penalty)
 
 
-def csls_nearest(
-    source: Tensor, target: Tensor, k: int = 10, *, chunk_size: int = 1024
-) -> tuple[Tensor, Tensor]:
+def csls_nearest(source: Tensor, target: Tensor, k: int = 10, *, chunk_size: int = 1024) -> tuple[Tensor, Tensor]:
     """The target row of highest CSLS for every source row, and the cosine of the two.
 
     Args:
@@ -156,9 +148,7 @@ def mutual_nearest_neighbours(
     return MutualNeighbours(rows[mutual], best[mutual], best_score[mutual])
 
 
-def _cosine_chunks(
-    source: Tensor, target: Tensor, k: int, chunk_size: int
-) -> Iterator[tuple[int, Tensor, Tensor]]:
+def _cosine_chunks(source: Tensor, target: Tensor, k: int, chunk_size: int) -> Iterator[tuple[int, Tensor, Tensor]]:
     """First row, cosines and r_T(x) + r_S(y) of each chunk of source rows."""
     source, target = _unit_rows(source, target, k)
     target_mean = mean_neighbour_similarity(target, source, k, chunk_size=chunk_size)

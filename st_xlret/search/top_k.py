@@ -72,15 +72,12 @@ def _check_arguments(queries: Embeddings, corpus: Embeddings, k: int, chunks: tu
         raise ValueError(f"k must be at least 1, got k={k}.")
     if k > corpus.shape[0]:
         raise ValueError(
-            f"k={k} is larger than the corpus of {corpus.shape[0]} rows: "
-            f"ask for k=min(k, len(corpus)) at most."
+            f"k={k} is larger than the corpus of {corpus.shape[0]} rows: ask for k=min(k, len(corpus)) at most."
         )
     if corpus.shape[0] > _LARGEST_CORPUS:
         raise ValueError(f"the corpus has {corpus.shape[0]} rows; at most {_LARGEST_CORPUS} can be indexed.")
     if min(chunks) < 1:
-        raise ValueError(
-            f"chunk_size and query_chunk_size must be at least 1, got {chunks[0]} and {chunks[1]}."
-        )
+        raise ValueError(f"chunk_size and query_chunk_size must be at least 1, got {chunks[0]} and {chunks[1]}.")
 
 
 def top_k(

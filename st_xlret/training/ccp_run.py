@@ -31,8 +31,7 @@ class CCPOptions:
     ccp_weight: float = field(
         default=1.0,
         metadata={
-            "help": "How often a batch is contrastive context prediction, relative to the other tasks; "
-            "0 leaves it out."
+            "help": "How often a batch is contrastive context prediction, relative to the other tasks; 0 leaves it out."
         },
     )
     mlm_weight: float = field(
@@ -42,13 +41,9 @@ class CCPOptions:
     pairs_weight: float = field(
         default=1.0, metadata={"help": "How often a batch holds parallel sentences, where --pairs are given."}
     )
-    window: int = field(
-        default=5, metadata={"help": "Largest distance of two sentences that belong together."}
-    )
+    window: int = field(default=5, metadata={"help": "Largest distance of two sentences that belong together."})
     temperature: float = field(default=0.1, metadata={"help": "Temperature of CCP. The paper's best is 0.1."})
-    pairs_temperature: float = field(
-        default=0.05, metadata={"help": "Temperature of the loss on parallel sentences."}
-    )
+    pairs_temperature: float = field(default=0.05, metadata={"help": "Temperature of the loss on parallel sentences."})
     normalization: str = field(
         default="asymmetric",
         metadata={
@@ -78,8 +73,7 @@ class CCPOptions:
     cross_language_negatives: bool = field(
         default=False,
         metadata={
-            "help": "Also take rows of other languages as negatives: telling languages apart becomes a "
-            "shortcut."
+            "help": "Also take rows of other languages as negatives: telling languages apart becomes a shortcut."
         },
     )
     same_document_negatives: bool = field(
@@ -107,9 +101,7 @@ class CCPOptions:
     )
 
 
-def build_losses(
-    model: SentenceTransformer, datasets: Any, options: CCPOptions
-) -> dict[str, CrossLingualLoss]:
+def build_losses(model: SentenceTransformer, datasets: Any, options: CCPOptions) -> dict[str, CrossLingualLoss]:
     """The loss of each dataset of a run.
 
     Args:
@@ -163,9 +155,7 @@ def choose_datasets(
     if pairs is not None and options.pairs_weight:
         datasets["pairs"] = pairs
     if not datasets:
-        raise ValueError(
-            "nothing to train on: give documents or pairs, and a weight above 0 to a task they serve"
-        )
+        raise ValueError("nothing to train on: give documents or pairs, and a weight above 0 to a task they serve")
     return datasets
 
 

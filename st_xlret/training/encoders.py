@@ -115,9 +115,7 @@ def save_folder_atomically(save: Callable[[str], Any], folder: Path) -> None:
         Path(temporary, "whole").rename(folder)
 
 
-def balanced_texts(
-    sources: Iterable[tuple[Dataset, str, str]], characters: int, *, seed: int = 0
-) -> Iterator[str]:
+def balanced_texts(sources: Iterable[tuple[Dataset, str, str]], characters: int, *, seed: int = 0) -> Iterator[str]:
     """Texts with as many characters of each language, as far as they go.
 
     Args:

@@ -121,9 +121,7 @@ class LossStateCallback(TrainerCallback):
         if args.max_grad_norm and args.max_grad_norm > 0:
             nn.utils.clip_grad_norm_([p for p in parameters if p.grad is not None], args.max_grad_norm)
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Write the state into the checkpoint that was just made."""
         folder = checkpoint_folder(args, state)
         if args.should_save and folder.is_dir():

@@ -32,9 +32,7 @@ def plot_training(history: list[dict[str, Any]], path: str | Path) -> Path | Non
     for axis, (title, keys) in zip(axes[0], panels, strict=True):
         for key in keys:
             points = [(line["step"], line[key]) for line in history if key in line]
-            axis.plot(
-                *zip(*points, strict=True), marker=".", label=key.removeprefix("loss_").removeprefix("eval_")
-            )
+            axis.plot(*zip(*points, strict=True), marker=".", label=key.removeprefix("loss_").removeprefix("eval_"))
         axis.set(title=title, xlabel="step")
         axis.legend(fontsize="small")
         axis.grid(alpha=0.3)

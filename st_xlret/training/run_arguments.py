@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from argparse import ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from sentence_transformers import (
 from transformers.trainer_callback import TrainerState
 
 from st_xlret.training.loss_state_callback import LOSS_STATE_FILE
+
+
+class HelpFormat(ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter):
+    """Help of the scripts: shows defaults, and the text above the options as it is written."""
 
 
 @dataclass
@@ -36,9 +41,7 @@ class RunArguments:
     )
     warmup_ratio: float = field(default=0.1, metadata={"help": "Share of the steps to warm up in."})
     weight_decay: float = field(default=0.01, metadata={"help": "Weight decay."})
-    max_grad_norm: float = field(
-        default=1.0, metadata={"help": "Clip gradients to this norm; 0 for no clipping."}
-    )
+    max_grad_norm: float = field(default=1.0, metadata={"help": "Clip gradients to this norm; 0 for no clipping."})
     precision: str = field(
         default="auto",
         metadata={
@@ -49,9 +52,7 @@ class RunArguments:
     eval_steps: int = field(
         default=500, metadata={"help": "Evaluate every so many steps, where there is an evaluator."}
     )
-    save_steps: int = field(
-        default=500, metadata={"help": "Write a checkpoint every so many steps; 0 for none."}
-    )
+    save_steps: int = field(default=500, metadata={"help": "Write a checkpoint every so many steps; 0 for none."})
     keep_checkpoints: int = field(default=2, metadata={"help": "Checkpoints to keep beside the best one."})
     logging_steps: int = field(default=50, metadata={"help": "Print the losses every so many steps."})
     seed: int = field(default=0, metadata={"help": "Seed of everything random."})
@@ -61,18 +62,14 @@ class RunArguments:
     )
     overwrite: bool = field(
         default=False,
-        metadata={
-            "help": "Replace the model, checkpoints and tokenizer of an earlier run in the output folder."
-        },
+        metadata={"help": "Replace the model, checkpoints and tokenizer of an earlier run in the output folder."},
     )
     push_to_hub: str | None = field(
         default=None, metadata={"help": "Repository (name/model) to push the finished model to."}
     )
     training_arguments: str = field(
         default="{}",
-        metadata={
-            "help": 'Further SentenceTransformerTrainingArguments as JSON, such as {"optim": "adafactor"}.'
-        },
+        metadata={"help": 'Further SentenceTransformerTrainingArguments as JSON, such as {"optim": "adafactor"}.'},
     )
 
     def __post_init__(self) -> None:
@@ -93,9 +90,7 @@ class RunArguments:
         """Folder of the checkpoints."""
         return Path(self.output) / "checkpoints"
 
-    def to_host(
-        self, *, metric: str | None = None, best_model: bool = True
-    ) -> SentenceTransformerTrainingArguments:
+    def to_host(self, *, metric: str | None = None, best_model: bool = True) -> SentenceTransformerTrainingArguments:
         """The host's training arguments.
 
         Args:

@@ -31,9 +31,7 @@ def test_sentences_are_embedded_once_by_language(model: SentenceTransformer) -> 
 
 
 def test_a_sample_is_drawn_by_seed(model: SentenceTransformer) -> None:
-    many = datasets.Dataset.from_dict(
-        {"sentence": ["cat " * (i + 1) for i in range(50)], "language": ["en"] * 50}
-    )
+    many = datasets.Dataset.from_dict({"sentence": ["cat " * (i + 1) for i in range(50)], "language": ["en"] * 50})
     draws = [embed_documents(model, many, sentences_per_language=5, seed=seed)["en"] for seed in (0, 0, 1)]
     assert draws[0].shape == (5, 5)
     assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])

@@ -16,9 +16,7 @@ from st_xlret.calibration import (
 )
 
 QUICK = CalibrationOptions(
-    rotation=RotationOptions(
-        refinements=2, adversarial=AdversarialOptions(epochs=1, steps_per_epoch=3, hidden=8)
-    )
+    rotation=RotationOptions(refinements=2, adversarial=AdversarialOptions(epochs=1, steps_per_epoch=3, hidden=8))
 )
 STEP_LISTS = [
     ["shift"],
@@ -50,9 +48,7 @@ def test_stages_equal_the_steps_one_by_one(clouds: dict[str, Tensor]) -> None:
         torch.testing.assert_close(stages["scale"].transform(rows, language), scaled, atol=1e-5, rtol=1e-5)
         turned = stages["rotate"].transform(rows, language)
         rotation = torch.linalg.lstsq(scaled.double(), turned.double()).solution.T
-        torch.testing.assert_close(
-            rotation @ rotation.T, torch.eye(5, dtype=torch.float64), atol=1e-5, rtol=1e-5
-        )
+        torch.testing.assert_close(rotation @ rotation.T, torch.eye(5, dtype=torch.float64), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(
         stages["rotate"].transform(clouds["en"], "en"), stages["scale"].transform(clouds["en"], "en")
     )
@@ -108,9 +104,7 @@ def test_pairs_give_procrustes_on_shifted_and_scaled_rows(clouds: dict[str, Tens
     before = stages["scale"]
     expected = procrustes(before.transform(own.double(), "fr"), before.transform(other.double(), "en"))
     turned = before.transform(clouds["fr"].double(), "fr") @ expected.T
-    torch.testing.assert_close(
-        stages["rotate"].transform(clouds["fr"].double(), "fr"), turned, atol=1e-4, rtol=1e-4
-    )
+    torch.testing.assert_close(stages["rotate"].transform(clouds["fr"].double(), "fr"), turned, atol=1e-4, rtol=1e-4)
     assert stages["rotate"].notes["rotate fr"] == "Procrustes on 40 pairs"
     assert "criterion" in stages["rotate"].notes["rotate sw"]
 
@@ -129,9 +123,7 @@ def test_a_planted_map_is_undone_with_pairs() -> None:
 def test_inputs_can_be_normalized_first(clouds: dict[str, Tensor]) -> None:
     layer = fit_calibration(clouds, steps=["shift"], options=CalibrationOptions(normalize_inputs=True))
     unit = torch.nn.functional.normalize(clouds["fr"], dim=1)
-    torch.testing.assert_close(
-        layer.transform(clouds["fr"], "fr"), unit - unit.mean(dim=0), atol=1e-6, rtol=1e-5
-    )
+    torch.testing.assert_close(layer.transform(clouds["fr"], "fr"), unit - unit.mean(dim=0), atol=1e-6, rtol=1e-5)
 
 
 def test_seed_and_numpy(clouds: dict[str, Tensor]) -> None:

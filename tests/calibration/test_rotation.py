@@ -126,9 +126,7 @@ def test_the_adversarial_start_recovers_a_large_rotation() -> None:
     assert best.criterion > identity.criterion + 0.05
     assert accuracy(identity.rotation, planted) < 0.1
     assert accuracy(best.rotation, planted) > 0.9
-    torch.testing.assert_close(
-        best.rotation @ best.rotation.T, torch.eye(6, dtype=torch.float64), atol=1e-6, rtol=0
-    )
+    torch.testing.assert_close(best.rotation @ best.rotation.T, torch.eye(6, dtype=torch.float64), atol=1e-6, rtol=0)
 
 
 def test_a_rotation_that_two_halves_do_not_agree_on_is_dropped() -> None:

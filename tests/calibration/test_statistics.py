@@ -38,9 +38,7 @@ def test_maps_compose() -> None:
 @pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
 def test_shift_moves_by_part_of_the_mean(strength: float) -> None:
     rows = torch.randn(20, 3).double() + 2
-    torch.testing.assert_close(
-        shift_map(moments_of(rows, "en"), strength)(rows), rows - strength * rows.mean(dim=0)
-    )
+    torch.testing.assert_close(shift_map(moments_of(rows, "en"), strength)(rows), rows - strength * rows.mean(dim=0))
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])

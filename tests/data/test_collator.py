@@ -35,9 +35,7 @@ def test_one_column_with_language_document_and_position(collator: CrossLingualDa
     assert batch["sentence_document_id"].tolist() == [4, 9, 2**40]
     first, second, third = batch["sentence_text_id"].tolist()
     assert first == third != second and first == text_to_id("sun moon")
-    assert all(
-        batch[f"sentence_{tag}"].dtype == torch.int64 for tag in ("language_id", "document_id", "text_id")
-    )
+    assert all(batch[f"sentence_{tag}"].dtype == torch.int64 for tag in ("language_id", "document_id", "text_id"))
 
 
 def test_each_column_may_have_its_own_language(collator: CrossLingualDataCollator) -> None:
@@ -61,9 +59,7 @@ def test_tokens_and_labels_are_the_hosts() -> None:
     model = tiny.transformer()
     rows = [{"a": "sun moon", "b": "rain", "label": 0.5}, {"a": "wind", "b": "snow tree", "label": 1.0}]
     expected = SentenceTransformerDataCollator(model.preprocess)(rows)
-    batch = CrossLingualDataCollator(model.preprocess)(
-        [{**row, "language": "en", "position": 1} for row in rows]
-    )
+    batch = CrossLingualDataCollator(model.preprocess)([{**row, "language": "en", "position": 1} for row in rows])
     for name, value in expected.items():
         assert torch.equal(batch[name], value) if isinstance(value, torch.Tensor) else batch[name] == value
     assert set(batch) - set(expected) == {"a_text_id", "b_text_id", "a_language_id", "b_language_id"}
@@ -96,9 +92,7 @@ def rows_of(batch: dict, column: str = "sentence") -> list[list[int]]:
 @pytest.mark.parametrize("dropout", [0.3, 0.99])
 def test_token_dropout(dropout: float) -> None:
     preprocess = tiny.static().preprocess
-    rows = [
-        {"sentence": text} for text in ["sun moon star rain", "", "wind", "snow tree leaf root fish bird", ""]
-    ]
+    rows = [{"sentence": text} for text in ["sun moon star rain", "", "wind", "snow tree leaf root fish bird", ""]]
     whole = rows_of(CrossLingualDataCollator(preprocess)(rows))
     dropping = CrossLingualDataCollator(preprocess, token_dropout=dropout)
     dropped = rows_of(dropping(rows))

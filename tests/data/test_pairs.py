@@ -21,9 +21,7 @@ from st_xlret.data import (
 COLUMNS = ["source", "target", "source_language", "target_language"]
 
 
-def pair(
-    source: str, target: str, source_language: str = "en", target_language: str = "fr"
-) -> dict[str, Any]:
+def pair(source: str, target: str, source_language: str = "en", target_language: str = "fr") -> dict[str, Any]:
     return dict(zip(COLUMNS, (source, target, source_language, target_language), strict=True))
 
 
@@ -70,9 +68,7 @@ def test_excluded_texts_are_dropped_on_either_side(options: dict[str, Any]) -> N
 
 def test_a_sample_is_a_prefix_of_a_larger_one(options: dict[str, Any]) -> None:
     records = many(200) + many(30, "de")
-    small, large, whole = (
-        load_pairs(records, per_language=limit, **options)["source"][:] for limit in (10, 50, 1000)
-    )
+    small, large, whole = (load_pairs(records, per_language=limit, **options)["source"][:] for limit in (10, 50, 1000))
     assert (len(small), len(large), len(whole)) == (20, 80, 230)
     assert small[:10] == large[:10]  # de
     assert small[10:] == large[30:40]  # fr

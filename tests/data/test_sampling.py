@@ -70,9 +70,7 @@ def test_wrong_options() -> None:
 
 
 def test_codes_of_one_and_of_two_columns() -> None:
-    dataset = Dataset.from_dict(
-        {"a": ["x", "y", "x", "y", "x"], "b": ["p", "p", "q", "p", "p"], "c": list("12345")}
-    )
+    dataset = Dataset.from_dict({"a": ["x", "y", "x", "y", "x"], "b": ["p", "p", "q", "p", "p"], "c": list("12345")})
     code, names = column_codes(dataset, ["a", "b"])
     assert [names[i] for i in code] == list(zip(dataset["a"], dataset["b"], strict=True))
     assert len(names) == 3

@@ -228,9 +228,7 @@ def test_written_files_load_and_repeat(tmp_path):
     assert len(files) == 6 + 3 + 6
     assert all((first / file).read_bytes() == (second / file).read_bytes() for file in files)
     documents = load_documents(first / "documents", show_progress=False, cache_dir=tmp_path / "cache")
-    expected = [
-        sentence for language in TOY_LANGUAGES for sentence in sentences_of(corpus.documents[language])
-    ]
+    expected = [sentence for language in TOY_LANGUAGES for sentence in sentences_of(corpus.documents[language])]
     assert sorted(documents["sentence"]) == sorted(expected)
     pairs = load_pairs(first / "pairs", show_progress=False)
     assert sorted(pairs["source_language"]) == ["en"] * 18

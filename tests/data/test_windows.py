@@ -19,9 +19,7 @@ def documents(lengths: dict[str, list[int]] | None = None) -> Dataset:
     number = 0
     for language, counts in (lengths or LENGTHS).items():
         for count in counts:
-            rows += [
-                {"sentence": f"{number}.{p}", "language": language, "document": number} for p in range(count)
-            ]
+            rows += [{"sentence": f"{number}.{p}", "language": language, "document": number} for p in range(count)]
             number += 1
     return Dataset.from_list(rows)
 

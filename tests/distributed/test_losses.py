@@ -35,9 +35,7 @@ def test_gradients_of_encoder_and_head(results: tuple[Result, Result, Result], n
     assert any("head." in key for key in gradients) == (name != "pairs")
     for key in gradients:
         for rank in ranks:
-            torch.testing.assert_close(
-                rank[key], single[key], rtol=1e-5, atol=1e-7, msg=lambda m, k=key: f"{k}: {m}"
-            )
+            torch.testing.assert_close(rank[key], single[key], rtol=1e-5, atol=1e-7, msg=lambda m, k=key: f"{k}: {m}")
         assert torch.equal(ranks[0][key], ranks[1][key]), key
 
 
@@ -48,6 +46,4 @@ def test_statistics_and_bank(results: tuple[Result, Result, Result], name: str) 
     assert any("running_var" in key for key in states) == (name != "mlm")
     for key in states:
         assert torch.equal(ranks[0][key], ranks[1][key]), key
-        torch.testing.assert_close(
-            ranks[0][key], single[key], rtol=1e-5, atol=1e-7, msg=lambda m, k=key: f"{k}: {m}"
-        )
+        torch.testing.assert_close(ranks[0][key], single[key], rtol=1e-5, atol=1e-7, msg=lambda m, k=key: f"{k}: {m}")

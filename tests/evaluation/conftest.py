@@ -66,8 +66,6 @@ def tatoeba_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "tatoeba"
     folder.mkdir()
     for code, language in (("fra", "fr"), ("deu", "de")):
-        (folder / f"tatoeba.{code}-eng.{code}").write_text(
-            "\n".join(WORDS[language]) + "\n", encoding="utf-8"
-        )
+        (folder / f"tatoeba.{code}-eng.{code}").write_text("\n".join(WORDS[language]) + "\n", encoding="utf-8")
         (folder / f"tatoeba.{code}-eng.eng").write_text("\n".join(WORDS["en"]) + "\n", encoding="utf-8")
     return folder

@@ -17,9 +17,7 @@ def run(repository: Path, tmp_path: Path):
     def program(*arguments: object) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(repository), "COLUMNS": "200"}
         command = [sys.executable, str(repository / "evaluation" / "run.py"), *map(str, arguments)]
-        return subprocess.run(
-            command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=120
-        )
+        return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=120)
 
     return program
 
@@ -35,9 +33,7 @@ def test_writes_scores_and_prints_them_beside_the_papers(run, static_model, tato
     written = json.loads(output.read_text())
     assert set(written) == {"benchmark", "model", "scores", "average", "protocol"}
     assert written["benchmark"] == "tatoeba" and written["model"] == str(tmp_path / "model")
-    one, half = (
-        {key: value for key in ("accuracy", "accuracy_to_en", "accuracy_from_en")} for value in (1.0, 0.5)
-    )
+    one, half = ({key: value for key in ("accuracy", "accuracy_to_en", "accuracy_from_en")} for value in (1.0, 0.5))
     assert written["scores"] == {"fr": one, "de": half}
     assert written["average"] == dict.fromkeys(one, 0.75)
     assert os.listdir(output.parent) == ["scores.json"]
@@ -56,9 +52,7 @@ def test_an_error_is_one_line_and_leaves_the_old_output(run, tatoeba_folder, tmp
 
 @pytest.fixture
 def program(repository: Path, monkeypatch: pytest.MonkeyPatch):
-    specification = importlib.util.spec_from_file_location(
-        "evaluation_run", repository / "evaluation" / "run.py"
-    )
+    specification = importlib.util.spec_from_file_location("evaluation_run", repository / "evaluation" / "run.py")
     module = importlib.util.module_from_spec(specification)
     monkeypatch.setitem(sys.modules, "evaluation_run", module)  # dataclasses look their module up
     specification.loader.exec_module(module)

@@ -52,9 +52,7 @@ def test_table_cells_line_up() -> None:
 
 
 def test_results_stand_beside_published_rows_and_are_told_apart() -> None:
-    lines = results_table(
-        result(["fr", "sw"]), model_name="ours", published=published_rows("tatoeba")
-    ).splitlines()
+    lines = results_table(result(["fr", "sw"]), model_name="ours", published=published_rows("tatoeba")).splitlines()
     cells = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in lines}
     assert cells["ours"] == ["50.0", "50.0", "50.0", "measured here"]
     assert cells["CCP"] == ["93.8", "50.5", "72.2", "published: CCP paper, Table 1"]

@@ -53,9 +53,7 @@ def naive_semantic_loss(x: Tensor, y: Tensor, *, temperature: float, text: list[
         denominator = x.new_zeros(())
         for k in range(2 * pairs):
             if k != anchor and (k == positive or text[k] != text[anchor]):
-                denominator = denominator + torch.exp(
-                    F.cosine_similarity(rows[anchor], rows[k], dim=0) / temperature
-                )
+                denominator = denominator + torch.exp(F.cosine_similarity(rows[anchor], rows[k], dim=0) / temperature)
         numerator = torch.exp(F.cosine_similarity(rows[anchor], rows[positive], dim=0) / temperature)
         terms.append(-torch.log(numerator / denominator))
     return torch.stack(terms).mean()

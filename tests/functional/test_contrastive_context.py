@@ -86,9 +86,7 @@ def test_gradient_with_the_queue_in_one_or_several_chunks(
     monkeypatch.setattr(checks, "CHUNK_ELEMENTS", elements)
     options = queue_arguments(queue, document=True) if with_queue else {}
     assert torch.autograd.gradcheck(
-        lambda z: contrastive_context_loss(
-            z, WINDOW, LANGUAGE, temperature=0.5, document=DOCUMENT, **options
-        ),
+        lambda z: contrastive_context_loss(z, WINDOW, LANGUAGE, temperature=0.5, document=DOCUMENT, **options),
         z,
     )
 
@@ -107,9 +105,7 @@ def test_two_views_without_a_queue_are_info_nce(z: Tensor) -> None:
 
 
 def test_queue_rows_act_as_rows_that_are_negatives_only(z: Tensor, queue: Tensor) -> None:
-    loss = contrastive_context_loss(
-        z, WINDOW, LANGUAGE, document=DOCUMENT, **queue_arguments(queue, document=True)
-    )
+    loss = contrastive_context_loss(z, WINDOW, LANGUAGE, document=DOCUMENT, **queue_arguments(queue, document=True))
     together = contrastive_context_loss(
         torch.cat([z, queue]),
         torch.cat([WINDOW, torch.arange(100, 105)]),
@@ -121,9 +117,7 @@ def test_queue_rows_act_as_rows_that_are_negatives_only(z: Tensor, queue: Tensor
 
 def test_an_empty_queue_is_no_queue(z: Tensor, queue: Tensor) -> None:
     empty = {"queue": queue[:0], "queue_language": QUEUE_LANGUAGE[:0]}
-    assert contrastive_context_loss(z, WINDOW, LANGUAGE, **empty) == contrastive_context_loss(
-        z, WINDOW, LANGUAGE
-    )
+    assert contrastive_context_loss(z, WINDOW, LANGUAGE, **empty) == contrastive_context_loss(z, WINDOW, LANGUAGE)
 
 
 def test_a_normalized_queue_is_taken_at_its_word(z: Tensor, queue: Tensor) -> None:
@@ -149,9 +143,7 @@ def test_order_of_rows_does_not_matter(z: Tensor, queue: Tensor) -> None:
     loss = contrastive_context_loss(
         z[order], WINDOW[order], LANGUAGE[order], document=DOCUMENT[order], **queue_arguments(queue, True)
     )
-    expected = contrastive_context_loss(
-        z, WINDOW, LANGUAGE, document=DOCUMENT, **queue_arguments(queue, True)
-    )
+    expected = contrastive_context_loss(z, WINDOW, LANGUAGE, document=DOCUMENT, **queue_arguments(queue, True))
     torch.testing.assert_close(loss, expected)
 
 
@@ -187,9 +179,7 @@ def test_one_window_alone_gives_zero_and_no_gradient(z: Tensor) -> None:
 
 
 def test_one_window_has_the_queue_as_its_negatives(z: Tensor, queue: Tensor) -> None:
-    loss = contrastive_context_loss(
-        z[:2], WINDOW[:2], LANGUAGE[:2], temperature=0.3, **queue_arguments(queue)
-    )
+    loss = contrastive_context_loss(z[:2], WINDOW[:2], LANGUAGE[:2], temperature=0.3, **queue_arguments(queue))
     expected = naive_context_loss(
         z[:2],
         [0, 0],

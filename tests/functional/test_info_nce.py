@@ -24,9 +24,7 @@ def test_equals_the_papers_equation(pair: tuple[Tensor, Tensor], text: list[int]
     loss = info_nce_loss(*pair, temperature=0.2, text=None if text is None else torch.tensor(text))
     expected = naive_semantic_loss(*pair, temperature=0.2, text=text)
     torch.testing.assert_close(loss, expected)
-    for ours, theirs in zip(
-        torch.autograd.grad(loss, pair), torch.autograd.grad(expected, pair), strict=True
-    ):
+    for ours, theirs in zip(torch.autograd.grad(loss, pair), torch.autograd.grad(expected, pair), strict=True):
         torch.testing.assert_close(ours, theirs)
 
 

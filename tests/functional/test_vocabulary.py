@@ -38,22 +38,16 @@ def test_equals_the_cross_entropy_of_all_logits(
     loss = chunked_cross_entropy(hidden, weight, bias if with_bias else None, labels, chunk_size=chunk_size)
     expected = reference(hidden, weight, bias if with_bias else None, labels)
     torch.testing.assert_close(loss, expected)
-    for ours, theirs in zip(
-        torch.autograd.grad(loss, used), torch.autograd.grad(expected, used), strict=True
-    ):
+    for ours, theirs in zip(torch.autograd.grad(loss, used), torch.autograd.grad(expected, used), strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
 def test_gradient(inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor) -> None:
-    assert torch.autograd.gradcheck(
-        lambda h, w, b: chunked_cross_entropy(h, w, b, labels, chunk_size=3), inputs
-    )
+    assert torch.autograd.gradcheck(lambda h, w, b: chunked_cross_entropy(h, w, b, labels, chunk_size=3), inputs)
 
 
 @pytest.mark.parametrize("frozen", [0, 1, 2])
-def test_gradients_of_what_is_not_frozen(
-    inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor, frozen: int
-) -> None:
+def test_gradients_of_what_is_not_frozen(inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor, frozen: int) -> None:
     inputs[frozen].requires_grad_(False)
     chunked_cross_entropy(*inputs, labels, chunk_size=2).backward()
     assert [x.grad is None for x in inputs] == [i == frozen for i in range(3)]
@@ -88,9 +82,7 @@ def test_types(inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor, dtype: tor
     torch.testing.assert_close(loss.double(), exact, rtol=2e-2, atol=2e-2)
 
 
-def test_under_autocast_it_stays_close_to_full_precision(
-    inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor
-) -> None:
+def test_under_autocast_it_stays_close_to_full_precision(inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor) -> None:
     single = [x.detach().float().requires_grad_() for x in inputs]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = chunked_cross_entropy(*single, labels, chunk_size=3)

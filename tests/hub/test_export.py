@@ -36,9 +36,7 @@ def models() -> dict[str, SentenceTransformer]:
         "static": static,
         "static, normalized": SentenceTransformer(modules=[*static.children(), Normalize()], device="cpu"),
         "transformer": transformer,
-        "transformer, normalized": SentenceTransformer(
-            modules=[*transformer.children(), Normalize()], device="cpu"
-        ),
+        "transformer, normalized": SentenceTransformer(modules=[*transformer.children(), Normalize()], device="cpu"),
     }
 
 
@@ -55,9 +53,7 @@ NAMES = ["static", "static, normalized", "transformer", "transformer, normalized
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_export_agrees_with_the_layer(
-    models: dict[str, SentenceTransformer], name: str, tmp_path: Path
-) -> None:
+def test_export_agrees_with_the_layer(models: dict[str, SentenceTransformer], name: str, tmp_path: Path) -> None:
     model = models[name]
     calibration = fit(model)
     exported = export(model, calibration)
@@ -218,9 +214,7 @@ except ImportError:
 """
 
 
-def test_exports_load_where_we_are_not_installed(
-    models: dict[str, SentenceTransformer], tmp_path: Path
-) -> None:
+def test_exports_load_where_we_are_not_installed(models: dict[str, SentenceTransformer], tmp_path: Path) -> None:
     chosen = ["static, normalized", "transformer"]
     exported = [export(models[name], fit(models[name])) for name in chosen]
     folders = [str(tmp_path / name) for name in chosen]

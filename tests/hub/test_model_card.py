@@ -192,9 +192,7 @@ def check_host_card(text: str) -> None:
     assert data.eval_results[0].metric_value == 0.625
 
 
-def test_the_hosts_card_carries_our_citations_and_results(
-    trained: SentenceTransformer, tmp_path: Path
-) -> None:
+def test_the_hosts_card_carries_our_citations_and_results(trained: SentenceTransformer, tmp_path: Path) -> None:
     save_model_atomically(trained, tmp_path / "model")
     text = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     check_host_card(text)

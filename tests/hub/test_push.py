@@ -76,14 +76,10 @@ def test_a_folder_without_a_model_is_refused(online: None, tmp_path: Path) -> No
         push_to_hub(tmp_path, "me/model")
 
 
-def test_a_failure_says_where_the_model_is(
-    online: None, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_says_where_the_model_is(online: None, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push.huggingface_hub, "HfApi", Api)
     monkeypatch.setattr(Api, "error", ConnectionError("unreachable"))
-    with pytest.raises(
-        PushError, match=rf"me/model: ConnectionError: unreachable; the model is safe in {folder}"
-    ):
+    with pytest.raises(PushError, match=rf"me/model: ConnectionError: unreachable; the model is safe in {folder}"):
         push_to_hub(folder, "me/model")
     assert (folder / "modules.json").is_file()
 

@@ -51,9 +51,7 @@ def test_owned_state_is_restored_and_the_encoder_left_alone() -> None:
 def test_a_state_that_does_not_fit() -> None:
     loss = CCPLoss(tiny.static(), bank=LanguageMemoryBank(8, 4))
     state = loss.owned_state()
-    with pytest.raises(
-        ValueError, match=r"does not fit CCPLoss.*unexpected.*bank\.keys.*options of the saved run"
-    ):
+    with pytest.raises(ValueError, match=r"does not fit CCPLoss.*unexpected.*bank\.keys.*options of the saved run"):
         CCPLoss(tiny.static()).load_owned_state(state)
     with pytest.raises(ValueError, match=r"missing.*head\.norm"):
         without_norm = AsymmetricBNHead(8, normalization="none")

@@ -103,9 +103,7 @@ def test_the_bank_holds_the_contexts_first_in_first_out(model: SentenceTransform
         _, contexts = model(dict(given))["sentence_embedding"].chunk(2)
         expected.extend(F.normalize(head(contexts, contexts)[1].detach(), dim=1).tolist())
         loss([given]).backward()
-    torch.testing.assert_close(
-        torch.tensor(sorted(loss.bank.get().keys.tolist())), torch.tensor(sorted(expected))
-    )
+    torch.testing.assert_close(torch.tensor(sorted(loss.bank.get().keys.tolist())), torch.tensor(sorted(expected)))
     held = loss.bank.get()
     assert set(held.language.tolist()) == {EN} and set(held.document.tolist()) <= set(range(100, 500))
 

@@ -100,14 +100,12 @@ def test_loss_and_gradients_equal_the_checkpoints_own(
     encoder = {name.removeprefix(prefix): p for name, p in named.items() if name.startswith(prefix)}
     assert any(p is reference.get_input_embeddings().weight for p in encoder.values())
     for name, parameter in encoder.items():
-        torch.testing.assert_close(
-            ours[name].grad, parameter.grad, msg=lambda text, name=name: f"{name}: {text}"
-        )
+        torch.testing.assert_close(ours[name].grad, parameter.grad, msg=lambda text, name=name: f"{name}: {text}")
     shared = {id(p) for p in encoder.values()}
     head = {id(p): p for p in named.values() if id(p) not in shared and p.grad is not None}
-    assert sorted(
-        p.grad.norm().item() for p in loss.owned_parameters() if p.grad is not None
-    ) == pytest.approx(sorted(p.grad.norm().item() for p in head.values()), rel=1e-4, abs=1e-6)
+    assert sorted(p.grad.norm().item() for p in loss.owned_parameters() if p.grad is not None) == pytest.approx(
+        sorted(p.grad.norm().item() for p in head.values()), rel=1e-4, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("architecture", ["xlm-roberta", "untied"])

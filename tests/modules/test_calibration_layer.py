@@ -77,9 +77,7 @@ def test_an_agnostic_layer_needs_no_language() -> None:
 
 def test_inputs_are_normalized_where_asked() -> None:
     layer = CalibrationLayer(2, ["en"], normalize_inputs=True)
-    assert layer.transform(torch.tensor([[3.0, 4.0]]), "en").tolist() == [
-        [pytest.approx(0.6), pytest.approx(0.8)]
-    ]
+    assert layer.transform(torch.tensor([[3.0, 4.0]]), "en").tolist() == [[pytest.approx(0.6), pytest.approx(0.8)]]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

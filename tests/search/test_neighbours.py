@@ -50,14 +50,10 @@ def test_chunks_say_where_they_start_and_never_exceed_their_size(clouds: tuple[T
 
 
 @pytest.mark.parametrize("chunk_size", [5, 1000])
-def test_mutual_neighbours_are_the_best_of_row_and_column(
-    clouds: tuple[Tensor, Tensor], chunk_size: int
-) -> None:
+def test_mutual_neighbours_are_the_best_of_row_and_column(clouds: tuple[Tensor, Tensor], chunk_size: int) -> None:
     scores = naive_csls(*clouds, 4)
     expected = [
-        (i, int(scores[i].argmax()))
-        for i in range(23)
-        if int(scores[:, int(scores[i].argmax())].argmax()) == i
+        (i, int(scores[i].argmax())) for i in range(23) if int(scores[:, int(scores[i].argmax())].argmax()) == i
     ]
     matches = mutual_nearest_neighbours(*clouds, 4, chunk_size=chunk_size)
     assert list(zip(matches.source.tolist(), matches.target.tolist(), strict=True)) == expected
@@ -78,9 +74,7 @@ def test_a_hub_loses_its_lead() -> None:
     hub = torch.tensor([1.0, 1.0, 1.0])
     source = torch.eye(3) + 0.8
     target = torch.cat([torch.eye(3) + 0.1 * torch.tensor([[0.0, 1.0, 0.0]]), hub[None]])
-    by_cosine = (torch.nn.functional.normalize(source) @ torch.nn.functional.normalize(target).T).argmax(
-        dim=1
-    )
+    by_cosine = (torch.nn.functional.normalize(source) @ torch.nn.functional.normalize(target).T).argmax(dim=1)
     assert by_cosine.tolist() == [3, 3, 3]
     assert csls_nearest(source, target, 3)[0].tolist() == [0, 1, 2]
 

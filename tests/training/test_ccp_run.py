@@ -50,9 +50,7 @@ def test_only_windows_know_their_documents() -> None:
     assert "document" in datasets["ccp"].column_names and "document" not in datasets["mlm"].column_names
 
 
-@pytest.mark.parametrize(
-    "options", [{"ccp_weight": 0, "mlm_weight": 0, "pairs_weight": 0}, {"ccp_weight": 0}]
-)
+@pytest.mark.parametrize("options", [{"ccp_weight": 0, "mlm_weight": 0, "pairs_weight": 0}, {"ccp_weight": 0}])
 def test_nothing_to_train_on_is_refused(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="nothing to train on.*weight above 0"):
         chosen(tiny.static(), tiny.documents(), None, **options)

@@ -59,9 +59,7 @@ def test_a_transformer_from_scratch(tmp_path: Path) -> None:
     assert model.tokenizer.mask_token == "<mask>"
 
 
-def test_a_tokenizer_that_is_there_is_taken_or_replaced(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_tokenizer_that_is_there_is_taken_or_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     arguments = EncoderArguments(from_scratch="static", vocabulary=100, features=4)
     folder = tmp_path / "tokenizer"
     first = arguments.build(texts(), tokenizer_folder=folder).tokenizer.get_vocab()

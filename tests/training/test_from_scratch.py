@@ -58,9 +58,7 @@ def test_a_static_encoder_is_saved_and_loaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_a_transformer_is_saved_and_loaded(
-    tmp_path: Path, pooling: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_transformer_is_saved_and_loaded(tmp_path: Path, pooling: str, caplog: pytest.LogCaptureFixture) -> None:
     tokenizer = train_tokenizer(TEXTS, 100)
     model = transformer_encoder(tokenizer, "tiny", max_seq_length=12, pooling=pooling)  # type: ignore[arg-type]
     model.save(str(tmp_path))
@@ -73,5 +71,5 @@ def test_a_transformer_is_saved_and_loaded(
 
 
 def test_sizes() -> None:
-    with pytest.raises(ValueError, match="size must be one of .*'base', 'small', 'tiny'.*got 'large'"):
+    with pytest.raises(ValueError, match="size must be one of .*'base', 'mini', 'small', 'tiny'.*got 'large'"):
         transformer_encoder(train_tokenizer(TEXTS, 100), "large")  # type: ignore[arg-type]

@@ -46,9 +46,7 @@ def test_state_goes_from_one_callback_to_another() -> None:
 
 def test_a_state_of_other_losses_is_refused() -> None:
     with pytest.raises(ValueError, match="losses that this run does not have.*documents/"):
-        LossStateCallback({"sentences": ccp()}).load_state_dict(
-            LossStateCallback({"documents": ccp()}).state_dict()
-        )
+        LossStateCallback({"sentences": ccp()}).load_state_dict(LossStateCallback({"documents": ccp()}).state_dict())
     with pytest.raises(ValueError, match="missing"):
         LossStateCallback(ccp()).load_state_dict({})
 
@@ -82,9 +80,7 @@ def test_gradients_of_the_losses_are_clipped(tmp_path: Path, limit: float, clipp
 
 def test_a_shared_head_counts_once() -> None:
     model, head = tiny.static(), AsymmetricBNHead(8)
-    assert len(unique_parameters([CCPLoss(model, head), CCPLoss(model, head)])) == len(
-        list(head.parameters())
-    )
+    assert len(unique_parameters([CCPLoss(model, head), CCPLoss(model, head)])) == len(list(head.parameters()))
     average_gradients([])
 
 

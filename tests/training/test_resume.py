@@ -30,9 +30,7 @@ def final_state(trainer) -> dict[str, Tensor]:
         ("per_language", {"gradient_accumulation_steps": 2, "max_steps": 30, "save_steps": 15}),
     ],
 )
-def test_the_next_losses_after_a_resume_are_equal(
-    tmp_path: Path, scope: str, options: dict[str, int]
-) -> None:
+def test_the_next_losses_after_a_resume_are_equal(tmp_path: Path, scope: str, options: dict[str, int]) -> None:
     steps = {**STEPS, **options}
     whole, recorded = interleaved_run(tmp_path, seed=0, scope=scope, **steps)
     whole.train()
@@ -78,9 +76,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_checkpoint_without_loss_state_is_refused(checkpoint: Path, tmp_path: Path) -> None:
     trainer, _ = interleaved_run(tmp_path, max_steps=4)
     # The run has another output folder: nothing tells the callback where the checkpoint lies.
-    with pytest.raises(
-        FileNotFoundError, match=r"checkpoint-2.loss_state.safetensors is missing.*resume_from"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"checkpoint-2.loss_state.safetensors is missing.*resume_from"):
         trainer.train(resume_from_checkpoint=str(checkpoint))
 
 

@@ -153,9 +153,7 @@ def test_all_checkpoints_are_removed_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [None, "resume", "overwrite"])
-def test_checkpoints_of_an_earlier_run_are_not_mixed_with_new_ones(
-    tmp_path: Path, option: str | None
-) -> None:
+def test_checkpoints_of_an_earlier_run_are_not_mixed_with_new_ones(tmp_path: Path, option: str | None) -> None:
     run = RunArguments(output=str(tmp_path), **({option: True} if option else {}))
     run.refuse_foreign_checkpoints()
     checkpoint(run.checkpoints, 2)

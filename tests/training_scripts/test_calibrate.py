@@ -39,9 +39,7 @@ def files(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def calibrate(
-    repository: Path, files: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., SentenceTransformer]:
+def calibrate(repository: Path, files: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SentenceTransformer]:
     monkeypatch.setenv("HF_DATASETS_CACHE", str(files / "cache"))
     specification = importlib.util.spec_from_file_location(
         "calibrate", repository / "training_scripts" / "calibrate.py"
@@ -84,9 +82,7 @@ def test_pairs_are_used(calibrate: Callable[..., SentenceTransformer], files: Pa
     )
 
 
-def test_a_model_is_not_overwritten_unless_asked(
-    calibrate: Callable[..., SentenceTransformer], files: Path
-) -> None:
+def test_a_model_is_not_overwritten_unless_asked(calibrate: Callable[..., SentenceTransformer], files: Path) -> None:
     calibrate("--steps", "lsar")
     before = (files / "out" / "modules.json").read_bytes()
     with pytest.raises(FileExistsError, match="--overwrite"):
@@ -96,9 +92,7 @@ def test_a_model_is_not_overwritten_unless_asked(
     assert "Router" in type(list(model.children())[-1]).__name__
 
 
-def test_bad_input_is_named_and_nothing_is_written(
-    calibrate: Callable[..., SentenceTransformer], files: Path
-) -> None:
+def test_bad_input_is_named_and_nothing_is_written(calibrate: Callable[..., SentenceTransformer], files: Path) -> None:
     with pytest.raises(ValueError, match="twist"):
         calibrate("--steps", "twist")
     with pytest.raises(ValueError, match="'fr' has|'en' has"):

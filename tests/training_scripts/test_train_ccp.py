@@ -103,9 +103,7 @@ def test_the_best_model_is_kept_and_saved(
 
 def test_words_and_verses_are_pairs_and_test_sentences_are_left_out(train: Train, tmp_path: Path) -> None:
     words = tmp_path / "words.en-fr.tsv"
-    words.write_text(
-        "".join(f"{en}\t{fr}\n" for en, fr in zip(*WORDS.values(), strict=True)), encoding="utf-8"
-    )
+    words.write_text("".join(f"{en}\t{fr}\n" for en, fr in zip(*WORDS.values(), strict=True)), encoding="utf-8")
     verses = [f"GEN 1:{i}" for i in range(12)]
     books = [{"language": code, "sentences": WORDS[code], "verses": verses} for code in ("fr", "en")]
     for book in books:

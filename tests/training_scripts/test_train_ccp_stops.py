@@ -63,9 +63,7 @@ def test_a_resumed_run_ends_as_the_uninterrupted_one(
     }
 
 
-def test_resume_without_a_checkpoint_starts(
-    train: Train, documents: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_resume_without_a_checkpoint_starts(train: Train, documents: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         results = train("--documents", documents, "--max-steps", "2", "--resume")
     assert results["steps"] == 2 and "going on from the start" in caplog.text
@@ -78,9 +76,7 @@ def test_a_new_run_does_not_go_on_from_the_checkpoints_of_an_old_one(
     train(*options, "--max-steps", "8")
     mark = tmp_path / "run" / "tokenizer" / "of_the_first_run"
     mark.touch()
-    with pytest.raises(
-        FileExistsError, match=r"holds checkpoints of an earlier run; use --resume.*--overwrite"
-    ):
+    with pytest.raises(FileExistsError, match=r"holds checkpoints of an earlier run; use --resume.*--overwrite"):
         train(*options, "--max-steps", "5")
     assert "checkpoint-8" in names(tmp_path / "run/checkpoints")
     with monkeypatch.context() as patch:
@@ -109,9 +105,7 @@ def test_a_loss_that_is_no_number_stops_the_run(
 
     with monkeypatch.context() as patch:
         patch.setattr(ccp, "contrastive_context_loss", poisoned)
-        message = (
-            r"the loss 'ccp' is nan at step 6, in a batch of (en|fr) \(8 rows\)(.|\n)*checkpoint-4 is whole"
-        )
+        message = r"the loss 'ccp' is nan at step 6, in a batch of (en|fr) \(8 rows\)(.|\n)*checkpoint-4 is whole"
         with pytest.raises(SystemExit, match=message):
             train(*options)
     assert names(tmp_path / "run" / "model") == []
@@ -141,9 +135,7 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, place: str, part: str) -> None:
         def save_optimizer(state: Any, path: Any, *args: Any, **kwargs: Any) -> None:
             if part in str(path) and str(path).endswith("optimizer.pt"):
                 Path(path).write_bytes(b"half")
-                raise RuntimeError(
-                    "[enforce fail at inline_container.cc:672] . unexpected pos 1582080 vs 1581968"
-                )
+                raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 1582080 vs 1581968")
             torch_save(state, path, *args, **kwargs)
 
         monkeypatch.setattr(torch, "save", save_optimizer)
@@ -177,9 +169,7 @@ def test_a_disk_that_fills_at_a_checkpoint(
     older = weights(run / "model")
     with monkeypatch.context() as patch:
         fail_at(patch, place, "checkpoint-4")
-        message = (
-            rf"stopped at step 4: its checkpoint.*is the disk full\? .*{reason}.*\n.*checkpoint-2 is whole"
-        )
+        message = rf"stopped at step 4: its checkpoint.*is the disk full\? .*{reason}.*\n.*checkpoint-2 is whole"
         with pytest.raises(SystemExit, match=message):
             train(*options)
     assert names(run / "checkpoints") == ["checkpoint-2"] and not hidden(run)

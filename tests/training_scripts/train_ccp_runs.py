@@ -16,9 +16,7 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 Train = Callable[..., dict[str, Any]]
-SIZES = (
-    "--vocabulary 150 --features 16 --batch-size 4 --bank-size 32 --learning-rate 1e-2 --max-seq-length 16"
-)
+SIZES = "--vocabulary 150 --features 16 --batch-size 4 --bank-size 32 --learning-rate 1e-2 --max-seq-length 16"
 
 
 LISTS = {

@@ -83,8 +83,7 @@ def _computed() -> list[Concept]:
         for minute in (0, 15, 30, 45)
     ]
     return concepts + [
-        Concept(str(value), "number", (str(value),) * len(TOY_LANGUAGES), frozenset())
-        for value in _BIG_NUMBERS
+        Concept(str(value), "number", (str(value),) * len(TOY_LANGUAGES), frozenset()) for value in _BIG_NUMBERS
     ]
 
 
@@ -120,9 +119,7 @@ def concepts() -> dict[str, Concept]:
     table = {concept.name: concept for concept in found}
     if len(table) != len(found):
         names = [concept.name for concept in found]
-        raise ValueError(
-            f"concepts defined twice: {sorted({name for name in names if names.count(name) > 1})}"
-        )
+        raise ValueError(f"concepts defined twice: {sorted({name for name in names if names.count(name) > 1})}")
     return table
 
 
@@ -177,8 +174,6 @@ def forms(language: str) -> dict[str, tuple[Forms, ...]]:
         'ножом'
     """
     if language not in TOY_LANGUAGES:
-        raise ValueError(
-            f"no generated corpus for language {language!r}: choose from {', '.join(TOY_LANGUAGES)}"
-        )
+        raise ValueError(f"no generated corpus for language {language!r}: choose from {', '.join(TOY_LANGUAGES)}")
     index = TOY_LANGUAGES.index(language)
     return {name: _forms(concept, index) for name, concept in concepts().items()}

@@ -64,8 +64,7 @@ def toy_corpus(
     for language in languages_without_pairs:
         forms(language)
     documents = {
-        language: generate_documents(language, documents_per_language, seed=seed)
-        for language in TOY_LANGUAGES
+        language: generate_documents(language, documents_per_language, seed=seed) for language in TOY_LANGUAGES
     }
     pairs = {
         language: generate_pairs(_PIVOT, language, pairs_per_language, seed=seed)

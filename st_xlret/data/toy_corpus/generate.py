@@ -55,9 +55,7 @@ def generate_documents(language: str, n_documents: int, *, seed: int = 0) -> lis
     return documents
 
 
-def generate_pairs(
-    source_language: str, target_language: str, n_pairs: int, *, seed: int = 0
-) -> list[dict[str, str]]:
+def generate_pairs(source_language: str, target_language: str, n_pairs: int, *, seed: int = 0) -> list[dict[str, str]]:
     """Generate parallel sentences: each pair says one meaning in two languages, no meaning twice.
 
     Args:
@@ -94,9 +92,7 @@ def generate_pairs(
         if meaning[:2] in seen:
             continue
         seen.add(meaning[:2])
-        source, target = (
-            realise(meaning, language, rng) for language, rng in zip(languages, rngs, strict=True)
-        )
+        source, target = (realise(meaning, language, rng) for language, rng in zip(languages, rngs, strict=True))
         pairs.append(
             {
                 "source_language": source_language,

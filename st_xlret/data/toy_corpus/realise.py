@@ -68,9 +68,7 @@ def _compile(pattern: str, slots: list[str]) -> _Pattern:
         if slot_text:
             name_and_form, *agreement = slot_text.split("@")
             name, _, form = name_and_form.partition(".")
-            pieces.append(
-                _Slot(slots.index(name), form or "_", tuple(slots.index(other) for other in agreement))
-            )
+            pieces.append(_Slot(slots.index(name), form or "_", tuple(slots.index(other) for other in agreement)))
         else:
             name, *options = choice_text.split("|")
             pieces.append(_Choice(slots.index(name), tuple(options)))

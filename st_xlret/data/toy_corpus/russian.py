@@ -72,9 +72,7 @@ def _noun(cell: str) -> Forms:
 
 def _person(cell: str, gender: str, *, name: bool) -> Forms:
     (nominative,), marks = _marked(words(cell))
-    forms = decline(
-        nominative, gender, animate=True, stem=marks.get("stem", ""), instrumental=marks.get("ins", "")
-    )
+    forms = decline(nominative, gender, animate=True, stem=marks.get("stem", ""), instrumental=marks.get("ins", ""))
     by = forms["ins"].lower()
     clumsy = by[0] in _CLUSTER_STARTS and by[1] not in _VOWELS
     return {**forms, "with": ("со " if clumsy else "с ") + forms["ins"], "g": gender}

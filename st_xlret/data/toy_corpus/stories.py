@@ -144,9 +144,7 @@ class StoryTeller:
         suffix = slot[1:]
         verb, things, tools = self._verb_and_things(template, later=bool(suffix))
         marks = marks_of(verb)
-        if (template in NO_MOMENTS and "once" in marks) or (
-            template in NO_MISHAPS and marks & {"bad", "luck"}
-        ):
+        if (template in NO_MOMENTS and "once" in marks) or (template in NO_MISHAPS and marks & {"bad", "luck"}):
             raise _Misfit
         if "moving" in marks and "p" in template_slots()[template]:
             raise _Misfit
@@ -228,9 +226,7 @@ class StoryTeller:
     def _adjectives_for(self, template: str, filled: dict[str, str], thing: str) -> Sequence[str]:
         if template == "contrast":
             return [a for a in fitting(thing) if a != filled.get("a")]
-        mark = {"attribute": "attributive", "located": "attributive", "there_was": "attributive"}.get(
-            template
-        )
+        mark = {"attribute": "attributive", "located": "attributive", "there_was": "attributive"}.get(template)
         return fitting(thing, mark or ("gradable" if template == "compare" else ""))
 
     def _place(self, template: str) -> str:

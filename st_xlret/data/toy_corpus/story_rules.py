@@ -81,6 +81,4 @@ LANDSCAPE = frozenset({"rock", "way", "hollow", "landmark", "craft"})
 NO_MOMENTS = frozenset({"started", "habit", "forgot", "must", "together"})
 
 #: Templates for which a verb must be meant.
-NO_MISHAPS = frozenset(
-    {"want", "must", "help", "will", "forgot", "started", "habit", "could_not", "did", "together"}
-)
+NO_MISHAPS = frozenset({"want", "must", "help", "will", "forgot", "started", "habit", "could_not", "did", "together"})
