@@ -137,8 +137,9 @@ def main() -> None:
     write_json_atomically(output / "study.json", results)
     table = table_of(arguments, results)
     write_text_atomically(output / "study.md", table)
-    command = " ".join(["python training_scripts/study_ccp.py", *sys.argv[1:]])
-    write_text_atomically(output / "command.txt", command + "\n")
+    if not arguments.table_only:
+        command = " ".join(["python training_scripts/study_ccp.py", *sys.argv[1:]])
+        write_text_atomically(output / "command.txt", command + "\n")
     print(table)
 
 

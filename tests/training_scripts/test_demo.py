@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import json
+import math
+import runpy
+from pathlib import Path
+
+import pytest
+from sentence_transformers import SentenceTransformer
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("demo") / "run"
+    script = Path(__file__).parents[2] / "training_scripts" / "demo.py"
+    runpy.run_path(str(script))["main"](["--output", str(folder), "--quick"])
+    return folder
+
+
+def test_results_have_the_promised_layout(output: Path) -> None:
+    results = json.loads((output / "results.json").read_text())
+    assert results["seconds"] > 0
+    assert list(results["stages"]) == ["pairs", "ccp", "shift", "scale", "rotate"]
+    for scores in results["stages"].values():
+        assert {"all", "with_parallel", "without_parallel", "en", "zh"} <= set(scores)
+        assert all(0 <= value <= 1 for value in scores.values())
+        # 6 pairs of languages with parallel text, 9 with ru or zh, both directions each.
+        mean = (12 * scores["with_parallel"] + 18 * scores["without_parallel"]) / 30
+        assert math.isclose(scores["all"], mean, abs_tol=1e-9)
+
+
+def test_the_model_is_plain_and_knows_the_languages(output: Path) -> None:
+    types = {entry["type"] for entry in json.loads((output / "model" / "modules.json").read_text())}
+    assert all(name.startswith("sentence_transformers.") for name in types)
+    model = SentenceTransformer(str(output / "model"))
+    assert model.encode(["где ключ"], task="ru").shape == model.encode(["the key"]).shape
+    with pytest.raises(ValueError, match="xx"):
+        model.encode(["?"], task="xx")
+
+
+def test_card_and_pictures_are_there(output: Path) -> None:
+    card = (output / "model" / "README.md").read_text(encoding="utf-8")
+    assert "few pairs only" in card and "wu2022ccp" in card
+    assert {"training.png", "stages.png", "pca-en-fr.png", "pca-en-ru.png"} <= {p.name for p in output.glob("*.png")}
