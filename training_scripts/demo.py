@@ -84,7 +84,7 @@ class Sizes:
     test_sentences: int = 500
     encoder: str = "mini"
     vocabulary: int = 8000
-    steps: int = 1200
+    steps: int = 700
     batch_size: int = 96
     learning_rate: float = 3e-3
     calibration_sentences: int = 5000

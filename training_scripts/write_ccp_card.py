@@ -59,6 +59,7 @@ class Arguments:
     output: str = field(metadata={"help": "The card."})
     studies: list[str] = field(default_factory=list, metadata={"help": "Folders of study_ccp.py."})
     commands: list[str] = field(default_factory=list, metadata={"help": "Commands after training, as they were run."})
+    data: str = field(default="DATA", metadata={"help": "Folder that the commands shall call DATA."})
     hardware: str = field(default="2 CPU cores, no GPU", metadata={"help": "Where it ran."})
 
 
@@ -87,7 +88,7 @@ def main() -> None:
             "Tatoeba accuracy (%), mean of 18 languages and both directions, raw and after each calibration "
             "step (cumulative). Every row saw the same number of batches of parallel sentences; what it adds "
             f"came on top.\n\n{(study / 'study.md').read_text()}\n\n"
-            f"Command: `{(study / 'command.txt').read_text().strip()}`"
+            f"Command: `{(study / 'command.txt').read_text().strip().replace(arguments.data, 'DATA')}`"
         )
     write_model_card(
         arguments.output,
@@ -97,7 +98,7 @@ def main() -> None:
         "by contrastive context prediction (Wu et al., 2022) as st-xlret implements it, from random weights.",
         languages=training["languages"],
         data=[DataSource(*entry) for entry in DATA],
-        training_command=training["command"],
+        training_command=training["command"].replace(arguments.data, "DATA"),
         evaluation_commands=arguments.commands,
         results=[table],
         citations=[CCP_CITATION, SEMANTIC_CITATION],
