@@ -17,7 +17,7 @@ from torch import nn
 from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
 # Layers, hidden size, heads: "base" is XLM-R base's shape, the others train on a CPU.
-SIZES = {"tiny": (1, 32, 2), "mini": (2, 128, 2), "small": (3, 256, 4), "base": (12, 768, 12)}
+SIZES = {"tiny": (1, 32, 2), "mini": (1, 128, 4), "small": (3, 256, 4), "base": (12, 768, 12)}
 SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 
@@ -131,7 +131,7 @@ def transformer_encoder(
 
     Args:
         tokenizer: A tokenizer as :func:`train_tokenizer` makes it.
-        size: "tiny" (1 layer of 32, for tests), "mini" (2 of 128), "small" (3 of 256) or "base" (12 of 768).
+        size: "tiny" (1 layer of 32, for tests), "mini" (1 of 128), "small" (3 of 256) or "base" (12 of 768).
         max_seq_length: Tokens read of a text.
         pooling: "mean" learns faster from scratch; "cls" is the papers'.
 
