@@ -48,7 +48,7 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(PY) -m pip install -q -c constraints.txt -e ".[bench]"
-	for program in benchmarks/*.py; do $(PY) "$$program" || exit 1; done
+	$(PY) -m benchmarks.ccp_losses --output runs/ccp_losses.json
 
 clean:
 	rm -rf runs/demo build dist .pytest_cache .ruff_cache .mypy_cache
