@@ -84,7 +84,7 @@ class Sizes:
     test_sentences: int = 500
     encoder: str = "mini"
     vocabulary: int = 8000
-    steps: int = 1000
+    steps: int = 1500
     batch_size: int = 96
     learning_rate: float = 4e-3
     calibration_sentences: int = 5000
