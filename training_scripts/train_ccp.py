@@ -8,7 +8,7 @@ The paper's setting, from a checkpoint, on one or several GPUs:
 On two CPU cores in minutes, with some parallel sentences:
 
     python training_scripts/train_ccp.py --from-scratch static --documents docs/ --pairs pairs/ \
-        --output runs/static --batch-size 512 --learning-rate 1e-2 --max-grad-norm 0 --max-steps 3000
+        --output runs/static --batch-size 512 --learning-rate 5e-3 --max-grad-norm 0 --lazy-adam --max-steps 3000
 
 Documents are JSON lines {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}, pairs
 are {"source_language", "target_language", "source", "target"}; both may be gzipped, or folders of such files.
@@ -38,6 +38,7 @@ from st_xlret.hub.finish import finish_run
 from st_xlret.training import CCPOptions, build_ccp_trainer
 from st_xlret.training.data_arguments import DataArguments
 from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.lazy_adam import use_lazy_adam
 from st_xlret.training.run_arguments import HelpFormat, RunArguments
 from st_xlret.training.running import show_example, train, way_on
 
@@ -80,6 +81,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
     args = run.to_host(metric="eval_pairs_average_accuracy" if evaluator else None)
     trainer = build_ccp_trainer(model, documents, pairs, options, args, evaluator=evaluator)
+    if run.lazy_adam:
+        use_lazy_adam(trainer)
     started = time.perf_counter()
     train(trainer, run)
     results: dict[str, Any] = {

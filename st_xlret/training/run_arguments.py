@@ -57,6 +57,13 @@ class RunArguments:
     logging_steps: int = field(default=50, metadata={"help": "Print the losses every so many steps."})
     seed: int = field(default=0, metadata={"help": "Seed of everything random."})
     workers: int = field(default=0, metadata={"help": "Processes that prepare batches."})
+    lazy_adam: bool = field(
+        default=False,
+        metadata={
+            "help": "Static encoder: update only the vectors of the batch's tokens. Faster, and learns more; one "
+            "process, --max-grad-norm 0."
+        },
+    )
     resume: bool = field(
         default=False, metadata={"help": "Go on from the last complete checkpoint in the output folder."}
     )
