@@ -11,22 +11,25 @@ from torch.autograd.function import once_differentiable
 from st_xlret.functional import checks
 from st_xlret.functional.checks import at_least_float32, check_matrix, check_tag, without_autocast
 
+# However many rows there are: narrower products than this waste time.
+_NARROWEST_CHUNK = 256
+
 
 def chunked_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, *, chunk_size: int | None = None
 ) -> Tensor:
     """Mean cross-entropy of a vocabulary projection without ever holding all logits.
 
-    Equals ``F.cross_entropy(F.linear(hidden, weight, bias).float(), labels)``; logits of ``chunk_size`` rows
-    are computed at a time, and again in the backward pass. The matrix product runs in autocast's type where
-    autocast is on, the logarithm of the sum in at least float32.
+    Equals ``F.cross_entropy(F.linear(hidden, weight, bias).float(), labels)``; logits for ``chunk_size``
+    entries of the vocabulary are computed at a time, and again in the backward pass. The matrix product runs
+    in autocast's type where autocast is on, the logarithm of the sum in at least float32.
 
     Args:
         hidden: Vectors before the projection (M, d).
         weight: Projection (V, d), such as the tied input embeddings.
         bias: Bias (V,) or None.
         labels: Target rows of ``weight``, integers (M,).
-        chunk_size: Rows at a time; by default as many as keep 4M logits alive.
+        chunk_size: Entries of the vocabulary at a time; by default as many as keep 4M logits alive.
 
     Returns:
         A scalar, at least float32; 0 (with a graph) for M = 0.
@@ -51,13 +54,16 @@ def chunked_cross_entropy(
     if labels.min() < 0 or labels.max() >= weight.shape[0]:
         raise ValueError(f"labels must lie in [0, {weight.shape[0]}), got {int(labels.min())}..{int(labels.max())}")
     if chunk_size is None:
-        chunk_size = max(1, checks.CHUNK_ELEMENTS // weight.shape[0])
+        chunk_size = max(_NARROWEST_CHUNK, checks.CHUNK_ELEMENTS // len(labels))
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
     return _ChunkedCrossEntropy.apply(hidden, weight, bias, labels.long(), chunk_size)
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
+    # Chunks of the vocabulary rather than of the rows: each pass then reads the large weight once, and writes
+    # its gradient once.
+
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, chunk_size: int
@@ -66,48 +72,62 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         autocast = torch.is_autocast_enabled(device)
         ctx.compute_dtype = torch.get_autocast_dtype(device) if autocast else weight.dtype
         ctx.chunk_size = chunk_size
-        ctx.save_for_backward(hidden, weight, bias, labels)
+        exact = torch.promote_types(ctx.compute_dtype, torch.float32)
+        normalizer = hidden.new_full((len(labels),), -torch.inf, dtype=exact)
+        target = hidden.new_zeros((len(labels),), dtype=exact)
         with without_autocast(hidden):
-            projection = weight.to(ctx.compute_dtype)
-            total = hidden.new_zeros((), dtype=torch.promote_types(ctx.compute_dtype, torch.float32))
-            for rows in _slices(len(labels), chunk_size):
-                logits = _vocabulary_logits(hidden[rows], projection, bias)
-                total += (torch.logsumexp(logits, 1) - logits.gather(1, labels[rows, None])[:, 0]).sum()
-        return total / len(labels)
+            inputs = hidden.to(ctx.compute_dtype)
+            for entries in _slices(len(weight), chunk_size):
+                logits = _logits(inputs, weight[entries].to(ctx.compute_dtype), bias, entries)
+                normalizer = torch.logaddexp(normalizer, torch.logsumexp(logits, dim=1))
+                place, is_here = _places(labels, entries, logits)
+                target = torch.where(is_here, logits.gather(1, place), target[:, None])[:, 0]
+        ctx.save_for_backward(hidden, weight, bias, labels, normalizer)
+        return (normalizer - target).mean()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple:  # type: ignore[override]
-        hidden, weight, bias, labels = ctx.saved_tensors
+        hidden, weight, bias, labels, normalizer = ctx.saved_tensors
         wanted = ctx.needs_input_grad
-        grad_hidden = torch.empty_like(hidden) if wanted[0] else None
-        grad_weight = torch.zeros_like(weight) if wanted[1] else None
-        grad_bias = torch.zeros_like(bias) if bias is not None and wanted[2] else None
+        grad_hidden = at_least_float32(torch.zeros_like(hidden)) if wanted[0] else None
+        grad_weight = torch.empty_like(weight) if wanted[1] else None
+        grad_bias = torch.empty_like(bias) if bias is not None and wanted[2] else None
         with without_autocast(hidden):
-            projection = weight.to(ctx.compute_dtype)
-            for rows in _slices(len(labels), ctx.chunk_size):
-                logits = _vocabulary_logits(hidden[rows], projection, bias)
-                share = logits.sub_(torch.logsumexp(logits, 1, keepdim=True)).exp_()
-                share[torch.arange(len(share), device=share.device), labels[rows]] -= 1
+            inputs = hidden.to(ctx.compute_dtype)
+            for entries in _slices(len(weight), ctx.chunk_size):
+                projection = weight[entries].to(ctx.compute_dtype)
+                share = _logits(inputs, projection, bias, entries).sub_(normalizer[:, None]).exp_()
+                place, is_here = _places(labels, entries, share)
+                share.scatter_(1, place, share.gather(1, place) - is_here.to(share.dtype))
                 share *= grad / len(labels)
                 if grad_bias is not None:
-                    grad_bias += share.sum(0)
+                    grad_bias[entries] = share.sum(0)
                 share = share.to(ctx.compute_dtype)
                 if grad_hidden is not None:
-                    grad_hidden[rows] = (share @ projection).to(hidden.dtype)
+                    grad_hidden += share @ projection
                 if grad_weight is not None:
-                    inputs = hidden[rows].to(ctx.compute_dtype)
-                    if ctx.compute_dtype == weight.dtype:
-                        grad_weight.addmm_(share.T, inputs)
-                    else:
-                        grad_weight += share.T @ inputs
-        return grad_hidden, grad_weight, grad_bias, None, None
+                    grad_weight[entries] = share.T @ inputs
+        return (
+            None if grad_hidden is None else grad_hidden.to(hidden.dtype),
+            grad_weight,
+            grad_bias,
+            None,
+            None,
+        )
 
 
-def _slices(rows: int, size: int) -> list[slice]:
-    return [slice(start, start + size) for start in range(0, rows, size)]
+def _slices(size: int, step: int) -> list[slice]:
+    return [slice(start, start + step) for start in range(0, size, step)]
 
 
-def _vocabulary_logits(hidden: Tensor, projection: Tensor, bias: Tensor | None) -> Tensor:
-    logits = at_least_float32(hidden.to(projection.dtype) @ projection.T)
-    return logits if bias is None else logits.add_(bias)
+def _logits(inputs: Tensor, projection: Tensor, bias: Tensor | None, entries: slice) -> Tensor:
+    logits = at_least_float32(inputs @ projection.T)
+    return logits if bias is None else logits.add_(bias[entries])
+
+
+def _places(labels: Tensor, entries: slice, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Columns (rows, 1) of the labels in a chunk, and whether they lie in it."""
+    place = labels[:, None] - entries.start
+    last = logits.shape[1] - 1
+    return place.clamp(0, last), (place >= 0) & (place <= last)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from st_xlret.functional import checks, chunked_cross_entropy
+from st_xlret.functional import checks, chunked_cross_entropy, vocabulary
 
 ROWS, FEATURES, VOCABULARY = 7, 4, 11
 
@@ -58,10 +58,11 @@ def test_by_default_a_chunk_keeps_to_the_limit_of_logits(
 ) -> None:
     sizes = []
     unpatched = torch.logsumexp
-    monkeypatch.setattr(torch, "logsumexp", lambda x, dim: sizes.append(len(x)) or unpatched(x, dim))
-    monkeypatch.setattr(checks, "CHUNK_ELEMENTS", 3 * VOCABULARY)
+    monkeypatch.setattr(torch, "logsumexp", lambda x, dim: sizes.append(x.shape[1]) or unpatched(x, dim))
+    monkeypatch.setattr(checks, "CHUNK_ELEMENTS", 4 * ROWS)
+    monkeypatch.setattr(vocabulary, "_NARROWEST_CHUNK", 1)
     chunked_cross_entropy(*inputs, labels)
-    assert sizes == [3, 3, 1]
+    assert sizes == [4, 4, 3]
 
 
 def test_no_rows_give_zero_with_a_graph(inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor) -> None:
