@@ -5,9 +5,20 @@ Tatoeba (nearest-neighbour accuracy between 112 languages and English), from a l
     python evaluation/run.py --model runs/ccp/model --benchmark tatoeba --data LASER/data/tatoeba/v1 \
         --languages fr de zh --output tatoeba.json
 
-Without --data the benchmark is loaded from the Hugging Face Hub (or its cache, with HF_HUB_OFFLINE=1).
+LAReQA (answers in 11 languages from one pool of sentences), from its release:
+
+    python evaluation/run.py --model runs/ccp/model --benchmark lareqa --data lareqa/xquad-r --output lareqa.json
+
+Mr.TyDi from the Hugging Face Hub, with the passages' embeddings kept on disk: run it again to go on where it
+stopped, or under torchrun with --distributed to share the work among processes:
+
+    python evaluation/run.py --model runs/ccp/model --benchmark mrtydi --embedding-cache embeddings \
+        --output mrtydi.json
+
+Without --data a benchmark is loaded from the Hugging Face Hub (or its cache, with HF_HUB_OFFLINE=1).
 The CCP paper averages the hidden states of layer 14 of its 24-layer model: --layer 14.
 A calibrated model that st-xlret exported takes the language as its task: --language-as-task.
+Scores go to the output file, fractions in [0, 1]; tables in Markdown go beside it, under the same name with .md.
 """
 
 from __future__ import annotations
@@ -15,16 +26,18 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from transformers import HfArgumentParser
+
+from st_xlret.evaluation.benchmarks import BENCHMARKS, benchmark
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from st_xlret.evaluation import BenchmarkResult
+LAYOUTS = "; ".join(f"{known.name}: {known.layout}" for known in BENCHMARKS.values())
 
 
 @dataclass
@@ -35,16 +48,20 @@ class Arguments:
     output: str = field(
         metadata={"help": "JSON file for the scores (fractions in [0, 1]); an existing one is replaced at the end."}
     )
-    benchmark: str = field(default="tatoeba", metadata={"help": "The benchmark. So far: tatoeba."})
+    benchmark: str = field(default="tatoeba", metadata={"help": f"One of {', '.join(BENCHMARKS)}."})
     data: str | None = field(
         default=None,
-        metadata={
-            "help": "Folder of the benchmark's data; for tatoeba the one with tatoeba.fra-eng.fra and so on. "
-            "Default: load it from the Hub."
-        },
+        metadata={"help": f"Folder of the benchmark's files. Default: load it from the Hub. {LAYOUTS}."},
     )
     languages: list[str] | None = field(
-        default=None, metadata={"help": "Languages, such as fr de zh. Default: all of the benchmark's."}
+        default=None,
+        metadata={"help": "Languages (of the questions), such as fr de zh. Default: all of the benchmark's."},
+    )
+    split: str | None = field(
+        default=None,
+        metadata={
+            "help": "Part of the benchmark, such as dev; lareqa: test-same-language. Default: what the papers use."
+        },
     )
     layer: int | None = field(
         default=None,
@@ -60,6 +77,18 @@ class Arguments:
             "auto: mean with --layer, model without."
         },
     )
+    similarity: str | None = field(
+        default=None, metadata={"help": "Retrieval by cosine or dot. Default: the model's own."}
+    )
+    query_prompt: str | None = field(
+        default=None, metadata={"help": "Put before queries. Default: the model's own prompt for queries."}
+    )
+    document_prompt: str | None = field(
+        default=None, metadata={"help": "Put before documents. Default: the model's own prompt for documents."}
+    )
+    context: bool = field(
+        default=False, metadata={"help": "lareqa: candidates are read with their paragraph, as in XTREME-R."}
+    )
     language_as_task: bool = field(
         default=False,
         metadata={"help": "Call encode(texts, task=LANGUAGE), which routes texts through a calibrated model's maps."},
@@ -67,12 +96,22 @@ class Arguments:
     calibration: str | None = field(
         default=None, metadata={"help": "Folder of a saved CalibrationLayer to apply to the embeddings."}
     )
+    embedding_cache: str | None = field(
+        default=None, metadata={"help": "Folder to keep the corpus's embeddings in: a killed run goes on there."}
+    )
+    devices: list[str] | None = field(
+        default=None,
+        metadata={"help": "With --embedding-cache: encode with a process on each of these, such as cuda:0 cuda:1."},
+    )
+    distributed: bool = field(
+        default=False, metadata={"help": "With --embedding-cache under torchrun: share the corpus among processes."}
+    )
     batch_size: int = field(default=128, metadata={"help": "Texts per forward pass."})
     max_sentences: int | None = field(
         default=None,
         metadata={
-            "help": "Only the first so many sentences per language: quicker, but easier than the benchmark, "
-            "so that no published figure is comparable."
+            "help": "tatoeba: only the first so many sentences per language: quicker, but easier than the "
+            "benchmark, so that no published figure is comparable."
         },
     )
     device: str | None = field(default=None, metadata={"help": "cpu, cuda, cuda:1, mps. Default: the best there is."})
@@ -83,32 +122,43 @@ class HelpFormat(RawDescriptionHelpFormatter, ArgumentDefaultsHelpFormatter):
     """Keeps the line breaks of the examples and shows defaults."""
 
 
-class BenchmarkEvaluator(Protocol):
-    """What this program needs of an evaluator."""
-
-    def evaluate(self, model: SentenceTransformer) -> BenchmarkResult: ...
-
-
-def tatoeba(arguments: Arguments) -> BenchmarkEvaluator:
-    from st_xlret.evaluation import TatoebaEvaluator
-
-    options: dict[str, Any] = {
+def evaluator_options(arguments: Arguments) -> dict[str, Any]:
+    """What every evaluator takes, and what was asked for besides: an evaluator refuses what it does not know."""
+    asked_for = {
+        "split": arguments.split,
+        "similarity": arguments.similarity,
+        "query_prompt": arguments.query_prompt,
+        "document_prompt": arguments.document_prompt,
+        "context": arguments.context or None,
+        "max_sentences": arguments.max_sentences,
+        "embed_corpus": load_embedding_cache(arguments),
+    }
+    return {
         "layer": arguments.layer,
         "pooling": None if arguments.pooling == "auto" else arguments.pooling,
         "language_as_task": arguments.language_as_task,
         "calibration": load_calibration(arguments.calibration),
         "batch_size": arguments.batch_size,
-        "max_sentences": arguments.max_sentences,
         "show_progress_bar": not arguments.quiet,
+        **{name: value for name, value in asked_for.items() if value is not None},
     }
-    if arguments.data is None:
-        return TatoebaEvaluator.from_hub(arguments.languages, **options)
-    return TatoebaEvaluator.from_directory(arguments.data, arguments.languages, **options)
 
 
-BENCHMARKS: dict[str, Callable[[Arguments], BenchmarkEvaluator]] = {"tatoeba": tatoeba}
-# The published average that is over a benchmark's whole number of languages.
-WHOLE_BENCHMARK = {"tatoeba": (112, "average_112")}
+def load_embedding_cache(arguments: Arguments) -> Any:
+    if arguments.embedding_cache is None:
+        if arguments.distributed:
+            raise ValueError("--distributed needs --embedding-cache, where the processes put what they encode.")
+        if arguments.devices:
+            raise ValueError(f"--devices {' '.join(arguments.devices)} needs --embedding-cache.")
+        return None
+    from st_xlret.evaluation.cache import EmbeddingCache
+
+    return EmbeddingCache(
+        arguments.embedding_cache,
+        devices=arguments.devices,
+        distributed=arguments.distributed,
+        show_progress_bar=not arguments.quiet,
+    )
 
 
 def load_calibration(path: str | None) -> Any:
@@ -139,47 +189,26 @@ def load_model(name: str, device: str | None) -> SentenceTransformer:
         raise ValueError(f"--model {name} cannot be loaded: {error}{hint}") from error
 
 
-def tables(arguments: Arguments, result: BenchmarkResult) -> str:
-    from st_xlret.evaluation import published_rows, results_table, scores_table
-
-    published = published_rows(result.benchmark)
-    shared = [language for language in result.scores if any(language in row.scores for row in published)]
-    size, average = WHOLE_BENCHMARK.get(result.benchmark, (0, ""))
-    name = os.path.basename(os.path.normpath(arguments.model))
-    parts = [f"{result.benchmark}, {arguments.model}, in percent", scores_table(result)]
-    parts.append("\n".join(f"{key}: {value}" for key, value in result.protocol.items()))
-    if shared and arguments.max_sentences is None:
-        whole = average if len(result.scores) == size else None
-        comparison = results_table(
-            result, model_name=name, published=published, languages=shared, published_average=whole
-        )
-        parts += ["Beside published figures (the papers' own; other training data and sizes):", comparison]
-    return "\n\n".join(parts)
-
-
 def main(arguments: Arguments) -> None:
-    if arguments.benchmark not in BENCHMARKS:
-        raise ValueError(f"--benchmark {arguments.benchmark}: unknown; there are {sorted(BENCHMARKS)}.")
+    known = benchmark(arguments.benchmark)
     if os.path.isdir(arguments.output):
         raise ValueError(f"--output {arguments.output} is a folder: give the name of a JSON file.")
-    evaluator = BENCHMARKS[arguments.benchmark](arguments)
-    model = load_model(arguments.model, arguments.device)
-    result = evaluator.evaluate(model)
+    evaluator = known.load(arguments.data, arguments.languages, evaluator_options(arguments))
+    result = evaluator.evaluate(load_model(arguments.model, arguments.device))
+    if int(os.environ.get("RANK", "0")) > 0:
+        return  # every process of torchrun has the result; one writes it
 
-    from st_xlret.hub.saving import write_json_atomically
+    from st_xlret.evaluation.report import report, result_as_json
+    from st_xlret.hub.saving import write_json_atomically, write_text_atomically
 
-    write_json_atomically(
-        arguments.output,
-        {
-            "benchmark": result.benchmark,
-            "model": arguments.model,
-            "scores": result.scores,
-            "average": result.average,
-            "protocol": result.protocol,
-        },
+    text = report(
+        result, arguments.model, comparable=arguments.max_sentences is None and arguments.split in (None, "test")
     )
-    print(tables(arguments, result))
-    print(f"\nWritten to {arguments.output}")
+    write_json_atomically(arguments.output, result_as_json(result, arguments.model))
+    tables = Path(arguments.output).with_suffix(".md")
+    write_text_atomically(str(tables), f"{text}\n")
+    print(text)
+    print(f"\nWritten to {arguments.output} and {tables}")
 
 
 if __name__ == "__main__":

@@ -85,14 +85,15 @@ STAGES = ["raw", "shift", "scale", "rotate"]
 # What a row adds to the batches of parallel sentences: multiples of their number, and options.
 ROWS: dict[str, tuple[dict[str, float], str]] = {
     "pairs only": ({}, ""),
-    "+ CCP": ({"ccp": 2}, ""),
-    "+ CCP + MLM": ({"ccp": 2, "mlm": 1}, ""),
-    "+ CCP, vanilla BN": ({"ccp": 2}, "--normalization batch"),
-    "+ CCP, no BN": ({"ccp": 2}, "--normalization none"),
-    "+ CCP, no bank": ({"ccp": 2}, "--bank-size 0"),
+    "+ CCP": ({"ccp": 1}, ""),
+    "+ CCP + MLM": ({"ccp": 1, "mlm": 1}, ""),
+    "+ CCP, vanilla BN": ({"ccp": 1}, "--normalization batch"),
+    "+ CCP, no BN": ({"ccp": 1}, "--normalization none"),
+    "+ CCP, no bank": ({"ccp": 1}, "--bank-size 0"),
 }
 ENCODERS = {
-    "static": "--from-scratch static --learning-rate 1e-2 --max-grad-norm 0 --weight-decay 0 --token-dropout 0.15",
+    "static": "--from-scratch static --features 512 --learning-rate 5e-3 --lazy-adam --max-grad-norm 0 --weight-decay 0 "
+    "--token-dropout 0.15",
     "mini": "--from-scratch mini --learning-rate 1e-3",
     "small": "--from-scratch small --learning-rate 1e-3",
 }
@@ -112,8 +113,8 @@ class Arguments:
     pairs: list[str] = field(
         default_factory=lambda: ["500", "5000", "all"], metadata={"help": "Pairs per language, at most."}
     )
-    pair_steps: int = field(default=300, metadata={"help": "Batches of parallel sentences that every run sees."})
-    batch_size: int = field(default=256, metadata={"help": "Pairs, windows or sentences per batch."})
+    pair_steps: int = field(default=600, metadata={"help": "Batches of parallel sentences that every run sees."})
+    batch_size: int = field(default=512, metadata={"help": "Pairs, windows or sentences per batch."})
     bank_size: int = field(default=4096, metadata={"help": "Keys of the memory bank."})
     table_only: bool = field(default=False, metadata={"help": "Only tabulate finished runs."})
     jobs: int = field(default=1, metadata={"help": "Runs at a time, one thread each where more than one."})

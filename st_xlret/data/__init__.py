@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from st_xlret.data.blocks import BlockBatchSampler, BlockCounts
 from st_xlret.data.collator import CrossLingualDataCollator
+from st_xlret.data.dictionaries import Dictionary, read_dictionary
 from st_xlret.data.documents import LanguageCounts, LoadReport, load_documents, load_documents_with_report
 from st_xlret.data.holdout import hold_out_pairs
 from st_xlret.data.hub_documents import HubDocuments, load_hub_documents
 from st_xlret.data.interleaving import InterleavedBatches, InterleavedBatchSampler
 from st_xlret.data.jsonl import BadLines, DataError, read_jsonl
 from st_xlret.data.languages import check_language, id_to_language, language_to_id
+from st_xlret.data.packing import pack_documents
 from st_xlret.data.pairs import (
     PairCounts,
     PairReport,
@@ -19,14 +22,24 @@ from st_xlret.data.pairs import (
     pairs_from_parallel_documents,
 )
 from st_xlret.data.sampling import smoothed_probabilities
+from st_xlret.data.spans import SpanDataCollator
 from st_xlret.data.splitting import split_sentences
 from st_xlret.data.windows import CrossLingualBatches, LanguageBatchSampler, WindowBatchSampler
+from st_xlret.data.word_samples import (
+    WordSampleCounts,
+    WordSampleReport,
+    build_word_samples,
+    build_word_samples_with_report,
+)
 
 __all__ = [
     "BadLines",
+    "BlockBatchSampler",
+    "BlockCounts",
     "CrossLingualBatches",
     "CrossLingualDataCollator",
     "DataError",
+    "Dictionary",
     "HubDocuments",
     "InterleavedBatchSampler",
     "InterleavedBatches",
@@ -35,7 +48,12 @@ __all__ = [
     "LoadReport",
     "PairCounts",
     "PairReport",
+    "SpanDataCollator",
     "WindowBatchSampler",
+    "WordSampleCounts",
+    "WordSampleReport",
+    "build_word_samples",
+    "build_word_samples_with_report",
     "check_language",
     "hold_out_pairs",
     "id_to_language",
@@ -46,8 +64,10 @@ __all__ = [
     "load_pairs",
     "load_pairs_with_report",
     "normalise_text",
+    "pack_documents",
     "pairs_from_dictionary",
     "pairs_from_parallel_documents",
+    "read_dictionary",
     "read_jsonl",
     "smoothed_probabilities",
     "split_sentences",

@@ -1,8 +1,9 @@
-"""Collator that carries languages, documents and texts beside the tokens."""
+"""Collator that carries languages, documents, texts and positions of words beside the tokens."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from st_xlret.data.languages import language_to_id
 
 METADATA_COLUMNS = ("language", "document", "position")
+SPAN_SUFFIXES = ("_start", "_end", "_word")
 
 
 def text_to_id(text: str) -> int:
@@ -36,15 +38,22 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
       :func:`~st_xlret.data.language_to_id`;
     - ``document``: integers -> ``document_id`` (rows,);
     - ``position`` is dropped, it serves the sampler;
+    - with ``blocks``, rows that have a document and a position: ``block_id`` and ``sentence_position`` (rows,), for
+      batches of :class:`~st_xlret.data.BlockBatchSampler`, where a document has one block;
+    - ``<column>_start`` and ``<column>_end``, beside a text column of that name: the token span of a word,
+      half open, in the tokenised text -> ``word_start`` and ``word_end`` (rows,); ``<column>_word``, the word
+      itself, is dropped;
     - every text's own id -> ``text_id`` (rows,).
 
     Args:
         preprocess_fn: The model's ``preprocess``.
         token_dropout: Share of tokens left out of the flattened inputs of a ``StaticEmbedding``, at least one
             stays. Seeded by the batch's own texts, so that a resumed run drops the same tokens.
+        blocks: Whether rows are sentences of blocks of documents, as MSM takes them.
 
     Raises:
-        ValueError: On a language code that is none, or ``token_dropout`` with an encoder of padded inputs.
+        ValueError: On a language code that is none, a span that is none, or ``token_dropout`` with an encoder
+            of padded inputs.
 
     Example:
         >>> from st_xlret.training import static_encoder, train_tokenizer
@@ -55,12 +64,15 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
     """
 
     token_dropout: float = 0.0
+    blocks: bool = False
 
     def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
         """Collate rows into one batch."""
         if not features:
             return {}
+        spans = span_columns(features[0])
         metadata = [name for name in features[0] if name in METADATA_COLUMNS or name.endswith("_language")]
+        metadata += spans
         not_text = {*metadata, "dataset_name", *self.valid_label_columns}
         texts = {name: [row[name] for row in features] for name in features[0] if name not in not_text}
         rows = [{name: value for name, value in row.items() if name not in metadata} for row in features]
@@ -74,6 +86,12 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
                 batch[f"{column}_language_id"] = torch.tensor(ids)
             if "document" in metadata:
                 batch[f"{column}_document_id"] = torch.tensor([int(row["document"]) for row in features])
+                if self.blocks and "position" in metadata:
+                    batch[f"{column}_block_id"] = batch[f"{column}_document_id"].clone()
+                    batch[f"{column}_sentence_position"] = torch.tensor([int(row["position"]) for row in features])
+            if f"{column}_start" in spans:
+                start, end = word_spans(features, column)
+                batch[f"{column}_word_start"], batch[f"{column}_word_end"] = start, end
             if self.token_dropout:
                 self._drop_tokens(batch, column, text_ids)
         return batch
@@ -85,6 +103,35 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
         generator = np.random.default_rng(text_ids)
         kept, new_offsets = drop_tokens(len(ids), offsets, self.token_dropout, generator)
         batch[f"{column}_input_ids"], batch[f"{column}_offsets"] = ids[kept], new_offsets
+
+
+def span_columns(names: Iterable[str]) -> list[str]:
+    """The columns that say where a word stands in the text column of the same name.
+
+    Example:
+        >>> span_columns(["source", "source_start", "source_end", "source_word", "the_end"])
+        ['source_start', 'source_end', 'source_word']
+    """
+    names = list(names)
+    return [
+        name for name in names for suffix in SPAN_SUFFIXES if name.endswith(suffix) and name[: -len(suffix)] in names
+    ]
+
+
+def word_spans(rows: list[dict[str, Any]], column: str) -> tuple[Tensor, Tensor]:
+    """Token spans of the words of a text column: first token and one past the last, each (rows,).
+
+    Raises:
+        ValueError: If a row has no whole span.
+    """
+    for row in rows:
+        start, end = row.get(f"{column}_start"), row.get(f"{column}_end")
+        if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start < end:
+            raise ValueError(
+                f"{column}_start and {column}_end must be token positions with start < end, got {start!r} and "
+                f"{end!r} in the row {row[column]!r}"
+            )
+    return tuple(torch.tensor([row[f"{column}_{name}"] for row in rows]) for name in ("start", "end"))  # type: ignore[return-value]
 
 
 def drop_tokens(

@@ -8,22 +8,55 @@ from st_xlret.evaluation.bilingual_retrieval import (
     retrieval_accuracy,
     summarise_accuracies,
 )
+from st_xlret.evaluation.bucc import BUCCEvaluator
+from st_xlret.evaluation.cache import CachedEmbeddings, EmbeddingCache
 from st_xlret.evaluation.embedding import encode_layer
+from st_xlret.evaluation.language_preference import language_preference
+from st_xlret.evaluation.lareqa import LAReQAEvaluator
+from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
+from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator
 from st_xlret.evaluation.published import PublishedRow, published_rows
+from st_xlret.evaluation.retrieval import Ranking, evaluate_retrieval, retrieve, score_ranking
+from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval_evaluator import RetrievalEvaluator
+from st_xlret.evaluation.retrieval_files import read_beir
+from st_xlret.evaluation.retrieval_metrics import map_at_k, mrr_at_k, recall_at_k
 from st_xlret.evaluation.tables import BenchmarkResult, markdown_table, results_table, scores_table
 from st_xlret.evaluation.tatoeba import TatoebaEvaluator
+from st_xlret.evaluation.weighted_f1 import weighted_f1
+from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator
 
 __all__ = [
+    "BUCCEvaluator",
     "BenchmarkResult",
     "BilingualRetrievalEvaluator",
+    "CachedEmbeddings",
+    "EmbeddingCache",
+    "LAReQAEvaluator",
+    "MewsliXEvaluator",
+    "MrTyDiEvaluator",
     "PublishedRow",
+    "Ranking",
+    "RetrievalData",
+    "RetrievalEvaluator",
     "TatoebaEvaluator",
+    "TextCollection",
+    "XORRetrieveEvaluator",
     "bilingual_accuracies",
     "encode_layer",
+    "evaluate_retrieval",
+    "language_preference",
+    "map_at_k",
     "markdown_table",
+    "mrr_at_k",
     "published_rows",
+    "read_beir",
+    "recall_at_k",
     "results_table",
     "retrieval_accuracy",
+    "retrieve",
+    "score_ranking",
     "scores_table",
     "summarise_accuracies",
+    "weighted_f1",
 ]

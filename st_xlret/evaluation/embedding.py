@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import torch
 from torch import Tensor
-from tqdm.auto import trange
+
+from st_xlret.evaluation.hidden_states import encode_hidden_states
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Pooling = Literal["model", "mean"]
+Side = Literal["query", "document"]
+
+# The names under which models keep their prompts, in the order in which the host looks them up.
+_PROMPT_NAMES: dict[str, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
 class Calibration(Protocol):
@@ -121,85 +125,7 @@ def encode_layer(
             f"{sorted(encode_kwargs)} belong to model.encode, which layer={layer} with "
             f"pooling={resolved!r} bypasses: leave the layer and the pooling out, or these arguments."
         )
-    return _encode_hidden_states(model, texts, layer, resolved, batch_size, show_progress_bar)
-
-
-@torch.inference_mode()
-def _encode_hidden_states(
-    model: SentenceTransformer,
-    texts: Sequence[str],
-    layer: int | None,
-    pooling: Pooling,
-    batch_size: int,
-    show_progress_bar: bool,
-) -> Tensor:
-    from sentence_transformers.util import batch_to_device
-
-    transformer = _transformer_of(model)
-    later_modules = list(model)[1:]
-    longest_first = sorted(range(len(texts)), key=lambda index: -len(texts[index]))
-    batches: list[Tensor] = []
-    with _hidden_states_exposed(model, transformer):
-        for start in trange(0, len(texts), batch_size, desc="Batches", disable=not show_progress_bar):
-            batch = [texts[index] for index in longest_first[start : start + batch_size]]
-            features = transformer(batch_to_device(model.preprocess(batch), model.device))
-            hidden_states = features.pop("all_layer_embeddings", None)
-            if hidden_states is None:
-                raise ValueError(
-                    f"the {type(transformer).__name__} of this model returns no hidden states: leave layer "
-                    "and pooling at their defaults."
-                )
-            chosen = len(hidden_states) - 1 if layer is None else layer
-            if not 0 <= chosen < len(hidden_states):
-                raise ValueError(
-                    f"layer={layer} is not in this model's range 0..{len(hidden_states) - 1} "
-                    "(0: the input embeddings, n: the output of layer n)."
-                )
-            features["token_embeddings"] = hidden_states[chosen]
-            batches.append(_pool(features, pooling, later_modules).float())
-    in_batch_order = torch.cat(batches)
-    embeddings = torch.empty_like(in_batch_order)
-    embeddings[torch.tensor(longest_first, device=embeddings.device)] = in_batch_order
-    return embeddings
-
-
-def _pool(features: dict[str, Any], pooling: Pooling, later_modules: list[torch.nn.Module]) -> Tensor:
-    if pooling == "mean":
-        mask = features["attention_mask"].unsqueeze(-1).float()
-        return (features["token_embeddings"].float() * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1.0)
-    for module in later_modules:
-        features = module(features)
-    return features["sentence_embedding"]
-
-
-def _transformer_of(model: SentenceTransformer) -> Any:
-    from sentence_transformers.base.modules import Transformer
-
-    first = model[0] if len(model) else None
-    if isinstance(first, Transformer):
-        return first
-    raise ValueError(
-        f"a layer or the mean of hidden states needs a model that starts with a Transformer; this one "
-        f"starts with {type(first).__name__}, which has no hidden states. "
-        "Leave layer and pooling at their defaults."
-    )
-
-
-@contextmanager
-def _hidden_states_exposed(model: SentenceTransformer, transformer: Any) -> Iterator[None]:
-    config = transformer.model.config
-    before = (config.output_hidden_states, transformer.unpad_inputs, model.training)
-    config.output_hidden_states = True
-    if before[1] is not False:
-        transformer.unpad_inputs = False  # the flattened layout has no attention mask to average under
-    model.eval()
-    try:
-        yield
-    finally:
-        config.output_hidden_states = before[0]
-        if before[1] is not False:
-            transformer.unpad_inputs = before[1]
-        model.train(before[2])
+    return encode_hidden_states(model, texts, layer, resolved, batch_size, show_progress_bar)
 
 
 @dataclass(frozen=True)
@@ -214,6 +140,9 @@ class TextEmbedder:
         calibration: Applied to the embeddings of every language, such as a ``CalibrationLayer``.
         batch_size: Texts per forward pass.
         show_progress_bar: Whether ``encode`` shows its bar.
+        query_prompt: Put before queries in place of the model's own query prompt.
+        document_prompt: Put before documents in place of the model's own document prompt.
+        pool: A pool of ``model.start_multi_process_pool``, which then encodes.
 
     Raises:
         ValueError: If ``language_as_task`` comes with a layer or ``pooling="mean"``, which bypass the task.
@@ -229,27 +158,41 @@ class TextEmbedder:
     calibration: Calibration | None = None
     batch_size: int = 32
     show_progress_bar: bool = False
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    pool: Any = None
 
     def __post_init__(self) -> None:
-        bypasses_encode = self.layer is not None or resolve_pooling(self.layer, self.pooling) == "mean"
-        if self.language_as_task and bypasses_encode:
+        if self.language_as_task and self._bypasses_encode:
             raise ValueError(
                 f"language_as_task needs model.encode, which layer={self.layer} with "
                 f"pooling={self.pooling!r} bypasses: choose one of the two."
             )
 
-    def embed(self, model: SentenceTransformer, texts: Sequence[str], language: str) -> Tensor:
-        """Embeds every distinct text once, so that equal texts get equal embeddings: float32 (n, d)."""
+    def embed(
+        self, model: SentenceTransformer, texts: Sequence[str], language: str, *, side: Side | None = None
+    ) -> Tensor:
+        """Embeds every distinct text once, so that equal texts get equal embeddings: float32 (n, d).
+
+        Args:
+            model: Any Sentence Transformer.
+            texts: Texts of one language.
+            language: Their language.
+            side: What the texts are in asymmetric retrieval: ``"query"`` and ``"document"`` encode as
+                ``model.encode_query`` and ``model.encode_document`` do, with their prompts and, unless the
+                language is the task, their routes. Default: ``model.encode``, for symmetric tasks.
+        """
         distinct = list(dict.fromkeys(texts))
         row_of = {text: row for row, text in enumerate(distinct)}
+        prompt = self.prompt(model, side)
         embeddings = encode_layer(
             model,
-            distinct,
+            distinct if prompt is None or not self._bypasses_encode else [prompt + text for text in distinct],
             layer=self.layer,
             pooling=self.pooling,
             batch_size=self.batch_size,
             show_progress_bar=self.show_progress_bar,
-            **({"task": language} if self.language_as_task else {}),
+            **({} if self._bypasses_encode else self._encode_arguments(language, side, prompt)),
         )
         if self.calibration is not None:
             with torch.inference_mode():
@@ -257,6 +200,25 @@ class TextEmbedder:
         if len(distinct) == len(texts):
             return embeddings
         return embeddings[torch.tensor([row_of[text] for text in texts], device=embeddings.device)]
+
+    def prompt(self, model: SentenceTransformer, side: Side | None) -> str | None:
+        """What is put before the texts of one side: as given, else the model's own prompt for that side."""
+        if side is None:
+            return None
+        given = self.query_prompt if side == "query" else self.document_prompt
+        if given is not None:
+            return given
+        return next((model.prompts[name] for name in _PROMPT_NAMES[side] if name in model.prompts), None)
+
+    @property
+    def _bypasses_encode(self) -> bool:
+        return self.layer is not None or resolve_pooling(self.layer, self.pooling) == "mean"
+
+    def _encode_arguments(self, language: str, side: Side | None, prompt: str | None) -> dict[str, Any]:
+        # As encode_query and encode_document set them; a calibrated model's task is the language.
+        task = language if self.language_as_task else side
+        arguments = {"task": task, "prompt": prompt, "pool": self.pool}
+        return {name: value for name, value in arguments.items() if value is not None}
 
     def require_languages(self, languages: Sequence[str]) -> None:
         """Raises a ValueError for languages that the calibration does not know, before any encoding."""
@@ -275,4 +237,9 @@ class TextEmbedder:
             calibration = "in the model, by task=language"
         else:
             calibration = "none" if self.calibration is None else type(self.calibration).__name__
-        return {"pooling": describe_pooling(self.layer, self.pooling), "calibration": calibration}
+        prompts = {"query_prompt": self.query_prompt, "document_prompt": self.document_prompt}
+        return {
+            "pooling": describe_pooling(self.layer, self.pooling),
+            "calibration": calibration,
+            **{name: prompt for name, prompt in prompts.items() if prompt is not None},
+        }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class PublishedRow:
         table: Which table, such as ``"Table 1"``.
         protocol: What the scores are, in the paper's words or close to them.
         short_source: The paper in a few words, for tables.
+        metric: What was measured, under the name that this library's results have it.
+        setting: How the systems were trained for the task, where the paper has several settings.
     """
 
     system: str
@@ -30,11 +33,13 @@ class PublishedRow:
     table: str
     protocol: str
     short_source: str
+    metric: str = "accuracy"
+    setting: str = ""
 
     @property
     def label(self) -> str:
         """Says in a table where the row comes from: a paper's figure, not a measurement of this library."""
-        return f"published: {self.short_source}, {self.table}"
+        return f"published: {self.short_source}, {self.table}{f' ({self.setting})' if self.setting else ''}"
 
 
 def published_benchmarks() -> list[str]:
@@ -42,17 +47,20 @@ def published_benchmarks() -> list[str]:
 
     Example:
         >>> published_benchmarks()
-        ['tatoeba']
+        ['bucc', 'lareqa', 'mewsli-x', 'mrtydi', 'tatoeba', 'xor-retrieve']
     """
     folder = resources.files("st_xlret.evaluation") / "published_results"
     return sorted(file.name.removesuffix(".json") for file in folder.iterdir() if file.name.endswith(".json"))
 
 
-def published_rows(benchmark: str, *, with_languages_only: bool = False) -> list[PublishedRow]:
+def published_rows(
+    benchmark: str, *, metric: str | None = None, with_languages_only: bool = False
+) -> list[PublishedRow]:
     """The published rows of one benchmark, in the order of the papers' tables.
 
     Args:
         benchmark: Such as ``"tatoeba"``.
+        metric: Only rows of one metric, such as ``"mrr_at_100"``. Default: all.
         with_languages_only: Leave out rows of which only an average was published.
 
     Raises:
@@ -62,6 +70,8 @@ def published_rows(benchmark: str, *, with_languages_only: bool = False) -> list
         >>> rows = {row.system: row for row in published_rows("tatoeba")}
         >>> rows["CCP"].scores["fr"], rows["CCP"].table
         (0.938, 'Table 1')
+        >>> [row.average["average_11"] for row in published_rows("lareqa", metric="map_at_20")]
+        [0.245, 0.293, 0.334, 0.216]
     """
     if benchmark not in published_benchmarks():
         raise ValueError(f"no published rows for {benchmark!r}; there are some for {published_benchmarks()}.")
@@ -69,19 +79,21 @@ def published_rows(benchmark: str, *, with_languages_only: bool = False) -> list
     rows = [
         PublishedRow(
             system=row["system"],
-            scores={language: _fraction(value) for language, value in row.get("scores", {}).items()},
-            average={name: _fraction(value) for name, value in row.get("average", {}).items()},
+            scores={language: _fraction(value, table) for language, value in row.get("scores", {}).items()},
+            average={name: _fraction(value, table) for name, value in row.get("average", {}).items()},
             bilingual_data=row["bilingual_data"],
             source=table["source"],
             table=table["table"],
             protocol=table["protocol"],
             short_source=table["short_source"],
+            metric=table.get("metric", "accuracy"),
+            setting=table.get("setting", ""),
         )
         for table in json.loads(file.read_text(encoding="utf-8"))["tables"]
         for row in table["rows"]
     ]
-    return [row for row in rows if row.scores] if with_languages_only else rows
+    return [row for row in rows if (metric is None or row.metric == metric) and (row.scores or not with_languages_only)]
 
 
-def _fraction(percentage: float) -> float:
-    return round(percentage / 100, 6)
+def _fraction(value: float, table: dict[str, Any]) -> float:
+    return value if table.get("unit") == "fraction" else round(value / 100, 6)

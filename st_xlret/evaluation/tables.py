@@ -26,13 +26,14 @@ class BenchmarkResult:
 
 
 def macro_average(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Mean of every metric over the languages.
+    """Mean over the languages of every metric that all of them have.
 
     Example:
         >>> macro_average({"fr": {"accuracy": 1.0}, "de": {"accuracy": 0.5}})
         {'accuracy': 0.75}
     """
-    metrics = list(next(iter(scores.values()))) if scores else []
+    first = next(iter(scores.values()), {})
+    metrics = [metric for metric in first if all(metric in values for values in scores.values())]
     return {metric: sum(values[metric] for values in scores.values()) / len(scores) for metric in metrics}
 
 

@@ -14,6 +14,7 @@ from st_xlret.evaluation.bilingual_retrieval import append_csv_row, retrieval_ac
 from st_xlret.evaluation.embedding import Calibration, Pooling, TextEmbedder
 from st_xlret.evaluation.tables import BenchmarkResult, macro_average
 from st_xlret.evaluation.tatoeba_data import load_tatoeba_directory, load_tatoeba_hub
+from st_xlret.evaluation.weighted_f1 import weighted_f1
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -26,7 +27,8 @@ class TatoebaEvaluator(BaseEvaluator):
     their English translations; each sentence is looked up among the translations of its own language pair.
     CCP (`Wu et al., 2022 <https://arxiv.org/abs/2206.03281>`_, Table 1) reports the mean of both directions,
     which is ``accuracy`` here; XTREME reports English to X alone, ``accuracy_from_en``; mteb reports a
-    weighted F1 of X to English. For large models CCP averages the hidden states of layer 14: ``layer=14``.
+    weighted F1 of X to English, ``f1_to_en`` with ``mteb_f1=True``. For large models CCP averages the hidden
+    states of layer 14: ``layer=14``.
 
     Metrics: ``average_accuracy`` (primary), ``average_accuracy_to_en``, ``average_accuracy_from_en`` and the
         same
@@ -47,6 +49,7 @@ class TatoebaEvaluator(BaseEvaluator):
         write_csv: Whether to append the accuracies to a CSV file where an output path is given.
         language_metrics: Whether to return each language's metrics; off, a training log stays readable, and
             they are in the CSV file.
+        mteb_f1: Whether to add ``f1_to_en``, see `weighted_f1`.
 
     Raises:
         ValueError: If there are no languages, if a language has no sentences or another number of
@@ -75,6 +78,7 @@ class TatoebaEvaluator(BaseEvaluator):
         show_progress_bar: bool = False,
         write_csv: bool = True,
         language_metrics: bool = True,
+        mteb_f1: bool = False,
     ) -> None:
         super().__init__()
         if not sentences:
@@ -96,6 +100,7 @@ class TatoebaEvaluator(BaseEvaluator):
         self.show_progress_bar = show_progress_bar
         self.write_csv = write_csv
         self.language_metrics = language_metrics
+        self.mteb_f1 = mteb_f1
         self.csv_file = f"tatoeba_evaluation{'_' + name if name else ''}_results.csv"
         self.primary_metric = "average_accuracy"
 
@@ -158,12 +163,15 @@ class TatoebaEvaluator(BaseEvaluator):
         languages = tqdm(self.sentences.items(), desc="Tatoeba", disable=not self.show_progress_bar)
         for language, (texts, english_texts) in languages:
             embeddings = self.embedder.embed(model, texts, language)
-            to_english, from_english = retrieval_accuracy(embeddings, english(english_texts))
+            english_embeddings = english(english_texts)
+            to_english, from_english = retrieval_accuracy(embeddings, english_embeddings)
             scores[language] = {
                 "accuracy": (to_english + from_english) / 2,
                 "accuracy_to_en": to_english,
                 "accuracy_from_en": from_english,
             }
+            if self.mteb_f1:
+                scores[language]["f1_to_en"] = weighted_f1(embeddings, english_embeddings)
         return BenchmarkResult("tatoeba", scores, macro_average(scores), self._protocol())
 
     def _embed_english(self, model: SentenceTransformer) -> Any:

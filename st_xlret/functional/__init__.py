@@ -9,6 +9,18 @@ zero.
 from __future__ import annotations
 
 from st_xlret.functional.contrastive import contrastive_context_loss, info_nce_loss
+from st_xlret.functional.cz_nce import cz_nce_loss
+from st_xlret.functional.language_contrastive import language_contrastive_loss
+from st_xlret.functional.masked_sentence import masked_sentence_loss
+from st_xlret.functional.retrieval import retrieval_contrastive_loss
 from st_xlret.functional.vocabulary import chunked_cross_entropy
 
-__all__ = ["chunked_cross_entropy", "contrastive_context_loss", "info_nce_loss"]
+__all__ = [
+    "chunked_cross_entropy",
+    "contrastive_context_loss",
+    "cz_nce_loss",
+    "info_nce_loss",
+    "language_contrastive_loss",
+    "masked_sentence_loss",
+    "retrieval_contrastive_loss",
+]

@@ -29,11 +29,13 @@ class CrossLingualLoss(nn.Module):
 
     def owned_parameters(self) -> list[nn.Parameter]:
         """Trainable parameters that belong to the loss and not to the encoder."""
-        return [p for name, p in self.named_parameters() if not name.startswith("model.") and p.requires_grad]
+        encoder = self._encoder_prefixes()
+        return [p for name, p in self.named_parameters() if not name.startswith(encoder) and p.requires_grad]
 
     def owned_state(self) -> dict[str, Tensor]:
         """Parameters and buffers that belong to the loss and not to the encoder, by name."""
-        return {name: tensor for name, tensor in self.state_dict().items() if not name.startswith("model.")}
+        encoder = self._encoder_prefixes()
+        return {name: tensor for name, tensor in self.state_dict().items() if not name.startswith(encoder)}
 
     def load_owned_state(self, state: dict[str, Tensor]) -> None:
         """Restore what :meth:`owned_state` gave.
@@ -42,7 +44,7 @@ class CrossLingualLoss(nn.Module):
             ValueError: If names or shapes do not fit this loss.
         """
         outcome: Any = self._load_without_model(state)
-        missing = [name for name in outcome.missing_keys if not name.startswith("model.")]
+        missing = [name for name in outcome.missing_keys if not name.startswith(self._encoder_prefixes())]
         if missing or outcome.unexpected_keys:
             raise ValueError(
                 f"the saved state does not fit {type(self).__name__}: missing {missing}, "
@@ -57,6 +59,11 @@ class CrossLingualLoss(nn.Module):
     def updates_state(self) -> bool:
         """Whether this forward pass may change banks and statistics: the host evaluates in training mode."""
         return self.training and torch.is_grad_enabled()
+
+    def _encoder_prefixes(self) -> tuple[str, ...]:
+        # A loss inside of this one holds the same encoder.
+        inner = [name for name, child in self.named_children() if isinstance(child, CrossLingualLoss)]
+        return ("model.", *(f"{name}.model." for name in inner))
 
     def _record(self, value: Tensor, languages: Tensor | None) -> Tensor:
         if self.updates_state:

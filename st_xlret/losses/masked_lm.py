@@ -45,7 +45,7 @@ class MaskedLMLoss(CrossLingualLoss):
             reads the padded layout.
         mask_probability: Share of tokens to predict.
         weight: Factor on the loss.
-        chunk_size: Masked positions whose logits are alive at a time; by default about 4M logits.
+        chunk_size: Entries of the vocabulary whose logits are alive at a time; by default about 4M logits.
         lm_head_from: Checkpoint (name or folder) to take the head from; by default the encoder's own. Where
             it has none, a fresh head is trained, with a warning.
 
@@ -103,7 +103,7 @@ class MaskedLMLoss(CrossLingualLoss):
         vectors, targets = [], []
         for features in columns:
             masked_ids, chosen = self.mask_tokens(features["input_ids"], features["attention_mask"])
-            tokens = self.model({**features, "input_ids": masked_ids})["token_embeddings"]
+            tokens = _last_layer(self.model({**features, "input_ids": masked_ids}))
             vectors.append(tokens[chosen])
             targets.append(features["input_ids"][chosen])
         hidden, target = self.lm_head(torch.cat(vectors)), torch.cat(targets)
@@ -209,6 +209,12 @@ def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None) -> Any:
     if fresh:
         logger.warning("%r has no weights for %s: this part of the language-model head is fresh", name, fresh)
     return mlm
+
+
+def _last_layer(output: dict[str, Any]) -> Tensor:
+    # Where layers are averaged, token_embeddings are no longer what the checkpoint's head was trained on.
+    layers = output.get("all_layer_embeddings")
+    return output["token_embeddings"] if layers is None else layers[-1]
 
 
 def _unwrap(model: Any) -> Any:

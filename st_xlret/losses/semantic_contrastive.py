@@ -11,7 +11,9 @@ from torch import Tensor
 
 from st_xlret.functional import info_nce_loss
 from st_xlret.losses.base import CrossLingualLoss, gather_tags, read_tags
+from st_xlret.losses.duplicates import translation_groups
 from st_xlret.losses.embedding import embed_in_one_pass
+from st_xlret.losses.passage_side import PassageSide
 
 CITATION = """
 @inproceedings{hu2023language,
@@ -28,11 +30,13 @@ class SemanticContrastiveLoss(CrossLingualLoss):
     """L_sema (Eq. 2 of lang-contrastive): parallel sentences close, the batch's 2(N - 1) other rows away.
 
     Takes two text columns, row-aligned translations; batches may mix language pairs. With a
-    :class:`~st_xlret.CrossLingualDataCollator`, rows of equal text are no negatives of each other, so that a
-    sentence that occurs with two translations does no harm.
+    :class:`~st_xlret.CrossLingualDataCollator`, pairs that have a text in common are no negatives of each
+    other, so that neither a pair that occurs twice nor a sentence with two translations does harm. It acts on
+    the passage encoder only: with a ``Router``, on its route "document", see
+    :class:`~st_xlret.losses.passage_side.PassageSide`.
 
     Args:
-        model: The encoder.
+        model: The encoder, shared or a ``Router`` of two.
         temperature: Divisor of the cosines.
         weight: Factor on the loss: the paper trains with 0.01 beside its retrieval loss.
         gather_across_devices: Use all ranks' rows as negatives.
@@ -62,8 +66,9 @@ class SemanticContrastiveLoss(CrossLingualLoss):
             raise ValueError(f"temperature must be positive, got {temperature}")
         self.temperature, self.weight = temperature, weight
         self.gather_across_devices = gather_across_devices
+        self.passage_side = PassageSide(model)
 
-    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
         """Loss of a batch of parallel sentences.
 
         Args:
@@ -74,13 +79,13 @@ class SemanticContrastiveLoss(CrossLingualLoss):
             A scalar.
 
         Raises:
-            ValueError: If there are not exactly two columns.
+            ValueError: If there are not exactly two columns, or one was made for the query encoder.
         """
         columns = list(sentence_features)
         if len(columns) != 2:
             raise ValueError(f"SemanticContrastiveLoss takes two text columns, got {len(columns)}")
         tags = read_tags(columns)
-        source, target = embed_in_one_pass(self.model, columns)
+        source, target = embed_in_one_pass(self.model, self.passage_side(columns))
         return self._record(self.compute_loss_from_embeddings(source, target, tags), tags.get("language_id"))
 
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, tags: dict[str, Tensor]) -> Tensor:
@@ -88,7 +93,8 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         if self.gather_across_devices and get_world_size() > 1:
             source, target = all_gather_with_grad(source), all_gather_with_grad(target)
             tags = gather_tags(tags, columns=2)
-        return self.weight * info_nce_loss(source, target, temperature=self.temperature, text=tags.get("text_id"))
+        group = translation_groups(tags["text_id"]) if "text_id" in tags else None
+        return self.weight * info_nce_loss(source, target, temperature=self.temperature, text=group)
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options, for the model card."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from st_xlret.search.approximate import ApproximateTopK, approximate_top_k
+from st_xlret.search.both_ways import NeighboursBothWays, neighbours_both_ways
+from st_xlret.search.merging import merge_top_k, merge_top_k_across_ranks
+from st_xlret.search.mining import mine_bitext
 from st_xlret.search.neighbours import (
     MutualNeighbours,
     csls_nearest,
@@ -12,10 +16,17 @@ from st_xlret.search.neighbours import (
 from st_xlret.search.top_k import top_k
 
 __all__ = [
+    "ApproximateTopK",
     "MutualNeighbours",
+    "NeighboursBothWays",
+    "approximate_top_k",
     "csls_nearest",
     "csls_scores",
     "mean_neighbour_similarity",
+    "merge_top_k",
+    "merge_top_k_across_ranks",
+    "mine_bitext",
     "mutual_nearest_neighbours",
+    "neighbours_both_ways",
     "top_k",
 ]

@@ -9,6 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from st_xlret.search.both_ways import neighbours_both_ways
+from st_xlret.search.top_k import top_k
+
 
 class MutualNeighbours(NamedTuple):
     """Rows that are each other's nearest neighbours, ordered by source row.
@@ -37,7 +40,8 @@ def mean_neighbour_similarity(queries: Tensor, corpus: Tensor, k: int = 10, *, c
         (Q,) float32.
 
     Raises:
-        ValueError: If an input is empty, not two-dimensional, of another width, or k is below 1.
+        ValueError: If an input is empty, not two-dimensional, of another width, holds NaN or infinite values,
+            or k is below 1.
 
     Example:
         >>> axes = torch.eye(3)
@@ -45,9 +49,7 @@ def mean_neighbour_similarity(queries: Tensor, corpus: Tensor, k: int = 10, *, c
         tensor([0.5000, 0.5000, 0.5000])
     """
     queries, corpus = _unit_rows(queries, corpus, k)
-    neighbours = min(k, len(corpus))
-    means = [(chunk @ corpus.T).topk(neighbours, dim=1).values.mean(dim=1) for chunk in queries.split(chunk_size)]
-    return torch.cat(means)
+    return top_k(queries, corpus, min(k, len(corpus)), query_chunk_size=chunk_size)[0].mean(dim=1)
 
 
 def csls_scores(source: Tensor, target: Tensor, k: int = 10, *, chunk_size: int = 1024) -> Iterator[tuple[int, Tensor]]:
@@ -151,12 +153,11 @@ def mutual_nearest_neighbours(
 def _cosine_chunks(source: Tensor, target: Tensor, k: int, chunk_size: int) -> Iterator[tuple[int, Tensor, Tensor]]:
     """First row, cosines and r_T(x) + r_S(y) of each chunk of source rows."""
     source, target = _unit_rows(source, target, k)
-    target_mean = mean_neighbour_similarity(target, source, k, chunk_size=chunk_size)
-    neighbours = min(k, len(target))
+    found = neighbours_both_ways(source, target, k)
+    source_mean, target_mean = found.forward_scores.mean(dim=1), found.backward_scores.mean(dim=1)
     for start in range(0, len(source), chunk_size):
         cosines = source[start : start + chunk_size] @ target.T
-        source_mean = cosines.topk(neighbours, dim=1).values.mean(dim=1)
-        yield start, cosines, source_mean[:, None] + target_mean
+        yield start, cosines, source_mean[start : start + chunk_size, None] + target_mean
 
 
 def _unit_rows(source: Tensor, target: Tensor, k: int) -> tuple[Tensor, Tensor]:

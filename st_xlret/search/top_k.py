@@ -2,107 +2,61 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
 import torch
 from torch import Tensor
+from tqdm.auto import tqdm
 
-Embeddings: TypeAlias = "np.ndarray | Tensor"
+from st_xlret.search.blocks import (
+    Corpus,
+    Embeddings,
+    as_float32,
+    check_matrix,
+    corpus_blocks,
+    default_device,
+    require_finite,
+)
+from st_xlret.search.running import LARGEST_CORPUS, RunningTopK
 
-_INDEX_BITS = 32
-_LARGEST_CORPUS = 2**_INDEX_BITS - 1
-
-
-def _as_float32(block: Embeddings, device: torch.device) -> Tensor:
-    tensor = torch.from_numpy(np.array(block)) if isinstance(block, np.ndarray) else block
-    return tensor.to(device=device, dtype=torch.float32)
-
-
-def _require_finite(block: Tensor, first_row: int, name: str) -> None:
-    finite = torch.isfinite(block).all(dim=1)
-    if not bool(finite.all()):
-        row = first_row + int((~finite).nonzero()[0, 0])
-        raise ValueError(
-            f"{name} row {row} holds NaN or infinite values (in float32): a search over it means nothing. "
-            "Look at the text or the model that produced this row, or drop it."
-        )
+_CPU_CHUNK, _ACCELERATOR_CHUNK = 4_096, 32_768
+_FEW_QUERIES = 8  # up to here corpus x queries is up to three times faster on the CPU than queries x corpus
 
 
-def _sort_keys(scores: Tensor, indices: Tensor) -> Tensor:
-    """Packs score and index into one int64: larger means a higher score or, among equals, a lower index."""
-    bits = (scores + 0.0).view(torch.int32).to(torch.int64)  # adding zero turns -0.0 into 0.0
-    ordered = torch.where(bits < 0, -(bits + 2**31), bits)  # negative floats count their bits downwards
-    return ordered * 2**_INDEX_BITS + (_LARGEST_CORPUS - indices)
-
-
-def _unpack_keys(keys: Tensor) -> tuple[Tensor, Tensor]:
-    ordered = keys >> _INDEX_BITS
-    indices = _LARGEST_CORPUS - (keys & _LARGEST_CORPUS)
-    bits = torch.where(ordered < 0, -ordered - 2**31, ordered)
-    return bits.to(torch.int32).view(torch.float32), indices
-
-
-def _top_of_block(scores: Tensor, k: int, first_row: int) -> Tensor:
-    """Sort keys of the k best columns of every row, in no particular order."""
-    if k >= scores.shape[1]:
-        columns = torch.arange(scores.shape[1], device=scores.device).expand_as(scores)
-        return _sort_keys(scores, columns + first_row)
-    # torch.topk picks any of several equal scores: a stable sort decides where the k-th equals the next.
-    values, columns = torch.topk(scores, k + 1, dim=1)
-    tied = values[:, k - 1] == values[:, k]
-    values, columns = values[:, :k], columns[:, :k]
-    if bool(tied.any()):
-        rows = tied.nonzero()[:, 0]
-        columns = columns.clone()
-        columns[rows] = torch.sort(scores[rows], dim=1, descending=True, stable=True).indices[:, :k]
-    return _sort_keys(values, columns + first_row)
-
-
-def _check_arguments(queries: Embeddings, corpus: Embeddings, k: int, chunks: tuple[int, int]) -> None:
-    for name, array in (("queries", queries), ("corpus", corpus)):
-        if array.ndim != 2:
-            raise ValueError(f"{name} must have shape (rows, dimension), got {tuple(array.shape)}.")
-    if queries.shape[1] != corpus.shape[1]:
-        raise ValueError(
-            f"queries have dimension {queries.shape[1]} and the corpus has dimension {corpus.shape[1]}: "
-            "encode both with the same model."
-        )
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got k={k}.")
-    if k > corpus.shape[0]:
-        raise ValueError(
-            f"k={k} is larger than the corpus of {corpus.shape[0]} rows: ask for k=min(k, len(corpus)) at most."
-        )
-    if corpus.shape[0] > _LARGEST_CORPUS:
-        raise ValueError(f"the corpus has {corpus.shape[0]} rows; at most {_LARGEST_CORPUS} can be indexed.")
-    if min(chunks) < 1:
-        raise ValueError(f"chunk_size and query_chunk_size must be at least 1, got {chunks[0]} and {chunks[1]}.")
-
-
+@torch.no_grad()
 def top_k(
     queries: Embeddings,
-    corpus: Embeddings,
+    corpus: Corpus,
     k: int,
     *,
-    chunk_size: int = 16_384,
+    first_row: int = 0,
+    chunk_size: int | None = None,
     query_chunk_size: int = 1_024,
     device: str | torch.device | None = None,
+    show_progress_bar: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The k corpus rows with the highest dot product for every query: exact, streamed, deterministic.
 
     The corpus is read once, in chunks, each scored against every chunk of queries in float32, and merged into
-    a running top-k. The largest intermediate is one score block of ``query_chunk_size x chunk_size`` floats,
-    so that a memory-mapped corpus of any size can be searched. Normalise the rows first to search by cosine.
+    a running top-k. The largest intermediate is one score block of ``chunk_size x query_chunk_size`` floats,
+    and pages of a memory map are given back once read, so that a corpus of any size is searched in constant
+    memory. Normalise the rows first to search by cosine.
+
+    Shards: pass an iterable of memory maps, such as ``(np.load(f, mmap_mode="r") for f in files)``. Several
+    ranks: each searches its own shards with their ``first_row`` and ``k=min(k, rows of the shards)``, then all
+    call `merge_top_k_across_ranks`.
 
     Args:
         queries: Shape (Q, d), NumPy or torch, any floating dtype.
-        corpus: Shape (C, d), NumPy (memory-mapped arrays too) or torch.
+        corpus: Shape (C, d), NumPy (memory-mapped arrays too) or torch; or an iterable of such chunks, of
+            any numbers of rows, that is read once.
         k: Neighbours per query, from 1 to C.
-        chunk_size: Corpus rows scored at a time.
+        first_row: Index of the corpus's first row: where these are the rows of one shard of a larger corpus.
+        chunk_size: Corpus rows scored at a time. Default: 4 096 on the CPU (scores that stay in its cache),
+            32 768 elsewhere.
         query_chunk_size: Queries scored at a time.
         device: Where the scores are computed. Default: the device of ``queries`` where that is a tensor on an
             accelerator, else that of ``corpus``, else the CPU.
+        show_progress_bar: Whether to show a bar over the corpus rows.
 
     Returns:
         ``(scores, indices)``, shapes (Q, k), float32 and int64 tensors on ``device``; best first, equal
@@ -119,34 +73,61 @@ def top_k(
         >>> scores, indices = top_k(np.array([[2.0, 1.0]], dtype=np.float32), corpus, k=2)
         >>> scores.tolist(), indices.tolist()
         ([[2.0, 2.0]], [[0, 2]])
+        >>> top_k(torch.ones(1, 2), (corpus[i : i + 1] for i in range(3)), k=2, first_row=100)[1]
+        tensor([[100, 101]])
     """
-    _check_arguments(queries, corpus, k, (chunk_size, query_chunk_size))
-    target = torch.device(device) if device is not None else _default_device(queries, corpus)
-    number_of_queries, corpus_size = queries.shape[0], corpus.shape[0]
+    check_matrix(queries, "queries")
+    target = torch.device(device) if device is not None else default_device(queries, corpus)
+    size = chunk_size if chunk_size is not None else _CPU_CHUNK if target.type == "cpu" else _ACCELERATOR_CHUNK
+    if k < 1:
+        raise ValueError(f"k must be at least 1, got k={k}.")
+    if first_row < 0:
+        raise ValueError(f"first_row must be at least 0, got {first_row}.")
+    if min(size, query_chunk_size) < 1:
+        raise ValueError(f"chunk_size and query_chunk_size must be at least 1, got {size} and {query_chunk_size}.")
+    rows_known = None
+    if isinstance(corpus, (np.ndarray, Tensor)):
+        check_matrix(corpus, "corpus", queries.shape[1])
+        rows_known = len(corpus)
+        _check_size(k, rows_known, first_row)
 
-    best: list[Tensor | None] = [None] * len(range(0, number_of_queries, query_chunk_size))
-    with torch.no_grad():
-        for corpus_start in range(0, corpus_size, chunk_size):
-            block = _as_float32(corpus[corpus_start : corpus_start + chunk_size], target)
-            _require_finite(block, corpus_start, "corpus")
-            for slot, query_start in enumerate(range(0, number_of_queries, query_chunk_size)):
-                rows = _as_float32(queries[query_start : query_start + query_chunk_size], target)
-                if corpus_start == 0:
-                    _require_finite(rows, query_start, "queries")
-                keys = _top_of_block(rows @ block.T, k, corpus_start)
-                running = best[slot]
-                if running is not None:
-                    keys = torch.cat([running, keys], dim=1)
-                best[slot] = torch.topk(keys, min(k, keys.shape[1]), dim=1, sorted=True).values
+    starts = range(0, queries.shape[0], query_chunk_size)
+    if not starts:
+        return torch.empty(0, k, device=target), torch.empty(0, k, dtype=torch.int64, device=target)
+    best = [RunningTopK(min(query_chunk_size, queries.shape[0] - start), k, target) for start in starts]
+    buffer = torch.empty(0, device=target)
+    rows_seen = 0
+    progress = tqdm(desc="Search", total=rows_known, unit="row", disable=not show_progress_bar)
+    with progress:
+        for block_start, block in corpus_blocks(corpus, size, queries.shape[1], target):
+            for start, running in zip(starts, best, strict=True):
+                rows = as_float32(queries[start : start + query_chunk_size], target)
+                if rows_seen == 0:
+                    require_finite(rows, start, "queries")
+                scores, buffer = _scores(block, rows, buffer)
+                running.update(scores[: len(rows)], first_row + block_start)
+            rows_seen += len(block)
+            progress.update(len(block))
+    _check_size(k, rows_seen, first_row)
+    found = [running.result() for running in best]
+    return torch.cat([scores for scores, _ in found]), torch.cat([indices for _, indices in found])
 
-    merged = [keys for keys in best if keys is not None]
-    if not merged:
-        empty = torch.empty(0, k, device=target)
-        return empty, empty.to(torch.int64)
-    return _unpack_keys(torch.cat(merged))
+
+def _scores(block: Tensor, queries: Tensor, buffer: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores (queries, rows of the block), and the memory that they are in, for the next ones."""
+    if buffer.numel() < len(block) * max(2, len(queries)):
+        buffer = torch.empty(len(block) * max(2, len(queries)), device=block.device)
+    if len(queries) > _FEW_QUERIES:
+        scores = buffer[: len(block) * len(queries)].view(len(queries), len(block))
+        return torch.mm(queries, block.T, out=scores), buffer
+    if len(queries) == 1:
+        queries = queries.repeat(2, 1)  # a matrix times one vector runs at half the speed of one times two
+    scores = buffer[: len(block) * len(queries)].view(len(block), len(queries))
+    return torch.mm(block, queries.T, out=scores).T, buffer
 
 
-def _default_device(queries: Embeddings, corpus: Embeddings) -> torch.device:
-    devices = [array.device for array in (queries, corpus) if isinstance(array, Tensor)]
-    accelerators = [device for device in devices if device.type != "cpu"]
-    return (accelerators or devices or [torch.device("cpu")])[0]
+def _check_size(k: int, rows: int, first_row: int) -> None:
+    if k > rows:
+        raise ValueError(f"k={k} is larger than the corpus of {rows} rows: ask for k=min(k, len(corpus)) at most.")
+    if first_row + rows > LARGEST_CORPUS:
+        raise ValueError(f"the corpus has {first_row + rows} rows; at most {LARGEST_CORPUS} can be indexed.")

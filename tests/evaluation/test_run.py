@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from st_xlret.modules.calibration_layer import CalibrationLayer
+from tests.evaluation.samples import write_beir, write_lareqa, write_mewsli_x
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_writes_scores_and_prints_them_beside_the_papers(run, static_model, tato
     one, half = ({key: value for key in ("accuracy", "accuracy_to_en", "accuracy_from_en")} for value in (1.0, 0.5))
     assert written["scores"] == {"fr": one, "de": half}
     assert written["average"] == dict.fromkeys(one, 0.75)
-    assert os.listdir(output.parent) == ["scores.json"]
+    assert sorted(os.listdir(output.parent)) == ["scores.json", "scores.md"]
     assert "measured here" in done.stdout and "published: CCP paper, Table 1" in done.stdout
     assert "CCP+Calibration" in done.stdout
 
@@ -64,7 +65,7 @@ def program(repository: Path, monkeypatch: pytest.MonkeyPatch):
     [
         ({"model": "EMPTY"}, "holds no model"),
         ({"model": "no-such-owner/no-such-model"}, "--model no-such-owner/no-such-model cannot be loaded"),
-        ({"benchmark": "bucket"}, r"--benchmark bucket: unknown; there are .*'tatoeba'"),
+        ({"benchmark": "bucket"}, r"benchmark 'bucket' is unknown; there are .*'tatoeba'"),
         ({"languages": ["xx"]}, r"no \['xx'\]; it has \['de', 'fr'\]"),
         ({"data": "nowhere"}, "nowhere is no directory"),
         ({"output": "EMPTY"}, "is a folder"),
@@ -98,6 +99,90 @@ def test_layer_and_calibration_reach_the_evaluator(
     assert protocol["pooling"] == "mean of the hidden states of layer 2"
     assert protocol["calibration"] == "CalibrationLayer"
     assert "layer 2" in capsys.readouterr().out
+
+
+def arguments(program, model, tmp_path, **options):
+    model.save_pretrained(str(tmp_path / "model"))
+    output = str(tmp_path / "scores.json")
+    return program.Arguments(model=str(tmp_path / "model"), output=output, quiet=True, **options)
+
+
+def written(tmp_path: Path) -> dict:
+    return json.loads((tmp_path / "scores.json").read_text())
+
+
+def test_lareqa(program, static_model, tmp_path, capsys) -> None:
+    folder = write_lareqa(tmp_path / "lareqa", languages=("en", "de"))
+    program.main(arguments(program, static_model, tmp_path, benchmark="lareqa", data=str(folder), context=True))
+    result = written(tmp_path)
+    assert set(result["scores"]) == {"en", "de"}
+    assert set(result["average"]) == {"map_at_20", "mrr_at_100", "recall_at_100", "language_preference"}
+    assert result["protocol"]["candidate"] == "sentence followed by its paragraph"
+    printed, table = capsys.readouterr().out, (tmp_path / "scores.md").read_text()
+    for text in (printed, table):
+        assert "| benchmark | model | map_at_20 |" in text
+        assert "published: MSM paper, Table 12 (zero-shot, fine-tuned on SQuAD v1.1)" in text
+        assert "measured here" in text
+
+
+def test_mewsli_x(program, static_model, tmp_path) -> None:
+    folder = write_mewsli_x(tmp_path / "mewsli")
+    options = {"benchmark": "mewsli-x", "data": str(folder), "split": "dev", "similarity": "dot"}
+    program.main(arguments(program, static_model, tmp_path, **options))
+    result = written(tmp_path)
+    assert list(result["scores"]) == ["en"]
+    assert (result["protocol"]["split"], result["protocol"]["similarity"]) == ("dev", "dot")
+    assert "published" not in (tmp_path / "scores.md").read_text()  # the papers report the test split
+
+
+def test_bucc(program, static_model, tmp_path) -> None:
+    for split in ("training", "test"):
+        for side, texts in {"de": ["wagen nacht", "brot"], "en": ["bread", "taxi"]}.items():
+            lines = [f"{side}-{row}\t{text}" for row, text in enumerate(texts)]
+            (tmp_path / f"de-en.{split}.{side}").write_text("\n".join([*lines, ""]))
+        (tmp_path / f"de-en.{split}.gold").write_text("de-1\ten-0\n")
+    program.main(arguments(program, static_model, tmp_path, benchmark="bucc", data=str(tmp_path)))
+    assert set(written(tmp_path)["scores"]["de"]) == {"precision", "recall", "f1"}
+
+
+def test_mr_tydi_with_a_cache_of_embeddings(program, static_model, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
+    folder = tmp_path / "data" / "mrtydi-v1.1-finnish"
+    (folder / "collection").mkdir(parents=True)
+    passages = [{"id": "1#0", "contents": "Taksi\ntaxi night"}, {"id": "2#0", "contents": "Hotelli\nhotel"}]
+    (folder / "collection" / "docs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in passages))
+    (folder / "topic.test.tsv").write_text("1\thotel\n2\ttaxi\n")
+    (folder / "qrels.test.txt").write_text("1 0 2#0 1\n2 0 2#0 1\n")
+    options = {"benchmark": "mrtydi", "data": str(tmp_path / "data"), "embedding_cache": str(tmp_path / "kept")}
+    program.main(arguments(program, static_model, tmp_path, **options))
+    assert written(tmp_path)["scores"] == {"fi": {"mrr_at_100": 0.75, "recall_at_100": 1.0}}
+    assert any((tmp_path / "kept").rglob("*.npy"))
+    assert "published: CCP paper, Table 3" in (tmp_path / "scores.md").read_text()
+
+
+@pytest.mark.filterwarnings("ignore:XOR-Retrieve")
+def test_xor_retrieve(program, static_model, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
+    question = {"id": "a", "question": "taxi", "lang": "fi", "answers": ["Helsinki"], "split": "dev"}
+    (tmp_path / "xor_dev_retrieve_eng_span_v1_1.jsonl").write_text(f"{json.dumps(question)}\n")
+    (tmp_path / "psgs_w100.tsv").write_text("id\ttext\ttitle\n1\ttaxi in Helsinki\tA\n2\tbread\tB\n")
+    program.main(arguments(program, static_model, tmp_path, benchmark="xor-retrieve", data=str(tmp_path)))
+    assert written(tmp_path)["scores"] == {"fi": {"recall_at_2kt": 1.0, "recall_at_5kt": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"benchmark": "lareqa"}, "lareqa is on no hub: give the folder of xquad-r/en.json"),
+        ({"benchmark": "tatoeba", "data": ".", "split": "dev"}, "tatoeba has no such option: split"),
+        ({"benchmark": "mewsli-x", "data": ".", "max_sentences": 3}, "mewsli-x has no such option: max_sentences"),
+        ({"benchmark": "lareqa", "data": ".", "distributed": True}, "--distributed needs --embedding-cache"),
+    ],
+)
+def test_what_a_benchmark_cannot_do_is_said(program, changes, message, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(write_beir(write_mewsli_x(tmp_path)))
+    with pytest.raises(ValueError, match=message):
+        program.main(program.Arguments(model="unused", output="never-written.json", quiet=True, **changes))
 
 
 def test_help_teaches(run) -> None:

@@ -32,10 +32,18 @@ def rows() -> list[dict]:
 def test_equals_the_functional_loss(make, rows: list[dict]) -> None:
     model = make()
     source, target = (model(features)["sentence_embedding"] for features in columns(model, rows))
-    text = torch.cat([features["text_id"] for features in columns(model, rows)])
+    # Rows 1 and 3 share their target: none of their four texts is a negative of another.
+    group = torch.tensor([0, 1, 2, 1, 4, 5] * 2)
     loss = SemanticContrastiveLoss(model, temperature=0.1, weight=3.0)(columns(model, rows))
-    torch.testing.assert_close(loss, 3 * info_nce_loss(source, target, temperature=0.1, text=text))
+    torch.testing.assert_close(loss, 3 * info_nce_loss(source, target, temperature=0.1, text=group))
     assert loss != 3 * info_nce_loss(source, target, temperature=0.1)
+
+
+def test_a_duplicated_pair_is_no_negative(rows: list[dict]) -> None:
+    model = tiny.static()
+    loss = SemanticContrastiveLoss(model)
+    assert loss(columns(model, rows[:2])) > 0
+    assert loss(columns(model, [rows[0]] * 3)) == 0
 
 
 def test_texts_need_not_be_known() -> None:

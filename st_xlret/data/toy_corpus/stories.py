@@ -1,7 +1,7 @@
 """Stories: ordered meanings about a few people, things and places of one topic.
 
-A story goes through its topic's actions in their usual order and stays with its people, so that a sentence
-predicts its neighbours.
+A story goes through its topic's actions in their usual order, stays with its people, comes back to the few things it
+is about and to what they are like, so that a sentence predicts its neighbours: by its words, not by its topic alone.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from st_xlret.data.toy_corpus.topics import Topic, all_topics
 
 _TOPIC_STEEPNESS, _WORD_STEEPNESS = 1.3, 1.4
 _GENERIC_ACTION_SHARE, _CONNECTIVE_SHARE, _PRONOUN_SHARE = 0.2, 0.3, 0.4
+_THINGS_IN_FOCUS, _FOCUS_SHARE, _SAME_THING_SHARE, _SAME_PROPERTY_SHARE = 4, 0.85, 0.4, 0.7
 
 
 class _Misfit(Exception):
@@ -67,7 +68,9 @@ class StoryTeller:
         rng.shuffle(people)
         self.cast = list(dict.fromkeys([*people, skewed(rng, self.topic.people + named("name"), 1.0)]))
         self.places = rng.sample(self.topic.places, 2)
-        self.focus = set(rng.sample(self.topic.things, 7))
+        self.focus = set(rng.sample(self.topic.things, _THINGS_IN_FOCUS))
+        self.mentioned: tuple[str, ...] = ()
+        self.properties: dict[str, str] = {}
         self.day = skewed(rng, named("day"), _WORD_STEEPNESS)
         self.clock = rng.randrange(24)
         self.progress = 0
@@ -94,8 +97,16 @@ class StoryTeller:
             meaning = Meaning(template, filled, self._connective(template, filled, phase))
             if self.allow(meaning) and all(meaning[:2] != earlier[:2] for earlier in so_far):
                 self.last_subject = person
+                self._remember(meaning)
                 self.progress = min(self.progress + self.rng.randrange(3), len(self.topic.actions) - 1)
                 return meaning
+
+    def _remember(self, meaning: Meaning) -> None:
+        filled = dict(zip(template_slots()[meaning.template], meaning.concepts, strict=True))
+        self.mentioned = tuple(filled[slot] for slot in ("o", "o2") if filled.get(slot) in self.topic.things)
+        for thing, property_ in (("o", "a"), ("o2", "a2")):
+            if thing in filled and property_ in filled:
+                self.properties[filled[thing]] = filled[property_]
 
     def _connective(self, template: str, filled: tuple[str, ...], phase: int) -> str:
         if phase == 0 or template not in templates_with_connective() or self.day in filled:
@@ -137,8 +148,17 @@ class StoryTeller:
         return skewed(self.rng, options, steepness)
 
     def _focused(self, things: Sequence[str]) -> str:
+        again = [thing for thing in things if thing in self.mentioned]
+        if again and self.rng.random() < _SAME_THING_SHARE:
+            return self._choose(again)
         in_focus = [thing for thing in things if thing in self.focus]
-        return self._choose(in_focus if in_focus and self.rng.random() < 0.75 else things)
+        return self._choose(in_focus if in_focus and self.rng.random() < _FOCUS_SHARE else things)
+
+    def _property(self, thing: str, adjectives: Sequence[str]) -> str:
+        known = self.properties.get(thing)
+        if known in adjectives and self.rng.random() < _SAME_PROPERTY_SHARE:
+            return known
+        return self._choose(adjectives)
 
     def _action(self, template: str, slot: str, filled: dict[str, str]) -> dict[str, str]:
         suffix = slot[1:]
@@ -193,7 +213,8 @@ class StoryTeller:
                 things = [thing for thing in things if kind_of(thing) == kind_of(filled["o"])]
             return self._focused(things)
         if slot in ("a", "a2"):
-            return self._choose(self._adjectives_for(template, filled, filled[slot.replace("a", "o")]))
+            thing = filled[slot.replace("a", "o")]
+            return self._property(thing, self._adjectives_for(template, filled, thing))
         if slot == "p":
             return self._place(template)
         if slot == "t":

@@ -1,0 +1,260 @@
+"""BUCC: finding the translations that are hidden in two comparable corpora."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentence_transformers.base.evaluation import BaseEvaluator
+from tqdm.auto import tqdm
+
+from st_xlret.evaluation.bilingual_retrieval import append_csv_row
+from st_xlret.evaluation.bucc_data import BUCCCorpus, BUCCSplit, load_bucc_directory, load_bucc_hub
+from st_xlret.evaluation.bucc_scores import MinedPair, best_threshold, mining_scores
+from st_xlret.evaluation.embedding import Calibration, Pooling, TextEmbedder
+from st_xlret.evaluation.tables import BenchmarkResult, macro_average
+from st_xlret.search.mining import Margin, mine_bitext
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+class BUCCEvaluator(BaseEvaluator):
+    """Precision, recall and F1 of the translations mined from two corpora, by the BUCC shared task.
+
+    The protocol of Artetxe and Schwenk (`2019 <https://arxiv.org/abs/1811.01136>`_) and LASER, which the papers
+    follow: pairs are mined in both directions with the ratio margin over 4 neighbours, one-to-one
+    (`mine_bitext`); the threshold on their score that gives the best F1 on the training split is applied to the
+    test split. Each distinct sentence is mined once; pairs with a sentence that stands more than once in its
+    corpus are dropped, as its id is ambiguous.
+
+    mteb's tasks of this name are another benchmark: they look up translations among sentences that have one
+    (retrieval between gold pairs), without anything to leave out and without a threshold.
+
+    Metrics: ``average_f1`` (primary), ``average_precision``, ``average_recall``, and the same three per
+        language,
+    ``de_f1`` and so on. A language whose evaluated split has no gold pairs gets no scores: its extracted pairs
+    are in ``mined_pairs`` and in files of ``pairs_directory``, in the form that the organisers take.
+
+    Args:
+        corpora: Language to the corpus that is evaluated, its sentences beside English ones.
+        training: Language to the corpus that the threshold is chosen on, with gold pairs. Default: the
+            evaluated corpora themselves, which is optimistic; the result says so.
+        name: Prefix of the metrics.
+        split: Names the evaluated split in the result.
+        k: Neighbours of the margin.
+        margin: See `mine_bitext`; the papers use ``"ratio"``.
+        layer: See `encode_layer`.
+        pooling: See `encode_layer`.
+        language_as_task: Passes the language (``"en"`` for English) as ``task=`` to ``model.encode``, for
+            exported calibrated models.
+        calibration: Applied to each language's embeddings, such as a ``CalibrationLayer``.
+        batch_size: Texts per forward pass.
+        pairs_directory: Where the extracted pairs are written, ``de-en.test.mined.tsv`` (score and two ids a
+            line, best first). Default: nowhere.
+        show_progress_bar: Whether to show bars over the languages, batches and blocks.
+        write_csv: Whether to append the metrics to a CSV file where an output path is given.
+        language_metrics: Whether to return each language's metrics, beside the means.
+
+    Raises:
+        ValueError: If there are no languages, a language has no training corpus, that has no gold pairs, or the
+            calibration does not know a language.
+
+    Example:
+        >>> from sentence_transformers import SentenceTransformer
+        >>> from sentence_transformers.sentence_transformer.modules import BoW
+        >>> from st_xlret.evaluation.bucc_data import BUCCCorpus, BUCCSide
+        >>> model = SentenceTransformer(modules=[BoW(vocab=["taxi", "hotel", "radio"])], device="cpu")
+        >>> german = BUCCSide(["de-1", "de-2"], ["Taxi Taxi", "Hotel Radio"])
+        >>> english = BUCCSide(["en-1", "en-2"], ["radio hotel", "taxi"])
+        >>> gold = {("de-1", "en-2"), ("de-2", "en-1")}
+        >>> evaluator = BUCCEvaluator({"de": BUCCCorpus(german, english, gold)})
+        >>> evaluator(model)["bucc_de_f1"]
+        1.0
+    """
+
+    def __init__(
+        self,
+        corpora: Mapping[str, BUCCCorpus],
+        training: Mapping[str, BUCCCorpus] | None = None,
+        *,
+        name: str = "bucc",
+        split: str = "test",
+        k: int = 4,
+        margin: Margin = "ratio",
+        layer: int | None = None,
+        pooling: Pooling | None = None,
+        language_as_task: bool = False,
+        calibration: Calibration | None = None,
+        batch_size: int = 128,
+        pairs_directory: str | os.PathLike[str] | None = None,
+        show_progress_bar: bool = False,
+        write_csv: bool = True,
+        language_metrics: bool = True,
+    ) -> None:
+        super().__init__()
+        if not corpora:
+            raise ValueError("there are no languages to evaluate.")
+        self.corpora = dict(corpora)
+        self.training = dict(corpora if training is None else training)
+        self.threshold_on_itself = all(self.training.get(language) is corpus for language, corpus in corpora.items())
+        for language in self.corpora:
+            if language not in self.training:
+                raise ValueError(f"language {language!r} has no training corpus, which its threshold is chosen on.")
+            if not self.training[language].gold:
+                raise ValueError(f"the training corpus of {language!r} has no gold pairs to choose its threshold by.")
+        self.embedder = TextEmbedder(
+            layer=layer,
+            pooling=pooling,
+            language_as_task=language_as_task,
+            calibration=calibration,
+            batch_size=batch_size,
+            show_progress_bar=show_progress_bar,
+        )
+        self.embedder.require_languages(["en", *self.corpora])
+        self.name = name
+        self.split = split
+        self.k = k
+        self.margin: Margin = margin
+        self.pairs_directory = None if pairs_directory is None else Path(pairs_directory)
+        self.show_progress_bar = show_progress_bar
+        self.write_csv = write_csv
+        self.language_metrics = language_metrics
+        self.csv_file = f"{name or 'bucc'}_evaluation_results.csv"
+        self.primary_metric = "average_f1"
+        self.mined_pairs: dict[str, list[MinedPair]] = {}
+        self.thresholds: dict[str, float] = {}
+
+    @classmethod
+    def from_directory(
+        cls,
+        path: str | os.PathLike[str],
+        languages: Sequence[str] | None = None,
+        *,
+        split: BUCCSplit = "test",
+        **options: Any,
+    ) -> BUCCEvaluator:
+        """Reads the shared task's files, see `load_bucc_directory`; the threshold is the training split's.
+
+        Args:
+            path: The folder of ``de-en.training.de`` and so on, or of folders ``de-en``.
+            languages: Such as ``["de", "zh"]``. Default: all that have the split.
+            split: What is evaluated. ``"training"`` chooses the threshold on what it is applied to.
+            **options: The evaluator's own.
+
+        Raises:
+            FileNotFoundError: If a file is missing.
+            ValueError: If a file is malformed (file and line are named), or the training split has no gold.
+        """
+        corpora = load_bucc_directory(path, languages, split=split)
+        training = None if split == "training" else load_bucc_directory(path, list(corpora), split="training")
+        return cls(corpora, training, split=split, **options)
+
+    @classmethod
+    def from_hub(cls, languages: Sequence[str] | None = None, **options: Any) -> BUCCEvaluator:
+        """Loads ``mteb/BUCC``: the training split alone, on which the threshold is then chosen as well.
+
+        Args:
+            languages: Among de, fr, ru, zh. Default: all four.
+            **options: The evaluator's own.
+
+        Raises:
+            ValueError: If a language is not there, or the data set holds aligned pairs only.
+        """
+        return cls(load_bucc_hub(languages), **{"split": "training", **options})
+
+    def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
+        """Precision, recall and F1 per language with gold pairs, their averages, and the protocol."""
+        scores: dict[str, dict[str, float]] = {}
+        languages = tqdm(self.corpora.items(), desc="BUCC", disable=not self.show_progress_bar)
+        for language, corpus in languages:
+            training = self.training[language]
+            candidates = self._mine(model, training, language)
+            threshold = best_threshold(candidates, training.gold or set())
+            if training is not corpus:
+                candidates = self._mine(model, corpus, language)
+            extracted = [pair for pair in candidates if pair.score >= threshold]
+            self.mined_pairs[language], self.thresholds[language] = extracted, threshold
+            if self.pairs_directory is not None:
+                self._write_pairs(language, extracted)
+            if corpus.gold:
+                scores[language] = mining_scores(extracted, corpus.gold)
+        return BenchmarkResult("bucc", scores, macro_average(scores), self._protocol())
+
+    def _mine(self, model: SentenceTransformer, corpus: BUCCCorpus, language: str) -> list[MinedPair]:
+        """All one-to-one pairs, best first, but for those whose sentence stands more than once."""
+        counts = Counter(corpus.source.sentences), Counter(corpus.target.sentences)
+        id_of = (
+            dict(zip(corpus.source.sentences, corpus.source.ids, strict=True)),
+            dict(zip(corpus.target.sentences, corpus.target.ids, strict=True)),
+        )
+        source, target = list(counts[0]), list(counts[1])
+        embeddings = self.embedder.embed(model, source, language), self.embedder.embed(model, target, "en")
+        try:
+            pairs = mine_bitext(*embeddings, k=self.k, margin=self.margin, show_progress_bar=self.show_progress_bar)
+        except ValueError as error:
+            raise ValueError(f"BUCC {language}-en (rows are distinct sentences, from 0): {error}") from error
+        return [
+            MinedPair(score, id_of[0][source[i]], id_of[1][target[j]])
+            for score, i, j in pairs
+            if counts[0][source[i]] == counts[1][target[j]] == 1
+        ]
+
+    def _write_pairs(self, language: str, pairs: Sequence[MinedPair]) -> None:
+        assert self.pairs_directory is not None
+        self.pairs_directory.mkdir(parents=True, exist_ok=True)
+        path = self.pairs_directory / f"{language}-en.{self.split}.mined.tsv"
+        unfinished = path.with_name(path.name + ".part")
+        unfinished.write_text("".join(f"{p.score:.6f}\t{p.source}\t{p.target}\n" for p in pairs), encoding="utf-8")
+        os.replace(unfinished, path)
+
+    def _protocol(self) -> dict[str, str]:
+        sizes = [
+            f"{language} {len(corpus.source)} x {len(corpus.target)} with {len(corpus.gold or ())} pairs"
+            for language, corpus in self.corpora.items()
+        ]
+        threshold = "best F1 on the training split"
+        if self.threshold_on_itself:
+            threshold = f"best F1 on the evaluated split ({self.split}) itself, which is optimistic"
+        protocol = {
+            "task": f"mining of translations, {self.margin} margin over {self.k} neighbours, greedy one-to-one; "
+            "pairs with a repeated sentence dropped",
+            "split": self.split,
+            "direction": "both, merged",
+            **self.embedder.describe(),
+            "threshold": threshold,
+            "languages": str(len(self.corpora)),
+            "corpus_size": "; ".join(sizes),
+        }
+        if self.thresholds:
+            protocol["thresholds"] = ", ".join(f"{language} {at:.4f}" for language, at in self.thresholds.items())
+        without_gold = [language for language, corpus in self.corpora.items() if not corpus.gold]
+        if without_gold:
+            protocol["without_gold"] = f"{', '.join(without_gold)}: pairs were mined; there is nothing to score them by"
+        return protocol
+
+    def __call__(  # type: ignore[override]  # the host's own evaluators narrow the model's type too
+        self, model: SentenceTransformer, output_path: str | None = None, epoch: int = -1, steps: int = -1
+    ) -> dict[str, float]:
+        """Evaluates and returns the metrics, as Sentence Transformers calls it."""
+        result = self.evaluate(model)
+        averages = {f"average_{metric}": value for metric, value in result.average.items()}
+        per_language = {
+            f"{language}_{metric}": value
+            for language, values in result.scores.items()
+            for metric, value in values.items()
+        }
+        if output_path is not None and self.write_csv:
+            row = {"epoch": epoch, "steps": steps, **averages, **per_language}
+            append_csv_row(os.path.join(output_path, self.csv_file), row)
+        shown = {**averages, **(per_language if self.language_metrics else {})}
+        metrics = self.prefix_name_to_metrics(shown, self.name)
+        self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
+        return metrics
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """What the model card says about this evaluation: the protocol."""
+        return self._protocol()

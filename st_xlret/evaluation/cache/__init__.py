@@ -1,0 +1,10 @@
+"""Embeddings of corpora on disk: encoded once, resumable, searched a shard at a time."""
+
+from __future__ import annotations
+
+from st_xlret.evaluation.cache.cached_embeddings import CachedEmbeddings
+from st_xlret.evaluation.cache.embedding_cache import EmbeddingCache
+from st_xlret.evaluation.cache.fingerprint import fingerprint
+from st_xlret.evaluation.cache.ranks import Ranks, join_ranks
+
+__all__ = ["CachedEmbeddings", "EmbeddingCache", "Ranks", "fingerprint", "join_ranks"]

@@ -1,0 +1,112 @@
+"""The embeddings of a corpus on disk: read a shard at a time, searched exactly."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from st_xlret.evaluation.cache.ranks import Ranks
+from st_xlret.evaluation.cache.shards import open_shard
+from st_xlret.search import merge_top_k_across_ranks, top_k
+
+_CPU_BLOCK = 4_096  # scores of so many rows stay in the processor's cache
+
+
+class CachedEmbeddings:
+    """The rows of a corpus, float16, in memory-mapped shards; no more than one shard is read at a time.
+
+    Under torchrun each process holds the shards that it has encoded; `top_k` searches all of them.
+
+    Args:
+        shards: First row and file of each shard of this process, in the order of the rows.
+        rows: Rows of the whole corpus.
+        shard_size: Rows of each shard but the last.
+        ranks: The processes that share the corpus.
+
+    Attributes:
+        shape: Rows of the whole corpus, and dimension.
+    """
+
+    ndim = 2
+
+    def __init__(self, shards: Sequence[tuple[int, Path]], rows: int, shard_size: int, ranks: Ranks) -> None:
+        self.shards = list(shards)
+        self.shard_size = shard_size
+        self.ranks = ranks
+        dimension = open_shard(self.shards[0][1]).shape[1] if self.shards else 0
+        self.shape = (rows, dimension)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def chunks(self) -> Iterator[tuple[int, np.ndarray]]:
+        """First row and embeddings, (rows, d) float16, of each shard of this process."""
+        for first_row, file in self.shards:
+            yield first_row, open_shard(file)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """The embeddings of each shard of this process, (rows, d) float16."""
+        for _, chunk in self.chunks():
+            yield chunk
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """Consecutive rows, read into memory.
+
+        Raises:
+            ValueError: If they lie with another process.
+        """
+        start, stop, step = rows.indices(len(self))
+        if step != 1:
+            raise ValueError(f"rows are read one after the other: step must be 1, got {step}.")
+        first_rows = [first_row for first_row, _ in self.shards]
+        parts = []
+        at = start
+        while at < stop:
+            number = bisect_right(first_rows, at) - 1
+            chunk = open_shard(self.shards[number][1]) if number >= 0 else np.empty((0, 0))
+            part = chunk[at - first_rows[number] : stop - first_rows[number]] if number >= 0 else chunk
+            if not len(part):
+                raise ValueError(f"row {at} is with another of the {self.ranks.world} processes.")
+            parts.append(part)
+            at += len(part)
+        return np.concatenate(parts) if parts else np.empty((0, self.shape[1]), dtype=np.float16)
+
+    def top_k(self, queries: Tensor | np.ndarray, k: int) -> tuple[Tensor, Tensor]:
+        """The k rows with the highest dot product for every query, over the shards of all processes.
+
+        Blocks of scores never span two shards, so that any number of processes gives the same answer to the
+        last bit.
+
+        Args:
+            queries: (Q, d), the same on each process.
+            k: Rows per query, from 1 to the size of the corpus.
+
+        Returns:
+            ``(scores, rows)``, (Q, k) float32 and int64, best first, equal scores by the lower row.
+
+        Raises:
+            ValueError: As `st_xlret.search.top_k`.
+        """
+        if not 1 <= k <= len(self):
+            raise ValueError(f"k must be from 1 to the {len(self)} rows of the corpus, got {k}.")
+        on_cpu = not isinstance(queries, Tensor) or queries.device.type == "cpu"
+        fits = on_cpu and self.shard_size % _CPU_BLOCK == 0
+        starts = np.array([first_row for first_row, _ in self.shards])
+        sizes = np.minimum(self.shard_size, len(self) - starts)
+        scores, rows = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
+        if self.shards:
+            local_k = min(k, int(sizes.sum()))
+            scores, found = top_k(queries, self, local_k, chunk_size=_CPU_BLOCK if fits else self.shard_size)
+            # Other processes' shards lie between this one's.
+            shift = torch.from_numpy(starts - np.concatenate([[0], sizes.cumsum()[:-1]])).to(found.device)
+            rows = found + shift[found // self.shard_size]
+        if self.ranks.world == 1:
+            return scores, rows
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        return merge_top_k_across_ranks(scores.to(device), rows.to(device), k)

@@ -1,0 +1,228 @@
+"""Corpora encoded once, into shards on disk: resumable, checked, by one process, a pool, or torchrun."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from st_xlret.evaluation.cache.cached_embeddings import CachedEmbeddings
+from st_xlret.evaluation.cache.encoding import Encode, Encoding
+from st_xlret.evaluation.cache.fingerprint import fingerprint
+from st_xlret.evaluation.cache.ranks import Ranks, join_ranks
+from st_xlret.evaluation.cache.shards import Item, ShardFolder
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from st_xlret.evaluation.retrieval import DocumentEncoder
+    from st_xlret.evaluation.retrieval_data import TextCollection
+
+Method = Literal["encode", "encode_query", "encode_document"]
+
+_TEXTS_PER_CALL = 1_024
+
+
+class EmbeddingCache:
+    """Encodes each corpus once and keeps it as float16 shards; a killed run goes on where it stopped.
+
+    A shard is found again by what decides its content: model (weights, configuration, tokenizer), options,
+    texts. It is whole or absent: files are renamed into place when they are complete, and one whose size or
+    checksum is wrong is encoded again. Texts stream through; one shard of them is in memory at a time.
+
+    Args:
+        folder: Where the shards are kept.
+        shard_size: Texts a shard: what a killed run loses at most.
+        devices: Encode with the host's process pool on these, such as ``["cuda:0", "cuda:1"]``.
+        distributed: Share the work among the processes of torchrun, each encoding and searching its own
+            shards (on one disk or several). Every process must make the same calls.
+        show_progress_bar: Whether to show texts done, their rate and the time left.
+
+    Raises:
+        ValueError: If ``shard_size`` is below 1.
+
+    Example:
+        >>> import tempfile
+        >>> from sentence_transformers import SentenceTransformer
+        >>> from sentence_transformers.sentence_transformer.modules import BoW
+        >>> model = SentenceTransformer(modules=[BoW(vocab=["taxi", "hotel"])], device="cpu")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     cache = EmbeddingCache(folder, show_progress_bar=False)
+        ...     corpus = cache.encode(model, [("a", "a taxi"), ("b", "a hotel")])
+        ...     scores, rows = corpus.top_k(model.encode(["hotel"]), k=1)
+        >>> corpus.shape, rows.tolist()
+        ((2, 2), [[1]])
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        shard_size: int = 16_384,
+        devices: Sequence[str] | None = None,
+        distributed: bool = False,
+        show_progress_bar: bool = True,
+    ) -> None:
+        if shard_size < 1:
+            raise ValueError(f"shard_size must be at least 1, got {shard_size}.")
+        self.folder = Path(folder).expanduser()
+        self.shard_size = shard_size
+        self.devices = list(devices or [])
+        self.ranks = join_ranks() if distributed else Ranks()
+        self.show_progress_bar = show_progress_bar
+
+    def encode(
+        self,
+        model: SentenceTransformer,
+        texts: Iterable[Item],
+        *,
+        method: Method = "encode_document",
+        **options: Any,
+    ) -> CachedEmbeddings:
+        """Embeds texts by one of the model's own methods, or takes what an earlier run kept.
+
+        Args:
+            model: Any Sentence Transformer.
+            texts: Texts, or (id, text): a sequence, or anything that can be iterated over again and again.
+                A one-shot iterator serves too, without time left and with a check of the disk per shard only.
+            method: ``"encode_document"`` and ``"encode_query"`` put the model's prompts before the texts.
+            **options: Of the method, such as ``normalize_embeddings=True`` or ``prompt="passage: "``.
+
+        Raises:
+            ValueError: If the model gives NaN or infinite values (the text's id is named), or there are no
+                texts.
+            OSError: If the disk has too little room; nothing is written then.
+        """
+        pool = _LazyPool(model, self.devices)
+
+        def encode(batch: Sequence[str], _: Sequence[str]) -> np.ndarray:
+            pool_option = {"pool": pool.started()} if self.devices else {}
+            return getattr(model, method)(list(batch), **{**options, "show_progress_bar": False, **pool_option})
+
+        # How the work is batched does not say what comes out.
+        lasting = {name: value for name, value in options.items() if name not in ("batch_size", "chunk_size")}
+        with pool:
+            return self.embed(texts, encode, identity={"model": fingerprint(model), "method": method, **lasting})
+
+    def __call__(self, corpus: TextCollection, encode: DocumentEncoder) -> CachedEmbeddings:
+        """The embeddings of a benchmark's corpus: give the cache as ``embed_corpus`` to its evaluator.
+
+        Raises:
+            ValueError: As `encode`, or if the cache has devices and the embedder takes a layer of the model,
+                which bypasses the host's process pool.
+            OSError: As `encode`.
+        """
+        embedder = encode.embedder
+        if self.devices and (embedder.layer is not None or embedder.pooling == "mean"):
+            raise ValueError(
+                f"devices={self.devices} need model.encode, which layer={embedder.layer} with "
+                f"pooling={embedder.pooling!r} bypasses: leave the devices out, or use torchrun."
+            )
+        pool = _LazyPool(encode.model, self.devices)
+
+        def encode_batch(texts: Sequence[str], languages: Sequence[str]) -> Tensor:
+            on_devices = replace(encode, embedder=replace(embedder, pool=pool.started())) if self.devices else encode
+            return on_devices(texts, languages)
+
+        identity = {
+            "model": fingerprint(encode.model),
+            "calibration": _calibration_identity(embedder.calibration),
+            "prompt": embedder.prompt(encode.model, "document"),
+            "layer": embedder.layer,
+            "pooling": embedder.pooling,
+            "language_as_task": embedder.language_as_task,
+            "similarity": encode.similarity,
+        }
+        with pool:
+            return self.embed(_Documents(corpus), encode_batch, identity=identity)
+
+    def embed(self, texts: Iterable[Item], encode: Encode, *, identity: Mapping[str, Any]) -> CachedEmbeddings:
+        """Embeds texts by any function.
+
+        Args:
+            texts: As for `encode`, or (id, text, language).
+            encode: ``encode(texts, languages)`` returns (n, d), in the texts' order; languages are empty
+                strings where none were given.
+            identity: Whatever, beside the texts, decides the embeddings: a `fingerprint` of the model, and
+                options; of JSON, or told apart by their ``repr``.
+
+        Raises:
+            ValueError: As for `encode`, or if the texts change while they are read for the second time.
+            OSError: As for `encode`.
+        """
+        shards = ShardFolder(self.folder / _hash_of(identity))
+        shards.remove_abandoned()
+        work = Encoding(
+            shards,
+            encode,
+            shard_size=self.shard_size,
+            # A pool divides whole shards among its processes.
+            texts_per_call=self.shard_size if self.devices else _TEXTS_PER_CALL,
+            ranks=self.ranks,
+            show_progress_bar=self.show_progress_bar,
+        )
+        return work.in_one_pass(texts) if iter(texts) is texts else work.in_two_passes(texts)
+
+
+class _Documents:
+    """(id, text, language) of a corpus, read a slice at a time."""
+
+    def __init__(self, corpus: TextCollection) -> None:
+        self.corpus = corpus
+
+    def __len__(self) -> int:
+        return len(self.corpus)
+
+    def __iter__(self) -> Iterator[tuple[str, str, str]]:
+        for start in range(0, len(self), _TEXTS_PER_CALL):
+            rows = slice(start, start + _TEXTS_PER_CALL)
+            ids, texts, languages = self.corpus.ids[rows], self.corpus.full_texts(rows), self.corpus.languages_of(rows)
+            codes = [languages] * len(texts) if isinstance(languages, str) else languages
+            yield from zip(ids, texts, codes, strict=True)
+
+
+class _LazyPool:
+    """The host's process pool, started by the first text that has to be encoded and stopped at the end."""
+
+    def __init__(self, model: SentenceTransformer, devices: Sequence[str]) -> None:
+        self.model = model
+        self.devices = list(devices)
+        self.pool: Any = None
+
+    def started(self) -> Any:
+        if self.pool is None:
+            self.device = self.model.device
+            self.pool = self.model.start_multi_process_pool(self.devices)
+        return self.pool
+
+    def __enter__(self) -> _LazyPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.pool is not None:
+            self.model.stop_multi_process_pool(self.pool)
+            self.model.to(self.device)  # the host has moved it to the CPU
+
+
+def _calibration_identity(calibration: Any) -> Any:
+    return fingerprint(calibration) if isinstance(calibration, torch.nn.Module) else calibration
+
+
+def _hash_of(identity: Mapping[str, Any]) -> str:
+    def described(value: Any) -> str:
+        if " at 0x" in (description := repr(value)):
+            raise ValueError(
+                f"the cache cannot tell one {type(value).__name__} from another: give it as a torch.nn.Module, "
+                "or do without the cache."
+            )
+        return description
+
+    return hashlib.sha256(json.dumps(identity, sort_keys=True, default=described).encode()).hexdigest()[:32]

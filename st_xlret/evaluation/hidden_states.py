@@ -1,0 +1,93 @@
+"""Embeddings from the hidden states of a layer in place of a model's own output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+from tqdm.auto import trange
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+@torch.inference_mode()
+def encode_hidden_states(
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    layer: int | None,
+    pooling: Literal["model", "mean"],
+    batch_size: int,
+    show_progress_bar: bool,
+) -> Tensor:
+    """What `encode_layer` returns for a layer or for the mean of the hidden states."""
+    from sentence_transformers.util import batch_to_device
+
+    transformer = _transformer_of(model)
+    later_modules = list(model)[1:]
+    longest_first = sorted(range(len(texts)), key=lambda index: -len(texts[index]))
+    batches: list[Tensor] = []
+    with _hidden_states_exposed(model, transformer):
+        for start in trange(0, len(texts), batch_size, desc="Batches", disable=not show_progress_bar):
+            batch = [texts[index] for index in longest_first[start : start + batch_size]]
+            features = transformer(batch_to_device(model.preprocess(batch), model.device))
+            hidden_states = features.pop("all_layer_embeddings", None)
+            if hidden_states is None:
+                raise ValueError(
+                    f"the {type(transformer).__name__} of this model returns no hidden states: leave layer "
+                    "and pooling at their defaults."
+                )
+            chosen = len(hidden_states) - 1 if layer is None else layer
+            if not 0 <= chosen < len(hidden_states):
+                raise ValueError(
+                    f"layer={layer} is not in this model's range 0..{len(hidden_states) - 1} "
+                    "(0: the input embeddings, n: the output of layer n)."
+                )
+            features["token_embeddings"] = hidden_states[chosen]
+            batches.append(_pool(features, pooling, later_modules).float())
+    in_batch_order = torch.cat(batches)
+    embeddings = torch.empty_like(in_batch_order)
+    embeddings[torch.tensor(longest_first, device=embeddings.device)] = in_batch_order
+    return embeddings
+
+
+def _pool(features: dict[str, Any], pooling: Literal["model", "mean"], later_modules: list[torch.nn.Module]) -> Tensor:
+    if pooling == "mean":
+        mask = features["attention_mask"].unsqueeze(-1).float()
+        return (features["token_embeddings"].float() * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1.0)
+    for module in later_modules:
+        features = module(features)
+    return features["sentence_embedding"]
+
+
+def _transformer_of(model: SentenceTransformer) -> Any:
+    from sentence_transformers.base.modules import Transformer
+
+    first = model[0] if len(model) else None
+    if isinstance(first, Transformer):
+        return first
+    raise ValueError(
+        f"a layer or the mean of hidden states needs a model that starts with a Transformer; this one "
+        f"starts with {type(first).__name__}, which has no hidden states. "
+        "Leave layer and pooling at their defaults."
+    )
+
+
+@contextmanager
+def _hidden_states_exposed(model: SentenceTransformer, transformer: Any) -> Iterator[None]:
+    config = transformer.model.config
+    before = (config.output_hidden_states, transformer.unpad_inputs, model.training)
+    config.output_hidden_states = True
+    if before[1] is not False:
+        transformer.unpad_inputs = False  # the flattened layout has no attention mask to average under
+    model.eval()
+    try:
+        yield
+    finally:
+        config.output_hidden_states = before[0]
+        if before[1] is not False:
+            transformer.unpad_inputs = before[1]
+        model.train(before[2])

@@ -1,0 +1,207 @@
+"""Mewsli-X: from a mention in its sentence to the entity, among a million descriptions in 50 languages."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from tqdm.auto import tqdm
+
+from st_xlret.data.jsonl import DataError, read_jsonl
+from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval_evaluator import RetrievalEvaluator
+from st_xlret.evaluation.retrieval_files import find_file
+
+MewsliSplit = Literal["test", "dev"]
+
+_LAYOUT = " of the Mewsli-X release (candidate_set_entities.jsonl, wikinews_mentions-{dev,test}.jsonl)"
+_BRACED = re.compile(r"\{(.*?)\}")
+
+
+class MewsliXEvaluator(RetrievalEvaluator):
+    """mAP@20 of Mewsli-X: 15 000 mentions in 11 languages, 1 003 893 candidate entities in 50.
+
+    Of XTREME-R (Ruder et al., 2021), as MSM (`Zhang et al., 2023 <https://arxiv.org/abs/2302.01626>`_, Table
+    11) reports it. Each mention has one entity, so that mAP@20 is MRR@20; macro-averaged over the 11 languages
+    of the mentions. The entity of a mention is described in a language drawn at random.
+
+    A query is the mention and its sentence with the mention marked, ``Smith: The verdict for { Smith } came.``,
+    and a candidate is the description's sentences, both as XTREME-R's baseline has them. The candidates take
+    0.5 GB of text in memory; their embeddings can come from a cache (``embed_corpus``).
+
+    Metrics: ``map_at_20`` (primary), ``mrr_at_100``, ``recall_at_100`` and ``language_preference``, per
+    mention language and averaged.
+
+    Example:
+        >>> from sentence_transformers import SentenceTransformer
+        >>> from sentence_transformers.sentence_transformer.modules import BoW
+        >>> model = SentenceTransformer(modules=[BoW(vocab=["taxi", "hotel"])], device="cpu")
+        >>> corpus = TextCollection(["Q1", "Q2"], ["Hotel", "Taxi"], ["de", "fr"])
+        >>> query = mention_in_context("Er nahm ein Taxi.", 12, 16, [(0, 17)])
+        >>> query
+        'Taxi: Er nahm ein { Taxi } .'
+        >>> data = RetrievalData(corpus, TextCollection(["m"], [query], "de"), {"m": {"Q2": 1}})
+        >>> MewsliXEvaluator({"all": data})(model)["mewsli-x_average_map_at_20"]
+        1.0
+    """
+
+    benchmark = "mewsli-x"
+    metrics = ("map_at_20", "mrr_at_100", "recall_at_100")
+    task = "retrieval of the mentioned entity from one pool in all languages; one relevant entity a mention"
+    direction = "mention in its sentence to entity descriptions"
+
+    @classmethod
+    def from_directory(
+        cls,
+        path: str | os.PathLike[str],
+        languages: Sequence[str] | None = None,
+        *,
+        split: MewsliSplit = "test",
+        **options: Any,
+    ) -> MewsliXEvaluator:
+        """Reads the files that the release's scripts write.
+
+        Args:
+            path: The folder of ``candidate_set_entities.jsonl`` and ``wikinews_mentions-{split}.jsonl``.
+            languages: Mention languages; the candidates stay all. Default: all 11.
+            split: ``"test"`` or ``"dev"``.
+            **options: The evaluator's own.
+
+        Raises:
+            FileNotFoundError: If a file is missing; says which.
+            ValueError: If the split is unknown, a language is not there, or a line is broken.
+        """
+        show_progress = bool(options.get("show_progress_bar", False))
+        data = read_mewsli_x(path, split=split, show_progress_bar=show_progress)
+        if languages is not None:
+            data = data.of_languages([languages] if isinstance(languages, str) else languages)
+        return cls({"all": data}, split=split, **options)
+
+    def _protocol(self) -> dict[str, str]:
+        return {
+            **super()._protocol(),
+            "query": "mention: its sentence, the mention marked by braces",
+            "candidate": "sentences of the entity's description, without its title",
+            "average": "mean of the languages' means",
+        }
+
+
+def read_mewsli_x(
+    path: str | os.PathLike[str], *, split: MewsliSplit = "test", show_progress_bar: bool = False
+) -> RetrievalData:
+    """The release's files as one corpus of entities and the mentions of a split.
+
+    One JSON object a line; spans are ``{"start", "end"}`` in characters.
+
+    - ``candidate_set_entities.jsonl``: ``entity_id`` (Wikidata), ``title``, ``description``,
+      ``description_language``, ``sentence_spans``.
+    - ``wikinews_mentions-{split}.jsonl``: an article and its mentions, ``{"context": {"language", "text",
+      "sentence_spans", ...}, "mentions": [{"example_id", "entity_id", "mention_span": {"start", "end",
+      "text"}}]}``. The download leaves ``text`` empty (``wikinews_mentions_no_text``); the release's script
+      fills it in.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        DataError: If a line lacks a field, a span does not fit its text, or an id stands twice.
+    """
+    if split not in ("test", "dev"):
+        raise ValueError(f"split must be 'test' or 'dev', got {split!r}.")
+    entities = find_file(path, "candidate_set_entities.jsonl", instead=_LAYOUT)
+    mentions = find_file(path, f"wikinews_mentions-{split}.jsonl", instead=_LAYOUT)
+    corpus = _read_entities(entities, show_progress_bar)
+    queries, qrels = _read_mentions(mentions)
+    return RetrievalData(corpus, queries, qrels, str(mentions))
+
+
+def mention_in_context(text: str, start: int, end: int, sentence_spans: Sequence[tuple[int, int]]) -> str:
+    """A mention and its sentence with the mention marked, as XTREME-R's baseline encodes it.
+
+    The mention comes first so that truncation cannot lose it; braces of the text itself become parentheses.
+
+    Args:
+        text: The article.
+        start: First character of the mention.
+        end: One past its last character.
+        sentence_spans: (start, end) of the sentences; those that the mention touches are kept, the whole text
+            where it is in none.
+
+    Raises:
+        ValueError: If the mention is not within the text.
+
+    Example:
+        >>> mention_in_context("Rain. Ann {A} won. Sun.", 6, 9, [(0, 5), (6, 18), (19, 23)])
+        'Ann: { Ann } (A) won.'
+    """
+    if not 0 <= start < end <= len(text):
+        raise ValueError(f"the mention {start}..{end} is not within the text of {len(text)} characters.")
+    touched = [(left, right) for left, right in sentence_spans if left < end and start < right]
+    first, last = (touched[0][0], touched[-1][1]) if touched else (0, len(text))
+    first, last = min(first, start), max(last, end)
+    mention = text[start:end]
+    before, after = (_BRACED.sub(r"(\1)", part) for part in (text[first:start], text[end:last]))
+    return _one_line(f"{mention}: {before} {{ {mention} }} {after}")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _spans(record: Mapping[str, Any], text: str) -> list[tuple[int, int]]:
+    spans = [(int(span["start"]), int(span["end"])) for span in record["sentence_spans"]]
+    outside = [span for span in spans if not 0 <= span[0] < span[1] <= len(text)]
+    if outside:
+        raise ValueError(f"the sentence span {outside[0]} is not within the text of {len(text)} characters")
+    return spans
+
+
+def _read_entities(file: Path, show_progress_bar: bool) -> TextCollection:
+    line_of: dict[str, int] = {}
+    texts, languages = [], []
+    for number, record in tqdm(read_jsonl(file), desc="Entities", unit="", disable=not show_progress_bar):
+        try:
+            name, description, language = record["entity_id"], record["description"], record["description_language"]
+            sentences = [description[start:end] for start, end in _spans(record, description)]
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"no entity: {_reason(error)}", file=str(file), line=number) from error
+        if name in line_of:
+            raise DataError(f"entity {name!r} stood in line {line_of[name]} before", file=str(file), line=number)
+        line_of[name] = number
+        texts.append(_one_line(" ".join(sentences)) or _one_line(description))
+        languages.append(language)
+    return TextCollection(list(line_of), texts, languages, source=str(file))
+
+
+def _read_mentions(file: Path) -> tuple[TextCollection, dict[str, dict[str, int]]]:
+    line_of: dict[str, int] = {}
+    texts, languages = [], []
+    qrels: dict[str, dict[str, int]] = {}
+    for number, record in read_jsonl(file):
+        try:
+            context = record["context"]
+            text, language = context["text"], context["language"]
+            if not text:
+                raise ValueError("context.text is empty: run the release's get-mewsli-x.sh, which fills the texts in")
+            spans = _spans(context, text)
+            for mention in record["mentions"] if "mentions" in record else [record["mention"]]:
+                name, span = mention["example_id"], mention["mention_span"]
+                marked = text[span["start"] : span["end"]]
+                if "text" in span and span["text"] != marked:
+                    raise ValueError(f"mention {name!r} is {span['text']!r}, but the text has {marked!r} there")
+                if name in line_of:
+                    raise ValueError(f"mention {name!r} stood in line {line_of[name]} before")
+                query = mention_in_context(text, span["start"], span["end"], spans)
+                entity = mention["entity_id"]
+                line_of[name] = number
+                texts.append(query)
+                languages.append(language)
+                qrels[name] = {entity: 1}
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"no mentions: {_reason(error)}", file=str(file), line=number) from error
+    return TextCollection(list(line_of), texts, languages, source=str(file)), qrels
+
+
+def _reason(error: Exception) -> str:
+    return f"no field {error}" if isinstance(error, KeyError) else str(error)

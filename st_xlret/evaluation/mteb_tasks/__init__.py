@@ -1,0 +1,28 @@
+"""The benchmarks as mteb tasks over local files: results land in mteb's format, without a network.
+
+import mteb
+from st_xlret.evaluation.mteb_tasks import LAReQATask
+
+results = mteb.evaluate(model, LAReQATask("lareqa/xquad-r", languages=["fr", "de"]), cache=None)
+"""
+
+from __future__ import annotations
+
+from st_xlret.evaluation.mteb_tasks.bitext import BUCCTask, TatoebaTask
+from st_xlret.evaluation.mteb_tasks.retrieval import (
+    LAReQATask,
+    LocalRetrievalTask,
+    MewsliXTask,
+    MrTyDiTask,
+    XORRetrieveTask,
+)
+
+__all__ = [
+    "BUCCTask",
+    "LAReQATask",
+    "LocalRetrievalTask",
+    "MewsliXTask",
+    "MrTyDiTask",
+    "TatoebaTask",
+    "XORRetrieveTask",
+]

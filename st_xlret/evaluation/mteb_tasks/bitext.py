@@ -1,0 +1,195 @@
+"""Tatoeba and BUCC as mteb bitext mining tasks over local files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from datasets import Dataset
+from mteb._evaluators import BitextMiningEvaluator
+from mteb.abstasks import AbsTaskBitextMining
+from mteb.tasks.bitext_mining import TatoebaBitextMining
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from st_xlret.evaluation.bucc import BUCCEvaluator
+from st_xlret.evaluation.embedding import TextEmbedder
+from st_xlret.evaluation.mteb_tasks.metadata import LANGUAGE_SCRIPTS, local_metadata
+from st_xlret.evaluation.tatoeba_data import load_tatoeba_directory, tatoeba_language
+
+_BOTH_WAYS = [("sentence1", "sentence2"), ("sentence2", "sentence1")]
+
+
+class TatoebaTask(AbsTaskBitextMining):
+    """Tatoeba as an mteb task; see `TatoebaEvaluator`.
+
+    Each subset, ``fra-eng``, has mteb's own scores of X to English (``f1``, ``accuracy``, ``precision``,
+    ``recall``), and ``accuracy_from_en`` and ``accuracy_both_ways``, their mean, which CCP reports.
+
+    Args:
+        data: The folder with files such as ``tatoeba.fra-eng.fra``.
+        languages: ISO 639-1 codes or the files' own. Default: all there.
+        seed: mteb's.
+    """
+
+    metadata = local_metadata(
+        "XLRetTatoeba",
+        "Sentences in 112 languages and their English translations, both ways (Tatoeba of LASER).",
+        dict(TatoebaBitextMining.metadata.hf_subsets_to_langscripts),
+        type="BitextMining",
+        main_score="accuracy_both_ways",
+        reference=TatoebaBitextMining.metadata.reference,
+        license="cc-by-2.0",
+    )
+
+    def __init__(self, data: str | os.PathLike[str], languages: Sequence[str] | None = None, *, seed: int = 42) -> None:
+        super().__init__(seed=seed)
+        self.folder = os.fspath(data)
+        self.chosen_languages = list(languages) if languages is not None else None
+        if self.chosen_languages is not None:
+            names = {tatoeba_language(code) if len(code) == 3 else code for code in self.chosen_languages}
+            self.hf_subsets = [subset for subset in self.hf_subsets if tatoeba_language(subset[:3]) in names]
+
+    def load_data(self, num_proc: int | None = None, **options: Any) -> None:
+        """Reads the folder, once."""
+        if self.data_loaded:
+            return
+        pairs = load_tatoeba_directory(self.folder, self.chosen_languages)
+        subsets = {tatoeba_language(subset.removesuffix("-eng")): subset for subset in self.hf_subsets}
+        self.dataset = {
+            subsets[language]: {"test": Dataset.from_dict({"sentence1": texts, "sentence2": english})}
+            for language, (texts, english) in pairs.items()
+        }
+        self.hf_subsets = [subset for subset in self.hf_subsets if subset in self.dataset]
+        self.data_loaded = True
+
+    def _evaluate_subset(
+        self,
+        model: Any,
+        data_split: Any,
+        *,
+        hf_split: str,
+        hf_subset: str,
+        encode_kwargs: Any,
+        prediction_folder: Any = None,
+        parallel: bool = False,
+        num_proc: int | None = None,
+        timer: Any,
+        **options: Any,
+    ) -> Any:
+        evaluator = BitextMiningEvaluator(
+            data_split,
+            task_metadata=self.metadata,
+            pair_columns=_BOTH_WAYS,
+            hf_split=hf_split,
+            hf_subset=hf_subset,
+            timer=timer,
+            **options,
+        )
+        neighbours = evaluator(model, encode_kwargs=encode_kwargs, num_proc=num_proc)
+        gold = [(row, row) for row in range(len(data_split))]
+        to_english, from_english = (
+            self._compute_metrics(neighbours[f"{one}-{other}"], gold) for one, other in _BOTH_WAYS
+        )
+        scores = {name: float(cast(float, value)) for name, value in to_english.items()}
+        scores["accuracy_from_en"] = from_english["accuracy"]
+        scores["accuracy_both_ways"] = (to_english["accuracy"] + from_english["accuracy"]) / 2
+        self._add_main_score(scores)
+        return scores
+
+
+class BUCCTask(AbsTaskBitextMining):
+    """BUCC as an mteb task; see `BUCCEvaluator`: mining by margin, the threshold from the training split.
+
+    mteb's own BUCC looks up translations among sentences that have one: another benchmark, whose figures are
+    not these.
+
+    Args:
+        data: The folder with files such as ``de-en.training.de``.
+        languages: Such as ``["de"]``. Default: all four.
+        split: What is evaluated; the organisers kept the test split's gold, so that many have
+            ``"training"`` only.
+        seed: mteb's.
+    """
+
+    metadata = local_metadata(
+        "XLRetBUCC",
+        "Translations mined from two comparable corpora by the ratio margin, with a threshold (BUCC 2018).",
+        {f"{language}-en": [LANGUAGE_SCRIPTS[language], "eng-Latn"] for language in ("de", "fr", "ru", "zh")},
+        type="BitextMining",
+        main_score="f1",
+        reference="https://comparable.limsi.fr/bucc2018/bucc2018-task.html",
+    )
+
+    def __init__(
+        self,
+        data: str | os.PathLike[str],
+        languages: Sequence[str] | None = None,
+        *,
+        split: str = "test",
+        seed: int = 42,
+    ) -> None:
+        super().__init__(seed=seed)
+        self.folder = os.fspath(data)
+        self.chosen_languages = list(languages) if languages is not None else None
+        self._eval_splits = [split]
+        if self.chosen_languages is not None:
+            self.hf_subsets = [f"{language}-en" for language in self.chosen_languages]
+
+    def load_data(self, num_proc: int | None = None, **options: Any) -> None:
+        """Reads the folder, once."""
+        if self.data_loaded:
+            return
+        split = self.eval_splits[0]
+        whole = BUCCEvaluator.from_directory(self.folder, self.chosen_languages, split=cast(Any, split))
+        self.dataset = {
+            f"{language}-en": {
+                split: BUCCEvaluator({language: corpus}, {language: whole.training[language]}, split=split)
+            }
+            for language, corpus in whole.corpora.items()
+        }
+        self.hf_subsets = [subset for subset in self.hf_subsets if subset in self.dataset]
+        self.data_loaded = True
+
+    def _evaluate_subset(
+        self,
+        model: Any,
+        data_split: Any,
+        *,
+        hf_split: str,
+        hf_subset: str,
+        encode_kwargs: Any,
+        prediction_folder: Any = None,
+        parallel: bool = False,
+        num_proc: int | None = None,
+        timer: Any,
+        **options: Any,
+    ) -> Any:
+        evaluator: BUCCEvaluator = data_split
+        where = {"task_metadata": self.metadata, "hf_split": hf_split, "hf_subset": hf_subset}
+        evaluator.embedder = _ByMteb(arguments={**where, **encode_kwargs})
+        scores = evaluator.evaluate(model).scores
+        if prediction_folder:
+            pairs = [pair._asdict() for pairs in evaluator.mined_pairs.values() for pair in pairs]
+            self._save_task_predictions(pairs, model, prediction_folder, hf_subset=hf_subset, hf_split=hf_split)
+        if not scores:
+            raise ValueError(f"{hf_subset}: the {hf_split} split has no gold pairs; give split='training'.")
+        [of_language] = scores.values()
+        self._add_main_score(of_language)
+        return of_language
+
+
+@dataclass(frozen=True)
+class _ByMteb(TextEmbedder):
+    """Embeds with an encoder of mteb, as its own bitext evaluator calls it."""
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def embed(self, model: Any, texts: Sequence[str], language: str, *, side: Any = None) -> Tensor:
+        """Float32 (n, d)."""
+        rows = cast(Any, Dataset.from_dict({"text": list(texts)}))
+        batches: DataLoader[Any] = DataLoader(rows, self.arguments.get("batch_size", 32))
+        return torch.as_tensor(model.encode(batches, **self.arguments)).float()

@@ -1,0 +1,81 @@
+"""A benchmark's result as JSON, as a Markdown row, and as text beside the papers' rows."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from st_xlret.evaluation.benchmarks import BENCHMARKS
+from st_xlret.evaluation.published import published_benchmarks, published_rows
+from st_xlret.evaluation.tables import BenchmarkResult, markdown_table, percent, results_table, scores_table
+
+
+def result_as_json(result: BenchmarkResult, model_name: str) -> dict[str, Any]:
+    """What result files hold: ``{"benchmark", "model", "scores", "average", "protocol"}``, fractions in [0, 1]."""
+    return {
+        "benchmark": result.benchmark,
+        "model": model_name,
+        "scores": result.scores,
+        "average": result.average,
+        "protocol": result.protocol,
+    }
+
+
+def markdown_row(result: BenchmarkResult, model_name: str) -> str:
+    """A table of one row: benchmark, model, averages in percent, and what they are averages of.
+
+    Example:
+        >>> result = BenchmarkResult("lareqa", {"fr": {"map_at_20": 0.5}}, {"map_at_20": 0.5}, {"split": "test"})
+        >>> print(markdown_row(result, "tiny"))
+        | benchmark | model | map_at_20 | languages | split |
+        | --------- | ----: | --------: | --------: | ----: |
+        | lareqa    |  tiny |      50.0 |         1 |  test |
+    """
+    protocol = {
+        name: result.protocol[name] for name in ("split", "direction", "corpus_size") if name in result.protocol
+    }
+    header = ["benchmark", "model", *result.average, "languages", *protocol]
+    row = [result.benchmark, model_name, *map(percent, result.average.values()), str(len(result.scores))]
+    return markdown_table(header, [[*row, *protocol.values()]])
+
+
+def report(result: BenchmarkResult, model_name: str, *, comparable: bool = True) -> str:
+    """All of a result for a terminal or a Markdown file.
+
+    Args:
+        result: What was measured.
+        model_name: Named in the tables.
+        comparable: Whether it is the benchmark itself, so that published rows are shown beside it; a part of
+            the benchmark is not.
+    """
+    protocol = "\n".join(f"- {name}: {value}" for name, value in result.protocol.items())
+    parts = [
+        f"{result.benchmark}, {model_name}, in percent",
+        markdown_row(result, os.path.basename(os.path.normpath(model_name))),
+        scores_table(result),
+        protocol,
+    ]
+    if comparable and result.benchmark in published_benchmarks():
+        parts += _beside_published(result, os.path.basename(os.path.normpath(model_name)))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _beside_published(result: BenchmarkResult, model_name: str) -> list[str]:
+    """One table a metric that the papers print."""
+    known = BENCHMARKS.get(result.benchmark)
+    tables = []
+    for metric in known.metrics if known else ():
+        published = published_rows(result.benchmark, metric=metric)
+        shown = [language for language in result.scores if any(language in row.scores for row in published)]
+        if not shown or metric not in result.average or known is None:
+            continue
+        table = results_table(
+            result,
+            model_name=model_name,
+            published=published,
+            metric=metric,
+            languages=shown,
+            published_average=known.published_average if len(result.scores) == known.languages else None,
+        )
+        tables.append(f"{metric} beside published figures (the papers' own; other training data and sizes):\n\n{table}")
+    return tables

@@ -1,0 +1,138 @@
+"""Metrics over ranked results, vectorised over queries: MRR, recall and mean average precision at k."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Metric: TypeAlias = Callable[[ArrayLike, ArrayLike], NDArray[np.float64]]
+
+
+def hits_of_ranking(ranking: ArrayLike, relevant: Sequence[ArrayLike], corpus_size: int) -> NDArray[np.bool_]:
+    """Which of the ranked rows are relevant.
+
+    Args:
+        ranking: Shape (Q, K), corpus rows, best first.
+        relevant: Q collections of the relevant corpus rows.
+        corpus_size: Number of rows of the corpus.
+
+    Returns:
+        Boolean (Q, K).
+
+    Raises:
+        ValueError: If the two differ in their number of queries.
+
+    Example:
+        >>> hits_of_ranking([[4, 2], [0, 1]], [[2], [3, 0]], corpus_size=5).tolist()
+        [[False, True], [True, False]]
+    """
+    rows = np.asarray(ranking, dtype=np.int64)
+    if rows.ndim != 2 or len(rows) != len(relevant):
+        raise ValueError(f"a ranking of shape {rows.shape} does not fit {len(relevant)} queries.")
+    gold = [np.asarray(documents, dtype=np.int64) + query * corpus_size for query, documents in enumerate(relevant)]
+    gold_keys = np.concatenate(gold) if gold else np.empty(0, dtype=np.int64)
+    return np.isin(rows + np.arange(len(rows))[:, None] * corpus_size, gold_keys)
+
+
+def _checked(hits: ArrayLike, relevant: ArrayLike, k: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    found = np.asarray(hits, dtype=bool)
+    counts = np.asarray(relevant, dtype=np.int64)
+    if k < 1:
+        raise ValueError(f"k must be at least 1, got {k}.")
+    if found.ndim != 2 or counts.shape != (len(found),):
+        raise ValueError(
+            f"expected hits (Q, K) and the number of relevant documents (Q,), got {found.shape} and {counts.shape}."
+        )
+    if (counts < 1).any():
+        row = int((counts < 1).nonzero()[0][0])
+        raise ValueError(f"query row {row} has no relevant document: it has no score, leave it out.")
+    too_many = found.sum(axis=1) > counts
+    if too_many.any():
+        row = int(too_many.nonzero()[0][0])
+        raise ValueError(
+            f"query row {row} has {int(found[row].sum())} hits, but {int(counts[row])} relevant documents."
+        )
+    return found[:, :k], counts
+
+
+def mrr_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> NDArray[np.float64]:
+    """Reciprocal rank of each query's first hit among its k best results, 0 where there is none.
+
+    Args:
+        hits: Boolean (Q, K): whether the result at each rank is relevant, best first. Missing ranks
+            (K < k) count as not relevant.
+        relevant: (Q,), how many documents are relevant to each query, found or not; at least 1.
+        k: The depth.
+
+    Returns:
+        (Q,) float64 in [0, 1]; their mean is MRR@k.
+
+    Raises:
+        ValueError: If the shapes disagree, k is below 1, a query has no relevant document, or it has more
+            hits than that.
+
+    Example:
+        >>> mrr_at_k([[False, True, True], [False, False, True]], [2, 1], k=2).tolist()
+        [0.5, 0.0]
+    """
+    found, _ = _checked(hits, relevant, k)
+    if not found.size:
+        return np.zeros(len(found))
+    return np.where(found.any(axis=1), 1.0 / (found.argmax(axis=1) + 1), 0.0)
+
+
+def recall_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> NDArray[np.float64]:
+    """Fraction of each query's relevant documents that are among its k best results.
+
+    Arguments, result and errors as `mrr_at_k`.
+
+    Example:
+        >>> recall_at_k([[False, True, True], [False, False, True]], [4, 1], k=3).tolist()
+        [0.5, 1.0]
+    """
+    found, counts = _checked(hits, relevant, k)
+    return found.sum(axis=1) / counts
+
+
+def map_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> NDArray[np.float64]:
+    """Average precision of each query's k best results; their mean is mAP@k.
+
+    ``AP@k = sum_{r<=k} hit_r * (hits among the first r) / r / min(R, k)`` with R relevant documents: a
+    perfect ranking has 1 even where more than k documents are relevant. (trec_eval's ``map_cut`` divides by
+    R; the two agree where R <= k, as they do on LAReQA and Mewsli-X.)
+
+    Arguments, result and errors as `mrr_at_k`.
+
+    Example:
+        >>> map_at_k([[True, False, True], [False, True, True]], [2, 5], k=2).tolist()
+        [0.5, 0.25]
+    """
+    found, counts = _checked(hits, relevant, k)
+    ranks = np.arange(1, found.shape[1] + 1)
+    precision_at_hits = found * found.cumsum(axis=1) / ranks
+    return precision_at_hits.sum(axis=1) / np.minimum(counts, k)
+
+
+_METRICS = {"mrr": mrr_at_k, "recall": recall_at_k, "map": map_at_k}
+
+
+def parse_metric(name: str) -> tuple[Metric, int]:
+    """The function and the depth of a metric's name.
+
+    Raises:
+        ValueError: If there is no such metric.
+
+    Example:
+        >>> function, k = parse_metric("mrr_at_100")
+        >>> k, function([[False, True]], [1]).tolist()
+        (100, [0.5])
+    """
+    match = re.fullmatch(r"(mrr|recall|map)_at_([1-9]\d*)", name)
+    if match is None:
+        raise ValueError(f"unknown metric {name!r}: give names such as 'mrr_at_100', 'recall_at_100', 'map_at_20'.")
+    function, k = _METRICS[match[1]], int(match[2])
+    return lambda hits, relevant: function(hits, relevant, k), k

@@ -1,0 +1,100 @@
+"""Language contrastive loss: no sentence may tell the two sides of a translation apart."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from st_xlret.functional import checks
+from st_xlret.functional.checks import at_least_float32, check_matrix, check_pair, without_autocast
+from st_xlret.functional.contrastive import _unit_rows
+
+Reduction = Literal["mean", "sum", "paper"]
+
+
+def language_contrastive_loss(
+    x: Tensor, y: Tensor, others: Tensor | None = None, *, reduction: Reduction = "mean"
+) -> Tensor:
+    """L_lang: Eq. 3 of lang-contrastive.
+
+    For each parallel pair (x_n, y_n) and every other row z_k of x, y and ``others`` the term
+    ``softplus(d) + softplus(-d)`` with ``d = cos(x_n, z_k) - cos(y_n, z_k)``. It is least, 2 log 2, at d = 0:
+    where z_k is as near to the one side as to the other. Other than the semantic loss it needs no translation
+    of z_k, so that ``others`` may be of languages without parallel data.
+
+    The N x R differences are never all in memory: they are worked through in chunks, gradients in the same
+    pass.
+
+    Args:
+        x: Row-aligned vectors (N, d); they need not be normalised.
+        y: Row-aligned vectors (N, d): y_n translates x_n.
+        others: Further rows (M, d), without translations; they get gradients too.
+        reduction: "mean" over the N (R - 2) terms; "sum"; or "paper", the sum divided by R (R - 2) as printed
+            in Eq. 3, where R = 2N + M is the number of rows.
+
+    Returns:
+        A scalar, at least float32.
+
+    Raises:
+        ValueError: On shapes that do not fit, an unknown reduction, no pair, or a single pair without others.
+
+    Example:
+        >>> x = torch.eye(3)
+        >>> round(language_contrastive_loss(x, x).item(), 4)          # 2 log 2
+        1.3863
+    """
+    check_pair(x, y)
+    if others is not None:
+        check_matrix("others", others)
+        if others.shape[1] != x.shape[1]:
+            raise ValueError(f"others has {others.shape[1]} features and x has {x.shape[1]}")
+    if reduction not in ("mean", "sum", "paper"):
+        raise ValueError(f"reduction must be 'mean', 'sum' or 'paper', got {reduction!r}")
+    pairs = x.shape[0]
+    rows = 2 * pairs + (0 if others is None else others.shape[0])
+    if not pairs or rows < 3:
+        raise ValueError(
+            f"the language contrastive loss compares a pair with further rows, got {pairs} pairs and "
+            f"{rows - 2 * pairs} others: use a larger batch, or give others"
+        )
+    with without_autocast(x):
+        z = _unit_rows(at_least_float32(torch.cat([x, y] if others is None else [x, y, others.to(x.device)])))
+        terms = {"mean": pairs * (rows - 2), "sum": 1, "paper": rows * (rows - 2)}[reduction]
+        return _SumOfTerms.apply(z[:pairs] - z[pairs : 2 * pairs], z) / terms
+
+
+class _SumOfTerms(torch.autograd.Function):
+    """Sum of softplus(d_nk) + softplus(-d_nk), d = differences @ z.T, but for a pair's own two rows."""
+
+    @staticmethod
+    def forward(ctx: Any, differences: Tensor, z: Tensor) -> Tensor:
+        pairs = len(differences)
+        wanted = any(ctx.needs_input_grad)
+        grad_differences, grad_z = torch.empty_like(differences), torch.zeros_like(z)
+        total = z.new_zeros(())
+        size = max(1, checks.CHUNK_ELEMENTS // len(z))
+        for start in range(0, pairs, size):
+            chunk = differences[start : start + size]
+            d = chunk @ z.T
+            within = torch.arange(len(chunk), device=z.device)
+            own = torch.stack([within + start, within + start + pairs], dim=1)
+            # softplus(-d) = softplus(d) - d
+            terms = 2 * F.softplus(d) - d
+            total += terms.scatter_(1, own, 0.0).sum()
+            if wanted:
+                # The derivative of a term is sigmoid(d) - sigmoid(-d).
+                slope = d.div_(2).tanh_().scatter_(1, own, 0.0)
+                grad_differences[start : start + size] = slope @ z
+                grad_z.addmm_(slope.T, chunk)
+        ctx.save_for_backward(grad_differences, grad_z)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple:  # type: ignore[override]
+        grad_differences, grad_z = ctx.saved_tensors
+        return grad_differences * grad, grad_z * grad

@@ -1,0 +1,189 @@
+"""The hierarchical contrastive loss of the masked sentence model (MSM)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from st_xlret.functional import checks
+from st_xlret.functional.checks import (
+    at_least_float32,
+    check_matrix,
+    check_tag,
+    check_temperature,
+    without_autocast,
+)
+from st_xlret.functional.contrastive import _unit_rows
+
+
+def masked_sentence_loss(
+    p: Tensor,
+    h: Tensor,
+    document: Tensor,
+    *,
+    mu: float = 0.5,
+    temperature: float = 0.1,
+    num_negatives: int | None = None,
+    generator: torch.Generator | None = None,
+    intra_document_negatives: bool = True,
+    predicted: Tensor | None = None,
+    language: Tensor | None = None,
+    text: Tensor | None = None,
+) -> Tensor:
+    """Which sentence stood at the masked place: Eq. 1-2 of the MSM paper.
+
+    Mean over rows t of ``-log(e^{s_tt} / (e^{s_tt} + sum_j e^{s_tj - mu alpha_t} + sum_k e^{s_tk}))``, with
+    s_tj the cosine of p_t and h_j divided by ``temperature`` (missing from Eq. 1, present in the authors'
+    program), j over the other sentences of t's document and k over sentences of other documents. The bias
+    ``alpha_t`` is the mean of the former logits less the mean of the latter, over the negatives that are in
+    the sum, and no gradient flows through it. Where one of the two kinds is missing it is 0. A row without
+    any negative adds 0.
+
+    At most 4M logits are alive at a time, and none is kept for the backward pass.
+
+    Args:
+        p: Projected predictions of the masked sentences (S, d); they need not be normalised.
+        h: Projected vectors of the sentences themselves (S, d).
+        document: Document id of each row, integers (S,).
+        mu: Share of the bias that is subtracted from the logits of t's own document; 0 for none.
+        temperature: Divisor of the cosines.
+        num_negatives: Sentences of other documents to draw for each row, without replacement; None for all.
+        generator: Source of the draw, on the device of ``p``; torch's global one by default.
+        intra_document_negatives: Use the other sentences of t's document as negatives.
+        predicted: Rows to predict, boolean (S,); the others are negatives only and their p is not read. None
+            for all rows.
+        language: Language id of each row, integers (S,): sentences of other languages are left out.
+        text: Text id of each row, integers (S,): sentences with t's own text are left out.
+
+    Returns:
+        A scalar, at least float32.
+
+    Raises:
+        ValueError: On shapes that do not fit, a temperature that is not positive, a negative ``mu``, fewer
+            than one negative to draw, or no row to predict.
+
+    Example:
+        >>> h = torch.eye(4)                                    # two documents of two sentences
+        >>> loss = masked_sentence_loss(h, h, torch.tensor([0, 0, 1, 1]))
+        >>> round(loss.item(), 6)                               # log(1 + 3 e^-10)
+        0.000136
+    """
+    check_matrix("p", p)
+    check_matrix("h", h)
+    if p.shape != h.shape:
+        raise ValueError(f"p and h must be row-aligned, got shapes {tuple(p.shape)} and {tuple(h.shape)}")
+    check_temperature(temperature)
+    for name, tag in {"document": document, "language": language, "text": text}.items():
+        check_tag(name, tag, len(p))
+    if mu < 0:
+        raise ValueError(f"mu must not be negative, got {mu}")
+    if num_negatives is not None and num_negatives < 1:
+        raise ValueError(f"num_negatives must be at least 1, or None for all, got {num_negatives}")
+    if predicted is not None and (predicted.shape != (len(p),) or predicted.dtype != torch.bool):
+        raise ValueError(
+            f"predicted must be boolean of shape ({len(p)},), got {predicted.dtype} of {tuple(predicted.shape)}"
+        )
+    anchors = torch.arange(len(p), device=p.device) if predicted is None else predicted.nonzero()[:, 0]
+    if not len(anchors):
+        raise ValueError(f"none of the {len(p)} rows is to be predicted")
+    negatives = _Negatives(
+        document,
+        language,
+        text,
+        mu=mu,
+        drawn=num_negatives,
+        generator=generator,
+        intra=intra_document_negatives,
+    )
+    with without_autocast(p):
+        p, h = _unit_rows(at_least_float32(p)[anchors]), _unit_rows(at_least_float32(h))
+        return _HierarchicalLoss.apply(p / temperature, h, anchors, negatives)
+
+
+@dataclass
+class _Negatives:
+    """Which rows are negatives of which, and how their logits are shifted."""
+
+    document: Tensor
+    language: Tensor | None
+    text: Tensor | None
+    mu: float
+    drawn: int | None
+    generator: torch.Generator | None
+    intra: bool
+
+    def apply_to(self, logits: Tensor, anchors: Tensor) -> Tensor:
+        """Logits of anchors against all rows, in place: shifted where a bias is due, lowest where no negative."""
+        others = anchors[:, None] != torch.arange(logits.shape[1], device=logits.device)
+        if self.text is not None:
+            others &= self.text[anchors, None] != self.text
+        same = self.document[anchors, None] == self.document
+        cross = others & ~same
+        if self.language is not None:
+            cross &= self.language[anchors, None] == self.language
+        if self.drawn is not None:
+            self._draw(cross)
+        negatives = cross
+        if self.intra:
+            intra = others & same
+            if self.mu:
+                bias = _mean(logits, intra) - _mean(logits, cross)
+                bias *= intra.any(1) & cross.any(1)
+                logits -= self.mu * bias[:, None] * intra
+            negatives = cross | intra
+        return logits.masked_fill_(~negatives, _lowest(logits))
+
+    def _draw(self, cross: Tensor) -> None:
+        assert self.drawn is not None
+        if int(cross.sum(1).max()) <= self.drawn:
+            return
+        # The largest of random numbers: a draw without replacement. Other rows get one below them all.
+        draw = torch.rand(cross.shape, generator=self.generator, device=cross.device).masked_fill_(~cross, -1.0)
+        chosen = torch.zeros_like(cross).scatter_(1, draw.topk(self.drawn, dim=1).indices, True)
+        cross &= chosen
+
+
+class _HierarchicalLoss(torch.autograd.Function):
+    """The mean over anchors, chunk by chunk; the gradient is computed in the same pass."""
+
+    @staticmethod
+    def forward(ctx: Any, p: Tensor, h: Tensor, anchors: Tensor, negatives: _Negatives) -> Tensor:
+        total = p.new_zeros(())
+        grad_p, grad_h = torch.empty_like(p), torch.zeros_like(h)
+        size = max(1, checks.CHUNK_ELEMENTS // len(h))
+        for start in range(0, len(p), size):
+            rows = slice(start, start + size)
+            here = anchors[rows, None]
+            logits = p[rows] @ h.T
+            positive = logits.gather(1, here)
+            logits = negatives.apply_to(logits, anchors[rows])
+            log_others = torch.logsumexp(logits, dim=1, keepdim=True)
+            total += F.softplus(log_others - positive).sum()
+            # The gradient of a row: towards its negatives by their share, away from its positive by their sum.
+            miss = torch.sigmoid(log_others - positive)
+            share = logits.sub_(log_others).exp_().mul_(miss)
+            share.scatter_(1, here, -miss)
+            grad_p[rows] = share @ h
+            grad_h.addmm_(share.T, p[rows])
+        ctx.save_for_backward(grad_p, grad_h)
+        ctx.rows = len(p)
+        return total / len(p)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple:  # type: ignore[override]
+        grad_p, grad_h = ctx.saved_tensors
+        return grad_p * (grad / ctx.rows), grad_h * (grad / ctx.rows), None, None
+
+
+def _lowest(x: Tensor) -> float:
+    return torch.finfo(x.dtype).min / 4
+
+
+def _mean(logits: Tensor, chosen: Tensor) -> Tensor:
+    return (logits * chosen).sum(1) / chosen.sum(1).clamp(min=1)

@@ -1,0 +1,234 @@
+"""ML-CTL: contrastive learning over parallel sentences and the words in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.losses.merged_forward import merge_feature_batches
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from sentence_transformers.util.distributed import all_gather_with_grad, get_world_size
+from torch import Tensor
+
+from st_xlret.functional import cz_nce_loss, info_nce_loss
+from st_xlret.losses.base import CrossLingualLoss, gather_tags, read_tags
+from st_xlret.losses.duplicates import translation_groups
+from st_xlret.losses.embedding import embed_in_one_pass
+from st_xlret.losses.masked_lm import MaskedLMLoss
+from st_xlret.modules import ContextualEncoder
+
+CITATION = """
+@inproceedings{mlctl2022,
+    title = {Multi-Level Contrastive Learning for Cross-Lingual Alignment},
+    author = {Chen, Beiduo and Guo, Wu and Gu, Bin and Liu, Quan and Wang, Yongchao},
+    booktitle = {ICASSP 2022},
+    year = {2022},
+}
+"""
+
+OBJECTIVES = {"cz_nce": cz_nce_loss, "info_nce": info_nce_loss}
+SPAN = ("word_start", "word_end")
+
+
+class CZNCELoss(CrossLingualLoss):
+    """CZ-NCE over pairs of texts (Eq. 5 of ML-CTL), of sentences or of sentences with a word of each.
+
+    Takes two text columns: translations, or any (anchor, positive) pairs that
+    ``MultipleNegativesRankingLoss`` takes. The systems of the paper's Table 1:
+
+    - *info-snt*: ``objective="info_nce"``;
+    - *CZ-snt*: the defaults;
+    - *ML-CTL-CZ*: with a ``contextual_encoder``, on word-positioned samples: rows with the columns ``source``,
+      ``source_start``, ``source_end`` and ``target``, ``target_start``, ``target_end``, where the positions
+      count the tokens of the text with its special tokens. The same sentences with another word are a
+      negative, as in the paper.
+
+    In all of them an ``mlm`` loss over the same texts may be added (Eq. 3 and 8). Batches of MLM that
+    alternate with batches of pairs instead need nothing of this: give the Trainer two datasets, a
+    :class:`~st_xlret.MaskedLMLoss` for the one, and :class:`~st_xlret.InterleavedBatches`.
+
+    With a :class:`~st_xlret.CrossLingualDataCollator`, pairs that have a sample in common are no negatives of
+    each other: duplicates, or one sentence in two translations.
+
+    Args:
+        model: The encoder; for word-positioned samples one with token vectors, which
+            :func:`~st_xlret.training.first_last_encoder` makes the paper's. Its unpadding is switched off then.
+        contextual_encoder: Training-only layer over sentence and word; None for sentences alone.
+        objective: "cz_nce", or "info_nce" with the same negatives.
+        temperature: Divisor of the cosines.
+        weight: Factor on the contrastive part.
+        mlm: Loss to add, of the same encoder.
+        alpha: Factor on it.
+        gather_across_devices: Use all ranks' rows as negatives.
+
+    Raises:
+        ValueError: If the temperature is not positive, the objective unknown, the contextual encoder does not
+            fit the encoder, or ``mlm`` has another one.
+
+    Example:
+        >>> from st_xlret.training import static_encoder, train_tokenizer
+        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
+        >>> value = CZNCELoss(model)([model.preprocess(["a", "b"]), model.preprocess(["a", "b"])])
+        >>> value.item() < 0
+        True
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        contextual_encoder: ContextualEncoder | None = None,
+        *,
+        objective: Literal["cz_nce", "info_nce"] = "cz_nce",
+        temperature: float = 0.07,
+        weight: float = 1.0,
+        mlm: MaskedLMLoss | None = None,
+        alpha: float = 0.1,
+        gather_across_devices: bool = True,
+    ) -> None:
+        super().__init__(model)
+        if objective not in OBJECTIVES:
+            raise ValueError(f"objective must be one of {sorted(OBJECTIVES)}, got {objective!r}")
+        if not temperature > 0:
+            raise ValueError(f"temperature must be positive, got {temperature}")
+        if contextual_encoder is not None:
+            _prepare_for_words(model, contextual_encoder)
+        if mlm is not None and mlm.model is not model:
+            raise ValueError("mlm is of another encoder: build it with the model that CZNCELoss has")
+        self.contextual_encoder, self.mlm = contextual_encoder, mlm
+        self.objective, self.temperature = objective, temperature
+        self.weight, self.alpha = weight, alpha
+        self.gather_across_devices = gather_across_devices
+
+    def forward(
+        self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None
+    ) -> Tensor | dict[str, Tensor]:
+        """Loss of a batch of pairs.
+
+        Args:
+            sentence_features: Two text columns of N rows.
+            labels: Ignored.
+
+        Returns:
+            A scalar; with ``mlm`` the two weighted parts by name, which the Trainer logs and sums.
+
+        Raises:
+            ValueError: If there are not exactly two columns, a single pair, or no word positions where they
+                are needed.
+        """
+        columns = list(sentence_features)
+        if len(columns) != 2:
+            raise ValueError(f"CZNCELoss takes two text columns, anchor and positive, got {len(columns)}")
+        tags = read_tags(columns)
+        texts = [{key: value for key, value in column.items() if key not in SPAN} for column in columns]
+        if self.contextual_encoder is None:
+            anchor, positive = embed_in_one_pass(self.model, texts)
+        else:
+            start, end = _spans(columns)
+            if "text_id" in tags:
+                tags["text_id"] = sample_ids(tags["text_id"], start, end)
+            anchor, positive = self._embed_words(texts, start, end).chunk(2)
+        value = self.compute_loss_from_embeddings(anchor, positive, tags)
+        languages = tags.get("language_id")
+        if self.mlm is None:
+            return self._record(value, languages)
+        merged = merge_feature_batches(texts)
+        masked = self.alpha * self.mlm(texts if merged is None else [merged])
+        self._record(value + masked, languages)
+        return {self.objective: value, "mlm": masked}
+
+    def compute_loss_from_embeddings(self, anchor: Tensor, positive: Tensor, tags: dict[str, Tensor]) -> Tensor:
+        """Contrastive part for row-aligned vectors (N, d) and (N, d) with tags (2N,); ``text_id`` is read."""
+        if self.gather_across_devices and get_world_size() > 1:
+            anchor, positive = all_gather_with_grad(anchor), all_gather_with_grad(positive)
+            tags = gather_tags(tags, columns=2)
+        group = translation_groups(tags["text_id"]) if "text_id" in tags else None
+        return self.weight * OBJECTIVES[self.objective](anchor, positive, temperature=self.temperature, text=group)
+
+    def _embed_words(self, texts: list[dict[str, Any]], start: Tensor, end: Tensor) -> Tensor:
+        assert self.contextual_encoder is not None
+        merged = merge_feature_batches(texts)
+        vectors, done = [], 0
+        for features in texts if merged is None else [merged]:
+            output = self.model(features)
+            rows = slice(done, done + len(output["sentence_embedding"]))
+            done = rows.stop
+            vectors.append(
+                self.contextual_encoder(
+                    output["sentence_embedding"],
+                    output["token_embeddings"],
+                    output["attention_mask"],
+                    start[rows],
+                    end[rows],
+                )
+            )
+        return torch.cat(vectors)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Options, for the model card."""
+        return {
+            "objective": self.objective,
+            "words": self.contextual_encoder is not None,
+            "temperature": self.temperature,
+            "weight": self.weight,
+            "mlm_alpha": 0.0 if self.mlm is None else self.alpha,
+            "gather_across_devices": self.gather_across_devices,
+        }
+
+    @property
+    def citation(self) -> str:
+        """BibTeX entry of the paper."""
+        return CITATION
+
+
+def sample_ids(text: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    """Ids of word-positioned samples: equal where text and word position are.
+
+    Args:
+        text: Text ids (rows,).
+        start: First token of each word (rows,).
+        end: Position after its last token (rows,).
+
+    Returns:
+        Integers (rows,).
+
+    Example:
+        >>> same, other = torch.tensor([7, 7]), torch.tensor([3, 4])
+        >>> sample_ids(same, torch.tensor([2, 2]), other).unique().numel()
+        2
+    """
+    # Integers wrap around, which does no harm to a hash.
+    return (text * 1_000_003 + start) * 1_000_003 + end
+
+
+def _prepare_for_words(model: SentenceTransformer, contextual_encoder: ContextualEncoder) -> None:
+    encoder = model[0]
+    if isinstance(encoder, StaticEmbedding):
+        raise ValueError(
+            "word-positioned samples need token vectors, and a StaticEmbedding gives none: "
+            "take a Transformer, or leave contextual_encoder out"
+        )
+    features = model.get_embedding_dimension()
+    if features != contextual_encoder.sentence_features:
+        raise ValueError(
+            f"contextual_encoder takes sentence vectors of {contextual_encoder.sentence_features} features, the "
+            f"encoder gives {features}"
+        )
+    if isinstance(encoder, Transformer):
+        # Positions are those of the padded layout.
+        encoder.unpad_inputs = False
+
+
+def _spans(columns: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
+    for number, features in enumerate(columns):
+        if "prompt_length" in features:
+            raise ValueError("word positions do not count the tokens of prompts: train word-positioned samples without")
+        if not all(name in features for name in SPAN):
+            raise ValueError(
+                f"text column {number} comes without the position of its word: give the Trainer a "
+                "CrossLingualDataCollator and the dataset the columns <column>_start and <column>_end"
+            )
+    start, end = (torch.cat([features[name] for features in columns]) for name in SPAN)
+    return start, end

@@ -1,0 +1,269 @@
+"""The masked sentence model as a Sentence Transformers loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util.distributed import get_world_size
+from torch import Tensor
+
+from st_xlret.functional import masked_sentence_loss
+from st_xlret.losses.base import read_tags
+from st_xlret.losses.blocks import arrange_blocks, gather_ragged
+from st_xlret.losses.gradient_cache import (
+    GradientCachedLoss,
+    backward_one_after_the_other,
+    take_texts,
+    without_exchange,
+)
+from st_xlret.losses.masked_lm import MaskedLMLoss
+from st_xlret.losses.msm_networks import Heads, MSMNetworks
+from st_xlret.modules import DocumentEncoder
+
+CITATION = """
+@inproceedings{zhang2023modeling,
+    title = {Modeling Sequential Sentence Relation to Improve Cross-lingual Dense Retrieval},
+    author = {Zhang, Shunyu and Liang, Yaobo and Gong, Ming and Jiang, Daxin and Duan, Nan},
+    booktitle = {The Eleventh International Conference on Learning Representations},
+    year = {2023},
+}
+"""
+
+
+class MSMLoss(GradientCachedLoss):
+    """Masked sentence prediction (MSM, section 3.2): tell a masked sentence from others, by its document.
+
+    Needs documents only. A row is a sentence; :class:`~st_xlret.data.BlockBatchSampler` yields all sentences of
+    whole blocks of documents in any order, and :class:`~st_xlret.CrossLingualDataCollator` with ``blocks=True``
+    says which block and place each has. Each sentence is masked in turn and predicted by the document encoder;
+    the prediction and the sentences' own vectors pass through two projection heads, and
+    :func:`~st_xlret.functional.masked_sentence_loss` compares them. Document encoder and heads are thrown away
+    after training; the encoder is what remains. Documents may differ in length: padding stands nowhere in
+    the heads, the statistics or the loss.
+
+    - A block of one sentence has nothing to be predicted from: it is a negative only.
+    - A batch of one document has intra-document negatives only, and then no bias.
+    - A batch of one language, as in the paper, has negatives of its language only; in mixed ones rows of another
+      language are masked, unless ``cross_language_negatives``.
+
+    Under distributed training, sentence vectors and predictions are gathered before the heads: R ranks compute
+    what one rank computes with an R times larger batch. Ranks may have different numbers of rows.
+
+    Args:
+        model: The encoder.
+        document_encoder: A :class:`~st_xlret.DocumentEncoder` of the encoder's size by default.
+        heads: Two projection heads ("separate"), one for both ("shared"), or "none" (Table 7).
+        num_negatives: Cross-document negatives of a row (Table 6), drawn at random where there are more; None
+            for all.
+        mu: Share of the bias that is subtracted from intra-document logits; 0 for no bias (Table 5).
+        temperature: Divisor of the cosines.
+        intra_document_negatives: Off for the ablation "cross-doc" (Table 5).
+        cross_language_negatives: Also take rows of other languages as negatives.
+        mask_same_text: Rows of the very same text are not negatives.
+        language_groups: Language codes of groups with a document encoder of their own (Table 4: ``[["en"]]``); all
+            other languages share one more. None for one document encoder for all.
+        separate_heads: Give each group its own heads too.
+        mini_batch_size: Sentences per micro-batch of the encoder, of similar length and with gradient caching;
+            None for one pass. See :class:`~st_xlret.losses.gradient_cache.GradientCachedLoss`.
+        mlm: A masked-language-model loss of the same encoder, to be added to each batch (Eq. 3); None where the
+            two alternate by batch. It reads ``mini_batch_size`` of the batch's sentences, drawn at random.
+        gather_across_devices: Use all ranks' rows; off, each rank works for itself.
+        seed: Of the draws.
+
+    Attributes:
+        negatives_only: How many sentences were blocks of one sentence, in all training steps on this rank.
+
+    Raises:
+        ValueError: If the options or the document encoder do not fit.
+
+    Example:
+        >>> from st_xlret.training import static_encoder, train_tokenizer
+        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
+        >>> loss = MSMLoss(model)
+        >>> features = model.preprocess(["a", "b", "c", "d", "a b"])          # two documents
+        >>> features["block_id"] = torch.tensor([0, 0, 0, 1, 1])
+        >>> features["sentence_position"] = torch.tensor([0, 1, 2, 0, 1])
+        >>> features["language_id"] = torch.full((5,), 25966)
+        >>> loss([features]).backward()
+    """
+
+    steps: Tensor
+    negatives_only: Tensor
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        document_encoder: DocumentEncoder | None = None,
+        *,
+        heads: Heads = "separate",
+        num_negatives: int | None = 512,
+        mu: float = 0.5,
+        temperature: float = 0.1,
+        intra_document_negatives: bool = True,
+        cross_language_negatives: bool = False,
+        mask_same_text: bool = True,
+        language_groups: Sequence[Sequence[str]] | None = None,
+        separate_heads: bool = False,
+        mini_batch_size: int | None = None,
+        mlm: MaskedLMLoss | None = None,
+        gather_across_devices: bool = True,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(model, mini_batch_size=mini_batch_size)
+        features = model.get_embedding_dimension()
+        if features is None:
+            raise ValueError("the encoder does not tell the size of its embeddings")
+        if document_encoder is not None and document_encoder.features != features:
+            raise ValueError(
+                f"the document encoder takes {document_encoder.features} features, the encoder gives {features}"
+            )
+        if num_negatives is not None and num_negatives < 1:
+            raise ValueError(f"num_negatives must be at least 1, or None for all, got {num_negatives}")
+        if mu < 0:
+            raise ValueError(f"mu must not be negative, got {mu}")
+        if not temperature > 0:
+            raise ValueError(f"temperature must be positive, got {temperature}")
+        if mlm is not None and mlm.model is not model:
+            raise ValueError("mlm must be a loss of the same encoder")
+        self.num_negatives, self.mu, self.temperature = num_negatives, mu, temperature
+        self.intra_document_negatives = intra_document_negatives
+        self.cross_language_negatives = cross_language_negatives
+        self.mask_same_text = mask_same_text
+        self.gather_across_devices, self.seed = gather_across_devices, seed
+        self.networks = MSMNetworks(
+            DocumentEncoder(features) if document_encoder is None else document_encoder,
+            heads,
+            language_groups or [],
+            separate_heads=separate_heads,
+        )
+        self.mlm = mlm
+        self.register_buffer("steps", torch.tensor(0))
+        self.register_buffer("negatives_only", torch.tensor(0))
+
+    def forward(
+        self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
+    ) -> Tensor | dict[str, Tensor]:
+        """Loss of a batch of blocks of documents.
+
+        Args:
+            sentence_features: One column of sentences, with ``block_id`` and ``sentence_position``.
+            labels: Ignored.
+
+        Returns:
+            A scalar; with ``mlm`` the two parts, which the Trainer logs and adds.
+
+        Raises:
+            ValueError: If there is not exactly one column, tags are missing, a block has two sentences at one
+                place or too many, or no block has two sentences.
+        """
+        columns = list(sentence_features)
+        if len(columns) != 1:
+            raise ValueError(f"MSMLoss takes one text column, got {len(columns)}")
+        features = columns[0]
+        for tag in ("block_id", "sentence_position"):
+            if tag not in features:
+                raise ValueError(
+                    f"MSMLoss needs features[{tag!r}]: give the Trainer a CrossLingualDataCollator with "
+                    "blocks=True and the dataset the columns 'document' and 'position'"
+                )
+        tags = read_tags(columns)
+        tags |= {tag: features[tag] for tag in ("block_id", "sentence_position")}
+        mlm = self._mlm_of_some(features) if self.mlm is not None else None
+        loss = self.embed_and_compute(features, partial(self.compute_loss_from_embeddings, tags=tags))
+        languages = tags.get("language_id")
+        if mlm is None:
+            return self._record(loss, languages)
+        self._record(loss.detach() + mlm.detach(), languages)
+        if loss.requires_grad:
+            loss = backward_one_after_the_other(mlm, loss)
+        return {"msm": loss, "mlm": mlm.detach()}
+
+    def compute_loss_from_embeddings(self, vectors: Tensor, tags: dict[str, Tensor]) -> Tensor:
+        """Loss of sentence vectors (S, d) with tags (S,): ``block_id``, ``sentence_position``, others if known.
+
+        Raises:
+            ValueError: If ``language_id`` is missing where it is needed, and see :meth:`forward`.
+        """
+        if "language_id" not in tags and (self.networks.language_groups or not self.cross_language_negatives):
+            raise ValueError(
+                "MSMLoss needs features['language_id'] unless cross_language_negatives is on: give the Trainer a "
+                "CrossLingualDataCollator and the dataset a 'language' column"
+            )
+        rows, present = arrange_blocks(tags["block_id"], tags["sentence_position"])
+        if self.updates_state:
+            self.negatives_only += (present.sum(1) == 1).sum()
+        predictions, predicted = self.networks.predict(vectors, rows, present, tags.get("language_id"))
+        tags = {name: tag for name, tag in tags.items() if name != "sentence_position"}
+        tags["document_id"] = tags.get("document_id", tags.pop("block_id"))
+        if self.gather_across_devices and get_world_size() > 1:
+            both, predicted, tags = gather_ragged(torch.cat([predictions, vectors], 1), predicted, tags)
+            predictions, vectors = both.chunk(2, dim=1)
+        if not predicted.any():
+            raise ValueError(
+                "no sentence of the batch can be predicted: all its documents have one sentence; "
+                "use BlockBatchSampler, or leave such documents out"
+            )
+        p, h = self.networks.project(predictions, vectors, predicted, tags.get("language_id"))
+        loss = masked_sentence_loss(
+            p,
+            h,
+            tags["document_id"],
+            mu=self.mu,
+            temperature=self.temperature,
+            num_negatives=self.num_negatives,
+            generator=self._generator(vectors.device),
+            intra_document_negatives=self.intra_document_negatives,
+            predicted=predicted,
+            language=None if self.cross_language_negatives else tags["language_id"],
+            text=tags.get("text_id") if self.mask_same_text else None,
+        )
+        if self.updates_state:
+            self.steps += 1
+        return loss
+
+    def _generator(self, device: torch.device) -> torch.Generator:
+        # From the step alone: the same on all ranks and after a resume.
+        return torch.Generator(device).manual_seed(1_000_003 * self.seed + int(self.steps))
+
+    def _mlm_of_some(self, features: dict[str, Tensor]) -> Tensor:
+        assert self.mlm is not None
+        rows, size = len(features["input_ids"]), self.mini_batch_size
+        if size is not None and size < rows:
+            device = features["input_ids"].device
+            chosen = torch.randperm(rows, generator=self._generator(device), device=device)[:size]
+            features = take_texts(features, chosen)
+        with without_exchange(self.model):
+            return self.mlm([dict(features)])
+
+    def owned_state(self) -> dict[str, Tensor]:
+        """Parameters and buffers that belong to the loss and not to the encoder, by name."""
+        return {name: tensor for name, tensor in super().owned_state().items() if not name.startswith("mlm.model.")}
+
+    def _load_without_model(self, state: dict[str, Tensor]) -> Any:
+        outcome = super()._load_without_model(state)
+        outcome.missing_keys[:] = [name for name in outcome.missing_keys if not name.startswith("mlm.model.")]
+        return outcome
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Options, for the model card."""
+        return {
+            **self.networks.get_config_dict(),
+            "num_negatives": self.num_negatives,
+            "mu": self.mu,
+            "temperature": self.temperature,
+            "intra_document_negatives": self.intra_document_negatives,
+            "cross_language_negatives": self.cross_language_negatives,
+            "mask_same_text": self.mask_same_text,
+            "mini_batch_size": self.mini_batch_size,
+            "mlm": None if self.mlm is None else self.mlm.get_config_dict(),
+            "gather_across_devices": self.gather_across_devices,
+        }
+
+    @property
+    def citation(self) -> str:
+        """BibTeX entry of the paper."""
+        return CITATION

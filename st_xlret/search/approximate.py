@@ -1,0 +1,134 @@
+"""Approximate top-k search with a faiss index, for corpora that an exact search takes too long over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from st_xlret.search.blocks import Corpus, Embeddings, as_float32, check_matrix, corpus_blocks, require_finite
+from st_xlret.search.running import sort_keys, unpack_keys
+from st_xlret.search.top_k import top_k
+
+_BLOCK = 65_536
+_TRAINING_ROWS_PER_LIST = 64  # faiss asks for at least 39
+
+
+class ApproximateTopK(NamedTuple):
+    """What an approximate search found, and how much of the exact answer that is.
+
+    Attributes:
+        scores: (Q, k) float32, exact dot products of the rows found, best first.
+        indices: (Q, k) int64; -1 (with the score -inf) where the index found fewer than k rows.
+        recall: Mean share of the exact k nearest rows that were found, over the queries it was measured on.
+        index_used: The faiss index and its search parameters.
+    """
+
+    scores: Tensor
+    indices: Tensor
+    recall: float
+    index_used: str
+
+
+@torch.no_grad()
+def approximate_top_k(
+    queries: Embeddings,
+    corpus: Corpus,
+    k: int,
+    *,
+    index: str | None = None,
+    parameters: str | None = None,
+    rescored: int = 4,
+    recall_queries: int = 100,
+    seed: int = 0,
+) -> ApproximateTopK:
+    """Most of the k corpus rows with the highest dot product for every query, with the recall that was reached.
+
+    Worth it where one index serves many thousands of queries: building it reads the corpus twice, and every
+    measured query costs an exact search. The index (in memory, one byte a dimension by default) names
+    candidates; their exact dot products decide.
+
+    Args:
+        queries: Shape (Q, d).
+        corpus: Shape (C, d), or chunks as for `top_k`; read four times, so a list of memory maps, no generator.
+        k: Neighbours per query, from 1 to C.
+        index: A faiss factory string, such as ``"HNSW32"``. Default: ``"IVF{n},SQ8"`` with n about
+            4 times the square root of C.
+        parameters: Search parameters as faiss writes them, such as ``"nprobe=64"`` or ``"efSearch=200"``: more
+            find more and take longer. Default: ``"nprobe=32"`` for IVF indexes.
+        rescored: Candidates per query whose exact score is taken, in multiples of k.
+        recall_queries: Queries, evenly spaced, that are searched exactly too, for the recall.
+        seed: Chooses the rows that the index is trained on.
+
+    Returns:
+        Scores, indices, recall and the index's name, on the CPU.
+
+    Raises:
+        ValueError: As `top_k`; if the corpus can be read only once, or an option is below 1.
+
+    Example:
+        >>> corpus = torch.nn.functional.normalize(torch.randn(500, 8, generator=torch.manual_seed(0)))
+        >>> found = approximate_top_k(corpus[:5], corpus, 3, parameters="nprobe=1000")
+        >>> found.recall, found.indices[:, 0].tolist(), found.index_used
+        (1.0, [0, 1, 2, 3, 4], 'IVF7,SQ8 nprobe=1000')
+    """
+    import faiss  # here, as nothing else of this package needs it
+
+    if isinstance(corpus, Iterator):
+        raise ValueError("the corpus is read several times: give an array or a list of chunks, not a generator.")
+    if min(k, rescored, recall_queries) < 1:
+        raise ValueError(f"k, rescored and recall_queries must be at least 1, got {(k, rescored, recall_queries)}.")
+    check_matrix(queries, "queries")
+    vectors = as_float32(queries, torch.device("cpu"))
+    require_finite(vectors, 0, "queries")
+    size = len(corpus) if isinstance(corpus, (np.ndarray, Tensor)) else sum(len(chunk) for chunk in corpus)
+    if k > size:
+        raise ValueError(f"k={k} is larger than the corpus of {size} rows: ask for k=min(k, len(corpus)) at most.")
+    if not len(vectors):
+        return ApproximateTopK(torch.empty(0, k), torch.empty(0, k, dtype=torch.int64), float("nan"), index or "none")
+
+    lists = max(1, min(int(4 * size**0.5), size // _TRAINING_ROWS_PER_LIST))
+    factory = index if index is not None else f"IVF{lists},SQ8"
+    built = _build(factory, corpus, size, vectors.shape[1], seed)
+    setting = parameters if parameters is not None else "nprobe=32" if factory.startswith("IVF") else ""
+    if setting:
+        space: Any = faiss.ParameterSpace()
+        space.set_index_parameters(built, setting)
+    candidates = torch.from_numpy(built.search(vectors.numpy(), min(rescored * k, size))[1])
+    scores, indices = _rescored(vectors, corpus, candidates, k)
+
+    measured = torch.linspace(0, len(vectors) - 1, min(recall_queries, len(vectors))).long()
+    exact = top_k(vectors[measured], corpus, k, device="cpu")[1]
+    found = (exact[:, :, None] == indices[measured][:, None, :]).any(dim=2)
+    return ApproximateTopK(scores, indices, float(found.float().mean()), f"{factory} {setting}".strip())
+
+
+def _build(factory: str, corpus: Corpus, size: int, dimension: int, seed: int) -> Any:
+    import faiss
+
+    built = faiss.index_factory(dimension, factory, faiss.METRIC_INNER_PRODUCT)
+    wanted = _TRAINING_ROWS_PER_LIST * max(1_024, int(4 * size**0.5))
+    generator = torch.Generator().manual_seed(seed)
+    if not built.is_trained:
+        sample = []
+        for _, block in corpus_blocks(corpus, _BLOCK, dimension, torch.device("cpu")):
+            chosen = torch.rand(len(block), generator=generator) <= wanted / size
+            sample.append(block[chosen])
+        built.train(torch.cat(sample).numpy())
+    for _, block in corpus_blocks(corpus, _BLOCK, dimension, torch.device("cpu")):
+        built.add(block.contiguous().numpy())
+    return built
+
+
+def _rescored(queries: Tensor, corpus: Corpus, candidates: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    scores = torch.full(candidates.shape, -torch.inf)
+    for first_row, block in corpus_blocks(corpus, _BLOCK, queries.shape[1], torch.device("cpu")):
+        inside = (candidates >= first_row) & (candidates < first_row + len(block))
+        for query, place in zip(*(part.split(_BLOCK) for part in inside.nonzero(as_tuple=True)), strict=True):
+            rows = block[candidates[query, place] - first_row]
+            scores[query, place] = (queries[query] * rows).sum(dim=1)
+    best, indices = unpack_keys(sort_keys(scores, candidates.clamp(min=0)).topk(k, dim=1).values)
+    return best, indices.masked_fill(best == -torch.inf, -1)

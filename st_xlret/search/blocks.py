@@ -1,0 +1,124 @@
+"""Rows of arrays, tensors, memory maps and iterators, as float32 blocks of bounded size."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Embeddings: TypeAlias = "np.ndarray | Tensor"
+Corpus: TypeAlias = "Embeddings | Iterable[Embeddings]"
+
+
+def check_matrix(embeddings: Any, name: str, dimension: int | None = None) -> None:
+    """Raises a ValueError unless this is a matrix, of the width of the queries where one is given."""
+    if not isinstance(embeddings, (np.ndarray, Tensor)):
+        raise ValueError(f"{name} must be a NumPy array or a tensor, got {type(embeddings).__name__}.")
+    if embeddings.ndim != 2:
+        raise ValueError(f"{name} must have shape (rows, dimension), got {tuple(embeddings.shape)}.")
+    if dimension is not None and embeddings.shape[1] != dimension:
+        raise ValueError(
+            f"queries have dimension {dimension} and {name} has dimension {embeddings.shape[1]}: "
+            "encode both with the same model."
+        )
+
+
+def require_finite(rows: Tensor, first_row: int, name: str) -> None:
+    """Raises a ValueError that names the first row with NaN or infinite values."""
+    if bool(torch.isfinite(rows.sum())):  # one pass: what is not finite stays so in the sum
+        return
+    finite = torch.isfinite(rows).all(dim=1)
+    if not bool(finite.all()):
+        row = first_row + int((~finite).nonzero()[0, 0])
+        raise ValueError(
+            f"{name} row {row} holds NaN or infinite values (in float32): a search over it means nothing. "
+            "Look at the text or the model that produced this row, or drop it."
+        )
+
+
+def as_float32(rows: Embeddings, device: torch.device) -> Tensor:
+    """The rows as a float32 tensor; a view where they are that already.
+
+    Rows of a memory map are copied, and the pages that were read are given back: the memory that the process
+    holds does not grow with the file.
+    """
+    if isinstance(rows, Tensor):
+        return rows.detach().to(device=device, dtype=torch.float32)
+    if rows.dtype == np.float32 and rows.flags.writeable and not isinstance(rows, np.memmap):
+        return torch.from_numpy(rows).to(device)
+    if rows.dtype == np.float16:  # torch converts half precision many times faster
+        copied = torch.from_numpy(np.array(rows)).to(device=device, dtype=torch.float32)
+    else:
+        copied = torch.from_numpy(np.array(rows, dtype=np.float32)).to(device)
+    _give_pages_back(rows)
+    return copied
+
+
+def default_device(*embeddings: Any) -> torch.device:
+    """The first accelerator that holds one of these, else the CPU."""
+    devices = [array.device for array in embeddings if isinstance(array, Tensor)]
+    return next((device for device in devices if device.type != "cpu"), torch.device("cpu"))
+
+
+def corpus_blocks(
+    corpus: Corpus, size: int, dimension: int, device: torch.device, name: str = "corpus"
+) -> Iterator[tuple[int, Tensor]]:
+    """The first row and the rows of every block: float32, finite, at most ``size`` rows, never empty.
+
+    Small chunks of an iterator are put together; the iterator may reuse its memory for the next chunk.
+
+    Raises:
+        ValueError: If a chunk is no matrix, has another width or holds NaN or infinite values.
+    """
+    pending: list[Tensor] = []
+    first_row = waiting = 0
+    for chunk, is_kept in _chunks(corpus, name, dimension):
+        for start in range(0, len(chunk), size):
+            rows = as_float32(chunk[start : start + size], device)
+            require_finite(rows, first_row + waiting, name)
+            if waiting + len(rows) > size:
+                yield first_row, _joined(pending)
+                first_row, pending, waiting = first_row + waiting, [], 0
+            if len(rows) == size:
+                yield first_row, rows
+                first_row += size
+                continue
+            pending.append(rows if is_kept else rows.clone())
+            waiting += len(rows)
+    if pending:
+        yield first_row, _joined(pending)
+
+
+def _chunks(corpus: Corpus, name: str, dimension: int) -> Iterator[tuple[Embeddings, bool]]:
+    """The chunks, and whether their memory stays as it is."""
+    if isinstance(corpus, (np.ndarray, Tensor)):
+        check_matrix(corpus, name, dimension)
+        yield corpus, True
+        return
+    if isinstance(corpus, (str, bytes)) or not isinstance(corpus, Iterable):
+        raise ValueError(f"{name} must be an array, a tensor or an iterable of them, got {type(corpus).__name__}.")
+    for number, chunk in enumerate(corpus):
+        check_matrix(chunk, f"chunk {number} of the {name}", dimension)
+        yield chunk, False
+
+
+def _joined(pieces: list[Tensor]) -> Tensor:
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+
+def _give_pages_back(rows: np.ndarray) -> None:
+    """Unmaps the read-only memory map that holds these rows; its file, and what is cached of it, stay.
+
+    All of the map, since the kernel maps neighbouring pages too; what is read again is mapped again.
+    """
+    owner: Any = rows
+    while owner is not None and not isinstance(owner, mmap.mmap):
+        if isinstance(owner, np.memmap) and owner.mode != "r":
+            return  # a copy-on-write map would lose what was written to it
+        owner = getattr(owner, "base", None)
+    if owner is not None and hasattr(owner, "madvise"):
+        owner.madvise(mmap.MADV_DONTNEED)

@@ -1,0 +1,134 @@
+"""The nearest neighbours of two sets of vectors in each other, from one matrix product."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from st_xlret.search.blocks import Embeddings, as_float32, check_matrix, default_device
+from st_xlret.search.running import RunningTopK
+
+_CPU_BLOCK, _ACCELERATOR_BLOCK = 2_048, 8_192
+
+
+class NeighboursBothWays(NamedTuple):
+    """Cosines and rows of the nearest neighbours, best first, equal cosines by the lower row.
+
+    Attributes:
+        forward_scores: Of every source row, (S, min(k, T)) float32.
+        forward: Rows of the target, same shape, int64.
+        backward_scores: Of every target row, (T, min(k, S)) float32.
+        backward: Rows of the source, same shape, int64.
+    """
+
+    forward_scores: Tensor
+    forward: Tensor
+    backward_scores: Tensor
+    backward: Tensor
+
+
+@torch.no_grad()
+def neighbours_both_ways(
+    source: Embeddings,
+    target: Embeddings,
+    k: int = 4,
+    *,
+    block_size: int | None = None,
+    device: str | torch.device | None = None,
+    show_progress_bar: bool = False,
+) -> NeighboursBothWays:
+    """The k nearest target rows of every source row by cosine, and the other way round, in one pass.
+
+    Every block of the score matrix is computed once and read along both axes: half the work of two searches.
+    Neither the matrix nor a normalised copy of the inputs is held; memory maps are read in blocks.
+
+    Args:
+        source: (S, d), NumPy (memory maps too) or torch, of any length: cosines are taken. A row of zeros has
+            the cosine 0 with all.
+        target: (T, d).
+        k: Neighbours; all where a side has fewer rows.
+        block_size: Rows of a block on either side. Default: 2 048 on the CPU, 8 192 elsewhere.
+        device: Where to compute. Default: that of the inputs.
+        show_progress_bar: Whether to show a bar over the source rows.
+
+    Returns:
+        Both lists, on the device.
+
+    Raises:
+        ValueError: If an input is no matrix or of another width than the other, k or the block size is below
+            1, or a row holds NaN or infinite values (side and row are named).
+
+    Example:
+        >>> source, target = torch.eye(3), torch.tensor([[0.0, 2.0, 0.0], [3.0, 4.0, 0.0]])
+        >>> found = neighbours_both_ways(source, target, k=1)
+        >>> found.forward.T.tolist(), found.backward.T.tolist()
+        ([[1, 0, 0]], [[1, 1]])
+        >>> found.backward_scores.T
+        tensor([[1.0000, 0.8000]])
+    """
+    check_matrix(source, "the source")
+    check_matrix(target, "the target")
+    if source.shape[1] != target.shape[1]:
+        raise ValueError(
+            f"expected two matrices of one width, got shapes {tuple(source.shape)} and {tuple(target.shape)}: "
+            "encode both sides with the same model."
+        )
+    if k < 1:
+        raise ValueError(f"k must be at least 1, got {k}.")
+    place = torch.device(device) if device is not None else default_device(source, target)
+    size = block_size if block_size is not None else _CPU_BLOCK if place.type == "cpu" else _ACCELERATOR_BLOCK
+    if size < 1:
+        raise ValueError(f"block_size must be at least 1, got {size}.")
+
+    forward = _running(len(source), min(k, len(target)), size, place)
+    backward = _running(len(target), min(k, len(source)), size, place)
+    buffer = torch.empty(min(size, len(source)) * min(size, len(target)), device=place)
+    with tqdm(desc="Mining", total=len(source), unit="row", disable=not show_progress_bar) as progress:
+        for row, of_rows in zip(range(0, len(source), size), forward, strict=True):
+            rows = unit_rows(source[row : row + size], row, "source", place)
+            for column, of_columns in zip(range(0, len(target), size), backward, strict=True):
+                columns = unit_rows(target[column : column + size], column, "target", place)
+                scores = buffer[: len(rows) * len(columns)].view(len(rows), len(columns))
+                torch.mm(rows, columns.T, out=scores)
+                of_rows.update(scores, column)
+                of_columns.update(scores.T, row)
+            progress.update(len(rows))
+    found = *_results(forward, min(k, len(target)), place), *_results(backward, min(k, len(source)), place)
+    return NeighboursBothWays(*found)
+
+
+def unit_rows(rows: Embeddings, first_row: int, side: str, device: torch.device) -> Tensor:
+    """The rows at length 1, float32; rows of zeros stay.
+
+    Raises:
+        ValueError: If a row holds NaN or infinite values.
+    """
+    vectors = as_float32(rows, device)
+    lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    if not bool(torch.isfinite(lengths.sum())):
+        # Squares of large finite numbers overflow: divided by the largest first, they do not.
+        largest = vectors.abs().amax(dim=1, keepdim=True)
+        broken = ~torch.isfinite(largest[:, 0])
+        if bool(broken.any()):
+            raise ValueError(
+                f"{side} row {first_row + int(broken.nonzero()[0, 0])} holds NaN or infinite values (in float32): "
+                "look at the text or the model that produced this row, or drop it."
+            )
+        vectors = vectors / largest.clamp(min=1.0)
+        lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    return vectors / lengths.clamp(min=1e-30)
+
+
+def _running(rows: int, k: int, size: int, device: torch.device) -> list[RunningTopK]:
+    return [RunningTopK(min(size, rows - start), k, device) for start in range(0, rows, size)]
+
+
+def _results(running: list[RunningTopK], k: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    if not running or not k:
+        rows = sum(len(each.keys) for each in running)
+        return torch.empty(rows, k, device=device), torch.empty(rows, k, dtype=torch.int64, device=device)
+    found = [each.result() for each in running]
+    return torch.cat([scores for scores, _ in found]), torch.cat([rows for _, rows in found])

@@ -1,0 +1,139 @@
+"""MSMLoss on two ranks with different numbers of sentences computes what one rank computes with all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from st_xlret.losses import MaskedLMLoss, MSMLoss
+from st_xlret.losses.gradient_cache import take_texts
+from st_xlret.modules import DocumentEncoder
+from st_xlret.training.loss_state_callback import average_gradients
+from tests import tiny
+from tests.distributed.workers import Result, run_on_two_ranks, train
+from tests.losses.documents import block_features
+
+pytestmark = pytest.mark.distributed
+OPTIONS: dict[str, dict[str, Any]] = {
+    "one pass": {},
+    "micro-batches": {"mini_batch_size": 3, "num_negatives": 2},
+    "shared head": {"heads": "shared", "mini_batch_size": 100},
+}
+# Gradients of the loss's own parameters are exchanged in 32 bits, the ranks' parts nearly cancel, and the next steps
+# carry that on. The encoder's first gradients are exact.
+ROUNDED = {"rtol": 1e-3, "atol": 2e-5}
+# Rows of the first rank: seven sentences of three documents, then nine of four, of which one is alone; then the other
+# way round, and at last a rank whose documents have one sentence each.
+BATCHES = [((3, 2, 2), (4, 2, 2, 1)), ((4, 2, 2, 1), (2, 2)), ((3, 3), (1, 1))]
+
+
+def share(model: SentenceTransformer, step: int, rank: int, ranks: int) -> dict[str, Tensor]:
+    first, second = BATCHES[step]
+    features = block_features(model, (*first, *second), seed=step)
+    # The last document of the first rank and the first of the second are two blocks of one document.
+    last, next_one = 100 * step + len(first) - 1, 100 * step + len(first)
+    features["document_id"][features["document_id"] == next_one] = last
+    if ranks == 1:
+        return features
+    rows = torch.arange(sum(first) + sum(second)).split([sum(first), sum(second)])[rank]
+    return take_texts(features, rows)
+
+
+def work(rank: int, ranks: int, folder: Path) -> Result:
+    results = {}
+    for name, options in OPTIONS.items():
+        model = tiny.transformer()
+        torch.manual_seed(1)
+        loss = MSMLoss(model, DocumentEncoder(32, dropout=0.0), **options)
+        batches = [[share(model, step, rank, ranks)] for step in range(len(BATCHES))]
+        results[name] = train(loss, model, batches, ranks)
+    results["with mlm"] = summed(rank, ranks)
+    return results
+
+
+def summed(rank: int, ranks: int) -> Result:
+    """A masked language model added, whose gradients must reach the other rank too."""
+    model = tiny.transformer()
+    torch.manual_seed(1)
+    mlm = MaskedLMLoss(model)
+    loss = MSMLoss(model, DocumentEncoder(32, dropout=0.0), mini_batch_size=3, mlm=mlm).double()
+    mask = tiny.tokenizer().mask_token_id
+
+    def mask_every_third(input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+        chosen = (input_ids > 4) & (input_ids % 3 == 0)
+        return input_ids.masked_fill(chosen, mask), chosen
+
+    mlm.mask_tokens = mask_every_third  # type: ignore[method-assign]
+    loss._mlm_of_some = lambda features: MSMLoss._mlm_of_some(WithAllRows(loss), features)  # type: ignore
+    if ranks > 1:
+        loss.model = mlm.model = DistributedDataParallel(model, find_unused_parameters=True)
+    parts = loss([share(model, 0, rank, ranks)])
+    assert isinstance(parts, dict)
+    torch.stack(list(parts.values())).sum().backward()
+    if ranks > 1:
+        average_gradients(loss.owned_parameters())
+    return {name: parameter.grad.clone() for name, parameter in named(loss, model) if parameter.grad is not None}
+
+
+def named(loss: MSMLoss, model: SentenceTransformer) -> list[tuple[str, torch.nn.Parameter]]:
+    owned = {id(p) for p in loss.owned_parameters()}
+    encoder = [(name, p) for name, p in model.named_parameters() if ".pooler." not in name]
+    return encoder + [(name, p) for name, p in loss.named_parameters() if id(p) in owned]
+
+
+class WithAllRows:
+    """The loss, but its masked language model reads all rows: which ones are drawn depends on the rank's share."""
+
+    def __init__(self, loss: MSMLoss) -> None:
+        self.mlm, self.model, self.mini_batch_size = loss.mlm, loss.model, None
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Result, Result]:
+    """Of one rank, and of each of two."""
+    folder = tmp_path_factory.mktemp("ranks")
+    first, second = run_on_two_ranks(work, folder)
+    return work(0, 1, folder), first, second
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_losses(results: tuple[Result, Result, Result], name: str) -> None:
+    single, *ranks = (torch.stack(result[name]["losses"]) for result in results)
+    assert torch.equal(*ranks)
+    torch.testing.assert_close(ranks[0], single, **ROUNDED)
+    torch.testing.assert_close(ranks[0][0], single[0], rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("name", [*OPTIONS, "with mlm"])
+def test_gradients(results: tuple[Result, Result, Result], name: str) -> None:
+    single, *ranks = (result[name] for result in results)
+    gradients = [key for key in single if "gradient of" in key or name == "with mlm"]
+    for part in ("word_embeddings", "document_encoders", "projections"):
+        assert any(part in key for key in gradients)
+    assert any("lm_head" in key for key in gradients) == (name == "with mlm")
+    for key in gradients:
+        for rank in ranks:
+            exact = ".model." in key and "step 0" in key
+            tolerance = {"rtol": 1e-8, "atol": 1e-12} if exact else ROUNDED
+            torch.testing.assert_close(rank[key], single[key], **tolerance, msg=lambda m, k=key: f"{k}: {m}")
+        assert torch.equal(ranks[0][key], ranks[1][key]), key
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_statistics(results: tuple[Result, Result, Result], name: str) -> None:
+    single, *ranks = (result[name] for result in results)
+    states = [key for key in single if key.startswith("state ")]
+    assert any("running_var" in key for key in states)
+    for key in states:
+        if "negatives_only" in key:
+            # Each rank counts its own.
+            assert ranks[0][key] + ranks[1][key] == single[key] == 4
+            continue
+        torch.testing.assert_close(ranks[0][key], single[key], **ROUNDED, msg=lambda m, k=key: f"{k}: {m}")
+        assert torch.equal(ranks[0][key], ranks[1][key]), key

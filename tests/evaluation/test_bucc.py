@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import csv
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from st_xlret.evaluation.bucc import BUCCEvaluator
+from st_xlret.evaluation.bucc_data import BUCCCorpus, BUCCSide
+from st_xlret.evaluation.bucc_scores import MinedPair, best_threshold, mining_scores
+from st_xlret.modules.calibration_layer import CalibrationLayer
+from st_xlret.search import mine_bitext
+
+from .conftest import WORDS
+
+
+def side(language: str, sentences: list[str]) -> BUCCSide:
+    return BUCCSide([f"{language}-{number}" for number in range(len(sentences))], sentences)
+
+
+def corpus(hidden: list[int], seed: int) -> BUCCCorpus:
+    """French sentences of two words; those of the rows in ``hidden`` have their translation in the English text."""
+    generator = torch.manual_seed(seed)
+    pairs = [tuple(torch.randperm(6, generator=generator)[:2].tolist()) for _ in range(200)]
+    distinct = list(dict.fromkeys(tuple(sorted(pair)) for pair in pairs))[:12]
+    french = [f"{WORDS['fr'][i]} {WORDS['fr'][j]}" for i, j in distinct]
+    english = [f"{WORDS['en'][i]} {WORDS['en'][j]}" for row, (i, j) in enumerate(distinct) if row in hidden]
+    english += [f"{word} {word} {word} {other}" for word, other in pairwise(WORDS["en"])]
+    gold = {(f"fr-{row}", f"en-{place}") for place, row in enumerate(sorted(hidden))}
+    return BUCCCorpus(side("fr", french), side("en", english), gold)
+
+
+def test_scores_by_hand(static_model) -> None:
+    training, test = corpus([0, 2, 5, 9], seed=1), corpus([1, 4, 7, 8], seed=2)
+    evaluator = BUCCEvaluator({"fr": test}, {"fr": training})
+    result = evaluator.evaluate(static_model)
+
+    def mined(split: BUCCCorpus) -> list[tuple[float, tuple[str, str]]]:
+        embeddings = (static_model.encode(text.sentences) for text in (split.source, split.target))
+        return [(score, (split.source.ids[i], split.target.ids[j])) for score, i, j in mine_bitext(*embeddings)]
+
+    def f1(pairs: list[tuple[float, tuple[str, str]]], gold: Any, threshold: float) -> tuple[float, float, float]:
+        taken = [pair for score, pair in pairs if score >= threshold]
+        right = len(gold.intersection(taken))
+        precision, recall = right / max(1, len(taken)), right / len(gold)
+        return precision, recall, 2 * precision * recall / max(1e-9, precision + recall)
+
+    candidates = mined(training)
+    best = max(f1(candidates, training.gold, score)[2] for score, _ in candidates)
+    threshold = evaluator.thresholds["fr"]
+    assert f1(candidates, training.gold, threshold)[2] == pytest.approx(best) and best > 0.5
+    precision, recall, expected = f1(mined(test), test.gold, threshold)
+    assert result.scores["fr"] == pytest.approx({"precision": precision, "recall": recall, "f1": expected})
+    assert result.average["f1"] == pytest.approx(expected) and expected > 0.5
+    assert "training split" in result.protocol["threshold"] and result.protocol["split"] == "test"
+
+
+def test_as_the_host_calls_it(static_model, tmp_path: Path) -> None:
+    evaluator = BUCCEvaluator({"fr": corpus([0, 2, 5, 9], seed=1), "de": corpus([3], seed=4)})
+    metrics = evaluator(static_model, str(tmp_path))
+    names = [f"{prefix}_{metric}" for prefix in ("average", "fr", "de") for metric in ("precision", "recall", "f1")]
+    assert list(metrics) == [f"bucc_{name}" for name in names]
+    assert evaluator.primary_metric == "bucc_average_f1"
+    assert metrics["bucc_average_f1"] == pytest.approx((metrics["bucc_fr_f1"] + metrics["bucc_de_f1"]) / 2)
+    rows = list(csv.DictReader((tmp_path / "bucc_evaluation_results.csv").open()))
+    assert float(rows[0]["fr_f1"]) == metrics["bucc_fr_f1"]
+    assert "optimistic" in evaluator.get_config_dict()["threshold"]
+    short = BUCCEvaluator({"fr": corpus([0, 2, 5, 9], seed=1)}, language_metrics=False)(static_model)
+    assert list(short) == ["bucc_average_precision", "bucc_average_recall", "bucc_average_f1"]
+
+
+def test_pairs_with_a_repeated_sentence_are_dropped_and_it_is_mined_once(static_model) -> None:
+    source = side("fr", ["taxi hotel", "bread bread", "taxi hotel", "water"])
+    target = side("en", ["hotel taxi", "bread", "water", "night"])
+    gold = {("fr-0", "en-0"), ("fr-1", "en-1"), ("fr-3", "en-2")}
+    evaluator = BUCCEvaluator({"fr": BUCCCorpus(source, target, gold)})
+    scores = evaluator.evaluate(static_model).scores["fr"]
+    assert scores == pytest.approx({"precision": 1.0, "recall": 2 / 3, "f1": 0.8})
+    assert sorted(pair[1:] for pair in evaluator.mined_pairs["fr"]) == [("fr-1", "en-1"), ("fr-3", "en-2")]
+    distinct = ["taxi hotel", "bread bread", "water"]
+    embeddings = static_model.encode(distinct), static_model.encode(target.sentences)
+    score_of = {(distinct[i], target.sentences[j]): score for score, i, j in mine_bitext(*embeddings)}
+    assert evaluator.mined_pairs["fr"][0].score == pytest.approx(
+        max(score_of["bread bread", "bread"], score_of["water", "water"])
+    )
+
+
+def test_without_gold_the_pairs_are_returned_and_written(static_model, tmp_path: Path) -> None:
+    training, whole = corpus([0, 2, 5, 9], seed=1), corpus([1, 4, 7, 8], seed=2)
+    hidden = BUCCCorpus(whole.source, whole.target)
+    evaluator = BUCCEvaluator({"fr": hidden}, {"fr": training}, pairs_directory=tmp_path / "new" / "pairs")
+    result = evaluator.evaluate(static_model)
+    assert result.scores == {} and result.average == {}
+    assert result.protocol["without_gold"].startswith("fr: pairs were mined")
+    lines = (tmp_path / "new" / "pairs" / "fr-en.test.mined.tsv").read_text().splitlines()
+    written = [(source, target) for _, source, target in (line.split("\t") for line in lines)]
+    assert written == [pair[1:] for pair in evaluator.mined_pairs["fr"]] and written
+    known = BUCCEvaluator({"fr": whole}, {"fr": training})
+    known.evaluate(static_model)
+    assert known.mined_pairs == evaluator.mined_pairs
+    assert evaluator(static_model, str(tmp_path)) == {}
+
+
+def write_split(folder: Path, language: str, split: str, data: BUCCCorpus, gold: bool = True) -> None:
+    for code, text in ((language, data.source), ("en", data.target)):
+        lines = [f"{name}\t{sentence}\n" for name, sentence in zip(text.ids, text.sentences, strict=True)]
+        (folder / f"{language}-en.{split}.{code}").write_text("".join(lines), encoding="utf-8")
+    if gold:
+        pairs = "".join(f"{one}\t{other}\n" for one, other in sorted(data.gold or ()))
+        (folder / f"{language}-en.{split}.gold").write_text(pairs, encoding="utf-8")
+
+
+def test_from_directory(static_model, tmp_path: Path) -> None:
+    write_split(tmp_path, "fr", "training", corpus([0, 2, 5, 9], seed=1))
+    write_split(tmp_path, "fr", "test", corpus([1, 4, 7, 8], seed=2))
+    in_memory = BUCCEvaluator({"fr": corpus([1, 4, 7, 8], seed=2)}, {"fr": corpus([0, 2, 5, 9], seed=1)})
+    from_files = BUCCEvaluator.from_directory(tmp_path, batch_size=2)
+    assert from_files.evaluate(static_model).scores == in_memory.evaluate(static_model).scores
+    on_training = BUCCEvaluator.from_directory(tmp_path, ["fr"], split="training").evaluate(static_model)
+    assert "itself" in on_training.protocol["threshold"] and on_training.protocol["split"] == "training"
+    (tmp_path / "fr-en.training.gold").unlink()
+    with pytest.raises(ValueError, match="training corpus of 'fr' has no gold pairs"):
+        BUCCEvaluator.from_directory(tmp_path)
+
+
+def test_from_hub_says_that_it_is_the_training_split(static_model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("st_xlret.evaluation.bucc.load_bucc_hub", lambda languages: {"fr": corpus([0, 2, 5, 9], seed=1)})
+    result = BUCCEvaluator.from_hub(["fr"]).evaluate(static_model)
+    assert result.protocol["split"] == "training" and "optimistic" in result.protocol["threshold"]
+
+
+def test_languages_reach_the_model_and_the_calibration(static_model, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks: list[str] = []
+    encode = static_model.encode
+
+    def recording(texts, *, task, **options):
+        tasks.append(task)
+        return encode(texts, **options)
+
+    monkeypatch.setattr(static_model, "encode", recording)
+    BUCCEvaluator({"fr": corpus([0], seed=1)}, language_as_task=True).evaluate(static_model)
+    assert tasks == ["fr", "en"]
+    with pytest.raises(ValueError, match=r"no map for \['en'\]"):
+        BUCCEvaluator({"fr": corpus([0], seed=1)}, calibration=CalibrationLayer(16, ["fr"]))
+
+
+def test_threshold_lies_between_candidates_and_never_parts_equal_scores() -> None:
+    ranked = [MinedPair(score, str(row), str(row)) for row, score in enumerate([3.0, 2.0, 2.0, 1.0])]
+
+    def gold(*rows: int) -> set[tuple[str, str]]:
+        return {(str(row), str(row)) for row in rows}
+
+    assert best_threshold(ranked, gold(0)) == 2.5
+    assert best_threshold(ranked, gold(0, 1)) == 1.5
+    assert best_threshold(ranked, gold(0, 1, 2, 3)) == 1.0
+    assert best_threshold(ranked, gold(9)) == -float("inf")
+    assert best_threshold([], gold(0)) == -float("inf")
+
+
+def test_no_pairs_at_all_score_zero() -> None:
+    assert mining_scores([], {("a", "b")}) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
+
+
+def test_bad_input_is_named(static_model) -> None:
+    with pytest.raises(ValueError, match="no languages"):
+        BUCCEvaluator({})
+    with pytest.raises(ValueError, match="'fr' has no training corpus"):
+        BUCCEvaluator({"fr": corpus([0], seed=1)}, {})
+    static_model[0].embedding.weight.data[:] = float("nan")
+    with pytest.raises(ValueError, match="BUCC fr-en .*source row 0 holds NaN"):
+        BUCCEvaluator({"fr": corpus([0], seed=1)}).evaluate(static_model)

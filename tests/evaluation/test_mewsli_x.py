@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from st_xlret.evaluation.mewsli_x import MewsliXEvaluator, mention_in_context, read_mewsli_x
+from tests.evaluation.samples import write_mewsli_x
+
+
+def test_reads_the_release(tmp_path) -> None:
+    data = read_mewsli_x(write_mewsli_x(tmp_path))
+    assert data.corpus.ids == [f"Q{row}" for row in range(6)]
+    assert data.corpus.texts[0] == "A taxi. It is a taxi."
+    assert list(data.corpus.languages) == ["en", "fr", "de", "en", "fr", "de"]
+    assert data.queries.texts[:3] == [
+        "taxi: { taxi } and night met.",
+        "hotel: Then { hotel } .",
+        "night: taxi and { night } met.",
+    ]
+    assert data.qrels["de-4"] == {"Q4": 1}
+
+
+def test_equals_the_reciprocal_rank_of_the_entity(static_model, tmp_path) -> None:
+    data = read_mewsli_x(write_mewsli_x(tmp_path))
+    result = MewsliXEvaluator.from_directory(tmp_path).evaluate(static_model)
+
+    def unit(texts):
+        embeddings = static_model.encode(list(texts))
+        return embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+
+    cosines = unit(data.queries.texts) @ unit(data.corpus.texts).T
+    reciprocals: dict[str, list[float]] = {}
+    for row, (query, language) in enumerate(zip(data.queries.ids, data.queries.languages, strict=True)):
+        ranked = sorted(range(6), key=lambda place: (-cosines[row, place], place))
+        gold = int(next(iter(data.qrels[query])).removeprefix("Q"))
+        reciprocals.setdefault(language, []).append(1 / (1 + ranked.index(gold)))
+    for language, values in reciprocals.items():
+        assert result.scores[language]["map_at_20"] == pytest.approx(np.mean(values), abs=1e-6)
+        assert result.scores[language]["mrr_at_100"] == pytest.approx(np.mean(values), abs=1e-6)
+    macro = np.mean([np.mean(values) for values in reciprocals.values()])
+    assert result.average["map_at_20"] == pytest.approx(macro, abs=1e-6)
+    assert result.protocol["corpus_size"] == "6" and "braces" in result.protocol["query"]
+
+
+def test_languages_and_split(static_model, tmp_path) -> None:
+    write_mewsli_x(tmp_path)
+    assert list(MewsliXEvaluator.from_directory(tmp_path, ["de"]).evaluate(static_model).scores) == ["de"]
+    assert list(MewsliXEvaluator.from_directory(tmp_path, split="dev").evaluate(static_model).scores) == ["en"]
+    with pytest.raises(ValueError, match="split must be 'test' or 'dev', got 'train'"):
+        MewsliXEvaluator.from_directory(tmp_path, split="train")
+
+
+def test_mentions_are_marked_in_their_sentences() -> None:
+    text = "One {x}. Two\nlines  here. Three."
+    spans = [(0, 8), (9, 25), (26, 32)]
+    assert mention_in_context(text, 13, 18, spans) == "lines: Two { lines } here."
+    assert mention_in_context(text, 0, 3, spans) == "One: { One } (x)."
+    assert mention_in_context(text, 4, 12, spans).startswith("{x}. Two: One { {x}. Two } lines")
+    assert mention_in_context("Ann won.", 0, 3, []) == "Ann: { Ann } won."
+    with pytest.raises(ValueError, match="3..99 is not within the text of 8"):
+        mention_in_context("Ann won.", 3, 99, [])
+
+
+def rewrite(file, change) -> None:
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    change(records)
+    file.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("wikinews_mentions-test", lambda r: r[1]["context"].update(text=""), "line 2: .*text is empty: run the"),
+        (
+            "wikinews_mentions-test",
+            lambda r: r[0]["mentions"][0]["mention_span"].update(text="bus"),
+            "line 1: .*mention 'en-0' is 'bus', but the text has 'taxi'",
+        ),
+        ("wikinews_mentions-test", lambda r: r[1].pop("mentions"), "line 2: .*no field 'mention'"),
+        (
+            "wikinews_mentions-test",
+            lambda r: r[1]["mentions"][0].update(example_id="en-0"),
+            "line 2: .*'en-0' stood in line 1",
+        ),
+        (
+            "wikinews_mentions-test",
+            lambda r: r[0]["mentions"][2].update(entity_id="Q99"),
+            r"mentions-test.jsonl, line 1: document 'Q99' is not in .*candidate_set_entities.jsonl",
+        ),
+        ("candidate_set_entities", lambda r: r[2].update(entity_id="Q0"), "line 3: entity 'Q0' stood in line 1"),
+        (
+            "candidate_set_entities",
+            lambda r: r[1].update(sentence_spans=[{"start": 0, "end": 999}]),
+            r"line 2: .*span \(0, 999\) is not within",
+        ),
+        ("candidate_set_entities", lambda r: r[3].pop("description_language"), "line 4: .*no field 'description_lang"),
+    ],
+)
+def test_broken_lines_are_named(name, change, message, tmp_path) -> None:
+    rewrite(write_mewsli_x(tmp_path) / f"{name}.jsonl", change)
+    with pytest.raises(ValueError, match=message):
+        read_mewsli_x(tmp_path)
+
+
+def test_a_missing_file_is_named(tmp_path) -> None:
+    (write_mewsli_x(tmp_path) / "candidate_set_entities.jsonl").unlink()
+    with pytest.raises(FileNotFoundError, match="candidate_set_entities.jsonl .*of the Mewsli-X release"):
+        read_mewsli_x(tmp_path)

@@ -1,0 +1,302 @@
+"""Mr.TyDi by its official layouts, against a naive reference."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import huggingface_hub
+import numpy as np
+import pytest
+from huggingface_hub.errors import EntryNotFoundError
+from sentence_transformers import SentenceTransformer
+
+from st_xlret.data.jsonl import DataError
+from st_xlret.evaluation.cache import EmbeddingCache
+from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator
+from st_xlret.evaluation.mr_tydi_data import MR_TYDI_LANGUAGES, read_topics
+from st_xlret.evaluation.retrieval_files import read_qrels
+from tests import tiny
+
+# Passages: id, title, text. The question with id 3 has no judgement: it does not count.
+SAMPLE: dict[str, dict[str, object]] = {
+    "sw": {
+        "passages": [
+            ("10#0", "sun", "moon star rain"),
+            ("10#1", "sun", "wind snow tree"),
+            ("11#0", "leaf", "root fish"),
+            ("12#0", "bird", "wolf bear bear"),
+        ],
+        "questions": {"1": "moon star", "2": "root fish bird", "3": "snow"},
+        "qrels": [("1", "10#0", 1), ("2", "10#1", 1), ("2", "11#0", 1), ("2", "12#0", 0)],
+    },
+    "te": {
+        "passages": [("7#0", "tree", "leaf root"), ("7#1", "", "fish bird"), ("8#0", "wolf", "bear sun")],
+        "questions": {"5": "wolf", "6": "leaf leaf fish"},
+        "qrels": [("5", "7#0", 1), ("6", "7#0", 1)],
+    },
+}
+
+
+def write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(gzip.compress(text.encode()) if file.suffix == ".gz" else text.encode())
+
+
+def jsonl(records: Sequence[Mapping[str, object]]) -> str:
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def write_topics(folder: Path, topics: str, qrels: str, sample: Mapping) -> None:
+    write(folder / topics, "".join(f"{name}\t{text}\n" for name, text in sample["questions"].items()))
+    write(folder / qrels, "".join(f"{q}\tQ0\t{d}\t{value}\n" for q, d, value in sample["qrels"]))
+
+
+def official(root: Path) -> Path:
+    for code, sample in SAMPLE.items():
+        folder = root / f"mrtydi-v1.1-{MR_TYDI_LANGUAGES[code]}"
+        documents = [{"id": name, "contents": f"{t}\n\n{text}" if t else text} for name, t, text in sample["passages"]]
+        write(folder / "collection" / "docs.jsonl.gz", jsonl(documents))
+        write_topics(folder, "topic.test.tsv", "qrels.test.txt", sample)
+    return root
+
+
+def hub(root: Path, *, trec: bool, side_by_side: bool = False) -> Path:
+    corpus_root, query_root = (root / "mr-tydi-corpus", root / "mr-tydi") if side_by_side else (root, root)
+    for code, sample in SAMPLE.items():
+        name = f"mrtydi-v1.1-{MR_TYDI_LANGUAGES[code]}"
+        passages = {name: {"docid": name, "title": title, "text": text} for name, title, text in sample["passages"]}
+        write(corpus_root / name / "corpus.jsonl.gz", jsonl(list(passages.values())))
+        if trec:
+            write_topics(query_root / name, "ir-format-data/topics.test.txt", "ir-format-data/qrels.test.txt", sample)
+            continue
+        questions = [
+            {
+                "query_id": query,
+                "query": text,
+                "positive_passages": [passages[d] for q, d, value in sample["qrels"] if q == query and value],
+                "negative_passages": [],
+            }
+            for query, text in sample["questions"].items()
+        ]
+        write(query_root / name / "test.jsonl.gz", jsonl(questions))
+    return root
+
+
+@pytest.fixture
+def model() -> SentenceTransformer:
+    return tiny.static()
+
+
+def naive_scores(model: SentenceTransformer, sample: Mapping) -> dict[str, float]:
+    """The definition, with loops."""
+    texts = [f"{title} {text}".strip() for _, title, text in sample["passages"]]
+    passages = model.encode_document(texts, normalize_embeddings=True)
+    reciprocal, recall = [], []
+    for query, text in sample["questions"].items():
+        gold = {document for q, document, value in sample["qrels"] if q == query and value > 0}
+        if not gold:
+            continue
+        scores = passages @ model.encode_query(text, normalize_embeddings=True)
+        ranked = [sample["passages"][row][0] for row in np.argsort(-scores, kind="stable")][:100]
+        ranks = [rank for rank, document in enumerate(ranked, start=1) if document in gold]
+        reciprocal.append(1 / ranks[0] if ranks else 0.0)
+        recall.append(len(ranks) / len(gold))
+    return {"mrr_at_100": float(np.mean(reciprocal)), "recall_at_100": float(np.mean(recall))}
+
+
+LAYOUTS = {
+    "official": official,
+    "hub": lambda root: hub(root, trec=True),
+    "hub jsonl": lambda root: hub(root, trec=False),
+    "hub, two repositories": lambda root: hub(root, trec=True, side_by_side=True),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_gives_the_scores_of_the_definition(model, tmp_path, layout) -> None:
+    LAYOUTS[layout](tmp_path)
+    evaluator = MrTyDiEvaluator.from_directory(tmp_path, cache_dir=tmp_path / "cache")
+    result = evaluator.evaluate(model)
+    expected = {code: naive_scores(model, sample) for code, sample in SAMPLE.items()}
+    assert set(result.scores) == {"sw", "te"}
+    for code, values in expected.items():
+        assert result.scores[code] == pytest.approx(values, abs=1e-9)
+    for metric in ("mrr_at_100", "recall_at_100"):
+        assert result.average[metric] == pytest.approx((expected["sw"][metric] + expected["te"][metric]) / 2)
+    assert 0 < result.average["mrr_at_100"] < 1
+    assert result.benchmark == "mrtydi"
+    assert result.protocol["split"] == "test" and result.protocol["corpus_size"] == "sw 4, te 3"
+    assert result.protocol["queries"] == "4" and "same language" in result.protocol["direction"]
+    assert result.protocol["pooling"] == "the model's own sentence embedding"
+
+
+def test_with_a_cache_of_the_embeddings(model, tmp_path) -> None:
+    evaluator = MrTyDiEvaluator.from_directory(official(tmp_path), cache_dir=tmp_path / "cache")
+    cache = EmbeddingCache(tmp_path / "embeddings", shard_size=3, show_progress_bar=False)
+    cached = MrTyDiEvaluator.from_directory(tmp_path, cache_dir=tmp_path / "cache", embed_corpus=cache)
+    assert cached.evaluate(model).scores == evaluator.evaluate(model).scores
+    assert len(list(cache.folder.glob("*/*.npy"))) == 3
+    # The second time the model sees the questions only.
+    seen: list[str] = []
+    encode = model.encode
+    model.encode = lambda texts, **options: seen.extend(texts) or encode(texts, **options)
+    assert cached.evaluate(model).scores == evaluator.evaluate(model).scores
+    questions = [text for sample in SAMPLE.values() for text in list(sample["questions"].values())]
+    assert set(seen[: len(questions) - 1]) <= set(questions)
+
+
+def test_as_an_evaluator_in_training(model, tmp_path) -> None:
+    evaluator = MrTyDiEvaluator.from_directory(official(tmp_path), ["swahili"], cache_dir=tmp_path / "cache")
+    metrics = evaluator(model, output_path=str(tmp_path / "out"), epoch=1, steps=2)
+    expected = naive_scores(model, SAMPLE["sw"])
+    assert metrics == pytest.approx(
+        {f"mrtydi_{scope}_{name}": value for scope in ("average", "sw") for name, value in expected.items()}
+    )
+    assert evaluator.primary_metric == "mrtydi_average_mrr_at_100"
+    header = (tmp_path / "out" / "mrtydi_evaluation_results.csv").read_text().splitlines()[0]
+    assert "sw_mrr_at_100" in header
+
+
+def test_prompts_are_put_before_questions_and_passages(model, tmp_path) -> None:
+    model.prompts = {"query": "sun ", "document": "moon "}
+    seen: list[tuple[str, str]] = []
+    encode = model.encode
+    model.encode = lambda texts, **options: (
+        seen.extend((options["prompt"], text) for text in texts) or encode(texts, **options)
+    )
+    MrTyDiEvaluator.from_directory(official(tmp_path), ["te"], cache_dir=tmp_path / "cache").evaluate(model)
+    assert ("sun ", "wolf") in seen and ("moon ", "tree leaf root") in seen
+
+
+def test_languages_reach_a_calibrated_model_as_tasks(model, tmp_path, monkeypatch) -> None:
+    tasks: list[str] = []
+    encode = model.encode
+    monkeypatch.setattr(model, "encode", lambda texts, task, **options: tasks.append(task) or encode(texts, **options))
+    evaluator = MrTyDiEvaluator.from_directory(official(tmp_path), cache_dir=tmp_path / "cache", language_as_task=True)
+    evaluator.evaluate(model)
+    assert set(tasks) == {"sw", "te"}
+
+
+def test_passages_are_read_once_and_again_when_the_file_changes(tmp_path, model) -> None:
+    def passages() -> int:
+        evaluator = MrTyDiEvaluator.from_directory(tmp_path, ["sw"], cache_dir=tmp_path / "cache")
+        assert evaluator.evaluate(model).protocol["corpus_size"] == str(len(SAMPLE["sw"]["passages"]) + added)
+        return len(list((tmp_path / "cache").glob("passages-*.arrow")))
+
+    official(tmp_path)
+    added = 0
+    assert passages() == 1 and passages() == 1
+    file = tmp_path / "mrtydi-v1.1-swahili" / "collection" / "docs.jsonl.gz"
+    write(file, gzip.decompress(file.read_bytes()).decode() + jsonl([{"id": "99#0", "contents": "new"}]))
+    added = 1
+    assert passages() == 2
+
+
+def folder_of(root: Path) -> Path:
+    return official(root) / "mrtydi-v1.1-swahili"
+
+
+def rewrite(file: Path, old: str, new: str) -> None:
+    text = gzip.decompress(file.read_bytes()).decode() if file.suffix == ".gz" else file.read_text()
+    assert old in text
+    write(file, text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("qrels.test.txt", "1\tQ0\t10#0\t1", "1\tQ0\t77#0\t1", r"qrels.test.txt, line 1: document '77#0' is not in"),
+        ("qrels.test.txt", "1\tQ0\t10#0\t1", "9\tQ0\t10#0\t1", r"qrels.test.txt, line 1: query '9' is not in"),
+        ("qrels.test.txt", "2\tQ0\t10#1\t1", "2 10#1", r"qrels.test.txt, line 2: expected"),
+        ("topic.test.tsv", "3\tsnow", "3\t ", r"topic.test.tsv, line 3: question '3' is empty"),
+        ("topic.test.tsv", "3\tsnow", "2\tsnow", r"topic.test.tsv, line 3: question id '2' stood"),
+        ("topic.test.tsv", "3\tsnow", "3 snow", r"topic.test.tsv, line 3: expected 'id <tab> question'"),
+        ("collection/docs.jsonl.gz", '"11#0"', '"10#0"', r"id '10#0' stands twice, as texts 1 and 3"),
+        ("collection/docs.jsonl.gz", '"contents"', '"content"', r"docs.jsonl.gz, line 1: expected .*'content', 'id'"),
+        ("collection/docs.jsonl.gz", '{"id": "11#0"', '{"id": ', r"docs.jsonl.gz, line 3"),
+    ],
+)
+def test_bad_input_names_file_and_line(model, tmp_path, file, old, new, message) -> None:
+    rewrite(folder_of(tmp_path) / file, old, new)
+    evaluator = MrTyDiEvaluator.from_directory(tmp_path, ["sw"], cache_dir=tmp_path / "cache")
+    with pytest.raises(ValueError, match=message):
+        evaluator.evaluate(model)
+
+
+def test_an_empty_corpus(model, tmp_path) -> None:
+    write(folder_of(tmp_path) / "collection" / "docs.jsonl.gz", "")
+    with pytest.raises(DataError, match="there are no passages"):
+        MrTyDiEvaluator.from_directory(tmp_path, ["sw"], cache_dir=tmp_path / "cache").evaluate(model)
+
+
+def test_a_wrong_layout_says_what_was_expected_where(tmp_path) -> None:
+    with pytest.raises(
+        FileNotFoundError, match="is no directory: expected one with folders such as mrtydi-v1.1-swahili"
+    ):
+        MrTyDiEvaluator.from_directory(tmp_path / "nowhere")
+    with pytest.raises(
+        FileNotFoundError, match=r"expected folders such as .*mrtydi-v1.1-swahili; the folder holds \[\]"
+    ):
+        MrTyDiEvaluator.from_directory(tmp_path)
+    official(tmp_path)
+    with pytest.raises(
+        FileNotFoundError, match="passages of thai are missing, expected mrtydi-v1.1-thai/collection/docs"
+    ):
+        MrTyDiEvaluator.from_directory(tmp_path, ["sw", "th"])
+    with pytest.raises(FileNotFoundError, match="the dev questions of swahili are missing, expected .*topic.dev.tsv"):
+        MrTyDiEvaluator.from_directory(tmp_path, split="dev")
+    (tmp_path / "mrtydi-v1.1-telugu" / "qrels.test.txt").unlink()
+    with pytest.raises(FileNotFoundError, match="telugu/qrels.test.txt is missing: questions and judgements belong"):
+        MrTyDiEvaluator.from_directory(tmp_path)
+    with pytest.raises(ValueError, match=r"Mr.TyDi has no \['fr'\]; it has \['ar', "):
+        MrTyDiEvaluator.from_directory(tmp_path, ["fr"])
+    with pytest.raises(ValueError, match="split must be one of"):
+        MrTyDiEvaluator.from_directory(tmp_path, split="validation")
+
+
+def test_the_folder_of_one_language_serves(model, tmp_path) -> None:
+    evaluator = MrTyDiEvaluator.from_directory(folder_of(tmp_path), cache_dir=tmp_path / "cache")
+    assert list(evaluator.evaluate(model).scores) == ["sw"]
+
+
+def test_from_the_hub(model, tmp_path, monkeypatch) -> None:
+    hub(tmp_path, trec=True, side_by_side=True)
+
+    def download(repository: str, name: str, *, repo_type: str) -> str:
+        assert repo_type == "dataset"
+        file = tmp_path / repository.rpartition("/")[2] / name
+        if not file.is_file():
+            raise EntryNotFoundError(name)
+        return str(file)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    evaluator = MrTyDiEvaluator.from_hub(["te"], cache_dir=tmp_path / "cache")
+    assert evaluator.evaluate(model).scores["te"] == pytest.approx(naive_scores(model, SAMPLE["te"]))
+    with pytest.raises(FileNotFoundError, match="Hub: the passages of arabic are missing"):
+        MrTyDiEvaluator.from_hub()
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_the_real_topics_and_judgements(real_data, split) -> None:
+    counts = {}
+    for code in MR_TYDI_LANGUAGES:
+        folder = real_data / "mrtydi_v1.1_topics"
+        topics = read_topics(folder / f"topics.mrtydi-v1.1-{code}.{split}.txt.gz", code)
+        qrels = read_qrels(folder / f"qrels.mrtydi-v1.1-{code}.{split}.txt.gz")
+        assert set(qrels) <= set(topics.ids)
+        assert all(value == 1 for judgements in qrels.values() for value in judgements.values())
+        counts[code] = len(qrels)
+    if split == "test":  # Table 2 of Zhang et al. (2021)
+        assert (counts["sw"], counts["en"], counts["ar"]) == (670, 744, 1081)
+
+
+@pytest.mark.real_data
+def test_the_real_topics_of_miracl(real_data) -> None:
+    folder = real_data / "miracl_v1.0_topics"
+    topics = read_topics(folder / "topics.miracl-v1.0-yo-dev.tsv.gz", "yo")
+    qrels = read_qrels(folder / "qrels.miracl-v1.0-yo-dev.tsv.gz")
+    assert set(qrels) == set(topics.ids) and 0 in qrels["10020#0"].values()

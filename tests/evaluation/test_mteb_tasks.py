@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import mteb
+import pytest
+from datasets import Dataset
+from mteb.abstasks import AbsTaskBitextMining, AbsTaskRetrieval
+
+from st_xlret.evaluation.bucc import BUCCEvaluator
+from st_xlret.evaluation.lareqa import read_lareqa
+from st_xlret.evaluation.mteb_tasks import BUCCTask, LAReQATask, MewsliXTask, MrTyDiTask, TatoebaTask, XORRetrieveTask
+from st_xlret.evaluation.mteb_tasks.metadata import local_metadata
+from st_xlret.evaluation.retrieval_evaluator import RetrievalEvaluator
+from st_xlret.evaluation.tatoeba import TatoebaEvaluator
+from tests.evaluation.samples import write_beir, write_lareqa, write_mewsli_x
+
+
+def evaluate(model, task) -> dict[str, dict[str, float]]:
+    """Subset to scores, by mteb's own front door."""
+    result = mteb.evaluate(model, task, cache=None, co2_tracker=False, show_progress_bar=False, public_only=None)
+    assert not result.exceptions
+    [task_result] = result.task_results
+    [rows] = task_result.scores.values()
+    return {row["hf_subset"]: row for row in rows}
+
+
+class PlainRetrieval(AbsTaskRetrieval):
+    """mteb's own retrieval task, untouched, over the same data."""
+
+    metadata = local_metadata(
+        "PlainRetrieval",
+        "For comparison.",
+        {"en": ["eng-Latn"], "fr": ["fra-Latn"], "de": ["deu-Latn"]},
+        type="Retrieval",
+        main_score="ndcg_at_10",
+    )
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def load_data(self, *arguments, **options) -> None:
+        data = read_lareqa(self.folder)
+        self.dataset = {}
+        for language in ("en", "fr", "de"):
+            part = data.of_languages([language])
+            self.dataset[language] = {
+                "test": {
+                    "corpus": Dataset.from_dict(
+                        {"id": list(part.corpus.ids), "text": list(part.corpus.texts), "title": [""] * len(part.corpus)}
+                    ),
+                    "queries": Dataset.from_dict({"id": list(part.queries.ids), "text": list(part.queries.texts)}),
+                    "relevant_docs": {query: dict(found) for query, found in part.qrels.items()},
+                    "top_ranked": None,
+                }
+            }
+        self.data_loaded = True
+
+
+@pytest.mark.parametrize("write", [write_lareqa, write_beir])
+def test_lareqa_has_mtebs_numbers_and_ours(write, static_model, tmp_path) -> None:
+    folder = write(tmp_path)
+    ours = evaluate(static_model, LAReQATask(folder))
+    mtebs = evaluate(static_model, PlainRetrieval(folder))
+    assert set(ours) == {"en", "de"}  # the benchmark has no French questions
+    evaluator = RetrievalEvaluator({"all": read_lareqa(folder)})
+    evaluator.metrics = ("map_at_20", "mrr_at_100", "recall_at_100")
+    result = evaluator.evaluate(static_model)
+    for language, scores in ours.items():
+        for metric in ("map_at_20", "mrr_at_100", "recall_at_100", "ndcg_at_10", "precision_at_5", "hit_rate_at_1"):
+            assert scores[metric] == pytest.approx(mtebs[language][metric], abs=1e-6)
+        assert scores["main_score"] == scores["map_at_20"]
+        for metric, value in (("map_at_20_capped", "map_at_20"), ("mrr_at_100", "mrr_at_100")):
+            assert scores[metric] == pytest.approx(result.scores[language][value], abs=1e-5)
+
+
+def test_a_shared_pool_is_encoded_once(static_model, tmp_path, monkeypatch) -> None:
+    encoded: list[int] = []
+    encode = static_model.encode_document
+
+    def count(texts, **options):
+        encoded.append(len(texts))
+        return encode(texts, **options)
+
+    monkeypatch.setattr(static_model, "encode_document", count)
+    evaluate(static_model, LAReQATask(write_lareqa(tmp_path)))
+    assert sum(encoded) == 6
+
+
+def test_mewsli_x(static_model, tmp_path) -> None:
+    scores = evaluate(static_model, MewsliXTask(write_mewsli_x(tmp_path), ["de"]))
+    assert list(scores) == ["de"]
+    assert scores["de"]["map_at_20"] == pytest.approx(scores["de"]["mrr_at_20"], abs=1e-5)
+    assert scores["de"]["map_at_20_capped"] == pytest.approx(scores["de"]["mrr_at_20"], abs=1e-9)
+
+
+def test_mr_tydi(static_model, tmp_path) -> None:
+    folder = tmp_path / "mrtydi-v1.1-finnish"
+    (folder / "collection").mkdir(parents=True)
+    passages = [{"id": "1#0", "contents": "Taksi\ntaxi night"}, {"id": "2#0", "contents": "Hotelli\nhotel"}]
+    (folder / "collection" / "docs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in passages))
+    (folder / "topic.test.tsv").write_text("1\thotel\n2\ttaxi\n")
+    (folder / "qrels.test.txt").write_text("1 0 2#0 1\n2 0 2#0 1\n")
+    scores = evaluate(static_model, MrTyDiTask(tmp_path, ["fi"], cache_dir=tmp_path / "cache"))
+    assert scores["fi"]["mrr_at_100"] == scores["fi"]["main_score"] == pytest.approx((1 + 1 / 2) / 2)
+    assert scores["fi"]["recall_at_100"] == 1.0
+
+
+@pytest.mark.filterwarnings("ignore:XOR-Retrieve")
+def test_xor_retrieve_scores_answers(static_model, tmp_path) -> None:
+    questions = [
+        {"id": "a", "question": "taxi", "lang": "fi", "answers": ["Helsinki"], "split": "dev"},
+        {"id": "b", "question": "hotel", "lang": "fi", "answers": ["Oslo"], "split": "dev"},
+        {"id": "c", "question": "bread", "lang": "ko", "answers": ["1905"], "split": "dev"},
+    ]
+    (tmp_path / "xor_dev_retrieve_eng_span_v1_1.jsonl").write_text(
+        "".join(f"{json.dumps(question)}\n" for question in questions)
+    )
+    (tmp_path / "psgs_w100.tsv").write_text("id\ttext\ttitle\n1\ttaxi in Helsinki\tA\n2\tbread since 1905\tB\n")
+    task = XORRetrieveTask(tmp_path, cache_dir=tmp_path / "cache")
+    scores = evaluate(static_model, task)
+    assert {language: row["recall_at_5kt"] for language, row in scores.items()} == {"fi": 0.5, "ko": 1.0}
+    assert scores["fi"]["main_score"] == 0.5
+
+
+class PlainTatoeba(AbsTaskBitextMining):
+    """mteb's own bitext task, untouched, over the same pairs."""
+
+    metadata = local_metadata(
+        "PlainTatoeba",
+        "For comparison.",
+        {"fra-eng": ["fra-Latn", "eng-Latn"], "deu-eng": ["deu-Latn", "eng-Latn"]},
+        type="BitextMining",
+        main_score="f1",
+    )
+
+    def __init__(self, sentences) -> None:
+        super().__init__()
+        self.sentences = sentences
+
+    def load_data(self, *arguments, **options) -> None:
+        names = {"fr": "fra-eng", "de": "deu-eng"}
+        self.dataset = {
+            names[language]: {"test": Dataset.from_dict({"sentence1": texts, "sentence2": english})}
+            for language, (texts, english) in self.sentences.items()
+        }
+        self.data_loaded = True
+
+
+def test_tatoeba_has_mtebs_numbers_and_ours(static_model, tatoeba_folder) -> None:
+    evaluator = TatoebaEvaluator.from_directory(tatoeba_folder)
+    scores = evaluate(static_model, TatoebaTask(tatoeba_folder))
+    mtebs = evaluate(static_model, PlainTatoeba(evaluator.sentences))
+    assert set(scores) == {"fra-eng", "deu-eng"}
+    expected = TatoebaEvaluator.from_directory(tatoeba_folder, mteb_f1=True).evaluate(static_model).scores
+    for subset, language in (("fra-eng", "fr"), ("deu-eng", "de")):
+        for metric in ("f1", "accuracy", "precision", "recall"):
+            assert scores[subset][metric] == pytest.approx(mtebs[subset][metric], abs=1e-9)
+        assert scores[subset]["accuracy"] == expected[language]["accuracy_to_en"]
+        assert scores[subset]["accuracy_from_en"] == expected[language]["accuracy_from_en"]
+        assert scores[subset]["main_score"] == expected[language]["accuracy"]
+        assert scores[subset]["f1"] == pytest.approx(expected[language]["f1_to_en"], abs=1e-6)
+    assert list(evaluate(static_model, TatoebaTask(tatoeba_folder, ["de"]))) == ["deu-eng"]
+
+
+def test_bucc_has_our_evaluators_numbers(static_model, tmp_path) -> None:
+    sentences = {
+        "de": ["wagen nacht", "brot", "haus wasser", "gasthof"],
+        "en": ["bread", "taxi night", "house", "hotel"],
+    }
+    for split in ("training", "test"):
+        for side, texts in sentences.items():
+            lines = [f"{side}-{row}\t{text}" for row, text in enumerate(texts)]
+            (tmp_path / f"de-en.{split}.{side}").write_text("\n".join([*lines, ""]))
+        (tmp_path / f"de-en.{split}.gold").write_text("de-1\ten-0\nde-3\ten-3\n")
+    scores = evaluate(static_model, BUCCTask(tmp_path, ["de"]))
+    expected = BUCCEvaluator.from_directory(tmp_path, ["de"]).evaluate(static_model).scores["de"]
+    assert {metric: scores["de-en"][metric] for metric in expected} == pytest.approx(expected)
+    assert scores["de-en"]["main_score"] == pytest.approx(expected["f1"])
+    (tmp_path / "de-en.test.gold").unlink()
+    with pytest.raises(ValueError, match="the test split has no gold pairs"):
+        evaluate(static_model, BUCCTask(tmp_path, ["de"]))
+    training = evaluate(static_model, BUCCTask(tmp_path, ["de"], split="training"))
+    assert training["de-en"]["f1"] == pytest.approx(expected["f1"])
+
+
+def test_unknown_languages_are_named(tmp_path) -> None:
+    with pytest.raises(ValueError, match=r"XLRetLAReQA has no \['sw'\]; it has \['ar', 'de'"):
+        LAReQATask(tmp_path, ["sw"])

@@ -1,0 +1,141 @@
+"""The same numbers as other people's evaluators, from the same embeddings."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import pytrec_eval
+import torch
+from datasets import Dataset
+from mteb._evaluators import BitextMiningEvaluator
+from mteb._evaluators.retrieval_metrics import calculate_retrieval_scores
+from mteb.abstasks import AbsTaskBitextMining
+from mteb.timing import TimingStack
+
+from st_xlret.evaluation.bilingual_retrieval import retrieval_accuracy
+from st_xlret.evaluation.retrieval import Ranking, score_ranking
+from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
+from st_xlret.evaluation.weighted_f1 import weighted_f1
+from st_xlret.search import top_k
+
+CORPUS, QUERIES, DIMENSION = 700, 90, 24
+
+
+@pytest.fixture(scope="module")
+def found() -> tuple[RetrievalData, Ranking]:
+    """Graded judgements, one language without a hit at the top, queries with up to 130 relevant documents."""
+    generator = np.random.default_rng(5)
+    corpus = generator.normal(size=(CORPUS, DIMENSION)).astype(np.float32)
+    queries = generator.normal(size=(QUERIES, DIMENSION)).astype(np.float32)
+    qrels = {}
+    for query in range(QUERIES):
+        count = [1, 3, 25, 130][query % 4]
+        near = np.argsort(-queries[query] @ corpus.T)[:60]
+        drawn = generator.permutation(np.r_[near[: count // 3], generator.permutation(CORPUS)])
+        grades = {f"d{row}": int(generator.integers(1, 4)) for row in dict.fromkeys(drawn.tolist())}
+        qrels[f"q{query}"] = dict(list(grades.items())[:count]) | {f"d{near[0]}": 0}
+        qrels[f"q{query}"].setdefault(f"d{near[30]}", 1)
+    data = RetrievalData(
+        TextCollection([f"d{row}" for row in range(CORPUS)], ["text"] * CORPUS, "en"),
+        TextCollection([f"q{row}" for row in range(QUERIES)], ["text"] * QUERIES, ["fr", "de", "fr"] * (QUERIES // 3)),
+        qrels,
+    )
+    scores, rows = top_k(torch.from_numpy(queries), torch.from_numpy(corpus), 100)
+    return data, Ranking(rows.numpy(), scores.numpy())
+
+
+def as_run(data: RetrievalData, ranking: Ranking) -> dict[str, dict[str, float]]:
+    return {
+        query: {data.corpus.ids[row]: float(score) for row, score in zip(rows, scores, strict=True)}
+        for query, rows, scores in zip(data.judged.ids, ranking.rows, ranking.scores, strict=True)
+    }
+
+
+def per_language(data: RetrievalData, values: dict[str, float]) -> dict[str, float]:
+    languages = dict(zip(data.judged.ids, data.judged.languages, strict=True))
+    return {
+        language: float(np.mean([value for query, value in values.items() if languages[query] == language]))
+        for language in set(languages.values())
+    }
+
+
+def test_mrr_and_recall_equal_pytrec_eval(found) -> None:
+    data, ranking = found
+    scores = score_ranking(ranking, data, ["mrr_at_100", "recall_at_100", "recall_at_20"])
+    measures = {"recip_rank", "recall.20,100"}
+    theirs = pytrec_eval.RelevanceEvaluator(data.qrels, measures).evaluate(as_run(data, ranking))
+    assert len(theirs) == QUERIES
+    for ours, name in (("mrr_at_100", "recip_rank"), ("recall_at_100", "recall_100"), ("recall_at_20", "recall_20")):
+        expected = per_language(data, {query: values[name] for query, values in theirs.items()})
+        for language, value in expected.items():
+            assert scores[language][ours] == pytest.approx(value, abs=1e-6)
+
+
+def test_map_equals_pytrec_eval_where_no_query_has_more_than_k_relevant(found) -> None:
+    data, ranking = found
+    few = {query: judged for query, judged in data.qrels.items() if sum(map(bool, judged.values())) <= 20}
+    part = RetrievalData(data.corpus, data.queries, few)
+    rows = [data.judged.ids.index(query) for query in part.judged.ids]
+    chosen = Ranking(ranking.rows[rows], ranking.scores[rows])
+    theirs = pytrec_eval.RelevanceEvaluator(few, {"map_cut.20"}).evaluate(as_run(part, chosen))
+    expected = per_language(part, {query: values["map_cut_20"] for query, values in theirs.items()})
+    ours = score_ranking(chosen, part, ["map_at_20"])
+    assert 0 < len(part.judged) < QUERIES
+    for language, value in expected.items():
+        assert ours[language]["map_at_20"] == pytest.approx(value, abs=1e-6)
+
+
+def test_mrr_and_recall_equal_mteb(found) -> None:
+    data, ranking = found
+    languages = dict(zip(data.judged.ids, data.judged.languages, strict=True))
+    ours = score_ranking(ranking, data, ["mrr_at_100", "recall_at_100"])
+    run = as_run(data, ranking)
+    for language, values in ours.items():
+        of_language = {query: run[query] for query in run if languages[query] == language}
+        qrels = {query: dict(data.qrels[query]) for query in of_language}
+        theirs = calculate_retrieval_scores(of_language, qrels, [1, 20, 100])
+        assert values["mrr_at_100"] == pytest.approx(theirs.mrr["MRR@100"], abs=1e-6)
+        assert values["recall_at_100"] == pytest.approx(theirs.recall["Recall@100"], abs=6e-6)  # mteb rounds to 5
+
+
+class GivenEmbeddings:
+    """mteb's view of a model: one that returns what it was given, in turn."""
+
+    def __init__(self, *embeddings: torch.Tensor) -> None:
+        self.embeddings = list(embeddings)
+
+    def encode(self, *arguments, **options):
+        return self.embeddings.pop(0)
+
+    @staticmethod
+    def similarity(one, other):
+        return torch.nn.functional.normalize(one, dim=1) @ torch.nn.functional.normalize(other, dim=1).T
+
+
+@pytest.mark.filterwarnings("ignore:To copy construct")
+def test_tatoeba_accuracy_and_f1_equal_mteb() -> None:
+    generator = torch.Generator().manual_seed(3)
+    english = torch.randn(300, 16, generator=generator)
+    french = english + 1.1 * torch.randn(300, 16, generator=generator)
+    rows = Dataset.from_dict({"sentence1": [str(row) for row in range(300)], "sentence2": ["x"] * 300})
+    evaluator = BitextMiningEvaluator(
+        rows,
+        task_metadata=SimpleNamespace(name="tatoeba"),
+        hf_split="test",
+        hf_subset="fra-eng",
+        pair_columns=[("sentence1", "sentence2"), ("sentence2", "sentence1")],
+        timer=TimingStack(),
+    )
+    neighbours = evaluator(GivenEmbeddings(french, english), encode_kwargs={})
+    gold = [(row, row) for row in range(300)]
+    compute = AbsTaskBitextMining._compute_metrics
+    theirs = compute(None, neighbours["sentence1-sentence2"], gold)
+    to_english, from_english = retrieval_accuracy(french, english)
+    assert 0.2 < to_english < 0.98
+    assert to_english == pytest.approx(theirs["accuracy"], abs=1e-6)
+    backward = compute(None, neighbours["sentence2-sentence1"], gold)
+    assert from_english == pytest.approx(backward["accuracy"], abs=1e-6)
+    assert weighted_f1(french, english) == pytest.approx(theirs["f1"], abs=1e-6)
+    assert weighted_f1(english, french) == pytest.approx(backward["f1"], abs=1e-6)

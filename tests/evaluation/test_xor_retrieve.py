@@ -1,0 +1,266 @@
+"""XOR-Retrieve by its official files, against a naive reference of R@2kt and R@5kt."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import random
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import huggingface_hub
+import nltk
+import numpy as np
+import pytest
+from nltk.tokenize.punkt import PunktTrainer, save_punkt_params
+from sentence_transformers import SentenceTransformer
+
+from st_xlret.evaluation.cache import EmbeddingCache
+from st_xlret.evaluation.retrieval_data import TextCollection
+from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator
+from st_xlret.evaluation.xor_retrieve_data import XorRetrieveData, read_passages
+from st_xlret.evaluation.xor_retrieve_tokens import TokenizedPassage, first_tokens, word_tokenizer
+from tests import tiny
+
+pytestmark = pytest.mark.filterwarnings("ignore:XOR-Retrieve")
+LANGUAGES = ("ja", "fi", "te")
+
+
+def sample(passages: int, words: int, questions: int = 30, seed: int = 0) -> tuple[list[list[str]], list[dict]]:
+    """Passages (id, text, title), and questions whose answers stand somewhere among them, or nowhere."""
+    generator = random.Random(seed)
+    rows = []
+    for number in range(passages):
+        text = tiny.sentence(generator, words).split()
+        text[generator.randrange(words)] = f"Year {1000 + number}."
+        text[generator.randrange(words)] = 'called "No."'
+        rows.append([str(number + 1), " ".join(text) + ".", tiny.sentence(generator, 2)])
+    records = []
+    for number in range(questions):
+        answers = [f"Year {1000 + generator.randrange(passages)}", "year 1001", "nowhere"][: 1 + number % 3]
+        record = {"id": f"q{number}", "question": tiny.sentence(generator, 3), "lang": LANGUAGES[number % 3]}
+        records.append({**record, "answers": answers, "split": "dev", "source": "TyDi"})
+    records[3]["answers"] = ["yes"]
+    records[4]["answers"] = ["no", "Year 1000"]
+    return rows, records
+
+
+def write_official(
+    folder: Path, rows: Sequence[Sequence[str]], records: Sequence[dict], *, name: str = "psgs_w100.tsv"
+) -> Path:
+    folder.mkdir(exist_ok=True)
+    text = io.StringIO()
+    csv.writer(text, delimiter="\t").writerows([["id", "text", "title"], *rows])
+    content = text.getvalue().encode()
+    (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    (folder / "xor_dev_retrieve_eng_span_v1_1.jsonl").write_text(lines, encoding="utf-8")
+    return folder
+
+
+def naive_scores(model: SentenceTransformer, rows, records) -> dict[str, dict[str, float]]:
+    """The definition, with loops: the whole ranking, tokenised and concatenated, then cut."""
+    passages = model.encode_document([f"{title} {text}" for _, text, title in rows], normalize_embeddings=True)
+    tokens = [word_tokenizer().tokenize(text) for _, text, _ in rows]
+    hits: dict[str, dict[str, list[bool]]] = {}
+    for record in records:
+        answers = [answer for answer in record["answers"] if answer not in ("yes", "no")]
+        if not answers:
+            continue
+        scores = passages @ model.encode_query(record["question"], normalize_embeddings=True)
+        concatenated: list[str] = []
+        for row in np.argsort(-scores, kind="stable"):
+            concatenated += tokens[row]
+        for metric, budget in (("recall_at_2kt", 2000), ("recall_at_5kt", 5000)):
+            text = " ".join(concatenated[:budget])
+            of_language = hits.setdefault(record["lang"], {}).setdefault(metric, [])
+            of_language.append(any(answer in text for answer in answers))
+    return {
+        language: {metric: float(np.mean(found)) for metric, found in of_language.items()}
+        for language, of_language in hits.items()
+    }
+
+
+@pytest.fixture
+def model() -> SentenceTransformer:
+    return tiny.static()
+
+
+@pytest.mark.parametrize(("passages", "words"), [(90, 100), (700, 12), (5, 20)])
+def test_scores_are_those_of_the_definition(model, tmp_path, passages, words) -> None:
+    """Of long passages; of ones so short that the first 128 do not fill the budget; of too few to fill it."""
+    rows, records = sample(passages, words)
+    evaluator = XORRetrieveEvaluator.from_directory(write_official(tmp_path, rows, records), cache_dir=tmp_path)
+    result = evaluator.evaluate(model)
+    expected = naive_scores(model, rows, records)
+    assert result.scores == expected and set(expected) == set(LANGUAGES)
+    for metric in ("recall_at_2kt", "recall_at_5kt"):
+        assert result.average[metric] == pytest.approx(np.mean([scores[metric] for scores in expected.values()]))
+    if passages > 5:
+        assert 0 < result.average["recall_at_2kt"] < result.average["recall_at_5kt"] < 1
+    assert result.benchmark == "xor-retrieve"
+    assert result.protocol["queries"] == "29" and result.protocol["corpus_size"] == str(passages)
+    assert result.protocol["split"] == "dev" and "seven languages to English" in result.protocol["direction"]
+    assert result.protocol["tokens"] == word_tokenizer().description
+
+
+def test_with_a_cache_of_the_embeddings(model, tmp_path) -> None:
+    rows, records = sample(300, 12)
+    write_official(tmp_path, rows, records, name="enwiki_20190201_w100.tsv.gz")
+    cache = EmbeddingCache(tmp_path / "embeddings", shard_size=64, show_progress_bar=False)
+    evaluator = XORRetrieveEvaluator.from_directory(tmp_path, cache_dir=tmp_path, embed_corpus=cache)
+    assert evaluator.evaluate(model).scores == naive_scores(model, rows, records)
+    assert len(list(cache.folder.glob("*/*.npy"))) == 5
+
+
+def test_as_an_evaluator_in_training(model, tmp_path) -> None:
+    rows, records = sample(20, 12)
+    evaluator = XORRetrieveEvaluator.from_directory(write_official(tmp_path, rows, records), ["fi"], cache_dir=tmp_path)
+    metrics = evaluator(model, output_path=str(tmp_path / "out"))
+    expected = naive_scores(model, rows, records)["fi"]
+    assert metrics == {
+        f"xor-retrieve_{scope}_{name}": value for scope in ("average", "fi") for name, value in expected.items()
+    }
+    assert evaluator.primary_metric == "xor-retrieve_average_recall_at_5kt"
+
+
+def answered(texts: Sequence[str], answers: Sequence[str], model: SentenceTransformer) -> float:
+    corpus = TextCollection([str(row) for row in range(len(texts))], list(texts), "en", titles=["Secret"] * len(texts))
+    data = XorRetrieveData(corpus, TextCollection(["q"], ["sun?"], "ja"), [list(answers)])
+    return XORRetrieveEvaluator(data).evaluate(model).average["recall_at_2kt"]
+
+
+def test_what_counts_as_a_hit(model) -> None:
+    assert answered(["born in 1905 there"], ["1905"], model) == 1
+    assert answered(["born in 1905 there"], ["90"], model) == 1  # a substring, of whatever
+    assert answered(["Tokyo"], ["tokyo"], model) == 0  # by case
+    assert answered(["it is (in) Tokyo"], ["(in)"], model) == 0  # of tokens: "( in )"
+    assert answered(["born in", "1905"], ["in 1905", "1905 born"], model) == 1  # across passages
+    assert answered(["born there"], ["Secret"], model) == 0  # not of titles
+    assert answered(["yes or no"], ["yes", "maybe"], model) == 0
+
+
+def test_the_budget_is_cut_to_the_token(model) -> None:
+    assert answered(["word " * 1999 + "1905"], ["1905"], model) == 1
+    assert answered(["word " * 2000 + "1905"], ["1905"], model) == 0
+    assert answered(["word " * 1999 + "1905 Tokyo"], ["1905 Tokyo"], model) == 0
+
+
+def test_first_tokens_across_passages() -> None:
+    passages = [TokenizedPassage.of(tokens) for tokens in (["a"], [], ["b", "c"], ["d"])]
+    assert [first_tokens(passages, budget) for budget in range(6)] == ["", "a", "a b", "a b c", "a b c d", "a b c d"]
+
+
+def test_without_punkt_the_result_and_a_warning_say_so(model, monkeypatch) -> None:
+    monkeypatch.setattr(nltk.data, "path", [])
+    nltk.tokenize._get_punkt_tokenizer.cache_clear()
+    tokenizer = word_tokenizer()
+    assert not tokenizer.is_official and "punkt_tab is not installed" in tokenizer.description
+    text = 'Dr. Smith paid $3.88 for it. "No," he said. It\'s (quite) late...'
+    tokens = ["Dr.", "Smith", "paid", "$", "3.88", "for", "it", ".", "``", "No", ",", "''", "he", "said", "."]
+    assert tokenizer.tokenize(text) == [*tokens, "It", "'s", "(", "quite", ")", "late", "..."]
+    with pytest.warns(UserWarning, match="XOR-Retrieve: tokens are counted by nltk's word rules"):
+        answered(["a"], ["b"], model)
+
+
+def test_with_punkt_it_is_nltks_own(model, tmp_path, monkeypatch) -> None:
+    folder = tmp_path / "tokenizers" / "punkt_tab" / "english"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    trainer = PunktTrainer("It is there. It is here. He went. She came. They left. It is over. It is late.")
+    save_punkt_params(trainer.get_params(), dir=str(folder))
+    nltk.tokenize._get_punkt_tokenizer.cache_clear()
+    try:
+        tokenizer = word_tokenizer()
+        assert tokenizer.is_official and tokenizer.description == "nltk.word_tokenize"
+        assert tokenizer.tokenize("It is there. It is here.") == nltk.word_tokenize("It is there. It is here.")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert answered(["it is there"], ["there"], model) == 1
+    finally:
+        nltk.tokenize._get_punkt_tokenizer.cache_clear()
+
+
+def test_passages_are_unquoted_as_dpr_quotes_them(tmp_path) -> None:
+    file = tmp_path / "psgs_w100.tsv"
+    file.write_text('id\ttext\ttitle\n1\t"He said ""no"" twice"\t"""Heroes"""\n2\tplain\tAaron\n', encoding="utf-8")
+    assert list(read_passages(file, lambda _: None)) == [
+        ("1", '"Heroes"', 'He said "no" twice'),
+        ("2", "Aaron", "plain"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("psgs_w100.tsv", "\n3\t", "\n3 ", r"psgs_w100.tsv, line 4: expected three columns.*got 2"),
+        ("psgs_w100.tsv", "\n3\t", "\n2\t", r"psgs_w100.tsv: id '2' stands twice, as texts 2 and 3"),
+        ("xor_dev", '"lang"', '"language"', r"xor_dev.*, line 1: expected .*'language'"),
+        ("xor_dev", '"answers"', '"answer"', r"line 1: question 'q0' has no list of answers.*evaluate on dev"),
+        ("xor_dev", '"id": "q2"', '"id": "q1"', r"line 3: id 'q1' stood in line 2 before"),
+        ("xor_dev", '"question": "', '"question": " ", "was": "', r"line 1: question 'q0' is empty"),
+        ("xor_dev", '"id"', "id", r"line 1: "),
+    ],
+)
+def test_bad_input_names_file_and_line(model, tmp_path, file, old, new, message) -> None:
+    write_official(tmp_path, *sample(5, 10, 6))
+    path = next(tmp_path.glob(f"{file}*"))
+    text = path.read_bytes().decode().replace("\r\n", "\n")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        XORRetrieveEvaluator.from_directory(tmp_path, cache_dir=tmp_path).evaluate(model)
+
+
+def test_only_yes_and_no(model, tmp_path) -> None:
+    rows, records = sample(5, 10, 6)
+    write_official(tmp_path, rows, [{**record, "answers": ["no", "yes", " "]} for record in records])
+    with pytest.raises(ValueError, match="no question has an answer other than yes and no"):
+        XORRetrieveEvaluator.from_directory(tmp_path, cache_dir=tmp_path).evaluate(model)
+
+
+def test_a_wrong_layout_says_what_was_expected_where(model, tmp_path) -> None:
+    with pytest.raises(
+        FileNotFoundError, match=r"is no directory: expected one with xor_dev_retrieve_eng_span\*.jsonl"
+    ):
+        XORRetrieveEvaluator.from_directory(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match=r"the dev questions are missing, expected .*; the folder holds \[\]"):
+        XORRetrieveEvaluator.from_directory(tmp_path)
+    write_official(tmp_path, *sample(5, 10, 6))
+    with pytest.raises(FileNotFoundError, match=r"the test questions are missing, expected xor_test_retrieve"):
+        XORRetrieveEvaluator.from_directory(tmp_path, split="test")
+    with pytest.raises(ValueError, match="split must be one of"):
+        XORRetrieveEvaluator.from_directory(tmp_path, split="validation")
+    with pytest.raises(ValueError, match=r"has no \['fr'\]; it has \['fi', 'ja', 'te'\]"):
+        XORRetrieveEvaluator.from_directory(tmp_path, ["fr"], cache_dir=tmp_path).evaluate(model)
+    with pytest.raises(FileNotFoundError, match="elsewhere.tsv: there is no such file"):
+        XORRetrieveEvaluator.from_directory(tmp_path, passages=tmp_path / "elsewhere.tsv")
+    passages = tmp_path / "psgs_w100.tsv"
+    for name in ("a_w100.tsv", "b_w100.tsv.gz"):
+        (tmp_path / name).write_bytes(b"")
+    passages.rename(tmp_path / "elsewhere.tsv")
+    with pytest.raises(FileNotFoundError, match=r"\['a_w100.tsv', 'b_w100.tsv.gz'\] could all be the passages"):
+        XORRetrieveEvaluator.from_directory(tmp_path)
+    XORRetrieveEvaluator.from_directory(tmp_path, passages=tmp_path / "elsewhere.tsv")
+
+
+def test_from_the_hub(model, tmp_path, monkeypatch) -> None:
+    rows, records = sample(20, 12)
+    write_official(tmp_path, rows, records)
+
+    def download(repository: str, *, repo_type: str, allow_patterns: list[str]) -> str:
+        assert (repository, repo_type) == ("group/xor", "dataset") and "*w100*.tsv" in str(allow_patterns)
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    evaluator = XORRetrieveEvaluator.from_hub("group/xor", cache_dir=tmp_path)
+    assert evaluator.evaluate(model).scores == naive_scores(model, rows, records)
+
+
+def test_answers_must_fit_the_questions() -> None:
+    passages, questions = TextCollection(["1"], ["a"], "en"), TextCollection(["q"], ["b"], "ja")
+    with pytest.raises(ValueError, match="1 questions, but answers to 2"):
+        XorRetrieveData(passages, questions, [["a"], ["b"]])

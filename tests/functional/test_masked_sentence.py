@@ -1,0 +1,236 @@
+"""masked_sentence_loss against Eq. 1-2 of the MSM paper, its limits and its edges."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from st_xlret.functional import checks, contrastive_context_loss, masked_sentence_loss
+from tests.functional.oracles_documents import naive_masked_sentence_loss
+
+DOCUMENT = [0, 0, 0, 1, 1, 2, 3, 3]
+LANGUAGE = [0, 0, 0, 0, 0, 1, 1, 1]
+TEXT = [0, 1, 2, 3, 1, 5, 6, 6]
+Pair = tuple[Tensor, Tensor]
+
+
+def vectors(rows: int = 8, features: int = 5, seed: int = 0) -> Pair:
+    generator = torch.Generator().manual_seed(seed)
+    shape = (2, rows, features)
+    p, h = torch.randn(shape, dtype=torch.float64, generator=generator)
+    return p.clone().requires_grad_(), h.clone().requires_grad_()
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"mu": 0.0},
+    {"mu": 0.7, "temperature": 0.5},
+    {"intra": False},
+    {"predicted": [0, 1, 2, 7]},
+    {"language": LANGUAGE},
+    {"text": TEXT},
+    {"language": LANGUAGE, "text": TEXT, "predicted": [1, 4, 5, 6]},
+]
+
+
+@pytest.mark.parametrize("in_chunks", [False, True])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_equals_the_papers_equation(options: dict[str, Any], in_chunks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if in_chunks:
+        monkeypatch.setattr(checks, "CHUNK_ELEMENTS", 24)
+    pair = vectors()
+    given = {k: torch.tensor(v) if isinstance(v, list) else v for k, v in options.items()}
+    if "predicted" in given:
+        given["predicted"] = torch.isin(torch.arange(8), given["predicted"])
+    if "intra" in given:
+        given["intra_document_negatives"] = given.pop("intra")
+    loss = masked_sentence_loss(*pair, torch.tensor(DOCUMENT), **given)
+    expected = naive_masked_sentence_loss(*pair, DOCUMENT, **options)
+    torch.testing.assert_close(loss, expected)
+    # The gradient takes the bias for a constant on both sides.
+    for ours, theirs in zip(torch.autograd.grad(loss, pair), torch.autograd.grad(expected, pair), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_gradient() -> None:
+    def loss(p: Tensor, h: Tensor) -> Tensor:
+        return masked_sentence_loss(p, h, torch.tensor(DOCUMENT), mu=0.0, temperature=0.5)
+
+    assert torch.autograd.gradcheck(loss, vectors())
+
+
+def test_no_gradient_flows_through_the_bias() -> None:
+    p, h = vectors(4)
+    document = torch.tensor([0, 0, 1, 1])
+    value = masked_sentence_loss(p, h, document)
+    (ours,) = torch.autograd.grad(value, p)
+    step = torch.zeros_like(p)
+    step[0, 0] = 1e-6
+    difference = masked_sentence_loss(p + step, h, document) - masked_sentence_loss(p - step, h, document)
+    # The value does depend on the bias: its slope is another one.
+    assert not torch.isclose(difference / 2e-6, ours[0, 0], rtol=1e-3)
+
+
+def test_one_sentence_a_document_is_the_context_loss_of_p_to_h() -> None:
+    """Without intra-document sentences: InfoNCE of each p_t against all of h."""
+    p, h = vectors(5)
+    loss = masked_sentence_loss(p, h, torch.arange(5), mu=0.9, temperature=0.2)
+    logits = torch.nn.functional.normalize(p, dim=1) @ torch.nn.functional.normalize(h, dim=1).T / 0.2
+    torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(logits, torch.arange(5)))
+
+
+def test_two_rows_meet_the_context_loss() -> None:
+    """p = h and two documents: the negatives of either loss are the one other row."""
+    _, h = vectors(2)
+    z = torch.stack([h[0], h[0], h[1], h[1]])
+    window = torch.tensor([0, 0, 1, 1])
+    expected = contrastive_context_loss(z, window, torch.zeros(4, dtype=torch.long), temperature=0.5)
+    # There each negative stands twice.
+    loss = masked_sentence_loss(z, z, window, temperature=0.5, intra_document_negatives=False)
+    torch.testing.assert_close(loss, expected)
+
+
+def test_without_bias_documents_do_not_matter() -> None:
+    pair = vectors()
+    one = masked_sentence_loss(*pair, torch.tensor(DOCUMENT), mu=0.0)
+    other = masked_sentence_loss(*pair, torch.zeros(8, dtype=torch.long))
+    torch.testing.assert_close(one, other)
+
+
+def test_mu_of_one_lowers_similar_neighbours_to_the_level_of_others() -> None:
+    p = torch.eye(3, dtype=torch.float64)[[0]].repeat(3, 1)
+    h = torch.tensor([[1.0, 0, 0], [0.8, 0.6, 0], [0, 1, 0]], dtype=torch.float64)
+    first = torch.tensor([True, False, False])
+    loss = masked_sentence_loss(p, h, torch.tensor([0, 0, 1]), mu=1.0, temperature=1.0, predicted=first)
+    # The intra-document cosine of 0.8 less alpha = 0.8 - 0.
+    assert loss.item() == pytest.approx(math.log(1 + 2 * math.exp(-1)))
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+def test_drawn_negatives_are_any_of_the_others_and_all_come_up(mu: float) -> None:
+    p, h = vectors()
+    document = torch.tensor([0, 0, 1, 2, 2, 3, 4, 4])
+    first = torch.arange(8) == 0
+    possible = [
+        naive_masked_sentence_loss(p, h, document.tolist(), mu=mu, predicted=[0], drawn=drawn).item()
+        for drawn in itertools.combinations(range(2, 8), 2)
+    ]
+    assert len(possible) == 15
+    seen: dict[int, int] = {}
+    for seed in range(600):
+        generator = torch.Generator().manual_seed(seed)
+        loss = masked_sentence_loss(p, h, document, mu=mu, num_negatives=2, generator=generator, predicted=first)
+        near = [i for i, value in enumerate(possible) if loss.item() == pytest.approx(value, rel=1e-9)]
+        assert len(near) == 1
+        seen[near[0]] = seen.get(near[0], 0) + 1
+    assert len(seen) == 15 and min(seen.values()) > 15 and max(seen.values()) < 80
+
+
+def test_rows_with_fewer_others_than_are_drawn_use_all() -> None:
+    pair = vectors(4)
+    document, language = torch.tensor([0, 1, 2, 3]), torch.tensor([0, 0, 1, 1])
+    every = masked_sentence_loss(*pair, document, language=language)
+    assert masked_sentence_loss(*pair, document, language=language, num_negatives=1) == every
+    assert masked_sentence_loss(*pair, document, num_negatives=3) == masked_sentence_loss(*pair, document)
+    # Three others of one document, one of another: three drawn rows of the first leave the second as it is.
+    uneven = torch.tensor([0, 0, 0, 1])
+    generator = torch.Generator().manual_seed(0)
+    value = masked_sentence_loss(
+        *pair,
+        uneven,
+        num_negatives=1,
+        generator=generator,
+        predicted=uneven == 0,
+    )
+    torch.testing.assert_close(value, naive_masked_sentence_loss(*pair, uneven.tolist(), predicted=[0, 1, 2]))
+
+
+def test_one_generator_state_one_draw() -> None:
+    pair = vectors()
+    document = torch.tensor(DOCUMENT)
+    one, same, other = (
+        masked_sentence_loss(*pair, document, num_negatives=2, generator=torch.Generator().manual_seed(seed))
+        for seed in (1, 1, 2)
+    )
+    assert one == same != other
+
+
+def test_a_batch_of_one_row_has_no_negatives() -> None:
+    p, h = vectors(1)
+    loss = masked_sentence_loss(p, h, torch.tensor([0]))
+    loss.backward()
+    assert loss == 0 and torch.equal(p.grad, torch.zeros_like(p)) and torch.equal(h.grad, torch.zeros_like(h))
+
+
+def test_equal_sentences_teach_nothing_and_do_no_harm() -> None:
+    p, h = vectors(1)
+    rows = [x.detach().repeat(6, 1).requires_grad_() for x in (p, h)]
+    document = torch.tensor([0, 0, 0, 1, 1, 1])
+    loss = masked_sentence_loss(*rows, document)
+    loss.backward()
+    assert loss.item() == pytest.approx(math.log(6))
+    # All rows together pull as much as they push.
+    torch.testing.assert_close(rows[0].grad, torch.zeros_like(rows[0]))
+    known = masked_sentence_loss(*rows, document, text=torch.zeros(6, dtype=torch.long))
+    assert known == 0
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_types(dtype: torch.dtype, autocast: bool) -> None:
+    p, h = (side.detach().to(dtype).requires_grad_() for side in vectors())
+    document = torch.tensor(DOCUMENT)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        loss = masked_sentence_loss(p, h, document)
+    loss.backward()
+    assert loss.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert p.grad is not None and p.grad.dtype == dtype and p.grad.isfinite().all()
+    torch.testing.assert_close(
+        loss.double(), masked_sentence_loss(p.double(), h.double(), document), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_a_clear_win_still_has_a_gradient() -> None:
+    h = torch.eye(3, requires_grad=True)
+    p = (10 * torch.eye(3) + 0.01 * torch.ones(3, 3)).requires_grad_()
+    masked_sentence_loss(p, h, torch.tensor([0, 0, 1]), temperature=0.05).backward()
+    assert p.grad.abs().sum() > 0
+
+
+def test_a_zero_row_is_harmless() -> None:
+    p, h = vectors()
+    p = p.detach().clone()
+    p[2] = 0
+    p.requires_grad_()
+    masked_sentence_loss(p, h, torch.tensor(DOCUMENT)).backward()
+    assert p.grad.isfinite().all() and not p.grad[2].any()
+
+
+def test_wrong_arguments() -> None:
+    p, h = vectors()
+    document = torch.tensor(DOCUMENT)
+    with pytest.raises(ValueError, match=r"row-aligned, got shapes \(8, 5\) and \(7, 5\)"):
+        masked_sentence_loss(p, h[:7], document)
+    with pytest.raises(ValueError, match="h must have two axes"):
+        masked_sentence_loss(p, h[0], document)
+    with pytest.raises(ValueError, match=r"document must have shape \(8,\)"):
+        masked_sentence_loss(p, h, document[:3])
+    with pytest.raises(ValueError, match="document must hold integers"):
+        masked_sentence_loss(p, h, document.double())
+    with pytest.raises(ValueError, match="temperature must be positive, got 0"):
+        masked_sentence_loss(p, h, document, temperature=0)
+    with pytest.raises(ValueError, match="mu must not be negative, got -0.1"):
+        masked_sentence_loss(p, h, document, mu=-0.1)
+    with pytest.raises(ValueError, match="num_negatives must be at least 1, or None for all, got 0"):
+        masked_sentence_loss(p, h, document, num_negatives=0)
+    with pytest.raises(ValueError, match="predicted must be boolean"):
+        masked_sentence_loss(p, h, document, predicted=document)
+    with pytest.raises(ValueError, match="none of the 8 rows is to be predicted"):
+        masked_sentence_loss(p, h, document, predicted=torch.zeros(8, dtype=torch.bool))
+    with pytest.raises(ValueError, match="none of the 0 rows"):
+        masked_sentence_loss(p[:0], h[:0], document[:0])

@@ -1,0 +1,41 @@
+"""Blocks of documents that the tests of MSM share."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+from st_xlret.data.collator import text_to_id
+from st_xlret.data.languages import language_to_id
+from tests import tiny
+
+EN, FR = language_to_id("en"), language_to_id("fr")
+
+
+def block_features(
+    model: SentenceTransformer,
+    lengths: Sequence[int] = (3, 2, 4, 1),
+    *,
+    seed: int = 0,
+    languages: Sequence[int] | None = None,
+    order: Sequence[int] | None = None,
+    texts: Sequence[str] | None = None,
+) -> dict[str, Tensor]:
+    """A column of sentences of documents of the given lengths, in the given order of rows."""
+    generator = random.Random(seed)
+    rows = [(block, place) for block, length in enumerate(lengths) for place in range(length)]
+    sentences = [tiny.sentence(generator, 2 + generator.randrange(9)) for _ in rows] if texts is None else list(texts)
+    order = range(len(rows)) if order is None else order
+    rows, sentences = [rows[i] for i in order], [sentences[i] for i in order]
+    languages = [EN] * len(lengths) if languages is None else languages
+    features = model.preprocess(sentences)
+    features["block_id"] = torch.tensor([100 * seed + block for block, _ in rows])
+    features["document_id"] = features["block_id"].clone()
+    features["sentence_position"] = torch.tensor([10 + 3 * place for _, place in rows])
+    features["language_id"] = torch.tensor([languages[block] for block, _ in rows])
+    features["text_id"] = torch.tensor([text_to_id(sentence) for sentence in sentences])
+    return features

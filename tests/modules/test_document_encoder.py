@@ -1,0 +1,153 @@
+"""DocumentEncoder against the loop over masked sentences, and what it does with ragged documents."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from st_xlret.modules import DocumentEncoder
+from tests.functional.oracles_documents import naive_predictions
+
+LENGTHS = (5, 2, 3, 1)
+
+
+def encoder(layers: int = 2, **options: object) -> DocumentEncoder:
+    torch.manual_seed(layers)
+    made = DocumentEncoder(16, layers, 4, max_sentences=6, **{"dropout": 0.0, **options})  # type: ignore[arg-type]
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return made.double()
+
+
+def documents() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    sentences = torch.randn(len(LENGTHS), max(LENGTHS), 16, dtype=torch.float64, generator=generator)
+    mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
+    return sentences.requires_grad_(), mask
+
+
+def loop(made: DocumentEncoder, sentences: Tensor) -> Tensor:
+    given = [rows[:length] for rows, length in zip(sentences, LENGTHS, strict=True)]
+    return torch.cat(naive_predictions(made.layers, made.norm, made.mask_vector, made.positions.weight, given))
+
+
+@pytest.mark.parametrize("rows_at_once", [4096, 40, 1])
+@pytest.mark.parametrize("layers", [1, 2, 3, 4])
+def test_equals_masking_one_sentence_after_another(layers: int, rows_at_once: int) -> None:
+    made = encoder(layers, rows_at_once=rows_at_once)
+    sentences, mask = documents()
+    expected = loop(made, sentences)
+    predictions = made(sentences, mask)
+    torch.testing.assert_close(predictions[mask], expected)
+    assert not predictions[~mask].any()
+    weight = torch.randn_like(expected)
+    names = ["sentences", *(name for name, _ in made.named_parameters())]
+    inputs = [sentences, *made.parameters()]
+    ours = torch.autograd.grad((predictions[mask] * weight).sum(), inputs)
+    theirs = torch.autograd.grad((expected * weight).sum(), inputs)
+    for name, one, other in zip(names, ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_evaluation_equals_training_without_dropout(layers: int) -> None:
+    made = encoder(layers)
+    sentences, mask = documents()
+    expected = made(sentences, mask)
+    with torch.no_grad():
+        torch.testing.assert_close(made.eval()(sentences, mask), expected)
+
+
+def test_gradient() -> None:
+    made = DocumentEncoder(4, 2, 2, 4, max_sentences=3, dropout=0.0).double()
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    sentences = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: made(x, mask), (sentences,))
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_a_prediction_does_not_see_its_own_sentence(layers: int) -> None:
+    made = encoder(layers)
+    sentences, mask = documents()
+    (gradient,) = torch.autograd.grad(made(sentences, mask)[0, 1, :3].sum(), sentences)
+    assert not gradient[0, 1].any() and gradient[0, 0].any() and not gradient[1:].any()
+
+
+def test_padding_and_neighbours_do_not_matter() -> None:
+    made = encoder()
+    sentences, mask = documents()
+    alone = made(sentences[1:2, :2], mask[1:2, :2])
+    wild = torch.where(mask[..., None], sentences, torch.tensor(1e6, dtype=torch.float64))
+    torch.testing.assert_close(made(wild, mask)[1, :2], alone[0])
+
+
+def test_positions_matter_and_the_order_of_documents_does_not() -> None:
+    made = encoder()
+    sentences, mask = documents()
+    predictions = made(sentences, mask)
+    torch.testing.assert_close(made(sentences.flip(0), mask.flip(0)), predictions.flip(0))
+    turned = made(sentences[:1].flip(1), mask[:1]).flip(1)
+    assert not torch.allclose(turned, predictions[:1])
+
+
+def test_nothing_to_predict() -> None:
+    made = encoder()
+    sentences, mask = documents()
+    assert made(sentences[:0], mask[:0]).shape == (0, 5, 16)
+    empty = made(sentences, torch.zeros_like(mask))
+    empty.sum().backward()
+    assert not empty.any() and not sentences.grad.any()
+    mask[2] = False
+    assert made(sentences, mask).isfinite().all() and not made(sentences, mask)[2].any()
+
+
+def test_dropout_acts_in_training_only_and_is_repeated_in_the_second_run() -> None:
+    made = encoder(dropout=0.3, rows_at_once=1)
+    sentences, mask = documents()
+    assert not torch.allclose(made(sentences, mask), made(sentences, mask))
+
+    # One document alone takes one go; with another after it two, and checkpointing repeats what was drawn.
+    gradients = []
+    for count in (1, 2):
+        torch.manual_seed(0)
+        predictions = made(sentences[:count], mask[:count])
+        gradients.append(torch.autograd.grad(predictions[0].pow(2).sum(), made.mask_vector)[0])
+    torch.testing.assert_close(*gradients)
+    with torch.no_grad():
+        evaluated = made(sentences, mask)
+    assert made.training and all(module.training for module in made.modules())
+    torch.testing.assert_close(evaluated, made.eval()(sentences, mask))
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_bfloat16_autocast(layers: int) -> None:
+    made = encoder(layers, rows_at_once=30).float()
+    sentences, mask = documents()
+    exact = made(sentences.float(), mask)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = made(sentences.float(), mask)
+    rough.float().sum().backward()
+    torch.testing.assert_close(rough.float(), exact, rtol=0.1, atol=0.1)
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in made.parameters())
+
+
+def test_sizes_by_default() -> None:
+    assert [DocumentEncoder(n, 1, feedforward=8).heads for n in (768, 64, 32, 100, 192)] == [12, 1, 1, 1, 3]
+    made = DocumentEncoder(128)
+    assert len(made.layers) == 2 and made.layers[0].linear1.out_features == 512 and made.max_sentences == 32
+
+
+def test_wrong_arguments() -> None:
+    made = encoder()
+    sentences, mask = documents()
+    with pytest.raises(ValueError, match="a document of 7 sentences is longer than max_sentences=6"):
+        made(torch.zeros(1, 7, 16, dtype=torch.float64), torch.ones(1, 7, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"must be \(documents, places, 16\), got \(4, 5, 8\)"):
+        made(sentences[..., :8], mask)
+    with pytest.raises(ValueError, match="mask must be boolean of shape"):
+        made(sentences, mask[:2])
+    with pytest.raises(ValueError, match="heads must divide features: 16 features, 3 heads"):
+        DocumentEncoder(16, heads=3)
+    with pytest.raises(ValueError, match="layers must be at least 1, got 0"):
+        DocumentEncoder(16, 0)

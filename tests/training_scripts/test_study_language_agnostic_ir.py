@@ -1,0 +1,89 @@
+"""The study's commands and table; the runs themselves are those of train_language_agnostic_ir.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.training_scripts.test_train_language_agnostic_ir import load_program
+
+
+@pytest.fixture
+def study(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return load_program(repository, "study_language_agnostic_ir", monkeypatch)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    for name in ("tico19/pairs", "tico19", "ebible/documents"):
+        (tmp_path / "data" / name).mkdir(parents=True, exist_ok=True)
+    return tmp_path / "data"
+
+
+def test_rows_differ_in_their_losses_alone(study: ModuleType, data: Path, tmp_path: Path) -> None:
+    arguments = study.Arguments(data=str(data), output=str(tmp_path / "study"), tokenizer="t")
+    commands = {row: study.training_command(arguments, row, "half") for row in study.ROWS}
+    for command in commands.values():
+        assert command[command.index("--retrieval") + 1] == str(data / "squad_v1.1/train")
+        assert not [word for word in command if "dev" in word]
+        assert "--lazy-adam" in command and command[command.index("--split") + 1] == "train"
+    for row, (semantic, language) in study.ROWS.items():
+        command = commands[row]
+        assert float(command[command.index("--semantic-weight") + 1]) == float(semantic)
+        assert float(command[command.index("--language-weight") + 1]) == float(language)
+        assert ("--pairs" in command) == (semantic or language) and ("--documents" in command) == language
+        if semantic or language:
+            first = command.index("--no-parallel") + 1
+            assert command[first : first + 5] == study.WITHOUT
+    assert "--no-parallel" not in study.training_command(arguments, "+ semantic", "all")
+    arguments.model = "m"
+    assert "--from-scratch" not in study.training_command(arguments, "IR", "half")
+
+
+def test_languages_with_and_without_parallel_sentences_stand_apart(study: ModuleType) -> None:
+    scores = {
+        code: dict.fromkeys(study.METRICS, value)
+        for code, value in (("en", 0.6), ("de", 0.4), ("th", 0.1), ("hi", 0.3))
+    }
+    result = {"xquad_r": {"scores": scores}, "seconds": 61.2, "steps": 5, "questions": 1, "pairs": 2, "others": 3}
+    figures = study.summarise(result | {"command": "c"}, ["th", "hi"])
+    assert figures["average"]["with"]["mrr_at_100"] == pytest.approx(0.5)
+    assert figures["average"]["without"]["map_at_20"] == pytest.approx(0.2)
+    assert figures["average"]["all"]["recall_at_100"] == pytest.approx(0.35)
+    table = study.table_of([("IR", "half"), ("+ semantic", "half")], {study.name("IR", "half"): figures})
+    header, _, *rows = table.splitlines()
+    assert "MRR@100 without" in header and len(rows) == 1
+    assert [cell.strip() for cell in rows[0].split("|")[3:6]] == ["50.0", "20.0", "35.0"]
+
+
+def test_finished_runs_are_kept_and_tabulated(
+    study: ModuleType, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[str] = []
+
+    class Done:
+        returncode = 0
+
+    def run(command: list[str], **options: object) -> Done:
+        folder = Path(command[command.index("--output") + 1])
+        ran.append(folder.name)
+        scores = {code: dict.fromkeys(study.METRICS, 0.5) for code in ("en", "th")}
+        result = {"seconds": 1, "steps": 1, "questions": 1, "pairs": 1, "others": 1, "command": "c"}
+        result["xquad_r"] = {"scores": scores, "average": {}}
+        (folder / "results.json").write_text(json.dumps(result))
+        return Done()
+
+    monkeypatch.setattr(study.subprocess, "run", run)
+    given = ["study", "--data", str(data), "--output", str(tmp_path / "study"), "--tokenizer", "t", "--rows", "IR"]
+    monkeypatch.setattr("sys.argv", given)
+    study.main()
+    assert ran == ["IR-half"]
+    monkeypatch.setattr("sys.argv", [*given, "+ semantic + language"])
+    study.main()
+    assert ran == ["IR-half", "semantic-language-half"]
+    assert set(json.loads((tmp_path / "study" / "study.json").read_text())) == set(ran)
+    assert (tmp_path / "study" / "study.md").read_text() in capsys.readouterr().out
+    assert "--rows IR" in (tmp_path / "study" / "command.txt").read_text()

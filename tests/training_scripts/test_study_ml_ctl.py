@@ -1,0 +1,85 @@
+"""The study's commands and table; the runs themselves are those of train_ml_ctl.py."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from transformers import HfArgumentParser
+
+from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.ml_ctl_run import MLCTLOptions, ParallelArguments
+from st_xlret.training.run_arguments import RunArguments
+
+
+@pytest.fixture
+def study(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    file = repository / "training_scripts" / "study_ml_ctl.py"
+    specification = importlib.util.spec_from_file_location("study_ml_ctl", file)
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    monkeypatch.setitem(sys.modules, "study_ml_ctl", module)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_rows_differ_in_their_mode_alone(study: ModuleType, tmp_path: Path) -> None:
+    for folder, name in (("tatoeba/v1", "tatoeba.fra-eng.eng"), ("dictionaries", "x.en-fr.tsv.gz")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / name).touch()
+    arguments = study.Arguments(data=str(tmp_path), output=str(tmp_path / "study"), tokenizer="t", steps=7)
+    kinds = [EncoderArguments, ParallelArguments, MLCTLOptions, RunArguments]
+    parsed = []
+    for row in study.ROWS:
+        command = study.training_command(arguments, row, 3)[2:]
+        encoder, data, options, run = HfArgumentParser(kinds).parse_args_into_dataclasses(command)
+        assert options.mode == row and row in run.output and run.seed == 3
+        assert (run.max_steps, run.batch_size, options.mlm_alpha) == (7, 64, 0.1)
+        assert data.dictionaries == [str(tmp_path / "dictionaries/x.en-fr.tsv.gz")] and len(data.exclude) == 1
+        options.mode = run.output = ""
+        parsed.append((encoder, data, options, run))
+    assert all(one == parsed[0] for one in parsed)
+    arguments.model = "runs/ccp/model"
+    assert "--from-scratch" not in study.training_command(arguments, "CZ-snt", 0)
+
+
+def test_finished_runs_are_tabulated_and_not_run_again(
+    study: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed, accuracy in ((0, 40.0), (1, 42.0)):
+        file = study.file(tmp_path, "CZ-snt", seed)
+        file.parent.mkdir()
+        average = dict.fromkeys(study.METRICS, accuracy)
+        figures = {"average": average, "seconds": 60.0, "pairs": 1234, "word_samples": None}
+        file.write_text(json.dumps(figures))
+    given = [
+        "--data",
+        "nothing",
+        "--output",
+        str(tmp_path),
+        "--tokenizer",
+        "t",
+        "--rows",
+        "CZ-snt",
+        "--seeds",
+        "0",
+        "1",
+    ]
+    study.main(given)
+    table = (tmp_path / "study.md").read_text(encoding="utf-8")
+    assert "41.0 ± 1.4" in table and "1,234" in table and table.strip() in capsys.readouterr().out
+    assert set(json.loads((tmp_path / "study.json").read_text())) == {"CZ-snt seed 0", "CZ-snt seed 1"}
+    study.main([*given, "--table-only"])
+
+
+def test_a_failed_run_says_where_its_log_is(
+    study: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study, "training_command", lambda *given: [sys.executable, "-c", "import sys; sys.exit('no')"])
+    study.main(["--data", "d", "--output", str(tmp_path), "--tokenizer", "t", "--rows", "CZ-snt", "--jobs", "2"])
+    assert "CZ-snt, seed 0 failed" in capsys.readouterr().err
+    assert (tmp_path / "CZ-snt-seed-0" / "log.txt").read_text().strip() == "no"
