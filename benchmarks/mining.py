@@ -3,7 +3,8 @@
     OMP_NUM_THREADS=1 python -m benchmarks.mining --output runs/mining.json
 
 Both sides are given as float32 vectors, one thread. A peak is what mining adds to the resident memory of a fresh
-process (Linux), its inputs left out. At the default size each way takes one to three minutes a run.
+process (Linux), its inputs left out. In the JSON, ``loss`` is the sum of the pairs' scores. At the
+default size each way takes one to three minutes a run.
 """
 
 from __future__ import annotations

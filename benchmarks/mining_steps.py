@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from typing import Any
 
 import faiss
 import numpy as np
@@ -61,8 +62,8 @@ def two_semantic_searches(rows: int, dimension: int, k: int) -> Step:
     source, target = sentences(rows, dimension)
 
     def run() -> Tensor:
-        forward = util.semantic_search(source, target, top_k=k, score_function=util.dot_score)
-        backward = util.semantic_search(target, source, top_k=k, score_function=util.dot_score)
+        forward: Any = util.semantic_search(source, target, top_k=k, score_function=util.dot_score)
+        backward: Any = util.semantic_search(target, source, top_k=k, score_function=util.dot_score)
         forward_mean = [sum(hit["score"] for hit in hits) / k for hits in forward]
         backward_mean = [sum(hit["score"] for hit in hits) / k for hits in backward]
 

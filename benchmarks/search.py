@@ -4,7 +4,8 @@
 
 Given embeddings, exact search, one thread. A peak is what a search adds to the resident memory of a fresh
 process (Linux); queries and corpus are left out, except that a corpus on disk starts on disk, so that what
-stays of it in memory counts. Needs, at the default sizes, 10 GB of memory and 4 GB of disk.
+stays of it in memory counts. In the JSON, ``loss`` is the sum of the scores found. The default sizes need 10 GB
+of memory and 4 GB of disk.
 """
 
 from __future__ import annotations

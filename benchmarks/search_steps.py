@@ -12,7 +12,6 @@ from unittest import mock
 import faiss
 import numpy as np
 import torch
-from mteb.models import search_wrappers
 from sentence_transformers import util
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from torch import Tensor
@@ -79,7 +78,7 @@ def semantic_search(queries: int, rows: int, dimension: int, k: int) -> Step:
 class _Given(InformationRetrievalEvaluator):
     """The host's evaluator on given embeddings: what it does after encoding and before the metrics."""
 
-    def embed_inputs(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+    def embed_inputs(self, model: Any, *args: Any, **options: Any) -> Any:  # type: ignore[override]
         return model
 
     def compute_metrics(self, queries_result_list: list[Any]) -> Any:
@@ -93,15 +92,16 @@ def retrieval_evaluator(queries: int, rows: int, dimension: int, k: int) -> Step
     """The host's `InformationRetrievalEvaluator`: its search, on given embeddings."""
     given, corpus = queries_of(queries, dimension), corpus_of(rows, dimension)
     names = [str(row) for row in range(rows)]
-    evaluator = _Given(
+    cutoffs = ("mrr_at_k", "ndcg_at_k", "accuracy_at_k", "precision_recall_at_k", "map_at_k")
+    options: dict[str, Any] = dict.fromkeys(cutoffs, [k])
+    evaluator: Any = _Given(
         {str(row): "" for row in range(queries)},
         dict.fromkeys(names, ""),
         {str(row): {"0"} for row in range(queries)},
-        **dict.fromkeys(("mrr_at_k", "ndcg_at_k", "accuracy_at_k", "precision_recall_at_k", "map_at_k"), [k]),
         score_functions={"dot": util.dot_score},
+        **options,
     )
-    model: Any = given
-    return Step(lambda: torch.tensor(evaluator.compute_all_metrics(model, corpus_embeddings=corpus)["dot"]["sum"]))
+    return Step(lambda: torch.tensor(evaluator.compute_all_metrics(given, corpus_embeddings=corpus)["dot"]["sum"]))
 
 
 class _Names:
@@ -122,6 +122,8 @@ class _Names:
 
 def mteb_search(queries: int, rows: int, dimension: int, k: int) -> Step:
     """mteb's `chunked_full_corpus_search` on given embeddings, without the loader that only encoding needs."""
+    from mteb.models import search_wrappers  # here, as it takes long to import and only this needs it
+
     given, corpus = queries_of(queries, dimension), corpus_of(rows, dimension)
     names, size = [str(row) for row in range(rows)], 50_000
     search: Callable[..., Any] = search_wrappers.chunked_full_corpus_search

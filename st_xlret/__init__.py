@@ -24,6 +24,7 @@ _HOMES = {
     "DocumentEncoder": "st_xlret.modules",
     "InterleavedBatches": "st_xlret.data",
     "LAReQAEvaluator": "st_xlret.evaluation",
+    "JointTrainer": "st_xlret.training",
     "LangContrastiveLoss": "st_xlret.losses",
     "LanguageMemoryBank": "st_xlret.modules",
     "LossMonitorCallback": "st_xlret.training",
@@ -33,6 +34,7 @@ _HOMES = {
     "MewsliXEvaluator": "st_xlret.evaluation",
     "MrTyDiEvaluator": "st_xlret.evaluation",
     "RetrievalEvaluator": "st_xlret.evaluation",
+    "RetrievalContrastiveLoss": "st_xlret.losses",
     "SemanticContrastiveLoss": "st_xlret.losses",
     "SpanDataCollator": "st_xlret.data",
     "TatoebaEvaluator": "st_xlret.evaluation",
@@ -42,6 +44,7 @@ _HOMES = {
     "fit_calibration": "st_xlret.calibration",
     "load_documents": "st_xlret.data",
     "load_pairs": "st_xlret.data",
+    "load_retrieval": "st_xlret.data",
     "read_dictionary": "st_xlret.data",
 }
 

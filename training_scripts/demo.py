@@ -5,15 +5,19 @@
 Six languages have documents; French, Russian and Arabic have 300 sentences with an English translation besides, German
 and Chinese have none. A small Transformer from random weights is trained on these few pairs alone, then, from the same
 weights and with as many batches of pairs, with masked language modelling and contrastive context prediction on the
-documents between them; the second model is calibrated step by step, on documents where a language has no pairs. The
-table is bilingual retrieval among sentences that occur nowhere in training, between every two languages, both ways.
-OUTPUT gets model/ (for plain Sentence Transformers, with its card), results.json and PNG plots.
+documents between them; the second model is calibrated step by step, on documents where a language has no pairs. A
+third is trained with the masked sentence model in place of context prediction. Two trainings run at a time, each in a
+process of its own. The table is bilingual retrieval among sentences that occur nowhere in training, between every two
+languages, both ways. OUTPUT gets model/ (for plain Sentence Transformers, with its card), results.json and PNG plots.
 """
 
 from __future__ import annotations
 
-import copy
+import json
 import logging
+import os
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -44,18 +48,29 @@ from st_xlret.hub.export import export
 from st_xlret.losses.ccp import CITATION as CCP_CITATION
 from st_xlret.training import CCPOptions, build_ccp_trainer
 from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.msm_options import MSMOptions
+from st_xlret.training.msm_run import build_msm_trainer
 from st_xlret.training.plots import plot_training
 from st_xlret.training.run_arguments import HelpFormat, RunArguments
 
 PIVOT, WITHOUT_PARALLEL = "en", ("de", "zh")
 STAGES = {"pairs": "few pairs only", "ccp": "+ CCP", "shift": "+ shift", "scale": "+ scale", "rotate": "+ rotate"}
+RIVAL = "few pairs + MSM, in place of CCP"
 GROUPS = ("all", "with_parallel", "without_parallel")
 NOTE = (
     "Each figure is the mean over pairs of languages and both directions; a language's own column, over its pairs "
     "with the others. 'With parallel' are pairs of languages that both have sentences with an English translation, "
-    "'without' those with de or zh. Both trainings start from the same weights and see as many batches of pairs."
+    "'without' those with de or zh. All trainings start from the same weights and see as many batches of pairs."
 )
 OPTIONS = CCPOptions(ccp_weight=3.0, mlm_weight=1.0, pairs_weight=1.0, bank_size=0)
+MSM_OPTIONS = MSMOptions(
+    objective_weight=OPTIONS.ccp_weight,
+    mlm_weight=OPTIONS.mlm_weight,
+    pairs_weight=OPTIONS.pairs_weight,
+    pairs_temperature=OPTIONS.pairs_temperature,
+    pooling="mean",
+    block_sentences=14,
+)
 QUERIES = {
     "fr": "L'infirmière a examiné la plaie.",
     "de": "Der Lehrer las das Buch in der Bibliothek.",
@@ -73,6 +88,14 @@ class DemoArguments:
         default=False, metadata={"help": "Go through everything in seconds, at sizes too small to learn anything."}
     )
     seed: int = field(default=0, metadata={"help": "Seed of everything random."})
+    train: str | None = field(
+        default=None,
+        metadata={
+            "help": "Train one of the models on the text that is in OUTPUT, and stop: the demo calls itself so, two "
+            "at a time.",
+            "choices": ["pairs", "ccp", "msm"],
+        },
+    )
 
 
 @dataclass(frozen=True)
@@ -102,8 +125,8 @@ class Corpus:
     test: dict[str, list[str]]
 
 
-def make_corpus(folder: Path, sizes: Sizes, seed: int) -> Corpus:
-    """Generate the text, write it as files of the kind that every program here reads, and read them."""
+def write_corpus(folder: Path, sizes: Sizes, seed: int) -> None:
+    """Generate the text and write it as files of the kind that every program here reads."""
     write_toy_corpus(
         folder,
         documents_per_language=sizes.documents,
@@ -112,6 +135,10 @@ def make_corpus(folder: Path, sizes: Sizes, seed: int) -> Corpus:
         test_sentences=sizes.test_sentences,
         seed=seed,
     )
+
+
+def read_corpus(folder: Path) -> Corpus:
+    """Read those files."""
     read = {language: (folder / "test" / f"{language}.txt").read_text(encoding="utf-8") for language in TOY_LANGUAGES}
     return Corpus(
         load_documents([folder / "documents"], cache_dir=folder / "cache", show_progress=False),
@@ -121,37 +148,28 @@ def make_corpus(folder: Path, sizes: Sizes, seed: int) -> Corpus:
 
 
 def new_encoder(corpus: Corpus, sizes: Sizes, folder: Path, seed: int) -> SentenceTransformer:
-    """An encoder of random weights, with a tokenizer made of the training text: the same one at every call."""
+    """An encoder of random weights, with a tokenizer made of the training text: the same one in every process."""
     set_seed(seed)
     arguments = EncoderArguments(
         from_scratch=sizes.encoder, vocabulary=sizes.vocabulary, tokenizer_characters=1_500_000, max_seq_length=32
     )
     texts = [(corpus.documents, "sentence", "language")]
     texts += [(corpus.pairs, side, f"{side}_language") for side in ("source", "target")]
-    return arguments.build(texts, tokenizer_folder=folder, keep_tokenizer=False, seed=seed).to("cpu")
+    return arguments.build(texts, tokenizer_folder=folder, seed=seed).to("cpu")
 
 
-def train(
-    model: SentenceTransformer, corpus: Corpus, sizes: Sizes, given: DemoArguments, *, pair_batches: int | None = None
-) -> tuple[list[dict[str, Any]], int]:
-    """Train the model in place.
-
-    Args:
-        model: The encoder.
-        corpus: What to train on.
-        sizes: How much.
-        given: The command line.
-        pair_batches: Train on pairs alone, for so many batches.
-
-    Returns:
-        The Trainer's log, and how many batches were of pairs.
-    """
-    set_seed(given.seed)
-    steps = sizes.steps if pair_batches is None else pair_batches
+def train(given: DemoArguments, sizes: Sizes) -> None:
+    """Train one of the models and write it to OUTPUT/trained, with the Trainer's log."""
+    output, name = Path(given.output), str(given.train)
+    folder = output / "trained"
+    corpus = read_corpus(output / "corpus")
+    model = new_encoder(corpus, sizes, output / "tokenizer", given.seed)
+    # The pairs alone are trained last, for as many batches of them as the others had.
+    steps = sizes.steps if name != "pairs" else json.loads((folder / "ccp.json").read_text())["pair_batches"]
     run = RunArguments(
-        output=given.output,
+        output=str(folder / f"{name}-checkpoints"),
         max_steps=steps,
-        batch_size=sizes.batch_size,
+        batch_size=sizes.batch_size if name != "msm" else max(2, 2 * sizes.batch_size // MSM_OPTIONS.block_sentences),
         learning_rate=sizes.learning_rate,
         warmup_ratio=0.05,
         precision="no",
@@ -159,12 +177,38 @@ def train(
         logging_steps=max(1, steps // 12),
         seed=given.seed,
     )
-    documents = corpus.documents if pair_batches is None else None
-    trainer = build_ccp_trainer(model, documents, corpus.pairs, OPTIONS, run.to_host())
+    set_seed(given.seed)
+    if name == "msm":
+        trainer = build_msm_trainer(model, corpus.documents, corpus.pairs, MSM_OPTIONS, run.to_host())
+    else:
+        documents = corpus.documents if name == "ccp" else None
+        trainer = build_ccp_trainer(model, documents, corpus.pairs, OPTIONS, run.to_host())
     of_pairs: list[int] = []
     trainer.loss["pairs"].register_forward_hook(lambda *_: of_pairs.append(1))
     trainer.train()
-    return trainer.state.log_history, len(of_pairs)
+    save_model_atomically(model, folder / name, overwrite=True)
+    log = {"history": trainer.state.log_history, "pair_batches": len(of_pairs)}
+    write_json_atomically(folder / f"{name}.json", log)
+
+
+def start(name: str, given: DemoArguments) -> subprocess.Popen[bytes]:
+    """Start the training of one model in a process and a thread of its own; its words go to OUTPUT/trained."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--output", given.output, "--seed", str(given.seed)]
+    command += ["--train", name, *(["--quick"] if given.quick else [])]
+    log = Path(given.output) / "trained" / f"{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "wb") as words:
+        # The bar of the longest training stays on the terminal.
+        bar = None if name == "ccp" else subprocess.STDOUT
+        return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=words, stderr=bar)
+
+
+def finish(name: str, process: subprocess.Popen[bytes], given: DemoArguments) -> dict[str, Any]:
+    """Wait for a training; returns its log."""
+    folder = Path(given.output) / "trained"
+    if process.wait():
+        raise SystemExit(f"the training of {name!r} failed: {folder / name}.log says why")
+    return json.loads((folder / f"{name}.json").read_text())
 
 
 def embed(model: SentenceTransformer, texts: Mapping[str, list[str]]) -> dict[str, Tensor]:
@@ -203,7 +247,7 @@ def show_search(model: SentenceTransformer, english: list[str]) -> None:
 
 def write_card(model: Path, results: Mapping[str, Any], corpus: Corpus, sizes: Sizes, command: str) -> None:
     """The model's card, from the run's results."""
-    rows = {STAGES[stage]: scores for stage, scores in results["stages"].items()}
+    rows = {STAGES[stage]: scores for stage, scores in results["stages"].items()} | {RIVAL: results["msm"]}
     pairs = f"{sizes.pairs} pairs with English for each of fr, ru and ar"
     write_model_card(
         model,
@@ -240,19 +284,29 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     def finished(part: str) -> None:
         seconds[part] = round(time.perf_counter() - started - sum(seconds.values()), 1)
 
+    if given.train:
+        train(given, sizes)
+        return {}
     print("\n== Text in six languages, and a tokenizer made of it", flush=True)
-    corpus = make_corpus(output / "corpus", sizes, given.seed)
-    trained = new_encoder(corpus, sizes, output / "tokenizer", given.seed)
-    pairs_only = copy.deepcopy(trained)
+    shutil.rmtree(output / "tokenizer", ignore_errors=True)
+    write_corpus(output / "corpus", sizes, given.seed)
+    corpus = read_corpus(output / "corpus")
+    new_encoder(corpus, sizes, output / "tokenizer", given.seed)
     print(f"{len(corpus.documents)} sentences in documents, {len(corpus.pairs)} pairs; e.g. {corpus.pairs[0]}")
     finished("text")
 
-    print("\n== Training on documents and pairs: masked words, context, translations", flush=True)
-    history, pair_batches = train(trained, corpus, sizes, given)
-    finished("training")
+    print("\n== Training on documents and pairs: masked words, context (or masked sentences), translations", flush=True)
+    running = {name: start(name, given) for name in ("ccp", "msm")}
+    log = finish("ccp", running["ccp"], given)
+    finished("training, CCP")
+    pair_batches = log["pair_batches"]
     print(f"\n== Training the same weights on the pairs alone, for as many batches of them: {pair_batches}", flush=True)
-    train(pairs_only, corpus, sizes, given, pair_batches=pair_batches)
-    finished("training on pairs alone")
+    running["pairs"] = start("pairs", given)
+    for name in ("pairs", "msm"):
+        finish(name, running[name], given)
+    models = {name: SentenceTransformer(str(output / "trained" / name), device="cpu") for name in running}
+    trained = models["ccp"]
+    finished("training, the others")
 
     print("\n== Calibrating: on documents, and on pairs where there are any", flush=True)
     clouds = embed_documents(
@@ -270,12 +324,14 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         print("{}: {}".format(*note))
     finished("calibration")
 
-    tests = {"pairs": embed(pairs_only, corpus.test), "ccp": embed(trained, corpus.test)}
+    tests = {"pairs": embed(models["pairs"], corpus.test), "ccp": embed(trained, corpus.test)}
     for stage, layer in layers.items():
         tests[stage] = {language: layer.transform(rows, language) for language, rows in tests["ccp"].items()}
     stages = {stage: summarise(embeddings) for stage, embeddings in tests.items()}
-    header = ["accuracy (%)", *(name.replace("_", " ") for name in stages["pairs"])]
+    rival = summarise(embed(models["msm"], corpus.test))
+    header = ["accuracy (%)", *(name.replace("_", " ") for name in rival)]
     rows = [[STAGES[stage], *map(percent, scores.values())] for stage, scores in stages.items()]
+    rows.append([RIVAL, *map(percent, rival.values())])
     print(f"\n== Bilingual retrieval among {sizes.test_sentences} unseen sentences\n\n{markdown_table(header, rows)}")
     print(f"\n{NOTE}")
 
@@ -284,13 +340,14 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     results = {
         "seconds": round(time.perf_counter() - started, 1),
         "stages": stages,
+        "msm": rival,
         "seconds_by_part": seconds,
         "pair_batches": pair_batches,
         "notes": dict(layers["rotate"].notes),
     }
     write_json_atomically(output / "results.json", results)
     write_card(model, results, corpus, sizes, "python training_scripts/demo.py " + " ".join(arguments or sys.argv[1:]))
-    plot_training(history, output / "training.png")
+    plot_training(log["history"], output / "training.png")
     plot_stages({STAGES[s]: {g: stages[s][g] for g in GROUPS} for s in stages}, output / "stages.png")
     for other in ("fr", "de"):
         panels = {

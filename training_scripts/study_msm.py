@@ -61,7 +61,7 @@ DOCUMENTS = [
 ROWS = {
     "no pre-training": "--objective mlm --max-steps 1 --learning-rate 0",
     "MLM": "--objective mlm",
-    "CROP": "--objective crop",
+    "CROP": "--objective crop --span-sentences 8",
     "ICT": "--objective ict --span-sentences 5",
     "CCP": "--objective ccp --bank-size 4096",
     "MSM": "",

@@ -75,6 +75,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         formatter_class=HelpFormat,
     )
     encoder, data, negatives, options, test, run = parser.parse_args_into_dataclasses(arguments)
+    if data.connections == "none":
+        options.semantic_weight = options.language_weight = 0.0
     run.refuse_foreign_checkpoints()
     check_output_directory(Path(run.output) / "model", overwrite=run.overwrite)
     if run.push_to_hub:

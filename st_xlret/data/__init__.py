@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from st_xlret.data.blocks import BlockBatchSampler, BlockCounts
 from st_xlret.data.collator import CrossLingualDataCollator
+from st_xlret.data.connections import connect_languages, keep_connections
 from st_xlret.data.dictionaries import Dictionary, read_dictionary
 from st_xlret.data.documents import LanguageCounts, LoadReport, load_documents, load_documents_with_report
 from st_xlret.data.holdout import hold_out_pairs
@@ -11,6 +12,7 @@ from st_xlret.data.hub_documents import HubDocuments, load_hub_documents
 from st_xlret.data.interleaving import InterleavedBatches, InterleavedBatchSampler
 from st_xlret.data.jsonl import BadLines, DataError, read_jsonl
 from st_xlret.data.languages import check_language, id_to_language, language_to_id
+from st_xlret.data.opus import pairs_from_moses, pairs_from_wikimatrix
 from st_xlret.data.packing import pack_documents
 from st_xlret.data.pairs import (
     PairCounts,
@@ -21,9 +23,11 @@ from st_xlret.data.pairs import (
     pairs_from_dictionary,
     pairs_from_parallel_documents,
 )
+from st_xlret.data.retrieval_sources import load_retrieval
 from st_xlret.data.sampling import smoothed_probabilities
 from st_xlret.data.spans import SpanDataCollator
 from st_xlret.data.splitting import split_sentences
+from st_xlret.data.tmx import pairs_from_tmx
 from st_xlret.data.windows import CrossLingualBatches, LanguageBatchSampler, WindowBatchSampler
 from st_xlret.data.word_samples import (
     WordSampleCounts,
@@ -55,18 +59,24 @@ __all__ = [
     "build_word_samples",
     "build_word_samples_with_report",
     "check_language",
+    "connect_languages",
     "hold_out_pairs",
     "id_to_language",
+    "keep_connections",
     "language_to_id",
     "load_documents",
     "load_documents_with_report",
     "load_hub_documents",
     "load_pairs",
     "load_pairs_with_report",
+    "load_retrieval",
     "normalise_text",
     "pack_documents",
     "pairs_from_dictionary",
+    "pairs_from_moses",
     "pairs_from_parallel_documents",
+    "pairs_from_tmx",
+    "pairs_from_wikimatrix",
     "read_dictionary",
     "read_jsonl",
     "smoothed_probabilities",

@@ -130,6 +130,7 @@ class TokenCounter:
                 "tokenizer), so words cannot be found among its tokens; take a checkpoint that has a tokenizer.json"
             )
         self.tokenizer, self.max_length = tokenizer, max_length
+        self.unknown = tokenizer.unk_token_id
         self._own_tokens: dict[str, list[int]] = {}
 
     def tokenise(self, texts: list[str]) -> Iterator[TokenisedSentence]:
@@ -173,7 +174,7 @@ class TokenCounter:
         first, last = span
         ids = sentence.ids
         tokens = ids[first:last]
-        if self.tokenizer.unk_token_id in tokens or (ids.count(tokens[0]) > 1 and len(_places(ids, tokens)) > 1):
+        if self.unknown in tokens or (ids.count(tokens[0]) > 1 and len(_places(ids, tokens)) > 1):
             return "tokens"
         own = self._own_tokens[sentence.text[start:end]]
         if own and own != tokens:

@@ -31,9 +31,7 @@ class NegativeArguments:
     )
     mine_margin: float = field(
         default=0.05,
-        metadata={
-            "help": "A negative is less similar than the gold passage by this share at least."
-        },
+        metadata={"help": "A negative is less similar than the gold passage by this share at least."},
     )
     mine_skip: int = field(default=0, metadata={"help": "Best-ranked passages to pass over: they may be answers."})
     mine_depth: int = field(default=100, metadata={"help": "Rank down to which to look."})

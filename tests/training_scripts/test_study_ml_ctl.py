@@ -38,7 +38,7 @@ def test_rows_differ_in_their_mode_alone(study: ModuleType, tmp_path: Path) -> N
         command = study.training_command(arguments, row, 3)[2:]
         encoder, data, options, run = HfArgumentParser(kinds).parse_args_into_dataclasses(command)
         assert options.mode == row and row in run.output and run.seed == 3
-        assert (run.max_steps, run.batch_size, options.mlm_alpha) == (7, 64, 0.1)
+        assert (run.max_steps, run.batch_size, options.mlm_alpha) == (7, 64, 0.0)
         assert data.dictionaries == [str(tmp_path / "dictionaries/x.en-fr.tsv.gz")] and len(data.exclude) == 1
         options.mode = run.output = ""
         parsed.append((encoder, data, options, run))

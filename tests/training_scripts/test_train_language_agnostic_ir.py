@@ -166,8 +166,8 @@ def test_an_interrupted_run_is_repeated(
 
 
 def test_two_encoders_from_a_checkpoint(train: Train, questions: Path, pairs: Path, tmp_path: Path) -> None:
-    english = "--max-steps 2 --semantic-weight 0 --language-weight 0"
-    results = train("--retrieval", questions, "--from-scratch tiny", english, output="first")
+    english = ["--max-steps 2 --connections none", "--pairs", pairs]
+    results = train("--retrieval", questions, "--from-scratch tiny", *english, output="first")
     assert results["pairs"] == 0 and results["languages"]["with_parallel"] == []
     first = tmp_path / "first" / "model"
     train("--retrieval", questions, "--pairs", pairs, "--two-encoders --max-steps 2", "--model", first)
