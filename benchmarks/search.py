@@ -20,9 +20,7 @@ from tqdm import tqdm
 
 from benchmarks.ccp_losses import Comparison, machine, measure
 from benchmarks.reporting import as_markdown, write
-from benchmarks.search_steps import faiss_flat, streamed, streamed_from_disk, ways, write_corpus
-
-RIVALS = ("semantic_search", "InformationRetrievalEvaluator", "mteb")
+from benchmarks.search_steps import RIVALS, faiss_flat, streamed, streamed_from_disk, ways, write_corpus
 
 
 def comparisons(args: argparse.Namespace, folder: Path) -> dict[str, Comparison]:
@@ -31,8 +29,8 @@ def comparisons(args: argparse.Namespace, folder: Path) -> dict[str, Comparison]
     found = {
         "rivals": Comparison(
             f"Retrieval, {sizes}, corpus in memory",
-            {name: way for name, way in ways(args.queries, args.corpus, args.dimension, args.k).items()},
-            [("top_k", rival) for rival in (*RIVALS, "faiss flat")],
+            ways(args.queries, args.corpus, args.dimension, args.k),
+            [("top_k", rival) for rival in RIVALS],
             goals={"time": 1.0, "memory": 0.5},
             rounds=args.rounds,
         ),
@@ -49,7 +47,7 @@ def comparisons(args: argparse.Namespace, folder: Path) -> dict[str, Comparison]
     rows = max(1, args.corpus // 8)
     for queries in args.few:
         found[f"{queries} queries"] = Comparison(
-            f"The choice of torch blocks over faiss flat: {queries} queries, {rows} x {args.dimension}, k = {args.k}",
+            f"Blocks of torch against faiss's flat index, {queries} queries, {rows} x {args.dimension}, k = {args.k}",
             {
                 "top_k": partial(streamed, queries, rows, args.dimension, args.k),
                 "faiss flat": partial(faiss_flat, queries, rows, args.dimension, args.k),
@@ -69,7 +67,9 @@ def main() -> None:
     parser.add_argument("--dimension", type=int, default=384)
     parser.add_argument("--k", type=int, default=100)
     parser.add_argument("--growth", type=int, default=4, help="the larger corpus on disk, in multiples of the other")
-    parser.add_argument("--few", type=int, nargs="*", default=[1, 8, 32, 128], help="numbers of queries against faiss")
+    parser.add_argument(
+        "--few", type=int, nargs="*", default=[1, 8, 32, 128, 1_000], help="numbers of queries against faiss"
+    )
     parser.add_argument(
         "--rounds", type=int, default=1, help="runs whose median time is taken; 0: the run whose memory is measured"
     )

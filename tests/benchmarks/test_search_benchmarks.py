@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks.mining_steps import one_pass, two_faiss_searches, two_semantic_searches
-from benchmarks.search_steps import streamed_from_disk, ways, write_corpus
+from benchmarks.search_steps import faiss_flat, streamed_from_disk, ways, write_corpus
 
 SEARCH = ["--queries", "12", "--corpus", "700", "--dimension", "8", "--k", "5", "--few", "3", "--rounds", "1"]
 MINING = ["--rows", "150", "--dimension", "8", "--rounds", "0"]
@@ -50,7 +50,9 @@ def test_programs_write_figures_and_tables(
 
 
 def test_all_searches_find_the_same() -> None:
-    found = {name: float(way().run()) for name, way in ways(12, 60_000, 8, 5).items()}
+    sizes = 12, 60_000, 8, 5
+    found = {name: float(way().run()) for name, way in ways(*sizes).items()}
+    found["faiss flat"] = float(faiss_flat(*sizes).run())
     assert len(found) == 5
     assert all(value == pytest.approx(found["top_k"], rel=1e-5) for value in found.values()), found
 

@@ -1,0 +1,153 @@
+"""Hide parallel sentences among others, in BUCC's file layout: a mining test from documents at hand.
+
+    python evaluation/make_mining_test.py --parallel-documents ../shared/data/ebible/documents \
+        --documents ../shared/data/wikipedia_2023 ../shared/data/tensorflow_docs \
+        --languages de es ja zh --output runs/mining
+    python evaluation/run.py --model MODEL --benchmark bucc --data runs/mining --languages de es ja zh \
+        --output runs/mining.json
+
+For each language and English, --gold translations are hidden in each of the two splits; the other verses stand on one
+side only, some in English, the others in the other language, so that no translation is hidden unknown. Sentences of
+the other documents fill both sides up. The training split is for the threshold, the test split for the figures; they
+share no sentence. As in BUCC the two sides are of one domain, but the hidden pairs are closer to their neighbours here
+than news is: figures are comparable with each other, not with the shared task's.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from argparse import ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from transformers import HfArgumentParser
+
+from st_xlret.data import load_documents, normalise_text, pairs_from_parallel_documents
+from st_xlret.hub import write_text_atomically
+
+PIVOT, SPLITS = "en", ("training", "test")
+
+
+@dataclass
+class Arguments:
+    """What to hide, and where."""
+
+    parallel_documents: list[str] = field(
+        metadata={"help": "Documents with verse references; equal references are translations."}
+    )
+    output: str = field(metadata={"help": "Folder for de-en/de-en.training.de and so on."})
+    languages: list[str] = field(metadata={"help": "Languages beside English."})
+    documents: list[str] = field(
+        default_factory=list, metadata={"help": "Documents to fill the sides up with, of these languages and English."}
+    )
+    sentences: int = field(default=20_000, metadata={"help": "Sentences of each side and split."})
+    gold: int = field(default=1_000, metadata={"help": "Translations among them."})
+    seed: int = field(default=0, metadata={"help": "Seed of every choice."})
+
+
+class HelpFormat(RawDescriptionHelpFormatter, ArgumentDefaultsHelpFormatter):
+    """Keeps the line breaks of the examples and shows defaults."""
+
+
+class Distinct:
+    """Takes sentences off iterators, each text once, whatever its case and punctuation."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def accepts(self, *sentences: str) -> bool:
+        """Whether none of them was taken before; if so, they are taken now."""
+        keys = {normalise_text(sentence) for sentence in sentences}
+        if keys & self.seen or "" in keys:
+            return False
+        self.seen |= keys
+        return True
+
+    def take(self, count: int, sentences: Iterable[str]) -> Iterator[str]:
+        """The next ``count`` new sentences, or as many as there are."""
+        if count < 1:
+            return
+        for sentence in sentences:
+            if self.accepts(sentence):
+                yield sentence
+                count -= 1
+                if not count:
+                    return
+
+
+def one_language(given: Arguments, language: str, filler: dict[str, list[str]]) -> dict[str, str]:
+    """The files of a language, by name.
+
+    Raises:
+        ValueError: If there are too few translations or sentences.
+    """
+    rng = random.Random(f"{given.seed} {language}")
+    table = pairs_from_parallel_documents(given.parallel_documents, PIVOT, [language], show_progress=False)
+    pairs = list(zip(table["target"][:], table["source"][:], strict=True))
+    rng.shuffle(pairs)
+    distinct = Distinct()
+    translations = [pair for pair in pairs if distinct.accepts(*pair)]
+    needed = given.gold * len(SPLITS)
+    if len(translations) < needed:
+        raise ValueError(f"{language}: {needed} translations are to be hidden, there are {len(translations)}")
+    rest = translations[needed:]
+    distinct.seen = {normalise_text(sentence) for pair in translations for sentence in pair}
+    places, fill_size = len(SPLITS) * (given.sentences - given.gold), {}
+    supply = {}
+    for side in (PIVOT, language):
+        others = filler.get(side, [])
+        supply[side] = list(distinct.take(places, rng.sample(others, len(others))))
+        fill_size[side] = len(supply[side])
+    # English gets more than half of the verses where it would be short of sentences, and less where the other would.
+    english = len(rest) // 2
+    english = max(english, min(len(rest), places - fill_size[PIVOT]))
+    english = min(english, max(0, len(rest) - (places - fill_size[language])))
+    supply[PIVOT] = [other for _, other in rest[:english]] + supply[PIVOT]
+    supply[language] = [own for own, _ in rest[english:]] + supply[language]
+    files: dict[str, str] = {}
+    for number, split in enumerate(SPLITS):
+        hidden = translations[number * given.gold : (number + 1) * given.gold]
+        ids: dict[str, dict[str, str]] = {}
+        for place, side in enumerate((language, PIVOT)):
+            fill = supply[side][number :: len(SPLITS)][: given.sentences - given.gold]
+            sentences = [pair[place] for pair in hidden] + fill
+            if len(sentences) < given.sentences:
+                raise ValueError(
+                    f"{language}-{PIVOT}, {split}: {len(sentences)} sentences in {side}, --sentences asks for "
+                    f"{given.sentences}; give further --documents or ask for fewer"
+                )
+            rng.shuffle(sentences)
+            ids[side] = {sentence: f"{side}-{row:06d}" for row, sentence in enumerate(sentences, start=1)}
+            files[f"{language}-{PIVOT}.{split}.{side}"] = "".join(
+                f"{name}\t{' '.join(sentence.split())}\n" for sentence, name in ids[side].items()
+            )
+        gold = sorted(f"{ids[language][own]}\t{ids[PIVOT][other]}\n" for own, other in hidden)
+        files[f"{language}-{PIVOT}.{split}.gold"] = "".join(gold)
+    return files
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write the files of every language."""
+    parser = HfArgumentParser([Arguments], description=__doc__, formatter_class=HelpFormat)
+    (given,) = parser.parse_args_into_dataclasses(arguments)
+    filler: dict[str, list[str]] = {}
+    if given.documents:
+        documents = load_documents(given.documents, languages=[PIVOT, *given.languages])
+        for sentence, language in zip(documents["sentence"][:], documents["language"][:], strict=True):
+            filler.setdefault(language, []).append(sentence)
+    for language in given.languages:
+        folder = Path(given.output) / f"{language}-{PIVOT}"
+        files = one_language(given, language, filler)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            write_text_atomically(folder / name, text)
+        print(f"{folder}: {given.gold} translations among {given.sentences} sentences a side, in each of {SPLITS}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
