@@ -1,33 +1,43 @@
-"""Hide parallel sentences among others, in BUCC's file layout: a mining test from documents at hand.
+r"""Hide parallel sentences among others, in BUCC's file layout: a mining test from documents at hand.
 
     python evaluation/make_mining_test.py --parallel-documents ../shared/data/ebible/documents \
-        --documents ../shared/data/wikipedia_2023 ../shared/data/tensorflow_docs \
-        --languages de es ja zh --output runs/mining
+        --documents ../shared/data/{ebible,storybooks,tico19}/documents ../shared/data/{hf_course,opensource_guide} \
+        ../shared/data/{eltec_novels,tensorflow_docs,wikipedia_2023} --languages de es ja zh --output runs/mining
     python evaluation/run.py --model MODEL --benchmark bucc --data runs/mining --languages de es ja zh \
         --output runs/mining.json
 
 For each language and English, --gold translations are hidden in each of the two splits; the other verses stand on one
 side only, some in English, the others in the other language, so that no translation is hidden unknown. Sentences of
-the other documents fill both sides up. The training split is for the threshold, the test split for the figures; they
-share no sentence. As in BUCC the two sides are of one domain, but the hidden pairs are closer to their neighbours here
-than news is: figures are comparable with each other, not with the shared task's.
+--documents fill both sides up. Documents of the same id in English and the other language are taken as translations
+of each other: one side alone has sentences of them, that which has fewer sentences. Documents that are translations
+under different ids must not be among them.
+
+The training split is for the threshold, the test split for the figures; they share no sentence. As in BUCC the two
+sides are of one domain, but the hidden pairs are closer to their neighbours here than news is: figures are comparable
+with each other, not with the shared task's.
 """
 
 from __future__ import annotations
 
 import random
 import sys
-from argparse import ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformers import HfArgumentParser
 
-from st_xlret.data import load_documents, normalise_text, pairs_from_parallel_documents
+from st_xlret.data import normalise_text, pairs_from_parallel_documents
+from st_xlret.data.documents import LoadReport, is_document, read_documents
+from st_xlret.data.jsonl import BadLines
+from st_xlret.data.sources import Sources
 from st_xlret.hub import write_text_atomically
+from st_xlret.training.run_arguments import HelpFormat
 
 PIVOT, SPLITS = "en", ("training", "test")
+# Language to document id to sentences.
+Filler = dict[str, dict[str, list[str]]]
 
 
 @dataclass
@@ -35,20 +45,17 @@ class Arguments:
     """What to hide, and where."""
 
     parallel_documents: list[str] = field(
-        metadata={"help": "Documents with verse references; equal references are translations."}
+        metadata={"help": "Documents with verse references: sentences with equal ones are translations."}
     )
-    output: str = field(metadata={"help": "Folder for de-en/de-en.training.de and so on."})
-    languages: list[str] = field(metadata={"help": "Languages beside English."})
+    output: str = field(metadata={"help": "Folder for the files: de-en/de-en.training.de and so on."})
+    languages: list[str] = field(metadata={"help": "Languages to make a test of, each with English: de es."})
     documents: list[str] = field(
-        default_factory=list, metadata={"help": "Documents to fill the sides up with, of these languages and English."}
+        default_factory=list,
+        metadata={"help": "Documents to fill the sides up with, of these languages and English; see above."},
     )
-    sentences: int = field(default=20_000, metadata={"help": "Sentences of each side and split."})
-    gold: int = field(default=1_000, metadata={"help": "Translations among them."})
+    sentences: int = field(default=20_000, metadata={"help": "Sentences on each side of each split."})
+    gold: int = field(default=1_000, metadata={"help": "How many of them are the hidden translations."})
     seed: int = field(default=0, metadata={"help": "Seed of every choice."})
-
-
-class HelpFormat(RawDescriptionHelpFormatter, ArgumentDefaultsHelpFormatter):
-    """Keeps the line breaks of the examples and shows defaults."""
 
 
 class Distinct:
@@ -77,7 +84,26 @@ class Distinct:
                     return
 
 
-def one_language(given: Arguments, language: str, filler: dict[str, list[str]]) -> dict[str, str]:
+def read_filler(paths: Sequence[str], languages: Sequence[str]) -> Filler:
+    """Sentences of documents, whose ids tell which are translations of each other."""
+    filler: Filler = defaultdict(lambda: defaultdict(list))
+    found = Sources.find(paths, is_document)
+    for document in read_documents(found, frozenset(languages), LoadReport(), BadLines(skip=False)):
+        name = str(document.record.get("id") or f"{document.file}:{document.line}")
+        filler[document.language][name] += document.sentences
+    return filler
+
+
+def fill_of_sides(filler: Filler, language: str) -> dict[str, list[str]]:
+    """English sentences and the language's to fill the sides with; no document stands on both sides."""
+    documents = {side: dict(filler.get(side, {})) for side in (PIVOT, language)}
+    scarce, plentiful = sorted(documents, key=lambda side: sum(map(len, documents[side].values())))
+    for name in documents[scarce]:
+        documents[plentiful].pop(name, None)
+    return {side: [text for texts in documents[side].values() for text in texts] for side in documents}
+
+
+def one_language(given: Arguments, language: str, filler: Filler) -> dict[str, str]:
     """The files of a language, by name.
 
     Raises:
@@ -92,20 +118,7 @@ def one_language(given: Arguments, language: str, filler: dict[str, list[str]]) 
     needed = given.gold * len(SPLITS)
     if len(translations) < needed:
         raise ValueError(f"{language}: {needed} translations are to be hidden, there are {len(translations)}")
-    rest = translations[needed:]
-    distinct.seen = {normalise_text(sentence) for pair in translations for sentence in pair}
-    places, fill_size = len(SPLITS) * (given.sentences - given.gold), {}
-    supply = {}
-    for side in (PIVOT, language):
-        others = filler.get(side, [])
-        supply[side] = list(distinct.take(places, rng.sample(others, len(others))))
-        fill_size[side] = len(supply[side])
-    # English gets more than half of the verses where it would be short of sentences, and less where the other would.
-    english = len(rest) // 2
-    english = max(english, min(len(rest), places - fill_size[PIVOT]))
-    english = min(english, max(0, len(rest) - (places - fill_size[language])))
-    supply[PIVOT] = [other for _, other in rest[:english]] + supply[PIVOT]
-    supply[language] = [own for own, _ in rest[english:]] + supply[language]
+    supply = one_sided_supply(given, language, translations[needed:], filler, pairs, rng)
     files: dict[str, str] = {}
     for number, split in enumerate(SPLITS):
         hidden = translations[number * given.gold : (number + 1) * given.gold]
@@ -128,15 +141,35 @@ def one_language(given: Arguments, language: str, filler: dict[str, list[str]]) 
     return files
 
 
+def one_sided_supply(
+    given: Arguments,
+    language: str,
+    rest: list[tuple[str, str]],
+    filler: Filler,
+    verses: list[tuple[str, str]],
+    rng: random.Random,
+) -> dict[str, list[str]]:
+    """Sentences of each side that have no translation on the other: verses of ``rest``, then the filler's."""
+    # A verse that is not hidden, because another has its text on one side, is a translation all the same.
+    distinct = Distinct()
+    distinct.seen = {normalise_text(sentence) for pair in verses for sentence in pair}
+    places, supply = len(SPLITS) * (given.sentences - given.gold), {}
+    for side, others in fill_of_sides(filler, language).items():
+        supply[side] = list(distinct.take(places, rng.sample(others, len(others))))
+    # English gets more than half of the verses where it would be short of sentences, and less where the other would.
+    english = len(rest) // 2
+    english = max(english, min(len(rest), places - len(supply[PIVOT])))
+    english = min(english, max(0, len(rest) - (places - len(supply[language]))))
+    supply[PIVOT] = [other for _, other in rest[:english]] + supply[PIVOT]
+    supply[language] = [own for own, _ in rest[english:]] + supply[language]
+    return supply
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Write the files of every language."""
     parser = HfArgumentParser([Arguments], description=__doc__, formatter_class=HelpFormat)
     (given,) = parser.parse_args_into_dataclasses(arguments)
-    filler: dict[str, list[str]] = {}
-    if given.documents:
-        documents = load_documents(given.documents, languages=[PIVOT, *given.languages])
-        for sentence, language in zip(documents["sentence"][:], documents["language"][:], strict=True):
-            filler.setdefault(language, []).append(sentence)
+    filler = read_filler(given.documents, [PIVOT, *given.languages]) if given.documents else {}
     for language in given.languages:
         folder = Path(given.output) / f"{language}-{PIVOT}"
         files = one_language(given, language, filler)

@@ -1,13 +1,14 @@
-"""Evaluates a Sentence Transformer on a published benchmark and shows its scores beside the papers'.
+r"""Evaluates a Sentence Transformer on a published benchmark and shows its scores beside the papers'.
 
 Tatoeba (nearest-neighbour accuracy between 112 languages and English), from a local copy:
 
     python evaluation/run.py --model runs/ccp/model --benchmark tatoeba --data LASER/data/tatoeba/v1 \
         --languages fr de zh --output tatoeba.json
 
-LAReQA (answers in 11 languages from one pool of sentences), from its release:
+LAReQA (answers in 11 languages from one pool of sentences), from its release, sentences read in their paragraph:
 
-    python evaluation/run.py --model runs/ccp/model --benchmark lareqa --data lareqa/xquad-r --output lareqa.json
+    python evaluation/run.py --model runs/ccp/model --benchmark lareqa --data lareqa/xquad-r --context \
+        --output lareqa.json
 
 Mr.TyDi from the Hugging Face Hub, with the passages' embeddings kept on disk: run it again to go on where it
 stopped, or under torchrun with --distributed to share the work among processes:
@@ -18,14 +19,14 @@ stopped, or under torchrun with --distributed to share the work among processes:
 Without --data a benchmark is loaded from the Hugging Face Hub (or its cache, with HF_HUB_OFFLINE=1).
 The CCP paper averages the hidden states of layer 14 of its 24-layer model: --layer 14.
 A calibrated model that st-xlret exported takes the language as its task: --language-as-task.
-Scores go to the output file, fractions in [0, 1]; tables in Markdown go beside it, under the same name with .md.
+Scores go to the output file, fractions in [0, 1]; tables in Markdown go beside it, under the same name with .md. A
+published row whose split or protocol is another says so, and what differs is said below the table.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -33,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from transformers import HfArgumentParser
 
 from st_xlret.evaluation.benchmarks import BENCHMARKS, benchmark
+from st_xlret.training.run_arguments import HelpFormat
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -60,7 +62,8 @@ class Arguments:
     split: str | None = field(
         default=None,
         metadata={
-            "help": "Part of the benchmark, such as dev; lareqa: test-same-language. Default: what the papers use."
+            "help": "Part of the benchmark, such as dev; lareqa: test-same-language; bucc: training. Default: test; "
+            "for xor-retrieve dev, as the answers to its test questions are not published."
         },
     )
     layer: int | None = field(
@@ -87,7 +90,11 @@ class Arguments:
         default=None, metadata={"help": "Put before documents. Default: the model's own prompt for documents."}
     )
     context: bool = field(
-        default=False, metadata={"help": "lareqa: candidates are read with their paragraph, as in XTREME-R."}
+        default=False,
+        metadata={
+            "help": "lareqa: a candidate is the sentence followed by its paragraph, as the papers' models read it, "
+            "in place of the sentence alone."
+        },
     )
     language_as_task: bool = field(
         default=False,
@@ -111,15 +118,11 @@ class Arguments:
         default=None,
         metadata={
             "help": "tatoeba: only the first so many sentences per language: quicker, but easier than the "
-            "benchmark, so that no published figure is comparable."
+            "benchmark, so that published figures are not comparable."
         },
     )
     device: str | None = field(default=None, metadata={"help": "cpu, cuda, cuda:1, mps. Default: the best there is."})
     quiet: bool = field(default=False, metadata={"help": "No progress bar."})
-
-
-class HelpFormat(RawDescriptionHelpFormatter, ArgumentDefaultsHelpFormatter):
-    """Keeps the line breaks of the examples and shows defaults."""
 
 
 def evaluator_options(arguments: Arguments) -> dict[str, Any]:
@@ -201,9 +204,7 @@ def main(arguments: Arguments) -> None:
     from st_xlret.evaluation.report import report, result_as_json
     from st_xlret.hub.saving import write_json_atomically, write_text_atomically
 
-    text = report(
-        result, arguments.model, comparable=arguments.max_sentences is None and arguments.split in (None, "test")
-    )
+    text = report(result, arguments.model)
     write_json_atomically(arguments.output, result_as_json(result, arguments.model))
     tables = Path(arguments.output).with_suffix(".md")
     write_text_atomically(str(tables), f"{text}\n")

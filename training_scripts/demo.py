@@ -60,11 +60,13 @@ GROUPS = ("all", "with_parallel", "without_parallel")
 NOTE = (
     "Each figure is the mean over pairs of languages and both directions; a language's own column, over its pairs "
     "with the others. 'With parallel' are pairs of languages that both have sentences with an English translation, "
-    "'without' those with de or zh. All trainings start from the same weights and see as many batches of pairs."
+    "'without' those with de or zh. All trainings start from the same weights and see about as many batches of pairs."
 )
-OPTIONS = CCPOptions(ccp_weight=3.0, mlm_weight=1.0, pairs_weight=1.0, bank_size=0)
+OPTIONS = CCPOptions(
+    ccp_weight=3.0, mlm_weight=0.3, pairs_weight=0.7, temperature=0.04, pairs_temperature=0.05, window=3, bank_size=0
+)
 MSM_OPTIONS = MSMOptions(
-    objective_weight=OPTIONS.ccp_weight,
+    objective_weight=1.0,
     mlm_weight=OPTIONS.mlm_weight,
     pairs_weight=OPTIONS.pairs_weight,
     pairs_temperature=OPTIONS.pairs_temperature,
@@ -107,13 +109,15 @@ class Sizes:
     test_sentences: int = 500
     encoder: str = "mini"
     vocabulary: int = 8000
-    steps: int = 1500
+    steps: int = 1000
     batch_size: int = 96
+    msm_steps: int = 500
     learning_rate: float = 4e-3
+    document_encoder_rate: float = 4e-4
     calibration_sentences: int = 5000
 
 
-QUICK = Sizes(60, 40, 40, "tiny", 1000, 12, 16, 3e-3, 300)
+QUICK = Sizes(60, 40, 40, "tiny", 1000, 12, 16, 12, 3e-3, 3e-4, 300)
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,9 @@ def train(given: DemoArguments, sizes: Sizes) -> None:
     corpus = read_corpus(output / "corpus")
     model = new_encoder(corpus, sizes, output / "tokenizer", given.seed)
     # The pairs alone are trained last, for as many batches of them as the others had.
-    steps = sizes.steps if name != "pairs" else json.loads((folder / "ccp.json").read_text())["pair_batches"]
+    steps = {"ccp": sizes.steps, "msm": sizes.msm_steps}.get(name) or read_log(given, "ccp")["pair_batches"]
+    # At the encoder's rate the document encoder and its heads collapse to one answer for all places.
+    rates = {"networks": sizes.document_encoder_rate} if name == "msm" else {}
     run = RunArguments(
         output=str(folder / f"{name}-checkpoints"),
         max_steps=steps,
@@ -176,6 +182,7 @@ def train(given: DemoArguments, sizes: Sizes) -> None:
         save_steps=0,
         logging_steps=max(1, steps // 12),
         seed=given.seed,
+        training_arguments=json.dumps({"learning_rate_mapping": rates}),
     )
     set_seed(given.seed)
     if name == "msm":
@@ -205,10 +212,14 @@ def start(name: str, given: DemoArguments) -> subprocess.Popen[bytes]:
 
 def finish(name: str, process: subprocess.Popen[bytes], given: DemoArguments) -> dict[str, Any]:
     """Wait for a training; returns its log."""
-    folder = Path(given.output) / "trained"
     if process.wait():
-        raise SystemExit(f"the training of {name!r} failed: {folder / name}.log says why")
-    return json.loads((folder / f"{name}.json").read_text())
+        raise SystemExit(f"the training of {name!r} failed: {Path(given.output) / 'trained' / name}.log says why")
+    return read_log(given, name)
+
+
+def read_log(given: DemoArguments, name: str) -> dict[str, Any]:
+    """What a finished training wrote: the Trainer's log, and how many batches were of pairs."""
+    return json.loads((Path(given.output) / "trained" / f"{name}.json").read_text())
 
 
 def embed(model: SentenceTransformer, texts: Mapping[str, list[str]]) -> dict[str, Tensor]:
@@ -288,7 +299,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         train(given, sizes)
         return {}
     print("\n== Text in six languages, and a tokenizer made of it", flush=True)
-    shutil.rmtree(output / "tokenizer", ignore_errors=True)
+    for earlier in ("corpus", "tokenizer", "trained"):
+        shutil.rmtree(output / earlier, ignore_errors=True)
     write_corpus(output / "corpus", sizes, given.seed)
     corpus = read_corpus(output / "corpus")
     new_encoder(corpus, sizes, output / "tokenizer", given.seed)

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +37,7 @@ from st_xlret.evaluation import TatoebaEvaluator, markdown_table
 from st_xlret.hub import atomic_directory, write_json_atomically, write_text_atomically
 from st_xlret.training import train_tokenizer
 from st_xlret.training.encoders import balanced_texts
+from st_xlret.training.run_arguments import HelpFormat
 
 LANGUAGES = [
     "fr",
@@ -92,8 +95,8 @@ ROWS: dict[str, tuple[dict[str, float], str]] = {
     "+ CCP, no bank": ({"ccp": 1}, "--bank-size 0"),
 }
 ENCODERS = {
-    "static": "--from-scratch static --features 512 --learning-rate 5e-3 --lazy-adam --max-grad-norm 0 --weight-decay 0 "
-    "--token-dropout 0.15",
+    "static": "--from-scratch static --features 512 --learning-rate 5e-3 --lazy-adam --max-grad-norm 0 "
+    "--weight-decay 0 --token-dropout 0.15",
     "mini": "--from-scratch mini --learning-rate 1e-3",
     "small": "--from-scratch small --learning-rate 1e-3",
 }
@@ -103,15 +106,20 @@ ENCODERS = {
 class Arguments:
     """What to run."""
 
-    data: str = field(metadata={"help": "Folder of the real data."})
+    data: str = field(metadata={"help": "Folder of the real data: documents, pairs, dictionaries and tatoeba/v1."})
     output: str = field(metadata={"help": "Folder for the runs and the table."})
-    encoder: str = field(default="static", metadata={"help": "Encoder to train.", "choices": list(ENCODERS)})
+    encoder: str = field(
+        default="static",
+        metadata={"help": "Encoder to train, see train_ccp.py. static has no row with MLM.", "choices": list(ENCODERS)},
+    )
     tokenizer: str | None = field(default=None, metadata={"help": "Tokenizer that all runs share; default: train one."})
     rows: list[str] = field(
-        default_factory=lambda: list(ROWS), metadata={"help": "Rows to run.", "choices": list(ROWS)}
+        default_factory=lambda: list(ROWS),
+        metadata={"help": "Rows to run, each in quotes.", "choices": list(ROWS), "metavar": "ROW"},
     )
     pairs: list[str] = field(
-        default_factory=lambda: ["500", "5000", "all"], metadata={"help": "Pairs per language, at most."}
+        default_factory=lambda: ["500", "5000", "all"],
+        metadata={"help": "Pairs per language, at most; every row is run with each."},
     )
     pair_steps: int = field(default=600, metadata={"help": "Batches of parallel sentences that every run sees."})
     batch_size: int = field(default=512, metadata={"help": "Pairs, windows or sentences per batch."})
@@ -120,28 +128,34 @@ class Arguments:
     jobs: int = field(default=1, metadata={"help": "Runs at a time, one thread each where more than one."})
 
 
-def main() -> None:
+def main(given: Sequence[str] | None = None) -> None:
     """Run what is missing, measure it and print the table."""
-    (arguments,) = HfArgumentParser([Arguments], description=__doc__).parse_args_into_dataclasses()
+    given = list(sys.argv[1:] if given is None else given)
+    parser = HfArgumentParser([Arguments], description=__doc__, formatter_class=HelpFormat)
+    (arguments,) = parser.parse_args_into_dataclasses(given)
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
-    arguments.tokenizer = arguments.tokenizer or shared_tokenizer(Path(arguments.data), output / "tokenizer")
-    plan = [(row, size) for size in arguments.pairs for row in arguments.rows]
-    plan = [(row, size) for row, size in plan if not ("MLM" in row and arguments.encoder == "static")]
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        # Ablations last: an interrupted study has the main rows.
-        for row, size in sorted(plan, key=lambda run: "," in run[0]) if not arguments.table_only else []:
-            pool.submit(run_one, arguments, row, size)
+    plan = plan_of(arguments)
+    if not arguments.table_only:
+        arguments.tokenizer = arguments.tokenizer or shared_tokenizer(Path(arguments.data), output / "tokenizer")
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            list(pool.map(lambda run: run_one(arguments, *run), plan))
+        command = shlex.join(["python", "training_scripts/study_ccp.py", *given])
+        write_text_atomically(output / "command.txt", command + "\n")
     results = {
         name(row, size): json.loads(p.read_text()) for row, size in plan if (p := file(output, row, size)).is_file()
     }
     write_json_atomically(output / "study.json", results)
     table = table_of(arguments, results)
     write_text_atomically(output / "study.md", table)
-    if not arguments.table_only:
-        command = " ".join(["python training_scripts/study_ccp.py", *sys.argv[1:]])
-        write_text_atomically(output / "command.txt", command + "\n")
     print(table)
+
+
+def plan_of(arguments: Arguments) -> list[tuple[str, str]]:
+    """Rows and numbers of pairs to run, ablations last: an interrupted study has the main rows."""
+    plan = [(row, size) for size in arguments.pairs for row in arguments.rows]
+    plan = [(row, size) for row, size in plan if not ("MLM" in row and arguments.encoder == "static")]
+    return sorted(plan, key=lambda run: "," in run[0])
 
 
 def shared_tokenizer(data: Path, folder: Path) -> str:

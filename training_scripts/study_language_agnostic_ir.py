@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from st_xlret.evaluation import markdown_table
 from st_xlret.hub import atomic_directory, write_json_atomically, write_text_atomically
 from st_xlret.training import train_tokenizer
 from st_xlret.training.encoders import balanced_texts
+from st_xlret.training.run_arguments import HelpFormat
 
 LANGUAGES = ["en", "ar", "de", "el", "es", "hi", "ru", "th", "tr", "vi", "zh"]
 WITHOUT = ["el", "hi", "th", "tr", "vi"]
@@ -84,7 +86,8 @@ class Arguments:
     )
     tokenizer: str | None = field(default=None, metadata={"help": "Tokenizer that all runs share; default: train one."})
     rows: list[str] = field(
-        default_factory=lambda: list(ROWS), metadata={"help": "Rows to run.", "choices": list(ROWS)}
+        default_factory=lambda: list(ROWS),
+        metadata={"help": "Rows to run, each in quotes.", "choices": list(ROWS), "metavar": "ROW"},
     )
     parallel: list[str] = field(
         default_factory=lambda: ["half"],
@@ -111,7 +114,8 @@ class Arguments:
 
 def main() -> None:
     """Run what is missing, and print the table."""
-    (arguments,) = HfArgumentParser([Arguments], description=__doc__).parse_args_into_dataclasses()
+    parser = HfArgumentParser([Arguments], description=__doc__, formatter_class=HelpFormat)
+    (arguments,) = parser.parse_args_into_dataclasses()
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     plan = [(row, parallel) for parallel in arguments.parallel for row in arguments.rows]
@@ -119,8 +123,7 @@ def main() -> None:
         if not arguments.model:
             arguments.tokenizer = arguments.tokenizer or shared_tokenizer(Path(arguments.data), output / "tokenizer")
         with ThreadPoolExecutor(arguments.jobs) as pool:
-            for row, parallel in plan:
-                pool.submit(run_one, arguments, row, parallel)
+            list(pool.map(lambda run: run_one(arguments, *run), plan))
     results = {
         name(*run): json.loads(path.read_text())
         for run in plan
@@ -131,7 +134,7 @@ def main() -> None:
     table = table_of(plan, figures)
     write_text_atomically(output / "study.md", table)
     if not arguments.table_only:
-        command = " ".join(["python training_scripts/study_language_agnostic_ir.py", *sys.argv[1:]])
+        command = shlex.join(["python", "training_scripts/study_language_agnostic_ir.py", *sys.argv[1:]])
         write_text_atomically(output / "command.txt", command + "\n")
     print(table)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ from st_xlret.evaluation import TatoebaEvaluator, markdown_table
 from st_xlret.hub import atomic_directory, write_json_atomically, write_text_atomically
 from st_xlret.training import train_tokenizer
 from st_xlret.training.encoders import balanced_texts
+from st_xlret.training.run_arguments import HelpFormat
 
 LANGUAGES = "fr es de el bg ru tr ar vi th zh hi sw pt ja ko id uk".split(" ")  # noqa: SIM905
 PAIRS = [
@@ -58,7 +60,7 @@ class Arguments:
     tokenizer: str | None = field(default=None, metadata={"help": "Tokenizer that all runs share; default: train one."})
     vocabulary: int = field(default=30000, metadata={"help": "Tokens of a tokenizer trained here."})
     rows: list[str] = field(
-        default_factory=lambda: list(ROWS), metadata={"help": "Rows to run.", "choices": list(ROWS)}
+        default_factory=lambda: list(ROWS), metadata={"help": "Rows to run.", "choices": list(ROWS), "metavar": "ROW"}
     )
     seeds: list[int] = field(default_factory=lambda: [0], metadata={"help": "Every row is run with each of them."})
     steps: int = field(default=1500, metadata={"help": "Steps of every run."})
@@ -77,7 +79,8 @@ class Arguments:
 
 def main(given: list[str] | None = None) -> None:
     """Run what is missing, measure it and print the table."""
-    (arguments,) = HfArgumentParser([Arguments], description=__doc__).parse_args_into_dataclasses(given)
+    parser = HfArgumentParser([Arguments], description=__doc__, formatter_class=HelpFormat)
+    (arguments,) = parser.parse_args_into_dataclasses(given)
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     if arguments.model is None and arguments.tokenizer is None and not arguments.table_only:
@@ -86,7 +89,7 @@ def main(given: list[str] | None = None) -> None:
     if not arguments.table_only:
         with ThreadPoolExecutor(arguments.jobs) as pool:
             list(pool.map(lambda run: run_one(arguments, *run), plan))
-        command = " ".join(["python training_scripts/study_ml_ctl.py", *(given or sys.argv[1:])])
+        command = shlex.join(["python", "training_scripts/study_ml_ctl.py", *(given or sys.argv[1:])])
         write_text_atomically(output / "command.txt", command + "\n")
     results = {run: json.loads(p.read_text()) for run in plan if (p := file(output, *run)).is_file()}
     write_json_atomically(

@@ -41,7 +41,7 @@ from st_xlret.evaluation.plots import plot_stages
 from st_xlret.hub import atomic_directory, write_json_atomically, write_text_atomically
 from st_xlret.training import train_tokenizer
 from st_xlret.training.encoders import balanced_texts
-from st_xlret.training.run_arguments import RunArguments
+from st_xlret.training.run_arguments import HelpFormat, RunArguments
 
 LANGUAGES = ["fr", "es", "de", "el", "bg", "ru", "tr", "ar", "vi", "th", "zh", "hi", "sw", "pt", "ja", "ko", "id", "uk"]
 DOCUMENTS = [
@@ -98,7 +98,7 @@ class Arguments:
     output: str = field(metadata={"help": "Folder for the runs, tables and the plot."})
     rows: list[str] = field(
         default_factory=lambda: [*ROWS, *ABLATIONS],
-        metadata={"help": "Rows to run.", "choices": [*ROWS, *ABLATIONS]},
+        metadata={"help": "Rows to run, each in quotes.", "choices": [*ROWS, *ABLATIONS], "metavar": "ROW"},
     )
     seeds: list[int] = field(
         default_factory=lambda: [0], metadata={"help": "Seeds to run each row with; the tables show the means."}
@@ -125,7 +125,8 @@ class Arguments:
 def main(given: Sequence[str] | None = None) -> str:
     """Run what is missing, measure it, write and print the tables."""
     given = list(sys.argv[1:] if given is None else given)
-    (arguments,) = HfArgumentParser([Arguments], description=__doc__).parse_args_into_dataclasses(given)
+    parser = HfArgumentParser([Arguments], description=__doc__, formatter_class=HelpFormat)
+    (arguments,) = parser.parse_args_into_dataclasses(given)
     if arguments.measure:
         measure(arguments, Path(arguments.measure))
         return ""

@@ -1,4 +1,4 @@
-"""Train a cross-lingual encoder by contrastive context prediction: documents in, a Sentence Transformer out.
+r"""Train a cross-lingual encoder by contrastive context prediction: documents in, a Sentence Transformer out.
 
 The paper's setting, from a checkpoint, on one or several GPUs:
 

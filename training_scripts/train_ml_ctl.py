@@ -1,4 +1,4 @@
-"""Align an encoder by parallel sentences and the words in them (ML-CTL with CZ-NCE).
+r"""Align an encoder by parallel sentences and the words in them (ML-CTL with CZ-NCE).
 
 The paper's setting, from a checkpoint, on one or several GPUs:
 

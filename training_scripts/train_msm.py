@@ -1,4 +1,4 @@
-"""Train a cross-lingual encoder as a masked sentence model: documents in, a Sentence Transformer out.
+r"""Train a cross-lingual encoder as a masked sentence model: documents in, a Sentence Transformer out.
 
 Each sentence of a document is predicted from the others by a small document encoder that all languages share; what
 remains is the sentence encoder. The paper's setting, from a checkpoint, on several GPUs (a batch has the documents

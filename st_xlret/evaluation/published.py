@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
@@ -23,6 +24,8 @@ class PublishedRow:
         short_source: The paper in a few words, for tables.
         metric: What was measured, under the name that this library's results have it.
         setting: How the systems were trained for the task, where the paper has several settings.
+        measured_as: What of the protocol a result must share to be comparable, by the names and in the words that
+            results have it, such as ``{"split": "test"}``; ``"not said"`` where the paper does not say.
     """
 
     system: str
@@ -35,11 +38,31 @@ class PublishedRow:
     short_source: str
     metric: str = "accuracy"
     setting: str = ""
+    measured_as: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
         """Says in a table where the row comes from: a paper's figure, not a measurement of this library."""
-        return f"published: {self.short_source}, {self.table}{f' ({self.setting})' if self.setting else ''}"
+        split = self.measured_as.get("split")
+        details = [self.setting, "split not said" if split == "not said" else split and f"{split} split"]
+        shown = "; ".join(detail for detail in details if detail)
+        return f"published: {self.short_source}, {self.table}{f' ({shown})' if shown else ''}"
+
+    def differences(self, protocol: Mapping[str, str]) -> dict[str, str]:
+        """In what a result was measured otherwise; what its protocol does not mention is not compared.
+
+        Args:
+            protocol: The result's.
+
+        Returns:
+            Names of the protocol's entries that differ, to this row's entry.
+
+        Example:
+            >>> row = published_rows("lareqa")[0]
+            >>> row.differences({"split": "test", "candidate": "sentence"})
+            {'candidate': 'sentence followed by its paragraph'}
+        """
+        return {name: value for name, value in self.measured_as.items() if protocol.get(name, value) != value}
 
 
 def published_benchmarks() -> list[str]:
@@ -88,6 +111,7 @@ def published_rows(
             short_source=table["short_source"],
             metric=table.get("metric", "accuracy"),
             setting=table.get("setting", ""),
+            measured_as=table.get("measured_as", {}),
         )
         for table in json.loads(file.read_text(encoding="utf-8"))["tables"]
         for row in table["rows"]

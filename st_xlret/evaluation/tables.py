@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from st_xlret.evaluation.published import PublishedRow
 
+NOT_COMPARABLE = "†"
+
 
 @dataclass(frozen=True)
 class BenchmarkResult:
@@ -93,7 +95,8 @@ def results_table(
     """Our scores beside published ones, one row per system, in percent.
 
     The columns are languages and the mean over those shown; a published row has a mean where the paper has
-    all of them. The last column says which rows are a paper's own figures and which were measured here.
+    all of them. The last column says which rows are a paper's own figures and which were measured here, and on
+    which split; `NOT_COMPARABLE` marks the rows that were measured otherwise than the result.
 
     Args:
         result: What was measured.
@@ -130,10 +133,12 @@ def results_table(
         return [*cells, *([percent(average)] if published_average else []), source]
 
     ours = {language: values[metric] for language, values in result.scores.items()}
-    rows = [row(model_name, ours, result.average[metric], "measured here")]
+    split = f", {result.protocol['split']} split" if "split" in result.protocol else ""
+    rows = [row(model_name, ours, result.average[metric], f"measured here{split}")]
     for system in published:
         average = system.average.get(published_average) if published_average else None
         if average is not None or any(language in system.scores for language in shown):
-            rows.append(row(system.system, system.scores, average, system.label))
+            mark = f" {NOT_COMPARABLE}" if system.differences(result.protocol) else ""
+            rows.append(row(system.system + mark, system.scores, average, system.label))
     extra = [f"all {len(result.scores)}"] if published_average else []
     return markdown_table(["system", *shown, "mean", *extra, "source"], rows)

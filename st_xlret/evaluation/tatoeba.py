@@ -192,6 +192,7 @@ class TatoebaEvaluator(BaseEvaluator):
             "direction": "to_en: X to English; from_en: English to X; accuracy: mean of both",
             **self.embedder.describe(),
             "languages": str(len(self.sentences)),
+            "sentences": "all" if self.max_sentences is None else f"the first {self.max_sentences} of each language",
             "sentences_per_language": f"{min(counts)} to {max(counts)}" if len(counts) > 1 else str(max(counts)),
         }
 

@@ -46,6 +46,7 @@ class ResultTable:
         model_row: The row that is this card's model, for the metadata. Default: the last of ``rows``.
         percent: Show the fractions as percentages with one decimal, as the papers do.
         note: Protocol and differences, printed below the table.
+        in_metadata: Whether the figures are the card's model's own; not so where it was fine-tuned before.
     """
 
     benchmark: str
@@ -55,6 +56,7 @@ class ResultTable:
     model_row: str | None = None
     percent: bool = True
     note: str = ""
+    in_metadata: bool = True
 
     def columns(self) -> list[str]:
         """All columns: those of this work's rows first, in their order."""
@@ -89,7 +91,7 @@ class ResultTable:
 
     def eval_results(self) -> list[EvalResult]:
         """Give the model's own row as metadata, one entry a column, for the Hub's ``model-index``."""
-        if not self.rows:
+        if not self.rows or not self.in_metadata:
             return []
         system = self.model_row if self.model_row is not None else list(self.rows)[-1]
         if system not in self.rows:
@@ -224,8 +226,9 @@ def write_model_card(
         parts.append(_times(seconds or {}, hardware))
     if results:
         parts.append("## Results")
-        for table in results:
-            parts += [f"### {table.benchmark}", table.to_markdown()]
+        for before, table in zip([None, *results], results, strict=False):
+            title_of_table = [] if before and before.benchmark == table.benchmark else [f"### {table.benchmark}"]
+            parts += [*title_of_table, table.to_markdown()]
         if any(table.published for table in results):
             parts.append("Rows marked (published) are copied from the papers; all others were measured with this run.")
     if evaluation_commands:

@@ -33,8 +33,9 @@ class EncoderArguments:
     from_scratch: str | None = field(
         default=None,
         metadata={
-            "help": "Instead of a checkpoint: static (a bag of token vectors, minutes on a CPU), small (a "
-            "Transformer of 3 layers of 256) or base (12 of 768), with a tokenizer trained on the texts.",
+            "help": "Instead of a checkpoint, with a tokenizer trained on the texts: static (a bag of token vectors, "
+            "minutes on a CPU), or a Transformer: mini (1 layer of 128), small (3 of 256), base (12 of 768, as XLM-R "
+            "base), or tiny (1 of 32) to try things out.",
             "choices": ["static", "tiny", "mini", "small", "base"],
         },
     )

@@ -45,7 +45,9 @@ class IRDataArguments(DataArguments):
             "choices": ["passage", "sentence"],
         },
     )
-    titles: bool = field(default=True, metadata={"help": "Put the titles of passages before their texts."})
+    titles: bool = field(
+        default=True, metadata={"help": "Put the titles of passages before their texts; --no-titles: leave them out."}
+    )
     hard_negatives: int = field(
         default=0, metadata={"help": "Hard negatives per question, as DPR's and MS MARCO's files have them."}
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from argparse import ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
+from argparse import Action, ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,13 @@ from st_xlret.training.loss_state_callback import LOSS_STATE_FILE
 
 
 class HelpFormat(ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter):
-    """Help of the scripts: shows defaults, and the text above the options as it is written."""
+    """Help of the scripts: shows defaults, and the text above the options as it is written.
+
+    Where there is no default (None, or an empty list), the option's own text says what is done without it.
+    """
+
+    def _get_help_string(self, action: Action) -> str | None:
+        return action.help if action.default in (None, [], "") else super()._get_help_string(action)
 
 
 @dataclass

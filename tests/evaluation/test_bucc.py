@@ -127,7 +127,8 @@ def test_from_directory(static_model, tmp_path: Path) -> None:
 
 
 def test_from_hub_says_that_it_is_the_training_split(static_model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("st_xlret.evaluation.bucc.load_bucc_hub", lambda languages: {"fr": corpus([0, 2, 5, 9], seed=1)})
+    loaded = {"fr": corpus([0, 2, 5, 9], seed=1)}
+    monkeypatch.setattr("st_xlret.evaluation.bucc.load_bucc_hub", lambda languages: loaded)
     result = BUCCEvaluator.from_hub(["fr"]).evaluate(static_model)
     assert result.protocol["split"] == "training" and "optimistic" in result.protocol["threshold"]
 

@@ -121,8 +121,12 @@ def test_lareqa(program, static_model, tmp_path, capsys) -> None:
     printed, table = capsys.readouterr().out, (tmp_path / "scores.md").read_text()
     for text in (printed, table):
         assert "| benchmark | model | map_at_20 |" in text
-        assert "published: MSM paper, Table 12 (zero-shot, fine-tuned on SQuAD v1.1)" in text
-        assert "measured here" in text
+        assert "published: MSM paper, Table 12 (zero-shot, fine-tuned on SQuAD v1.1; test split)" in text
+        assert "measured here, test split" in text
+        # The candidates are the papers', but not all of them.
+        assert (
+            "- corpus_size: 4 here; 13014 in MSM paper, Table 12" in text and "- candidate: sentence here" not in text
+        )
 
 
 def test_mewsli_x(program, static_model, tmp_path) -> None:
@@ -132,7 +136,8 @@ def test_mewsli_x(program, static_model, tmp_path) -> None:
     result = written(tmp_path)
     assert list(result["scores"]) == ["en"]
     assert (result["protocol"]["split"], result["protocol"]["similarity"]) == ("dev", "dot")
-    assert "published" not in (tmp_path / "scores.md").read_text()  # the papers report the test split
+    table = (tmp_path / "scores.md").read_text()
+    assert "measured here, dev split" in table and "- split: dev here; test in MSM paper, Table 11" in table
 
 
 def test_bucc(program, static_model, tmp_path) -> None:
@@ -168,6 +173,7 @@ def test_xor_retrieve(program, static_model, tmp_path, monkeypatch) -> None:
     (tmp_path / "psgs_w100.tsv").write_text("id\ttext\ttitle\n1\ttaxi in Helsinki\tA\n2\tbread\tB\n")
     program.main(arguments(program, static_model, tmp_path, benchmark="xor-retrieve", data=str(tmp_path)))
     assert written(tmp_path)["scores"] == {"fi": {"recall_at_2kt": 1.0, "recall_at_5kt": 1.0}}
+    assert "- split: dev here; not said in CCP paper, Table 4" in (tmp_path / "scores.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -188,5 +194,5 @@ def test_what_a_benchmark_cannot_do_is_said(program, changes, message, tmp_path,
 def test_help_teaches(run) -> None:
     done = run("--help")
     assert done.returncode == 0
-    for phrase in ("--language-as-task", "LASER/data/tatoeba/v1", "--layer 14", "fractions in [0, 1]"):
+    for phrase in ("--language-as-task", "LASER/data/tatoeba/v1 \\\n", "--layer 14", "fractions in [0, 1]"):
         assert phrase in done.stdout

@@ -74,6 +74,16 @@ def test_published_rows_of_retrieval() -> None:
     assert settings == {"zero-shot, fine-tuned on NQ", "multi-lingual fine-tune"}
 
 
+def test_every_row_of_a_benchmark_with_splits_says_its_split() -> None:
+    for benchmark in LANGUAGES:
+        for row in published_rows(benchmark):
+            split = row.measured_as["split"]
+            assert ("split not said" if split == "not said" else f"{split} split") in row.label
+    splits = {(row.short_source, row.table): row.measured_as["split"] for row in published_rows("xor-retrieve")}
+    assert splits["MSM paper", "Table 10"] == "test" and splits["CCP paper", "Table 4"] == "not said"
+    assert all("split" not in row.label for row in published_rows("tatoeba"))
+
+
 def test_unknown_benchmark_lists_what_is_there() -> None:
     with pytest.raises(ValueError, match=r"'mkqa'.*'tatoeba'"):
         published_rows("mkqa")

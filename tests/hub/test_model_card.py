@@ -103,6 +103,16 @@ def test_published_figures_are_never_the_models_own(tmp_path: Path) -> None:
     assert ModelCard(text).data.eval_results is None
 
 
+def test_tables_of_one_benchmark_stand_together_and_may_be_of_another_model(tmp_path: Path) -> None:
+    tables = [
+        ResultTable("tatoeba", "accuracy", {"a": {"fr": 0.5}}),
+        ResultTable("tatoeba", "f1", {"a": {"fr": 0.4}}, in_metadata=False),
+    ]
+    text = card(tmp_path, results=tables)
+    assert text.count("### tatoeba") == 1 and "Metric: f1 (%)" in text
+    assert [result.metric_type for result in ModelCard(text).data.eval_results] == ["accuracy"]
+
+
 def test_a_file_name_is_taken_as_it_is(tmp_path: Path) -> None:
     card(tmp_path / "cards" / "ccp.md")
     assert [p.name for p in (tmp_path / "cards").iterdir()] == ["ccp.md"]

@@ -16,7 +16,7 @@ def naive(source: torch.Tensor, target: torch.Tensor, k: int) -> tuple[torch.Ten
     return cosines.gather(1, order), order
 
 
-@pytest.mark.parametrize("block_size", [1, 7, 32, 64, None])
+@pytest.mark.parametrize("block_size", [5, 32, 64, None])
 @pytest.mark.parametrize("k", [1, 4, 10, 100])
 def test_equals_two_sorts(block_size: int | None, k: int) -> None:
     generator = torch.manual_seed(k)

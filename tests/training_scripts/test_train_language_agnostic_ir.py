@@ -223,7 +223,7 @@ def test_help_explains_every_option(
         program.NegativeArguments,
         program.IROptions,
         program.EvaluationArguments,
-        program.RunArguments,
+        program.IRRunArguments,
     )
     options = [option for group in groups for option in fields(group)]
     assert len(options) > 60

@@ -68,7 +68,9 @@ class StoryTeller:
         rng.shuffle(people)
         self.cast = list(dict.fromkeys([*people, skewed(rng, self.topic.people + named("name"), 1.0)]))
         self.places = rng.sample(self.topic.places, 2)
-        self.focus = set(rng.sample(self.topic.things, _THINGS_IN_FOCUS))
+        # Neighbours in the topic's list are used together, so they are what one story is about.
+        first = _THINGS_IN_FOCUS * rng.randrange(-(-len(self.topic.things) // _THINGS_IN_FOCUS))
+        self.focus = set(self.topic.things[first : first + _THINGS_IN_FOCUS])
         self.mentioned: tuple[str, ...] = ()
         self.properties: dict[str, str] = {}
         self.day = skewed(rng, named("day"), _WORD_STEEPNESS)
