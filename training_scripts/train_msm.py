@@ -2,10 +2,10 @@ r"""Train a cross-lingual encoder as a masked sentence model: documents in, a Se
 
 Each sentence of a document is predicted from the others by a small document encoder that all languages share; what
 remains is the sentence encoder. The paper's setting, from a checkpoint, on several GPUs (a batch has the documents
-that fill 16 x 32 sentences):
+that fill 16 x 32 sentences, of which the encoder reads --mini-batch-size at a time):
 
     torchrun --nproc-per-node 8 training_scripts/train_msm.py --model xlm-roberta-base \
-        --documents docs/*.jsonl.gz --output runs/msm --mini-batch-size 128
+        --documents docs/*.jsonl.gz --output runs/msm
 
 On two CPU cores, from scratch:
 

@@ -45,18 +45,21 @@ class RunningTopK:
             scores: (rows, columns) float32, with any strides.
             first_column: The index of its first column; higher than those of all columns so far.
         """
-        odd = scores.shape[1] % _GROUP
-        if 0 < odd < scores.shape[1]:
-            self.update(scores[:, :-odd], first_column)
-            self.update(scores[:, -odd:], first_column + scores.shape[1] - odd)
-            return
-        if self.seen >= self.k and scores.device.type == "cpu":
+        on_cpu, width = scores.device.type == "cpu", scores.shape[1]
+        if on_cpu:
+            # Whole groups first; and of the very first block only as much as sets a threshold for the rest of it.
+            part = width - width % _GROUP if self.seen >= self.k else max(8, -(-4 * self.k // _GROUP)) * _GROUP
+            if 0 < part < width:
+                self.update(scores[:, :part], first_column)
+                self.update(scores[:, part:], first_column + part)
+                return
+        if on_cpu and self.seen >= self.k:
             self._add_better_ones(scores, first_column)
         else:
             keys = best_of_block(scores, self.k, first_column)
             self.keys = torch.cat([self.keys, keys], dim=1).topk(self.k, dim=1).values
             self.threshold = unpack_keys(self.keys[:, -1])[0]
-        self.seen += scores.shape[1]
+        self.seen += width
 
     def result(self) -> tuple[Tensor, Tensor]:
         """Scores (rows, k) float32 and indices (rows, k) int64, best first; at least k columns were seen."""
@@ -80,19 +83,26 @@ def _above(scores: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]:
     """Rows and columns of the scores above the threshold of their row, ordered by row."""
     if scores.shape[1] % _GROUP == 0:
         groups = scores.unflatten(1, (-1, _GROUP))
-        row, group = (_maxima(groups) > threshold[:, None]).contiguous().nonzero(as_tuple=True)
+        row, group = _groups_above(groups, threshold)
         if 4 * len(row) * _GROUP < scores.numel():  # more of them take longer than the whole block
             which, offset = (groups[row, group] > threshold[row, None]).nonzero(as_tuple=True)
             return row[which], group[which] * _GROUP + offset
     return (scores > threshold[:, None]).contiguous().nonzero(as_tuple=True)  # type: ignore[return-value]
 
 
-def _maxima(groups: Tensor) -> Tensor:
-    """The maximum of every group, (rows, groups)."""
+def _groups_above(groups: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows and groups whose maximum is above the threshold of the row, ordered by row."""
     # A result that is laid out in another order than its input takes ten times as long.
     if groups.stride(0) < groups.stride(1):
-        return groups.permute(1, 2, 0).amax(dim=1).T
-    return groups.amax(dim=2)
+        maxima = groups.permute(1, 2, 0).amax(dim=1)
+        rows = (maxima.amax(dim=0) > threshold).nonzero()[:, 0]
+        maxima = maxima[:, rows].T
+    else:
+        maxima = groups.amax(dim=2)
+        rows = (maxima.amax(dim=1) > threshold).nonzero()[:, 0]
+        maxima = maxima[rows]
+    place, group = (maxima > threshold[rows, None]).contiguous().nonzero(as_tuple=True)
+    return rows[place], group
 
 
 def best_of_block(scores: Tensor, k: int, first_column: int) -> Tensor:

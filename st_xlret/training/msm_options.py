@@ -108,10 +108,10 @@ class MSMOptions:
         default=False, metadata={"help": "MSM, CCP: sentences of other languages are negatives too, on several GPUs."}
     )
     mini_batch_size: int = field(
-        default=0,
+        default=128,
         metadata={
-            "help": "MSM: sentences that the encoder reads at a time, with gradient caching, to fit small memory; 0: "
-            "all in one pass."
+            "help": "MSM: sentences that a Transformer reads at a time, with gradient caching: less fits smaller memory, "
+            "and the gradients are the same; 0: the batch in one pass. A static encoder always takes one pass."
         },
     )
 

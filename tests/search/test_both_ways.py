@@ -41,8 +41,8 @@ def test_one_product_serves_both_directions(monkeypatch: pytest.MonkeyPatch) -> 
         return product
 
     monkeypatch.setattr(torch, "mm", counted)
-    neighbours_both_ways(torch.randn(30, 4), torch.randn(50, 4), 3, block_size=20)
-    assert sum(products) == 30 * 50 and max(products) == 20 * 20
+    neighbours_both_ways(torch.randn(130, 4), torch.randn(50, 4), 3, block_size=20)
+    assert sum(products) == 130 * 50 and max(products) == 40 * 20
 
 
 def test_equal_cosines_go_to_the_lower_row() -> None:

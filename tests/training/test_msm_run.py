@@ -61,6 +61,10 @@ def test_defaults_are_the_papers() -> None:
     expected = {"heads": "separate", "num_negatives": 512, "mu": 0.5, "temperature": 0.1, "mlm": None}
     expected |= {"document_encoder_layers": 2, "intra_document_negatives": True, "cross_language_negatives": False}
     assert settings | expected == settings and parts(loss) == (1, 2)
+    # The encoder reads a batch of 512 sentences in parts, so that it fits small memory; a static one needs not.
+    assert loss.mini_batch_size == 128 and loss.uses_gradient_cache
+    static = build_losses(tiny.static(), ["msm"], MSMOptions())["msm"]
+    assert isinstance(static, MSMLoss) and static.mini_batch_size is None
     encoder = next(m for m in loss.modules() if isinstance(m, DocumentEncoder))
     assert encoder.max_sentences == 32 and MSMOptions().pooling == "cls"
 
@@ -167,6 +171,7 @@ def final_state(trainer: Any) -> dict[str, Tensor]:
     [
         {},
         {"mlm": "sum", "document_encoder": "separate-with-heads", "mini_batch_size": 3},
+        {"mini_batch_size": 0},
         {"objective": "crop"},
         {"objective": "ict"},
     ],

@@ -1,0 +1,70 @@
+"""A run of MSM on two ranks: no rank waits for another, and both end with the same encoder and document encoder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from st_xlret.training.msm_run import MSMOptions, build_msm_trainer
+from tests import tiny
+from tests.distributed.workers import Result, run_on_two_ranks
+from tests.training.runs import Recorder, arguments
+
+pytestmark = pytest.mark.distributed
+RUNS: dict[str, dict[str, Any]] = {
+    "alternate": {"pairs": tiny.pairs},
+    # Micro-batches, of which the ranks have different numbers, and a second loss in every step.
+    "sum": {"mlm": "sum", "mini_batch_size": 3, "batch_by": "documents", "document_encoder": "separate"},
+}
+
+
+def work(rank: int, ranks: int, folder: Path) -> Result:
+    return {name: run(rank, folder / name, **options) for name, options in RUNS.items()}
+
+
+def run(rank: int, folder: Path, *, pairs: Any = None, **options: Any) -> Result:
+    # Ranks start from different weights: rank 0's are to win.
+    model = tiny.transformer(dropout=0.1, seed=rank)
+    trainer = build_msm_trainer(
+        model,
+        tiny.documents(16, 5),
+        None if pairs is None else pairs(),
+        MSMOptions(block_sentences=4, negatives=16, **options),
+        arguments(folder, per_device_train_batch_size=2, max_steps=6, ddp_backend="gloo"),
+    )
+    recorder = Recorder(trainer.loss)
+    trainer.callback_handler.callbacks.insert(0, recorder)
+    first = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    trainer.train()
+    owned = {f"{name}/{k}": v for name, loss in trainer.loss.items() for k, v in loss.owned_state().items()}
+    return {
+        "steps": recorder.steps,
+        "first": first,
+        "encoder": {name: tensor.clone() for name, tensor in model.state_dict().items()},
+        "owned": {name: tensor.clone() for name, tensor in owned.items()},
+    }
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
+    """Of each rank."""
+    return run_on_two_ranks(work, tmp_path_factory.mktemp("ranks"))
+
+
+@pytest.mark.parametrize(("name", "losses"), [("alternate", {"msm", "mlm", "pairs"}), ("sum", {"msm"})])
+def test_both_ranks_take_the_same_steps_and_learn_the_same(results: list[Result], name: str, losses: set[str]) -> None:
+    first, second = (result[name] for result in results)
+    taken = [[(step, loss) for step, loss, _ in rank["steps"]] for rank in (first, second)]
+    assert taken[0] == taken[1] and [step for step, _ in taken[0]] == list(range(6))
+    assert {loss for _, loss in taken[0]} == losses
+    assert all(torch.tensor(value).isfinite() for rank in (first, second) for _, _, value in rank["steps"])
+    for part in ("encoder", "owned"):
+        for key, tensor in first[part].items():
+            # Each rank counts the lone sentences of its own batches.
+            assert torch.equal(tensor, second[part][key]) or "negatives_only" in key, key
+    assert any("document_encoders" in key for key in first["owned"])
+    assert any(not torch.equal(tensor, first["encoder"][key]) for key, tensor in first["first"].items())
+    assert any(not torch.equal(tensor, second["first"][key]) for key, tensor in first["first"].items())
