@@ -2,13 +2,13 @@
 
     python training_scripts/demo.py --output runs/demo
 
-Six languages have documents; French, German, Russian and Arabic have 300 sentences with an English translation besides,
-Chinese has none. A small Transformer from random weights is trained on these few pairs alone, then, from the same weights
-and with as many batches of pairs, with masked language modelling and contrastive context prediction on the documents
-between them; the second model is calibrated step by step, on documents where a language has no pairs. A third is trained
-with the masked sentence model in place of context prediction. Two trainings run at a time, each in a process of its own.
-The table is bilingual retrieval among sentences that occur nowhere in training, between every two languages, both ways.
-OUTPUT gets model/ (for plain Sentence Transformers, with its card), results.json and PNG plots.
+Six languages have documents; French, German, Russian and Arabic have 300 sentences with an English translation
+besides, Chinese has none. A small Transformer from random weights is trained on these few pairs alone, then, from the
+same weights and with as many batches of pairs, with masked language modelling and contrastive context prediction on
+the documents between them; the second model is calibrated step by step, on documents where a language has no pairs. A
+third is trained with the masked sentence model in place of context prediction. Two trainings run at a time, each in a
+process of its own. The table is bilingual retrieval among sentences that occur nowhere in training, between every two
+languages, both ways. OUTPUT gets model/ (for plain Sentence Transformers, with its card), results.json and PNG plots.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ On a CPU core in minutes, from scratch:
     python training_scripts/train_ml_ctl.py --from-scratch mini --pairs pairs/ --dictionaries words/*.tsv.gz \
         --output runs/mini --learning-rate 1e-3 --max-steps 2000
 
-A sample is a pair of sentences with a dictionary word that stands once in each. How many pairs gave samples, and why
-the others gave none, is printed before the training. --mode info-snt and CZ-snt are the paper's comparisons: sentences
-alone, which need no dictionaries and take --from-scratch static too.
+A sample is a pair of sentences with a dictionary word that stands once in each and is no stop word (--stop-words). How
+many pairs gave samples, and why the others gave none, is printed before the training. --mode info-snt and CZ-snt are
+the paper's comparisons: sentences alone, which need no dictionaries and take --from-scratch static too.
 
 Pairs are JSON lines {"source_language", "target_language", "source", "target"}, Moses or TMX files. Dictionaries
 have two columns and are named after their languages: en-fr.txt. Chinese, Japanese and Thai need the extra
@@ -81,6 +81,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
     # What is wrong with the dictionaries shows before anything that takes long.
     dictionaries = data.load_dictionaries() if options.needs_words else []
+    stop_words = data.load_stop_words(dictionaries) if options.needs_words else None
     pairs = data.load_pairs()
     evaluator = None
     if data.evaluation_pairs:
@@ -100,7 +101,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     set_card_data(model, languages=languages, tags=["ml-ctl"])
     samples, report = pairs, None
     if options.needs_words:
-        samples, report = find_words(pairs, dictionaries, model, options, seed=run.seed)
+        samples, report = find_words(pairs, dictionaries, model, options, run.seed, stop_words)
         logger.info("%s", report)
 
     args = run.to_host(metric="eval_pairs_average_accuracy" if evaluator else None)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 
 import regex
 import stopwordsiso
+
+from st_xlret.data.jsonl import DataError, read_lines
+from st_xlret.data.languages import check_language
+from st_xlret.data.records import clean_text
 
 UNSPACED_LANGUAGES = frozenset({"ja", "km", "lo", "my", "th", "wuu", "yue", "zh"})
 """Languages written without spaces between words (their primary codes)."""
@@ -88,6 +94,34 @@ def stop_words(language: str) -> frozenset[str]:
     """
     primary = language.partition("-")[0]
     return frozenset(map(fold, stopwordsiso.stopwords(_STOP_WORD_CODES.get(primary, primary))))
+
+
+def read_stop_words(path: str | os.PathLike[str]) -> tuple[str, frozenset[str]]:
+    """A language and its stop words, from a file of one word a line that is named after it.
+
+    Args:
+        path: Such as ``en.txt`` or ``mine.pt-br.txt``; UTF-8, plain or gzip.
+
+    Raises:
+        DataError: If there is no such file, its name tells no language, or it is not UTF-8.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp(), "short.en.txt")
+        >>> _ = file.write_text("the\\nAnd\\n", encoding="utf-8")
+        >>> language, words = read_stop_words(file)
+        >>> language, sorted(words)
+        ('en', ['and', 'the'])
+    """
+    name = Path(path).name
+    parts = name.removesuffix(".gz").removesuffix(".txt").split(".")
+    try:
+        language = check_language(parts[-1])
+    except ValueError as error:
+        raise DataError(f"{os.fspath(path)!r} is not named after a language, as en.txt is") from error
+    if not Path(path).is_file():
+        raise DataError(f"no such file of stop words: {os.fspath(path)!r}")
+    return language, frozenset(fold(clean_text(line)) for _, line in read_lines(path))
 
 
 def fold(text: str) -> str:

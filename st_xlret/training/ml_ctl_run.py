@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from st_xlret.data import load_pairs_with_report, normalise_text, pairs_from_par
 from st_xlret.data.collator import CrossLingualDataCollator
 from st_xlret.data.dictionaries import Dictionary, read_dictionary
 from st_xlret.data.opus import languages_in_name, pairs_from_moses
+from st_xlret.data.segmentation import read_stop_words, stop_words
 from st_xlret.data.tmx import pairs_from_tmx
 from st_xlret.data.windows import CrossLingualBatches
 from st_xlret.data.word_samples import WordSampleReport, build_word_samples_with_report
@@ -100,6 +102,14 @@ class ParallelArguments:
             "en-fr.txt or WORDS.en-fr.tsv.gz."
         },
     )
+    stop_words: list[str] = field(
+        default_factory=lambda: ["default"],
+        metadata={
+            "help": "Words that no samples are made of: default (the lists of the library stopwordsiso, which are long: "
+            "1298 words in English), none, or own files of one word a line, named after their language: en.txt. A "
+            "language without a file then has the default list."
+        },
+    )
     languages: list[str] = field(default_factory=list, metadata={"help": "Languages to keep (ISO 639-1); default all."})
     pairs_per_language: int | None = field(
         default=None, metadata={"help": "At most so many pairs per language pair; the 500 are among the 5000."}
@@ -119,6 +129,8 @@ class ParallelArguments:
             raise ValueError(
                 "nothing to train on: give parallel sentences by --pairs, --parallel-documents, --moses or --tmx"
             )
+        if len(self.stop_words) != 1 and {"default", "none"} & set(self.stop_words):
+            raise ValueError(f"--stop-words takes default, none or files, got {' '.join(self.stop_words)}")
 
     def load_pairs(self) -> Dataset:
         """All parallel sentences as one dataset."""
@@ -161,6 +173,22 @@ class ParallelArguments:
             )
         return found
 
+    def load_stop_words(self, dictionaries: list[Dictionary]) -> dict[str, frozenset[str]] | None:
+        """Stop words by language, as :func:`~st_xlret.data.build_word_samples` takes them; None for its default.
+
+        Raises:
+            ValueError: If a file is of a language that no dictionary has.
+        """
+        if self.stop_words == ["default"]:
+            return None
+        if self.stop_words == ["none"]:
+            return {}
+        codes = {code for found in dictionaries for code in (found.source_language, found.target_language)}
+        own = dict(map(read_stop_words, self.stop_words))
+        if unknown := sorted(set(own) - codes):
+            raise ValueError(f"--stop-words: no dictionary has {', '.join(unknown)}; they have {sorted(codes)}")
+        return {code: own[code] if code in own else stop_words(code) for code in codes}
+
 
 def prepare_encoder(model: SentenceTransformer, options: MLCTLOptions) -> SentenceTransformer:
     """Give a Transformer the paper's avg-first-last pooling; leave a static encoder as it is.
@@ -179,7 +207,12 @@ def prepare_encoder(model: SentenceTransformer, options: MLCTLOptions) -> Senten
 
 
 def find_words(
-    pairs: Dataset, dictionaries: list[Dictionary], model: SentenceTransformer, options: MLCTLOptions, seed: int = 0
+    pairs: Dataset,
+    dictionaries: list[Dictionary],
+    model: SentenceTransformer,
+    options: MLCTLOptions,
+    seed: int = 0,
+    stop_words_by_language: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[Dataset, WordSampleReport]:
     """Word-positioned samples of parallel sentences, for this encoder's tokenizer and sequence length."""
     return build_word_samples_with_report(
@@ -189,6 +222,7 @@ def find_words(
         max_seq_length=model.max_seq_length,
         samples_per_pair=options.samples_per_pair,
         seed=seed,
+        stop_words_by_language=stop_words_by_language,
     )
 
 

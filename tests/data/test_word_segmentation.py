@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from st_xlret.data.segmentation import fold, split_words, stop_words, word_splitter
+from st_xlret.data import DataError
+from st_xlret.data.segmentation import fold, read_stop_words, split_words, stop_words, word_splitter
 
 
 def words(text: str, language: str) -> list[str]:
@@ -60,3 +61,17 @@ def test_stop_words_are_those_of_the_language() -> None:
 
 def test_folding() -> None:
     assert fold("STRASSE") == fold("straße") and fold("Cafe\u0301") == "café"
+
+
+def test_own_stop_words_are_named_after_their_language(tmp_path: Path) -> None:
+    file = tmp_path / "short.pt-BR.txt"
+    file.write_text("\ufeffUm\n\n  uma \n", encoding="utf-8")
+    assert read_stop_words(file) == ("pt-br", {"um", "uma"})
+    with pytest.raises(DataError, match="no such file of stop words: .*en.txt"):
+        read_stop_words(tmp_path / "en.txt")
+    with pytest.raises(DataError, match="words.*is not named after a language, as en.txt is"):
+        read_stop_words(tmp_path / "stop words.txt")
+    latin = tmp_path / "fr.txt"
+    latin.write_bytes("le\nété\n".encode("latin1"))
+    with pytest.raises(DataError, match=r"fr\.txt, line 2: not UTF-8"):
+        read_stop_words(latin)

@@ -116,6 +116,32 @@ def test_a_stopped_run_is_resumed_as_if_nothing_had_been(
     assert_equal_weights(tmp_path / "run" / "model", tmp_path / "whole" / "model")
 
 
+def test_stop_words_are_left_out_as_told(train_words: Train, dictionary: Path, tmp_path: Path) -> None:
+    """Half of the English words are made stop words, or the default list's one."""
+    own = tmp_path / "own.en.txt"
+    own.write_text("\n".join(WORDS["en"][::2]), encoding="utf-8")
+    with open(dictionary, "a", encoding="utf-8") as file:
+        file.write("the\tsoleil\n")
+
+    def words(*options: str | Path, output: str) -> dict[str, int]:
+        given = ("--dictionaries", dictionary, "--max-steps 1 --save-steps 0 --evaluation-pairs 0", *options)
+        return train_words(*given, output=output)["word_samples"]["en>fr"]
+
+    default, none = words(output="default"), words("--stop-words none", output="none")
+    assert default == words("--stop-words default", output="again") == none
+    few = words("--stop-words", own, output="own")
+    assert few["samples"] < 0.7 * none["samples"] and few["stop_word"] > none["stop_word"] == 0
+
+    for options, message in (
+        (("--stop-words", tmp_path / "en.txt"), "no such file of stop words"),
+        (("--stop-words none", own), "--stop-words takes default, none or files, got none .*own.en.txt"),
+        (("--stop-words", own.rename(tmp_path / "de.txt")), r"no dictionary has de; they have \['en', 'fr'\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            words(*options, output="bad")
+    assert not names(tmp_path / "bad" / "model") if (tmp_path / "bad").exists() else True
+
+
 def test_bad_input_is_named_and_nothing_is_written(train_words: Train, dictionary: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no dictionaries to find words by: give --dictionaries, or --mode CZ-snt"):
         train_words()
