@@ -16,7 +16,7 @@ stopped, or under torchrun with --distributed to share the work among processes:
     python evaluation/run.py --model runs/ccp/model --benchmark mrtydi --embedding-cache embeddings \
         --output mrtydi.json
 
-Without --data a benchmark is loaded from the Hugging Face Hub (or its cache, with HF_HUB_OFFLINE=1).
+Without --data a benchmark is loaded from the Hugging Face Hub (or its cache, with HF_HUB_OFFLINE=1), if it is there.
 The CCP paper averages the hidden states of layer 14 of its 24-layer model: --layer 14.
 A calibrated model that st-xlret exported takes the language as its task: --language-as-task.
 Scores go to the output file, fractions in [0, 1]; tables in Markdown go beside it, under the same name with .md. A
@@ -39,6 +39,7 @@ from st_xlret.training.run_arguments import HelpFormat
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+ON_HUB = ", ".join(known.name for known in BENCHMARKS.values() if known.hub)
 LAYOUTS = "; ".join(f"{known.name}: {known.layout}" for known in BENCHMARKS.values())
 
 
@@ -53,7 +54,7 @@ class Arguments:
     benchmark: str = field(default="tatoeba", metadata={"help": f"One of {', '.join(BENCHMARKS)}."})
     data: str | None = field(
         default=None,
-        metadata={"help": f"Folder of the benchmark's files. Default: load it from the Hub. {LAYOUTS}."},
+        metadata={"help": f"Folder of the benchmark's files. Default: load {ON_HUB} from the Hub. {LAYOUTS}."},
     )
     languages: list[str] | None = field(
         default=None,
@@ -62,8 +63,9 @@ class Arguments:
     split: str | None = field(
         default=None,
         metadata={
-            "help": "Part of the benchmark, such as dev; lareqa: test-same-language; bucc: training. Default: test; "
-            "for xor-retrieve dev, as the answers to its test questions are not published."
+            "help": "Part of the benchmark, such as dev; lareqa: test-same-language. Default: test; for xor-retrieve "
+            "dev, as the answers to its test questions are not published; for bucc from the Hub training, as that is "
+            "what is there."
         },
     )
     layer: int | None = field(

@@ -78,7 +78,7 @@ ENCODERS = {
 class Arguments:
     """What to run."""
 
-    data: str = field(metadata={"help": "Folder of the real data."})
+    data: str = field(metadata={"help": "Folder of the real data: documents, pairs, squad_v1.1 and xquad_r."})
     output: str = field(metadata={"help": "Folder for the runs and the table."})
     encoder: str = field(default="static", metadata={"help": "Encoder to train.", "choices": list(ENCODERS)})
     model: str | None = field(

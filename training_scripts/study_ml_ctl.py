@@ -51,7 +51,7 @@ METRICS = {"accuracy": "mean", "accuracy_to_en": "to English", "accuracy_from_en
 class Arguments:
     """What to run."""
 
-    data: str = field(metadata={"help": "Folder of the real data."})
+    data: str = field(metadata={"help": "Folder of the real data: pairs, dictionaries and tatoeba/v1."})
     output: str = field(metadata={"help": "Folder for the runs and the table."})
     encoder: str = field(
         default="mini", metadata={"help": "Encoder to train from scratch.", "choices": ["mini", "small", "base"]}

@@ -94,7 +94,7 @@ METRICS = {
 class Arguments:
     """What to run."""
 
-    data: str = field(metadata={"help": "Folder of the real data."})
+    data: str = field(metadata={"help": "Folder of the real data: documents, squad_v1.1, xquad_r and tatoeba/v1."})
     output: str = field(metadata={"help": "Folder for the runs, tables and the plot."})
     rows: list[str] = field(
         default_factory=lambda: [*ROWS, *ABLATIONS],

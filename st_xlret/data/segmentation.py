@@ -97,7 +97,7 @@ def stop_words(language: str) -> frozenset[str]:
 
 
 def read_stop_words(path: str | os.PathLike[str]) -> tuple[str, frozenset[str]]:
-    """A language and its stop words, from a file of one word a line that is named after it.
+    r"""A language and its stop words, from a file of one word a line that is named after it.
 
     Args:
         path: Such as ``en.txt`` or ``mine.pt-br.txt``; UTF-8, plain or gzip.
@@ -108,7 +108,7 @@ def read_stop_words(path: str | os.PathLike[str]) -> tuple[str, frozenset[str]]:
     Example:
         >>> import tempfile
         >>> file = Path(tempfile.mkdtemp(), "short.en.txt")
-        >>> _ = file.write_text("the\\nAnd\\n", encoding="utf-8")
+        >>> _ = file.write_text("the\nAnd\n", encoding="utf-8")
         >>> language, words = read_stop_words(file)
         >>> language, sorted(words)
         ('en', ['and', 'the'])

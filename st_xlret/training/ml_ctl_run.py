@@ -105,9 +105,9 @@ class ParallelArguments:
     stop_words: list[str] = field(
         default_factory=lambda: ["default"],
         metadata={
-            "help": "Words that no samples are made of: default (the lists of the library stopwordsiso, which are long: "
-            "1298 words in English), none, or own files of one word a line, named after their language: en.txt. A "
-            "language without a file then has the default list."
+            "help": "Words that no samples are made of: default (the lists of the library stopwordsiso, which are "
+            "long: 1298 words in English), none, or own files of one word a line, named after their language: en.txt. "
+            "A language without a file then has the default list."
         },
     )
     languages: list[str] = field(default_factory=list, metadata={"help": "Languages to keep (ISO 639-1); default all."})

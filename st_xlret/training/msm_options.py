@@ -110,8 +110,8 @@ class MSMOptions:
     mini_batch_size: int = field(
         default=128,
         metadata={
-            "help": "MSM: sentences that a Transformer reads at a time, with gradient caching: less fits smaller memory, "
-            "and the gradients are the same; 0: the batch in one pass. A static encoder always takes one pass."
+            "help": "MSM: sentences that a Transformer reads at a time, with gradient caching: fewer need less memory "
+            "and give the same gradients; 0: the batch in one pass. A static encoder always takes one pass."
         },
     )
 

@@ -117,29 +117,37 @@ def test_a_stopped_run_is_resumed_as_if_nothing_had_been(
 
 
 def test_stop_words_are_left_out_as_told(train_words: Train, dictionary: Path, tmp_path: Path) -> None:
-    """Half of the English words are made stop words, or the default list's one."""
     own = tmp_path / "own.en.txt"
     own.write_text("\n".join(WORDS["en"][::2]), encoding="utf-8")
-    with open(dictionary, "a", encoding="utf-8") as file:
-        file.write("the\tsoleil\n")
 
     def words(*options: str | Path, output: str) -> dict[str, int]:
         given = ("--dictionaries", dictionary, "--max-steps 1 --save-steps 0 --evaluation-pairs 0", *options)
         return train_words(*given, output=output)["word_samples"]["en>fr"]
 
-    default, none = words(output="default"), words("--stop-words none", output="none")
-    assert default == words("--stop-words default", output="again") == none
-    few = words("--stop-words", own, output="own")
-    assert few["samples"] < 0.7 * none["samples"] and few["stop_word"] > none["stop_word"] == 0
+    all_words, other_half = words("--stop-words none", output="none"), words("--stop-words", own, output="own")
+    assert other_half["samples"] < 0.7 * all_words["samples"]
+    assert other_half["stop_word"] > all_words["stop_word"] == 0
 
-    for options, message in (
-        (("--stop-words", tmp_path / "en.txt"), "no such file of stop words"),
-        (("--stop-words none", own), "--stop-words takes default, none or files, got none .*own.en.txt"),
-        (("--stop-words", own.rename(tmp_path / "de.txt")), r"no dictionary has de; they have \['en', 'fr'\]"),
+
+def test_stop_words_by_language(script: ModuleType, dictionary: Path, tmp_path: Path) -> None:
+    def given(*stop_words: str | Path) -> Any:
+        data = script.ParallelArguments(
+            pairs=["p"], dictionaries=[str(dictionary)], stop_words=list(map(str, stop_words or ["default"]))
+        )
+        return data.load_stop_words(data.load_dictionaries())
+
+    assert given() is None and given("none") == {}
+    own = tmp_path / "own.en.txt"
+    own.write_text("Sun\n", encoding="utf-8")
+    lists = given(own)
+    assert lists.keys() == {"en", "fr"} and lists["en"] == {"sun"} and "le" in lists["fr"]
+    for files, message in (
+        ([tmp_path / "en.txt"], "no such file of stop words"),
+        (["none", own], "--stop-words takes default, none or files, got none .*own.en.txt"),
+        ([own.rename(tmp_path / "de.txt")], r"no dictionary has de; they have \['en', 'fr'\]"),
     ):
         with pytest.raises(ValueError, match=message):
-            words(*options, output="bad")
-    assert not names(tmp_path / "bad" / "model") if (tmp_path / "bad").exists() else True
+            given(*files)
 
 
 def test_bad_input_is_named_and_nothing_is_written(train_words: Train, dictionary: Path, tmp_path: Path) -> None:
@@ -168,4 +176,7 @@ def test_the_defaults_are_the_papers_and_the_help_explains(
     with pytest.raises(SystemExit):
         script.main(["--help"])
     shown = capsys.readouterr().out
-    assert all(word in shown for word in ("--dictionaries", "--mode", "ML-CTL-CZ", "st-xlret[segmenters]", "--resume"))
+    assert all(
+        word in shown
+        for word in ("--dictionaries", "--mode", "ML-CTL-CZ", "--stop-words", "st-xlret[segmenters]", "--resume")
+    )

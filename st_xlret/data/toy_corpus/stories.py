@@ -158,7 +158,7 @@ class StoryTeller:
 
     def _property(self, thing: str, adjectives: Sequence[str]) -> str:
         known = self.properties.get(thing)
-        if known in adjectives and self.rng.random() < _SAME_PROPERTY_SHARE:
+        if known is not None and known in adjectives and self.rng.random() < _SAME_PROPERTY_SHARE:
             return known
         return self._choose(adjectives)
 
