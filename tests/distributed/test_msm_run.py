@@ -28,7 +28,7 @@ def work(rank: int, ranks: int, folder: Path) -> Result:
 def run(rank: int, folder: Path, *, pairs: Any = None, **options: Any) -> Result:
     # Ranks start from different weights: rank 0's are to win.
     model = tiny.transformer(dropout=0.1, seed=rank)
-    trainer = build_msm_trainer(
+    trainer: Any = build_msm_trainer(
         model,
         tiny.documents(16, 5),
         None if pairs is None else pairs(),
