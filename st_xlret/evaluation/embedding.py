@@ -145,7 +145,8 @@ class TextEmbedder:
         pool: A pool of ``model.start_multi_process_pool``, which then encodes.
 
     Raises:
-        ValueError: If ``language_as_task`` comes with a layer or ``pooling="mean"``, which bypass the task.
+        ValueError: If the pooling is unknown, or ``language_as_task`` comes with a layer or ``pooling="mean"``,
+            which bypass the task.
 
     Example:
         >>> TextEmbedder(layer=14).describe()["pooling"]
@@ -163,6 +164,7 @@ class TextEmbedder:
     pool: Any = None
 
     def __post_init__(self) -> None:
+        resolve_pooling(self.layer, self.pooling)
         if self.language_as_task and self._bypasses_encode:
             raise ValueError(
                 f"language_as_task needs model.encode, which layer={self.layer} with "
