@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from st_xlret.search.approximate import ApproximateTopK, approximate_top_k
 from st_xlret.search.both_ways import NeighboursBothWays, neighbours_both_ways
+from st_xlret.search.exact import top_k
 from st_xlret.search.merging import merge_top_k, merge_top_k_across_ranks
 from st_xlret.search.mining import mine_bitext
 from st_xlret.search.neighbours import (
@@ -13,7 +14,6 @@ from st_xlret.search.neighbours import (
     mean_neighbour_similarity,
     mutual_nearest_neighbours,
 )
-from st_xlret.search.top_k import top_k
 
 __all__ = [
     "ApproximateTopK",

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from st_xlret.search.blocks import Corpus, Embeddings, as_float32, check_matrix, corpus_blocks, require_finite
+from st_xlret.search.exact import top_k
 from st_xlret.search.running import sort_keys, unpack_keys
-from st_xlret.search.top_k import top_k
 
 _BLOCK = 65_536
 _TRAINING_ROWS_PER_LIST = 64  # faiss asks for at least 39

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from st_xlret.search.both_ways import neighbours_both_ways
-from st_xlret.search.top_k import top_k
+from st_xlret.search.exact import top_k
 
 
 class MutualNeighbours(NamedTuple):

@@ -46,9 +46,10 @@ def top_k(
     call `merge_top_k_across_ranks`.
 
     The blocks are torch's, on CPU and GPU. faiss's flat index was measured against them (``benchmarks/search.py``;
-    one thread, 384 dimensions, k = 100): 1.4 to 5 times slower for 8 to 128 queries, 1.1 to 1.3 times faster for
-    1 000 and 2.5 times for a single one, which takes milliseconds either way; it also needs the whole corpus in
-    memory and leaves the order of equal scores open. For an approximate search see `approximate_top_k`.
+    one thread, 384 dimensions, k = 100): 1.4 to 5 times slower for 8 to 128 queries, 1.1 to 1.6 times faster for
+    1 000 (more over a short corpus) and up to 4 times for a single one, a matter of milliseconds; it also needs
+    the whole corpus in memory and leaves the order of equal scores open. For an approximate search see
+    `approximate_top_k`.
 
     Args:
         queries: Shape (Q, d), NumPy or torch, any floating dtype.
