@@ -45,14 +45,14 @@ from st_xlret.data.holdout import by_language
 from st_xlret.evaluation import TatoebaEvaluator
 from st_xlret.evaluation.lareqa import LAReQAEvaluator, read_lareqa
 from st_xlret.hub import PushError, check_output_directory, check_push, set_card_data
-from st_xlret.hub.finish import finish_run
+from st_xlret.hub.finish import finish_training
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.hard_negatives import NegativeArguments
 from st_xlret.training.ir_data import IRDataArguments, describe_languages
 from st_xlret.training.ir_run import IROptions, build_ir_trainer, with_two_encoders
 from st_xlret.training.lazy_adam import use_lazy_adam
 from st_xlret.training.run_arguments import HelpFormat, RunArguments
-from st_xlret.training.running import show_example, train, way_on
+from st_xlret.training.running import train
 
 logger = logging.getLogger("train_language_agnostic_ir")
 
@@ -147,18 +147,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         if test.test:
             result = LAReQAEvaluator.from_directory(test.test).evaluate(model)
             results["xquad_r"] = {"scores": result.scores, "average": result.average, "protocol": result.protocol}
-        try:
-            path = finish_run(
-                model,
-                run.output,
-                results,
-                history=trainer.state.log_history,
-                overwrite=run.overwrite,
-                repo_id=run.push_to_hub,
-            )
-        except OSError as error:
-            raise SystemExit(f"the training is done, but: {error}\n{way_on(run)}") from error
-        show_example(model, path)
+        finish_training(model, trainer, run, results)
     return results
 
 

@@ -38,7 +38,7 @@ from st_xlret.data import hold_out_pairs
 from st_xlret.data.holdout import by_language
 from st_xlret.evaluation import TatoebaEvaluator
 from st_xlret.hub import PushError, carry_card_data, check_output_directory, check_push, set_card_data
-from st_xlret.hub.finish import finish_run
+from st_xlret.hub.finish import finish_training
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.lazy_adam import use_lazy_adam
 from st_xlret.training.ml_ctl_run import (
@@ -49,7 +49,7 @@ from st_xlret.training.ml_ctl_run import (
     prepare_encoder,
 )
 from st_xlret.training.run_arguments import HelpFormat, RunArguments
-from st_xlret.training.running import show_example, train, way_on
+from st_xlret.training.running import train
 
 logger = logging.getLogger("train_ml_ctl")
 
@@ -123,18 +123,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         if evaluator is not None:
             evaluation = evaluator.evaluate(model)
             results["held_out_pairs"] = {"scores": evaluation.scores, "average": evaluation.average}
-        try:
-            path = finish_run(
-                model,
-                run.output,
-                results,
-                history=trainer.state.log_history,
-                overwrite=run.overwrite,
-                repo_id=run.push_to_hub,
-            )
-        except OSError as error:
-            raise SystemExit(f"the training is done, but: {error}\n{way_on(run)}") from error
-        show_example(model, path)
+        finish_training(model, trainer, run, results)
     return results
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 
 from st_xlret.hub.push import push_to_hub
 from st_xlret.hub.saving import save_model_atomically, write_json_atomically
 from st_xlret.training.plots import plot_training
+from st_xlret.training.run_arguments import RunArguments
+from st_xlret.training.running import show_example, way_on
 
 
 def finish_run(
@@ -46,3 +48,25 @@ def finish_run(
     if repo_id:
         push_to_hub(path, repo_id)
     return path
+
+
+def finish_training(
+    model: SentenceTransformer, trainer: SentenceTransformerTrainer, run: RunArguments, results: dict[str, Any]
+) -> None:
+    """End a training script: :func:`finish_run` with its options, and an example of use.
+
+    Raises:
+        SystemExit: If the model cannot be written, as on a full disk; the message says which checkpoint is whole.
+    """
+    try:
+        path = finish_run(
+            model,
+            run.output,
+            results,
+            history=trainer.state.log_history,
+            overwrite=run.overwrite,
+            repo_id=run.push_to_hub,
+        )
+    except OSError as error:
+        raise SystemExit(f"the training is done, but: {error}\n{way_on(run)}") from error
+    show_example(model, path)
