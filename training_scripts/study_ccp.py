@@ -11,14 +11,11 @@ command goes on where it was stopped. The table is in OUTPUT/study.md, all figur
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,55 +31,21 @@ from st_xlret.calibration import (
 )
 from st_xlret.data import load_documents, load_pairs, normalise_text
 from st_xlret.evaluation import TatoebaEvaluator, markdown_table
-from st_xlret.hub import atomic_directory, write_json_atomically, write_text_atomically
-from st_xlret.training import train_tokenizer
-from st_xlret.training.encoders import balanced_texts
+from st_xlret.hub import write_json_atomically, write_text_atomically
+from st_xlret.hub.studies import (
+    DOCUMENTS,
+    PAIRS,
+    TATOEBA_LANGUAGES,
+    folders_in,
+    keep_command,
+    run_all,
+    run_logged,
+    run_name,
+    shared_tokenizer,
+)
 from st_xlret.training.run_arguments import HelpFormat
 
-LANGUAGES = [
-    "fr",
-    "es",
-    "de",
-    "el",
-    "bg",
-    "ru",
-    "tr",
-    "ar",
-    "vi",
-    "th",
-    "zh",
-    "hi",
-    "sw",
-    "pt",
-    "ja",
-    "ko",
-    "id",
-    "uk",
-]
-DOCUMENTS = [
-    "ebible/documents",
-    "eltec_novels",
-    "finnish_tdt",
-    "gnome_user_docs/documents",
-    "hf_course",
-    "opensource_guide",
-    "russian_novels",
-    "storybooks",
-    "tensorflow_docs",
-    "thaigov",
-    "tico19",
-    "wikipedia_2023",
-]
-PAIRS = [
-    "gnome_user_docs/pairs",
-    "hf_course/pairs",
-    "indian_parallel",
-    "mozilla_www",
-    "opensource_guide/pairs",
-    "storybooks/pairs",
-    "tensorflow_docs/pairs",
-    "tico19/pairs",
-]
+LANGUAGES = ["en", *TATOEBA_LANGUAGES]
 STAGES = ["raw", "shift", "scale", "rotate"]
 
 # What a row adds to the batches of parallel sentences: multiples of their number, and options.
@@ -137,13 +100,11 @@ def main(given: Sequence[str] | None = None) -> None:
     output.mkdir(parents=True, exist_ok=True)
     plan = plan_of(arguments)
     if not arguments.table_only:
-        arguments.tokenizer = arguments.tokenizer or shared_tokenizer(Path(arguments.data), output / "tokenizer")
-        with ThreadPoolExecutor(arguments.jobs) as pool:
-            list(pool.map(lambda run: run_one(arguments, *run), plan))
-        command = shlex.join(["python", "training_scripts/study_ccp.py", *given])
-        write_text_atomically(output / "command.txt", command + "\n")
+        arguments.tokenizer = arguments.tokenizer or tokenizer_of(Path(arguments.data), output / "tokenizer")
+        run_all(plan, partial(run_one, arguments), arguments.jobs)
+        keep_command(__file__, given, output)
     results = {
-        name(row, size): json.loads(p.read_text()) for row, size in plan if (p := file(output, row, size)).is_file()
+        run_name(row, size): json.loads(p.read_text()) for row, size in plan if (p := file(output, row, size)).is_file()
     }
     write_json_atomically(output / "study.json", results)
     table = table_of(arguments, results)
@@ -158,28 +119,21 @@ def plan_of(arguments: Arguments) -> list[tuple[str, str]]:
     return sorted(plan, key=lambda run: "," in run[0])
 
 
-def shared_tokenizer(data: Path, folder: Path) -> str:
-    """Train the tokenizer that all runs share, once."""
-    if not folder.is_dir():
-        languages = ["en", *LANGUAGES]
-        documents = load_documents([data / x for x in DOCUMENTS], languages=languages)
-        pairs = load_pairs([data / x for x in PAIRS], languages=languages)
-        sources = [(documents, "sentence", "language"), (pairs, "source", "source_language")]
-        sources.append((pairs, "target", "target_language"))
-        tokenizer = train_tokenizer(balanced_texts(sources, 10_000_000), 60_000, show_progress=True)
-        with atomic_directory(folder) as temporary:
-            tokenizer.save_pretrained(temporary)
-    return str(folder)
+def tokenizer_of(data: Path, folder: Path) -> str:
+    """The tokenizer that all runs share, of documents and pairs."""
 
+    def sources() -> list[tuple[Any, str, str]]:
+        documents = load_documents(folders_in(data, DOCUMENTS), languages=LANGUAGES)
+        pairs = load_pairs(folders_in(data, PAIRS), languages=LANGUAGES)
+        sides = [(pairs, side, f"{side}_language") for side in ("source", "target")]
+        return [(documents, "sentence", "language"), *sides]
 
-def name(row: str, size: str) -> str:
-    """A run's name, fit for a folder."""
-    return "".join(c if c.isalnum() else "-" for c in f"{row} {size}").strip("-").replace("--", "-")
+    return shared_tokenizer(folder, sources, 60_000)
 
 
 def file(output: Path, row: str, size: str) -> Path:
     """Where a run's figures are."""
-    return output / name(row, size) / "figures.json"
+    return output / run_name(row, size) / "figures.json"
 
 
 def run_one(arguments: Arguments, row: str, size: str) -> None:
@@ -188,21 +142,10 @@ def run_one(arguments: Arguments, row: str, size: str) -> None:
     target = file(output, row, size)
     if target.is_file():
         return
-    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
-    if arguments.jobs > 1:
-        environment["OMP_NUM_THREADS"] = "1"
-    command = training_command(arguments, row, size)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with open(target.parent / "log.txt", "w") as log:
-        for step in (
-            command,
-            [sys.executable, __file__, "--measure", str(target.parent), arguments.data, size],
-        ):
-            code = subprocess.run(step, env=environment, stdout=log, stderr=subprocess.STDOUT).returncode
-            if code:
-                print(f"{name(row, size)} failed: see {target.parent / 'log.txt'}", file=sys.stderr)
-                return
-    print(f"{name(row, size)}: {json.loads(target.read_text())['average']}", flush=True)
+    measurement = [sys.executable, __file__, "--measure", str(target.parent), arguments.data, size]
+    if not run_logged([training_command(arguments, row, size), measurement], target.parent, arguments.jobs):
+        return
+    print(f"{target.parent.name}: {json.loads(target.read_text())['average']}", flush=True)
 
 
 def training_command(arguments: Arguments, row: str, size: str) -> list[str]:
@@ -214,14 +157,14 @@ def training_command(arguments: Arguments, row: str, size: str) -> list[str]:
         str(Path(__file__).parent / "train_ccp.py"),
         *ENCODERS[arguments.encoder].split(),
     ]
-    command += ["--pairs", *(str(data / folder) for folder in PAIRS), "--exclude"]
+    command += ["--pairs", *folders_in(data, PAIRS), "--exclude"]
     command += [str(path) for path in sorted((data / "tatoeba/v1").glob("tatoeba.*.eng"))]
     if size == "all":
         command += ["--parallel-documents", str(data / "ebible/documents"), "--dictionaries"]
         command += [str(path) for path in sorted((data / "dictionaries").glob("*.tsv.gz"))]
     else:
         command += ["--pairs-per-language", size]
-    command += ["--documents", *(str(data / folder) for folder in DOCUMENTS), "--languages", "en", *LANGUAGES]
+    command += ["--documents", *folders_in(data, DOCUMENTS), "--languages", *LANGUAGES]
     command += f"--ccp-weight {extra.get('ccp', 0)} --mlm-weight {extra.get('mlm', 0)} --max-steps {steps}".split()
     if arguments.encoder == "static" and extra:
         # The head learns at a tenth of the rate of the vectors: at theirs, its loss hardly falls.
@@ -237,14 +180,13 @@ def measure(folder: Path, data: Path, size: str) -> None:
     """Tatoeba accuracy of a trained model, as it is and after each calibration step."""
     started = time.perf_counter()
     model = SentenceTransformer(str(folder / "model"), device=None)
-    languages = ["en", *LANGUAGES]
-    documents = load_documents([data / x for x in DOCUMENTS], languages=languages, show_progress=False)
+    documents = load_documents(folders_in(data, DOCUMENTS), languages=LANGUAGES, show_progress=False)
     embeddings = embed_documents(model, documents, sentences_per_language=5000)
     tests = [path.read_text(encoding="utf-8").splitlines() for path in (data / "tatoeba/v1").glob("tatoeba.*.eng")]
     excluded = {normalise_text(line) for lines in tests for line in lines}
     pairs = load_pairs(
-        [data / x for x in PAIRS],
-        languages=languages,
+        folders_in(data, PAIRS),
+        languages=LANGUAGES,
         per_language=5000 if size == "all" else int(size),
         exclude=excluded,
         show_progress=False,
@@ -255,7 +197,9 @@ def measure(folder: Path, data: Path, size: str) -> None:
     stages |= fit_calibration_stages(embeddings, pairs=embed_pairs(model, pairs), options=options)
     figures: dict[str, Any] = {"average": {}, "languages": {}}
     for stage, calibration in stages.items():
-        evaluator = TatoebaEvaluator.from_directory(data / "tatoeba/v1", languages=LANGUAGES, calibration=calibration)
+        evaluator = TatoebaEvaluator.from_directory(
+            data / "tatoeba/v1", languages=TATOEBA_LANGUAGES, calibration=calibration
+        )
         result = evaluator.evaluate(model)
         figures["average"][stage] = round(100 * result.average["accuracy"], 1)
         figures["languages"][stage] = {k: round(100 * v["accuracy"], 1) for k, v in result.scores.items()}
@@ -269,7 +213,7 @@ def table_of(arguments: Arguments, results: dict[str, Any]) -> str:
     lines = []
     for size in arguments.pairs:
         for row in arguments.rows:
-            if figures := results.get(name(row, size)):
+            if figures := results.get(run_name(row, size)):
                 scores = [f"{figures['average'][stage]:.1f}" for stage in STAGES]
                 lines.append([size, row, *scores, f"{figures['seconds']:.0f}"])
     return markdown_table(["pairs per language", "training", *STAGES, "seconds"], lines)

@@ -38,6 +38,7 @@ from transformers import HfArgumentParser, set_seed
 from st_xlret.data import CrossLingualBatches, CrossLingualDataCollator, load_pairs, normalise_text
 from st_xlret.evaluation import TatoebaEvaluator, markdown_table
 from st_xlret.hub import write_json_atomically, write_text_atomically
+from st_xlret.hub.studies import TATOEBA_LANGUAGES
 from st_xlret.training import LossStateCallback
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.float_study import FORMS, GAPS, TYPES, LossInType, gradient_curves, plot_gradients
@@ -69,10 +70,7 @@ class Arguments:
         metadata={"help": "Parallel sentences to train on, below --data."},
     )
     languages: list[str] = field(
-        default_factory=lambda: [
-            *("fr", "es", "de", "el", "bg", "ru", "tr", "ar", "vi"),
-            *("th", "zh", "hi", "sw", "pt", "ja", "ko", "id", "uk"),
-        ],
+        default_factory=lambda: list(TATOEBA_LANGUAGES),
         metadata={"help": "Languages to train and measure, beside English."},
     )
     pairs_per_language: int = field(default=5000, metadata={"help": "Pairs per language pair, at most."})

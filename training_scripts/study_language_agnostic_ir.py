@@ -13,12 +13,9 @@ figures in OUTPUT/study.json.
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,36 +24,21 @@ from transformers import HfArgumentParser
 from st_xlret.data import load_documents, load_pairs
 from st_xlret.data.retrieval_sources import load_retrieval
 from st_xlret.evaluation import markdown_table
-from st_xlret.hub import atomic_directory, write_json_atomically, write_text_atomically
-from st_xlret.training import train_tokenizer
-from st_xlret.training.encoders import balanced_texts
+from st_xlret.hub import write_json_atomically, write_text_atomically
+from st_xlret.hub.studies import (
+    DOCUMENTS,
+    PAIRS,
+    folders_in,
+    keep_command,
+    run_all,
+    run_logged,
+    run_name,
+    shared_tokenizer,
+)
 from st_xlret.training.run_arguments import HelpFormat
 
 LANGUAGES = ["en", "ar", "de", "el", "es", "hi", "ru", "th", "tr", "vi", "zh"]
 WITHOUT = ["el", "hi", "th", "tr", "vi"]
-DOCUMENTS = [
-    "ebible/documents",
-    "eltec_novels",
-    "gnome_user_docs/documents",
-    "hf_course",
-    "opensource_guide",
-    "russian_novels",
-    "storybooks",
-    "tensorflow_docs",
-    "thaigov",
-    "tico19",
-    "wikipedia_2023",
-]
-PAIRS = [
-    "gnome_user_docs/pairs",
-    "hf_course/pairs",
-    "indian_parallel",
-    "mozilla_www",
-    "opensource_guide/pairs",
-    "storybooks/pairs",
-    "tensorflow_docs/pairs",
-    "tico19/pairs",
-]
 METRICS = {"mrr_at_100": "MRR@100", "recall_at_100": "R@100", "map_at_20": "mAP@20"}
 GROUPS = ["with", "without", "all"]
 # Whether the semantic and the language loss are on.
@@ -121,11 +103,11 @@ def main() -> None:
     plan = [(row, parallel) for parallel in arguments.parallel for row in arguments.rows]
     if not arguments.table_only:
         if not arguments.model:
-            arguments.tokenizer = arguments.tokenizer or shared_tokenizer(Path(arguments.data), output / "tokenizer")
-        with ThreadPoolExecutor(arguments.jobs) as pool:
-            list(pool.map(lambda run: run_one(arguments, *run), plan))
+            arguments.tokenizer = arguments.tokenizer or tokenizer_of(Path(arguments.data), output / "tokenizer")
+        run_all(plan, partial(run_one, arguments), arguments.jobs)
+        keep_command(__file__, sys.argv[1:], output)
     results = {
-        name(*run): json.loads(path.read_text())
+        run_name(*run): json.loads(path.read_text())
         for run in plan
         if (path := folder(output, *run) / "results.json").is_file()
     }
@@ -133,40 +115,26 @@ def main() -> None:
     write_json_atomically(output / "study.json", figures)
     table = table_of(plan, figures)
     write_text_atomically(output / "study.md", table)
-    if not arguments.table_only:
-        command = shlex.join(["python", "training_scripts/study_language_agnostic_ir.py", *sys.argv[1:]])
-        write_text_atomically(output / "command.txt", command + "\n")
     print(table)
 
 
-def shared_tokenizer(data: Path, folder: Path) -> str:
-    """Train the tokenizer that all runs share, once."""
-    if not folder.is_dir():
-        documents = load_documents(found(data, DOCUMENTS), languages=LANGUAGES)
-        pairs = load_pairs(found(data, PAIRS), languages=LANGUAGES)
+def tokenizer_of(data: Path, folder: Path) -> str:
+    """The tokenizer that all runs share, of documents, pairs and questions."""
+
+    def sources() -> list[tuple[Any, str, str]]:
+        documents = load_documents(folders_in(data, DOCUMENTS), languages=LANGUAGES)
+        pairs = load_pairs(folders_in(data, PAIRS), languages=LANGUAGES)
         questions = load_retrieval(data / "squad_v1.1/train", positives="sentence", titles=False)
-        sources = [(documents, "sentence", "language")]
-        sources += [(pairs, side, f"{side}_language") for side in ("source", "target")]
-        sources += [(questions, side, "language") for side in ("query", "positive")]
-        tokenizer = train_tokenizer(balanced_texts(sources, 10_000_000), 60_000, show_progress=True)
-        with atomic_directory(folder) as temporary:
-            tokenizer.save_pretrained(temporary)
-    return str(folder)
+        sides = [(pairs, side, f"{side}_language") for side in ("source", "target")]
+        sides += [(questions, side, "language") for side in ("query", "positive")]
+        return [(documents, "sentence", "language"), *sides]
 
-
-def found(data: Path, folders: list[str]) -> list[str]:
-    """Those of the folders that are there."""
-    return [str(data / name) for name in folders if (data / name).is_dir()]
-
-
-def name(row: str, parallel: str) -> str:
-    """A run's name, fit for a folder."""
-    return "-".join([*"".join(c if c.isalnum() else " " for c in row).split(), parallel])
+    return shared_tokenizer(folder, sources, 60_000)
 
 
 def folder(output: Path, row: str, parallel: str) -> Path:
     """Where a run is."""
-    return output / name(row, parallel)
+    return output / run_name(row, parallel)
 
 
 def run_one(arguments: Arguments, row: str, parallel: str) -> None:
@@ -174,16 +142,7 @@ def run_one(arguments: Arguments, row: str, parallel: str) -> None:
     target = folder(Path(arguments.output), row, parallel)
     if (target / "results.json").is_file():
         return
-    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
-    if arguments.jobs > 1:
-        environment["OMP_NUM_THREADS"] = "1"
-    target.mkdir(parents=True, exist_ok=True)
-    with open(target / "log.txt", "w") as log:
-        command = training_command(arguments, row, parallel)
-        code = subprocess.run(command, env=environment, stdout=log, stderr=subprocess.STDOUT).returncode
-    if code:
-        print(f"{target.name} failed: see {target / 'log.txt'}", file=sys.stderr)
-    else:
+    if run_logged([training_command(arguments, row, parallel)], target, arguments.jobs):
         average = json.loads((target / "results.json").read_text())["xquad_r"]["average"]
         print(f"{target.name}: {average}", flush=True)
 
@@ -203,13 +162,13 @@ def training_command(arguments: Arguments, row: str, parallel: str) -> list[str]
     command += ["--retrieval", str(data / "squad_v1.1/train"), "--split", "train", "--positives", "sentence"]
     command += ["--no_titles", "--test", str(data / "xquad_r"), "--languages", *LANGUAGES]
     if semantic or language:
-        command += ["--pairs", *found(data, PAIRS)]
+        command += ["--pairs", *folders_in(data, PAIRS)]
         if (data / "ebible/documents").is_dir():
             command += ["--parallel-documents", str(data / "ebible/documents")]
         if parallel == "half":
             command += ["--no-parallel", *arguments.without]
     if language:
-        command += ["--documents", *found(data, DOCUMENTS)]
+        command += ["--documents", *folders_in(data, DOCUMENTS)]
     command += ["--semantic-weight", str(arguments.semantic_weight if semantic else 0)]
     command += ["--language-weight", str(arguments.language_weight if language else 0)]
     command += ["--language-reduction", arguments.language_reduction, "--alpha", "0.5"]
@@ -240,7 +199,7 @@ def table_of(plan: list[tuple[str, str]], figures: dict[str, Any]) -> str:
     header += [f"{label} {group}" for label in METRICS.values() for group in GROUPS]
     lines = []
     for row, parallel in plan:
-        if found := figures.get(name(row, parallel)):
+        if found := figures.get(run_name(row, parallel)):
             cells = [f"{100 * found['average'][group][metric]:.1f}" for metric in METRICS for group in GROUPS]
             lines.append([parallel, row, *cells, f"{found['seconds']:.0f}"])
     return markdown_table([*header, "seconds"], lines)

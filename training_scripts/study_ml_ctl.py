@@ -11,13 +11,10 @@ stopped. The table is in OUTPUT/study.md, all figures in OUTPUT/study.json, one 
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -27,22 +24,19 @@ from transformers import HfArgumentParser
 
 from st_xlret.data import load_pairs
 from st_xlret.evaluation import TatoebaEvaluator, markdown_table
-from st_xlret.hub import atomic_directory, write_json_atomically, write_text_atomically
-from st_xlret.training import train_tokenizer
-from st_xlret.training.encoders import balanced_texts
+from st_xlret.hub import write_json_atomically, write_text_atomically
+from st_xlret.hub.studies import (
+    PAIRS,
+    TATOEBA_LANGUAGES,
+    folders_in,
+    keep_command,
+    run_all,
+    run_logged,
+    shared_tokenizer,
+)
 from st_xlret.training.run_arguments import HelpFormat
 
-LANGUAGES = "fr es de el bg ru tr ar vi th zh hi sw pt ja ko id uk".split(" ")  # noqa: SIM905
-PAIRS = [
-    "gnome_user_docs/pairs",
-    "hf_course/pairs",
-    "indian_parallel",
-    "mozilla_www",
-    "opensource_guide/pairs",
-    "storybooks/pairs",
-    "tensorflow_docs/pairs",
-    "tico19/pairs",
-]
+LANGUAGES = ["en", *TATOEBA_LANGUAGES]
 ROWS = ["info-snt", "CZ-snt", "ML-CTL-info", "ML-CTL-CZ"]
 METRICS = {"accuracy": "mean", "accuracy_to_en": "to English", "accuracy_from_en": "from English"}
 
@@ -84,13 +78,11 @@ def main(given: list[str] | None = None) -> None:
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     if arguments.model is None and arguments.tokenizer is None and not arguments.table_only:
-        arguments.tokenizer = shared_tokenizer(Path(arguments.data), output / "tokenizer", arguments.vocabulary)
+        arguments.tokenizer = tokenizer_of(Path(arguments.data), output / "tokenizer", arguments.vocabulary)
     plan = [(row, seed) for seed in arguments.seeds for row in arguments.rows]
     if not arguments.table_only:
-        with ThreadPoolExecutor(arguments.jobs) as pool:
-            list(pool.map(lambda run: run_one(arguments, *run), plan))
-        command = shlex.join(["python", "training_scripts/study_ml_ctl.py", *(given or sys.argv[1:])])
-        write_text_atomically(output / "command.txt", command + "\n")
+        run_all(plan, partial(run_one, arguments), arguments.jobs)
+        keep_command(__file__, sys.argv[1:] if given is None else given, output)
     results = {run: json.loads(p.read_text()) for run in plan if (p := file(output, *run)).is_file()}
     write_json_atomically(
         output / "study.json", {f"{row} seed {seed}": found for (row, seed), found in results.items()}
@@ -100,15 +92,14 @@ def main(given: list[str] | None = None) -> None:
     print(table)
 
 
-def shared_tokenizer(data: Path, folder: Path, vocabulary: int) -> str:
-    """Train the tokenizer that all runs share, once."""
-    if not folder.is_dir():
-        pairs = load_pairs([data / x for x in PAIRS], languages=["en", *LANGUAGES])
-        sources = [(pairs, side, f"{side}_language") for side in ("source", "target")]
-        tokenizer = train_tokenizer(balanced_texts(sources, 10_000_000), vocabulary, show_progress=True)
-        with atomic_directory(folder) as temporary:
-            tokenizer.save_pretrained(temporary)
-    return str(folder)
+def tokenizer_of(data: Path, folder: Path, vocabulary: int) -> str:
+    """The tokenizer that all runs share, of the pairs."""
+
+    def sources() -> list[tuple[Any, str, str]]:
+        pairs = load_pairs(folders_in(data, PAIRS), languages=LANGUAGES)
+        return [(pairs, side, f"{side}_language") for side in ("source", "target")]
+
+    return shared_tokenizer(folder, sources, vocabulary)
 
 
 def file(output: Path, row: str, seed: int) -> Path:
@@ -121,19 +112,9 @@ def run_one(arguments: Arguments, row: str, seed: int) -> None:
     target = file(Path(arguments.output), row, seed)
     if target.is_file():
         return
-    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
-    if arguments.jobs > 1:
-        environment["OMP_NUM_THREADS"] = "1"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with open(target.parent / "log.txt", "w") as log:
-        for step in (
-            training_command(arguments, row, seed),
-            [sys.executable, __file__, "--measure", str(target.parent), arguments.data],
-        ):
-            code = subprocess.run(step, env=environment, stdout=log, stderr=subprocess.STDOUT).returncode
-            if code:
-                print(f"{row}, seed {seed} failed: see {target.parent / 'log.txt'}", file=sys.stderr)
-                return
+    measurement = [sys.executable, __file__, "--measure", str(target.parent), arguments.data]
+    if not run_logged([training_command(arguments, row, seed), measurement], target.parent, arguments.jobs):
+        return
     print(f"{row}, seed {seed}: {json.loads(target.read_text())['average']}", flush=True)
 
 
@@ -145,7 +126,7 @@ def training_command(arguments: Arguments, row: str, seed: int) -> list[str]:
         command += ["--model", arguments.model]
     else:
         command += ["--from-scratch", arguments.encoder, "--tokenizer", str(arguments.tokenizer)]
-    command += ["--pairs", *(str(data / folder) for folder in PAIRS), "--languages", "en", *LANGUAGES]
+    command += ["--pairs", *folders_in(data, PAIRS), "--languages", *LANGUAGES]
     command += ["--exclude", *(str(path) for path in sorted((data / "tatoeba/v1").glob("tatoeba.*.eng")))]
     command += ["--dictionaries", *(str(path) for path in sorted((data / "dictionaries").glob("*.tsv.gz")))]
     if arguments.pairs_per_language:
@@ -160,7 +141,7 @@ def measure(folder: Path, data: Path) -> None:
     """Tatoeba accuracy of a trained model."""
     started = time.perf_counter()
     model = SentenceTransformer(str(folder / "model"))
-    result = TatoebaEvaluator.from_directory(data / "tatoeba/v1", languages=LANGUAGES).evaluate(model)
+    result = TatoebaEvaluator.from_directory(data / "tatoeba/v1", languages=TATOEBA_LANGUAGES).evaluate(model)
     training = json.loads((folder / "results.json").read_text())
     figures: dict[str, Any] = {
         "average": {name: round(100 * result.average[name], 1) for name in METRICS},

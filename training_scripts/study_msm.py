@@ -16,14 +16,11 @@ Tatoeba too. No row sees them paired with their translations.
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -38,25 +35,20 @@ from st_xlret.data.retrieval_sources import load_retrieval
 from st_xlret.evaluation import TatoebaEvaluator, markdown_table
 from st_xlret.evaluation.lareqa import LAReQAEvaluator
 from st_xlret.evaluation.plots import plot_stages
-from st_xlret.hub import atomic_directory, write_json_atomically, write_text_atomically
-from st_xlret.training import train_tokenizer
-from st_xlret.training.encoders import balanced_texts
+from st_xlret.hub import write_json_atomically, write_text_atomically
+from st_xlret.hub.studies import (
+    DOCUMENTS,
+    TATOEBA_LANGUAGES,
+    folders_in,
+    keep_command,
+    run_all,
+    run_logged,
+    run_name,
+    shared_tokenizer,
+)
 from st_xlret.training.run_arguments import HelpFormat, RunArguments
 
-LANGUAGES = ["fr", "es", "de", "el", "bg", "ru", "tr", "ar", "vi", "th", "zh", "hi", "sw", "pt", "ja", "ko", "id", "uk"]
-DOCUMENTS = [
-    "ebible/documents",
-    "eltec_novels",
-    "gnome_user_docs/documents",
-    "hf_course",
-    "opensource_guide",
-    "russian_novels",
-    "storybooks/documents",
-    "tensorflow_docs",
-    "thaigov",
-    "tico19/documents",
-    "wikipedia_2023",
-]
+LANGUAGES = ["en", *TATOEBA_LANGUAGES]
 
 ROWS = {
     "no pre-training": "--objective mlm --max-steps 1 --learning-rate 0",
@@ -114,7 +106,7 @@ class Arguments:
     vocabulary: int = field(default=20000, metadata={"help": "Tokens of the tokenizer that all runs share."})
     max_seq_length: int = field(default=128, metadata={"help": "Tokens read of a text; CROP and ICT have long ones."})
     documents: list[str] = field(
-        default_factory=lambda: DOCUMENTS, metadata={"help": "Folders of the data to take documents from."}
+        default_factory=lambda: list(DOCUMENTS), metadata={"help": "Folders of the data to take documents from."}
     )
     jobs: int = field(default=1, metadata={"help": "Runs at a time, one thread each where more than one."})
     table_only: bool = field(default=False, metadata={"help": "Only tabulate finished runs."})
@@ -134,10 +126,9 @@ def main(given: Sequence[str] | None = None) -> str:
     output.mkdir(parents=True, exist_ok=True)
     plan = [(row, seed) for row in sorted(arguments.rows, key=lambda r: r in ABLATIONS) for seed in arguments.seeds]
     if not arguments.table_only:
-        tokenizer = shared_tokenizer(arguments, output / "tokenizer")
-        with ThreadPoolExecutor(arguments.jobs) as pool:
-            list(pool.map(lambda run: run_one(arguments, given, tokenizer, *run), plan))
-        write_text_atomically(output / "command.txt", shlex.join(["python", "training_scripts/study_msm.py", *given]))
+        tokenizer = tokenizer_of(arguments, output / "tokenizer")
+        run_all(plan, partial(run_one, arguments, given, tokenizer), arguments.jobs)
+        keep_command(__file__, given, output)
     results: dict[str, list[dict[str, Any]]] = {}
     for row, seed in plan:
         file = folder_of(output, row, seed) / "figures.json"
@@ -153,42 +144,31 @@ def main(given: Sequence[str] | None = None) -> str:
     return tables
 
 
-def shared_tokenizer(arguments: Arguments, folder: Path) -> Path:
-    """Train the tokenizer that all runs share, once."""
-    if not folder.is_dir():
-        documents = load_documents(
-            [Path(arguments.data) / name for name in arguments.documents], languages=["en", *LANGUAGES]
-        )
-        texts = balanced_texts([(documents, "sentence", "language")], 10_000_000)
-        tokenizer = train_tokenizer(texts, arguments.vocabulary, show_progress=True)
-        with atomic_directory(folder) as temporary:
-            tokenizer.save_pretrained(temporary)
-    return folder
+def tokenizer_of(arguments: Arguments, folder: Path) -> str:
+    """The tokenizer that all runs share, of the documents."""
+
+    def sources() -> list[tuple[Any, str, str]]:
+        documents = load_documents(folders_in(arguments.data, arguments.documents), languages=LANGUAGES)
+        return [(documents, "sentence", "language")]
+
+    return shared_tokenizer(folder, sources, arguments.vocabulary)
 
 
 def folder_of(output: Path, row: str, seed: int) -> Path:
     """Where a run is."""
-    return output / "-".join([*"".join(c if c.isalnum() else " " for c in row).split(), str(seed)])
+    return output / run_name(row, seed)
 
 
-def run_one(arguments: Arguments, given: list[str], tokenizer: Path, row: str, seed: int) -> None:
+def run_one(arguments: Arguments, given: list[str], tokenizer: str, row: str, seed: int) -> None:
     """Train one row and measure it, in processes of their own."""
     folder = folder_of(Path(arguments.output), row, seed)
     figures = folder / "figures.json"
     if figures.is_file():
         return
-    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
-    if arguments.jobs > 1:
-        environment["OMP_NUM_THREADS"] = "1"
-    folder.mkdir(parents=True, exist_ok=True)
     commands = [training_command(arguments, tokenizer, row, seed, folder)] if not is_trained(folder) else []
     commands.append([sys.executable, __file__, *given, "--measure", str(folder), "--seed", str(seed)])
-    with open(folder / "log.txt", "a") as log:
-        for command in commands:
-            code = subprocess.run(command, env=environment, stdout=log, stderr=subprocess.STDOUT).returncode
-            if code:
-                print(f"{row}, seed {seed} failed: see {folder / 'log.txt'}", file=sys.stderr, flush=True)
-                return
+    if not run_logged(commands, folder, arguments.jobs, append=True):
+        return
     print(f"{row}, seed {seed}: {json.loads(figures.read_text())['averages']}", flush=True)
 
 
@@ -197,12 +177,12 @@ def is_trained(folder: Path) -> bool:
     return (folder / "results.json").is_file()
 
 
-def training_command(arguments: Arguments, tokenizer: Path, row: str, seed: int, folder: Path) -> list[str]:
+def training_command(arguments: Arguments, tokenizer: str, row: str, seed: int, folder: Path) -> list[str]:
     """The train_msm.py command of a row."""
     data = Path(arguments.data)
     command = [sys.executable, str(Path(__file__).parent / "train_msm.py"), "--from-scratch", arguments.size]
-    command += ["--tokenizer", str(tokenizer), "--max-seq-length", str(arguments.max_seq_length)]
-    command += ["--documents", *(str(data / name) for name in arguments.documents), "--languages", "en", *LANGUAGES]
+    command += ["--tokenizer", tokenizer, "--max-seq-length", str(arguments.max_seq_length)]
+    command += ["--documents", *folders_in(data, arguments.documents), "--languages", *LANGUAGES]
     command += f"--pooling {arguments.pooling} --batch-size {arguments.batch_size} --seed {seed}".split()
     command += f"--max-steps {arguments.steps} --learning-rate {arguments.learning_rate} --save-steps 0".split()
     # Of an option that is given twice the last counts.
@@ -214,7 +194,7 @@ def measure(arguments: Arguments, folder: Path) -> None:
     started = time.perf_counter()
     data = Path(arguments.data)
     model = SentenceTransformer(str(folder / "model"))
-    tatoeba = TatoebaEvaluator.from_directory(data / "tatoeba" / "v1", languages=LANGUAGES)
+    tatoeba = TatoebaEvaluator.from_directory(data / "tatoeba" / "v1", languages=TATOEBA_LANGUAGES)
     found = {"tatoeba": tatoeba.evaluate(model)}
     fine_tune(model, arguments, folder)
     found["tuned tatoeba"] = tatoeba.evaluate(model)

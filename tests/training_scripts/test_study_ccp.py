@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -79,7 +80,7 @@ def test_rows_see_the_same_pairs_and_differ_in_what_they_add(study: ModuleType, 
         assert isinstance(run, RunArguments) and options == CCPOptions(**(common | changed))
         # A batch of pairs is as likely as one of each other kind: every row has as many of them.
         assert run.max_steps == steps
-        assert run.output == str(Path("out") / study.name(row, "500"))
+        assert run.output == str(Path("out") / study.run_name(row, "500"))
         # What a head learns with is set where there is one and the rate of the vectors would be too high for it.
         assert ("learning_rate_mapping" in run.training_arguments) == (encoder == "static" and row != "pairs only")
         others.add(repr((model, texts, {**asdict(run), "max_steps": 0, "output": "", "training_arguments": ""})))
@@ -96,7 +97,7 @@ def test_the_number_of_pairs_decides_where_they_come_from(study: ModuleType, dat
     assert everything.parallel_documents == [str(data / "ebible/documents")]
     # The test set's sentences are in neither.
     assert some.exclude == everything.exclude == [str(data / "tatoeba/v1/tatoeba.fra-eng.eng")]
-    assert some.languages == everything.languages == ["en", *study.LANGUAGES]
+    assert some.languages == everything.languages == study.LANGUAGES
 
 
 def test_finished_runs_are_tabulated_and_not_run_again(
@@ -109,7 +110,7 @@ def test_finished_runs_are_tabulated_and_not_run_again(
         file.write_text(json.dumps(figures))
     started: list[tuple[str, str]] = []
     monkeypatch.setattr(study, "training_command", lambda _, *run: started.append(run))
-    monkeypatch.setattr(study.subprocess, "run", lambda *_, **__: study.subprocess.CompletedProcess([], 1))
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1))
     given = ["--data", "d", "--output", str(tmp_path), "--tokenizer", "t", "--pairs", "500"]
     study.main([*given, "--rows", "pairs only", "+ CCP", "+ CCP, no bank"])
     table = (tmp_path / "study.md").read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from types import ModuleType
 
@@ -53,7 +54,7 @@ def test_languages_with_and_without_parallel_sentences_stand_apart(study: Module
     assert figures["average"]["with"]["mrr_at_100"] == pytest.approx(0.5)
     assert figures["average"]["without"]["map_at_20"] == pytest.approx(0.2)
     assert figures["average"]["all"]["recall_at_100"] == pytest.approx(0.35)
-    table = study.table_of([("IR", "half"), ("+ semantic", "half")], {study.name("IR", "half"): figures})
+    table = study.table_of([("IR", "half"), ("+ semantic", "half")], {study.run_name("IR", "half"): figures})
     header, _, *rows = table.splitlines()
     assert "MRR@100 without" in header and len(rows) == 1
     assert [cell.strip() for cell in rows[0].split("|")[3:6]] == ["50.0", "20.0", "35.0"]
@@ -76,7 +77,7 @@ def test_finished_runs_are_kept_and_tabulated(
         (folder / "results.json").write_text(json.dumps(result))
         return Done()
 
-    monkeypatch.setattr(study.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     given = ["study", "--data", str(data), "--output", str(tmp_path / "study"), "--tokenizer", "t", "--rows", "IR"]
     monkeypatch.setattr("sys.argv", given)
     study.main()

@@ -81,5 +81,5 @@ def test_a_failed_run_says_where_its_log_is(
 ) -> None:
     monkeypatch.setattr(study, "training_command", lambda *given: [sys.executable, "-c", "import sys; sys.exit('no')"])
     study.main(["--data", "d", "--output", str(tmp_path), "--tokenizer", "t", "--rows", "CZ-snt", "--jobs", "2"])
-    assert "CZ-snt, seed 0 failed" in capsys.readouterr().err
+    assert "CZ-snt-seed-0 failed" in capsys.readouterr().err
     assert (tmp_path / "CZ-snt-seed-0" / "log.txt").read_text().strip() == "no"
