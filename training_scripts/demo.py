@@ -6,9 +6,10 @@ Six languages have documents; French, German, Russian and Arabic have 300 senten
 besides, Chinese has none. A small Transformer from random weights is trained on these few pairs alone, then, from the
 same weights and with as many batches of pairs, with masked language modelling and contrastive context prediction on
 the documents between them; the second model is calibrated step by step, on documents where a language has no pairs. A
-third is trained with the masked sentence model in place of context prediction. Two trainings run at a time, each in a
-process of its own. The table is bilingual retrieval among sentences that occur nowhere in training, between every two
-languages, both ways. OUTPUT gets model/ (for plain Sentence Transformers, with its card), results.json and PNG plots.
+third is trained with the masked sentence model in place of context prediction. Each is a run of train_ccp.py or
+train_msm.py, whose command is printed; two run at a time. The table is bilingual retrieval among sentences that occur
+nowhere in training, between every two languages, both ways. OUTPUT gets model/ (for plain Sentence Transformers, with
+its card), results.json and PNG plots.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -26,10 +28,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
-from transformers import HfArgumentParser, set_seed
+from transformers import HfArgumentParser
 
 from st_xlret.calibration import (
     CalibrationOptions,
@@ -45,13 +46,9 @@ from st_xlret.evaluation.plots import plot_language_planes, plot_stages
 from st_xlret.evaluation.tables import percent
 from st_xlret.hub import DataSource, ResultTable, save_model_atomically, write_json_atomically, write_model_card
 from st_xlret.hub.export import export
+from st_xlret.hub.studies import shared_tokenizer
 from st_xlret.losses.ccp import CITATION as CCP_CITATION
-from st_xlret.training import CCPOptions, build_ccp_trainer
-from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.msm_options import MSMOptions
-from st_xlret.training.msm_run import build_msm_trainer
-from st_xlret.training.plots import plot_training
-from st_xlret.training.run_arguments import HelpFormat, RunArguments
+from st_xlret.training.run_arguments import HelpFormat
 
 PIVOT, WITHOUT_PARALLEL = "en", ("zh",)
 STAGES = {"pairs": "few pairs only", "ccp": "+ CCP", "shift": "+ shift", "scale": "+ scale", "rotate": "+ rotate"}
@@ -62,17 +59,11 @@ NOTE = (
     "with the others. 'With parallel' are pairs of languages that both have sentences with an English translation, "
     "'without' those with zh. All trainings start from the same weights and see about as many batches of pairs."
 )
-OPTIONS = CCPOptions(
-    ccp_weight=3.0, mlm_weight=0.3, pairs_weight=0.7, temperature=0.04, pairs_temperature=0.05, window=3, bank_size=0
-)
-MSM_OPTIONS = MSMOptions(
-    objective_weight=1.0,
-    mlm_weight=OPTIONS.mlm_weight,
-    pairs_weight=OPTIONS.pairs_weight,
-    pairs_temperature=OPTIONS.pairs_temperature,
-    pooling="mean",
-    block_sentences=14,
-)
+TEMPERATURE_OF_PAIRS = 0.05
+CCP_WEIGHT, MLM_WEIGHT, PAIRS_WEIGHT = 3.0, 0.3, 0.7
+CCP = f"--ccp-weight {CCP_WEIGHT} --temperature 0.04 --window 3 --bank-size 0"
+BLOCK_SENTENCES = 14
+MSM = f"--objective-weight 1 --pooling mean --block-sentences {BLOCK_SENTENCES}"
 QUERIES = {
     "fr": "L'infirmière a examiné la plaie.",
     "de": "Der Lehrer las das Buch in der Bibliothek.",
@@ -90,14 +81,6 @@ class DemoArguments:
         default=False, metadata={"help": "Go through everything in seconds, at sizes too small to learn anything."}
     )
     seed: int = field(default=0, metadata={"help": "Seed of everything random."})
-    train: str | None = field(
-        default=None,
-        metadata={
-            "help": "Train one of the models on the text that is in OUTPUT, and stop: the demo calls itself so, two "
-            "at a time.",
-            "choices": ["pairs", "ccp", "msm"],
-        },
-    )
 
 
 @dataclass(frozen=True)
@@ -120,107 +103,52 @@ class Sizes:
 QUICK = Sizes(60, 40, 40, "tiny", 1000, 12, 16, 12, 3e-3, 3e-4, 300)
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """What is trained and tested on."""
-
-    documents: Dataset
-    pairs: Dataset
-    test: dict[str, list[str]]
-
-
-def write_corpus(folder: Path, sizes: Sizes, seed: int) -> None:
-    """Generate the text and write it as files of the kind that every program here reads."""
-    write_toy_corpus(
-        folder,
-        documents_per_language=sizes.documents,
-        pairs_per_language=sizes.pairs,
-        languages_without_pairs=WITHOUT_PARALLEL,
-        test_sentences=sizes.test_sentences,
-        seed=seed,
-    )
-
-
-def read_corpus(folder: Path) -> Corpus:
-    """Read those files."""
-    read = {language: (folder / "test" / f"{language}.txt").read_text(encoding="utf-8") for language in TOY_LANGUAGES}
-    return Corpus(
-        load_documents([folder / "documents"], cache_dir=folder / "cache", show_progress=False),
-        load_pairs([folder / "pairs"], show_progress=False),
-        {language: text.splitlines() for language, text in read.items()},
-    )
-
-
-def new_encoder(corpus: Corpus, sizes: Sizes, folder: Path, seed: int) -> SentenceTransformer:
-    """An encoder of random weights, with a tokenizer made of the training text: the same one in every process."""
-    set_seed(seed)
-    arguments = EncoderArguments(
-        from_scratch=sizes.encoder, vocabulary=sizes.vocabulary, tokenizer_characters=1_500_000, max_seq_length=32
-    )
-    texts = [(corpus.documents, "sentence", "language")]
-    texts += [(corpus.pairs, side, f"{side}_language") for side in ("source", "target")]
-    return arguments.build(texts, tokenizer_folder=folder, seed=seed).to("cpu")
-
-
-def train(given: DemoArguments, sizes: Sizes) -> None:
-    """Train one of the models and write it to OUTPUT/trained, with the Trainer's log."""
-    output, name = Path(given.output), str(given.train)
-    folder = output / "trained"
-    corpus = read_corpus(output / "corpus")
-    model = new_encoder(corpus, sizes, output / "tokenizer", given.seed)
-    # The pairs alone are trained last, for as many batches of them as the others had.
-    steps = {"ccp": sizes.steps, "msm": sizes.msm_steps}.get(name) or read_log(given, "ccp")["pair_batches"]
+def training_commands(output: Path, sizes: Sizes, seed: int) -> dict[str, list[str]]:
+    """The command of each training; all start from the same weights and see as many batches of pairs."""
+    pair_steps = round(sizes.steps * PAIRS_WEIGHT / (CCP_WEIGHT + MLM_WEIGHT + PAIRS_WEIGHT))
+    documents_in_batch = max(2, 2 * sizes.batch_size // BLOCK_SENTENCES)
     # At the encoder's rate the document encoder and its heads collapse to one answer for all places.
-    rates = {"networks": sizes.document_encoder_rate} if name == "msm" else {}
-    run = RunArguments(
-        output=str(folder / f"{name}-checkpoints"),
-        max_steps=steps,
-        batch_size=sizes.batch_size if name != "msm" else max(2, 2 * sizes.batch_size // MSM_OPTIONS.block_sentences),
-        learning_rate=sizes.learning_rate,
-        workers=int(name == "ccp"),
-        warmup_ratio=0.05,
-        precision="no",
-        save_steps=0,
-        logging_steps=max(1, steps // 12),
-        seed=given.seed,
-        training_arguments=json.dumps({"learning_rate_mapping": rates}),
-    )
-    set_seed(given.seed)
-    if name == "msm":
-        trainer = build_msm_trainer(model, corpus.documents, corpus.pairs, MSM_OPTIONS, run.to_host())
-    else:
-        documents = corpus.documents if name == "ccp" else None
-        trainer = build_ccp_trainer(model, documents, corpus.pairs, OPTIONS, run.to_host())
-    of_pairs: list[int] = []
-    trainer.loss["pairs"].register_forward_hook(lambda *_: of_pairs.append(1))
-    trainer.train()
-    save_model_atomically(model, folder / name, overwrite=True)
-    log = {"history": trainer.state.log_history, "pair_batches": len(of_pairs)}
-    write_json_atomically(folder / f"{name}.json", log)
+    rates = json.dumps({"learning_rate_mapping": {"networks": sizes.document_encoder_rate}})
+    shared = f"--from-scratch {sizes.encoder} --max-seq-length 32 --learning-rate {sizes.learning_rate} --seed {seed} "
+    shared += "--warmup-ratio 0.05 --precision no --save-steps 0 --evaluation-pairs 0 --overwrite "
+    shared += f"--pairs-temperature {TEMPERATURE_OF_PAIRS}"
+    of_documents = f"--mlm-weight {MLM_WEIGHT} --pairs-weight {PAIRS_WEIGHT}"
+    corpus = ["--documents", str(output / "corpus" / "documents")]
+    msm_corpus = [*corpus, "--training-arguments", rates]
+    trainings = {
+        "ccp": ("train_ccp", f"{CCP} {of_documents} --workers 1", sizes.steps, sizes.batch_size, corpus),
+        "msm": ("train_msm", f"{MSM} {of_documents}", sizes.msm_steps, documents_in_batch, msm_corpus),
+        "pairs": ("train_ccp", "", pair_steps, sizes.batch_size, []),
+    }
+    return {
+        name: [
+            *(f"training_scripts/{program}.py", *shared.split(), *options.split()),
+            *("--tokenizer", str(output / "tokenizer"), "--pairs", str(output / "corpus" / "pairs"), *data),
+            *f"--max-steps {steps} --logging-steps {max(1, steps // 12)} --batch-size {size}".split(),
+            *("--output", str(output / "trained" / name)),
+        ]
+        for name, (program, options, steps, size, data) in trainings.items()
+    }
 
 
-def start(name: str, given: DemoArguments) -> subprocess.Popen[bytes]:
-    """Start the training of one model in a process and a thread of its own; its words go to OUTPUT/trained."""
-    command = [sys.executable, str(Path(__file__).resolve()), "--output", given.output, "--seed", str(given.seed)]
-    command += ["--train", name, *(["--quick"] if given.quick else [])]
-    log = Path(given.output) / "trained" / f"{name}.log"
+def start(name: str, command: list[str], output: Path) -> subprocess.Popen[bytes]:
+    """Start a training in a process and a thread of its own; its words go to OUTPUT/trained/NAME.log."""
+    print("python", shlex.join(command), flush=True)
+    log = output / "trained" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
+    script = Path(__file__).resolve().parents[1] / command[0]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": str(output / "cache")}
     with open(log, "wb") as words:
         # The bar of the longest training stays on the terminal.
         bar = None if name == "ccp" else subprocess.STDOUT
-        return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=words, stderr=bar)
+        return subprocess.Popen([sys.executable, str(script), *command[1:]], env=environment, stdout=words, stderr=bar)
 
 
-def finish(name: str, process: subprocess.Popen[bytes], given: DemoArguments) -> dict[str, Any]:
-    """Wait for a training; returns its log."""
+def finish(name: str, process: subprocess.Popen[bytes], output: Path) -> SentenceTransformer:
+    """Wait for a training; returns its model."""
     if process.wait():
-        raise SystemExit(f"the training of {name!r} failed: {Path(given.output) / 'trained' / name}.log says why")
-    return read_log(given, name)
-
-
-def read_log(given: DemoArguments, name: str) -> dict[str, Any]:
-    """What a finished training wrote: the Trainer's log, and how many batches were of pairs."""
-    return json.loads((Path(given.output) / "trained" / f"{name}.json").read_text())
+        raise SystemExit(f"the training of {name!r} failed: {output / 'trained' / name}.log says why")
+    return SentenceTransformer(str(output / "trained" / name / "model"), device="cpu")
 
 
 def embed(model: SentenceTransformer, texts: Mapping[str, list[str]]) -> dict[str, Tensor]:
@@ -257,7 +185,7 @@ def show_search(model: SentenceTransformer, english: list[str]) -> None:
             print(f"    {scores[index]:.2f}  {english[index]}")
 
 
-def write_card(model: Path, results: Mapping[str, Any], corpus: Corpus, sizes: Sizes, command: str) -> None:
+def write_card(model: Path, results: Mapping[str, Any], sentences: int, sizes: Sizes, command: str) -> None:
     """The model's card, from the run's results."""
     rows = {STAGES[stage]: scores for stage, scores in results["stages"].items()} | {RIVAL: results["msm"]}
     pairs = f"{sizes.pairs} pairs with English for each of fr, de, ru and ar"
@@ -270,7 +198,7 @@ def write_card(model: Path, results: Mapping[str, Any], corpus: Corpus, sizes: S
         "cross-lingual calibration at work.",
         languages=TOY_LANGUAGES,
         data=[
-            DataSource("toy corpus", "Apache-2.0", f"documents: {len(corpus.documents)} sentences"),
+            DataSource("toy corpus", "Apache-2.0", f"documents: {sentences} sentences"),
             DataSource("toy corpus", "Apache-2.0", f"{pairs}; none for {' and '.join(WITHOUT_PARALLEL)}"),
         ],
         training_command=command,
@@ -289,59 +217,66 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Run the demo; returns what results.json holds."""
     parser = HfArgumentParser([DemoArguments], description=__doc__, formatter_class=HelpFormat)
     (given,) = parser.parse_args_into_dataclasses(arguments)
-    sizes, output = QUICK if given.quick else Sizes(), Path(given.output)
+    output = Path(given.output)
+    sizes = QUICK if given.quick else Sizes()
     started = time.perf_counter()
     seconds: dict[str, float] = {}
 
     def finished(part: str) -> None:
         seconds[part] = round(time.perf_counter() - started - sum(seconds.values()), 1)
 
-    if given.train:
-        train(given, sizes)
-        return {}
     print("\n== Text in six languages, and a tokenizer made of it", flush=True)
-    for earlier in ("corpus", "tokenizer", "trained"):
+    for earlier in ("corpus", "cache", "tokenizer", "trained"):
         shutil.rmtree(output / earlier, ignore_errors=True)
-    write_corpus(output / "corpus", sizes, given.seed)
-    corpus = read_corpus(output / "corpus")
-    new_encoder(corpus, sizes, output / "tokenizer", given.seed)
-    print(f"{len(corpus.documents)} sentences in documents, {len(corpus.pairs)} pairs; e.g. {corpus.pairs[0]}")
+    write_toy_corpus(
+        output / "corpus",
+        documents_per_language=sizes.documents,
+        pairs_per_language=sizes.pairs,
+        languages_without_pairs=WITHOUT_PARALLEL,
+        test_sentences=sizes.test_sentences,
+        seed=given.seed,
+    )
+    folder, cache = output / "corpus", output / "cache" / "st_xlret"
+    documents = load_documents([folder / "documents"], cache_dir=cache, show_progress=False)
+    pairs = load_pairs([folder / "pairs"], show_progress=False)
+    texts = [(documents, "sentence", "language"), *((pairs, x, f"{x}_language") for x in ("source", "target"))]
+    shared_tokenizer(output / "tokenizer", lambda: texts, sizes.vocabulary, characters=1_500_000)
+    print(f"{len(documents)} sentences in documents, {len(pairs)} pairs; e.g. {pairs[0]}")
     finished("text")
 
     print("\n== Training on documents and pairs: masked words, context (or masked sentences), translations", flush=True)
-    running = {name: start(name, given) for name in ("ccp", "msm")}
-    log = finish("ccp", running["ccp"], given)
+    commands = training_commands(output, sizes, given.seed)
+    running = {name: start(name, commands[name], output) for name in ("ccp", "msm")}
+    models = {"ccp": finish("ccp", running["ccp"], output)}
     finished("training, CCP")
-    pair_batches = log["pair_batches"]
-    print(f"\n== Training the same weights on the pairs alone, for as many batches of them: {pair_batches}", flush=True)
-    running["pairs"] = start("pairs", given)
-    for name in ("pairs", "msm"):
-        finish(name, running[name], given)
-    models = {name: SentenceTransformer(str(output / "trained" / name), device="cpu") for name in running}
+    print("\n== Training the same weights on the pairs alone, for as many batches of them", flush=True)
+    running["pairs"] = start("pairs", commands["pairs"], output)
+    models |= {name: finish(name, running[name], output) for name in ("pairs", "msm")}
     trained = models["ccp"]
     finished("training, the others")
 
     print("\n== Calibrating: on documents, and on pairs where there are any", flush=True)
     clouds = embed_documents(
         trained,
-        corpus.documents,
+        documents,
         sentences_per_language=sizes.calibration_sentences,
         seed=given.seed,
         show_progress=True,
     )
-    pairs = embed_pairs(trained, corpus.pairs, pivot=PIVOT)
+    embedded_pairs = embed_pairs(trained, pairs, pivot=PIVOT)
     # From the identity: the adversarial start takes minutes, and from random weights it finds nothing to hold on to.
     options = CalibrationOptions(rotation=RotationOptions(initial="identity", prior=1.0), min_sentences=20)
-    layers = fit_calibration_stages(clouds, pivot=PIVOT, pairs=pairs, seed=given.seed, options=options)
+    layers = fit_calibration_stages(clouds, pivot=PIVOT, pairs=embedded_pairs, seed=given.seed, options=options)
     for note in layers["rotate"].notes.items():
         print("{}: {}".format(*note))
     finished("calibration")
 
-    tests = {"pairs": embed(models["pairs"], corpus.test), "ccp": embed(trained, corpus.test)}
+    test = {code: (folder / "test" / f"{code}.txt").read_text("utf-8").splitlines() for code in TOY_LANGUAGES}
+    tests = {name: embed(models[name], test) for name in ("pairs", "ccp")}
     for stage, layer in layers.items():
         tests[stage] = {language: layer.transform(rows, language) for language, rows in tests["ccp"].items()}
     stages = {stage: summarise(embeddings) for stage, embeddings in tests.items()}
-    rival = summarise(embed(models["msm"], corpus.test))
+    rival = summarise(embed(models["msm"], test))
     header = ["accuracy (%)", *(name.replace("_", " ") for name in rival)]
     rows = [[STAGES[stage], *map(percent, scores.values())] for stage, scores in stages.items()]
     rows.append([RIVAL, *map(percent, rival.values())])
@@ -355,12 +290,12 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         "stages": stages,
         "msm": rival,
         "seconds_by_part": seconds,
-        "pair_batches": pair_batches,
         "notes": dict(layers["rotate"].notes),
     }
     write_json_atomically(output / "results.json", results)
-    write_card(model, results, corpus, sizes, "python training_scripts/demo.py " + " ".join(arguments or sys.argv[1:]))
-    plot_training(log["history"], output / "training.png")
+    command = shlex.join(["python", "training_scripts/demo.py", *(arguments or sys.argv[1:])])
+    write_card(model, results, len(documents), sizes, command)
+    shutil.copy(output / "trained" / "ccp" / "training.png", output)
     plot_stages({STAGES[s]: {g: stages[s][g] for g in GROUPS} for s in stages}, output / "stages.png")
     for other in ("fr", "de"):
         panels = {
@@ -370,7 +305,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         plot_language_planes(panels, output / f"pca-{PIVOT}-{other}.png")
 
     print("\n== The saved model, by Sentence Transformers alone: queries in other languages, English answers")
-    show_search(SentenceTransformer(str(model)), corpus.test[PIVOT])
+    show_search(SentenceTransformer(str(model)), test[PIVOT])
     print(f"\n{results['seconds']:.0f} seconds. {output} holds model/, results.json and PNG plots.")
     return results
 

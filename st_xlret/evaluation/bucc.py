@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentence_transformers.base.evaluation import BaseEvaluator
 from tqdm.auto import tqdm
 
-from st_xlret.evaluation.bilingual_retrieval import append_csv_row
+from st_xlret.evaluation.benchmark_evaluator import BenchmarkEvaluator
 from st_xlret.evaluation.bucc_data import BUCCCorpus, BUCCSplit, load_bucc_directory, load_bucc_hub
 from st_xlret.evaluation.bucc_scores import MinedPair, best_threshold, mining_scores
 from st_xlret.evaluation.embedding import Calibration, Pooling, TextEmbedder
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-class BUCCEvaluator(BaseEvaluator):
+class BUCCEvaluator(BenchmarkEvaluator):
     """Precision, recall and F1 of the translations mined from two corpora, by the BUCC shared task.
 
     The protocol of Artetxe and Schwenk (`2019 <https://arxiv.org/abs/1811.01136>`_) and LASER, which the papers
@@ -76,6 +75,8 @@ class BUCCEvaluator(BaseEvaluator):
         1.0
     """
 
+    card_metric = "f1"
+
     def __init__(
         self,
         corpora: Mapping[str, BUCCCorpus],
@@ -95,7 +96,13 @@ class BUCCEvaluator(BaseEvaluator):
         write_csv: bool = True,
         language_metrics: bool = True,
     ) -> None:
-        super().__init__()
+        super().__init__(
+            name=name,
+            csv_file=f"{name or 'bucc'}_evaluation_results.csv",
+            primary_metric="average_f1",
+            write_csv=write_csv,
+            language_metrics=language_metrics,
+        )
         if not corpora:
             raise ValueError("there are no languages to evaluate.")
         self.corpora = dict(corpora)
@@ -115,16 +122,11 @@ class BUCCEvaluator(BaseEvaluator):
             show_progress_bar=show_progress_bar,
         )
         self.embedder.require_languages(["en", *self.corpora])
-        self.name = name
         self.split = split
         self.k = k
         self.margin: Margin = margin
         self.pairs_directory = None if pairs_directory is None else Path(pairs_directory)
         self.show_progress_bar = show_progress_bar
-        self.write_csv = write_csv
-        self.language_metrics = language_metrics
-        self.csv_file = f"{name or 'bucc'}_evaluation_results.csv"
-        self.primary_metric = "average_f1"
         self.mined_pairs: dict[str, list[MinedPair]] = {}
         self.thresholds: dict[str, float] = {}
 
@@ -235,26 +237,3 @@ class BUCCEvaluator(BaseEvaluator):
         if without_gold:
             protocol["without_gold"] = f"{', '.join(without_gold)}: pairs were mined; there is nothing to score them by"
         return protocol
-
-    def __call__(  # type: ignore[override]  # the host's own evaluators narrow the model's type too
-        self, model: SentenceTransformer, output_path: str | None = None, epoch: int = -1, steps: int = -1
-    ) -> dict[str, float]:
-        """Evaluates and returns the metrics, as Sentence Transformers calls it."""
-        result = self.evaluate(model)
-        averages = {f"average_{metric}": value for metric, value in result.average.items()}
-        per_language = {
-            f"{language}_{metric}": value
-            for language, values in result.scores.items()
-            for metric, value in values.items()
-        }
-        if output_path is not None and self.write_csv:
-            row = {"epoch": epoch, "steps": steps, **averages, **per_language}
-            append_csv_row(os.path.join(output_path, self.csv_file), row)
-        shown = {**averages, **(per_language if self.language_metrics else {})}
-        metrics = self.prefix_name_to_metrics(shown, self.name)
-        self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
-        return metrics
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """What the model card says about this evaluation: the protocol."""
-        return self._protocol()

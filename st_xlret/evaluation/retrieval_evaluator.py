@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from sentence_transformers.base.evaluation import BaseEvaluator
 from tqdm.auto import tqdm
 
-from st_xlret.evaluation.bilingual_retrieval import append_csv_row
+from st_xlret.evaluation.benchmark_evaluator import BenchmarkEvaluator
 from st_xlret.evaluation.embedding import Calibration, Pooling, TextEmbedder
 from st_xlret.evaluation.language_preference import language_preference
 from st_xlret.evaluation.retrieval import EmbedCorpus, Similarity, retrieve, score_ranking, similarity_of
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 Pool: TypeAlias = "RetrievalData | Callable[[], RetrievalData]"
 
 
-class RetrievalEvaluator(BaseEvaluator):
+class RetrievalEvaluator(BenchmarkEvaluator):
     """Retrieval from one pool of documents or several, scored per query language and averaged over them.
 
     A subclass names its benchmark, metrics and task, and reads its files; one that scores otherwise overrides
@@ -88,11 +86,17 @@ class RetrievalEvaluator(BaseEvaluator):
         write_csv: bool = True,
         language_metrics: bool = True,
     ) -> None:
-        super().__init__()
+        name = self.benchmark if name is None else name
+        super().__init__(
+            name=name,
+            csv_file=f"{name.replace('-', '_')}_evaluation_results.csv",
+            primary_metric=f"average_{self.metrics[0]}",
+            write_csv=write_csv,
+            language_metrics=language_metrics,
+        )
         if not pools:
             raise ValueError("there is nothing to evaluate: no pools were given.")
         self.pools = dict(pools)
-        self.name = self.benchmark if name is None else name
         self.split = split
         self.embedder = TextEmbedder(
             layer=layer,
@@ -107,10 +111,6 @@ class RetrievalEvaluator(BaseEvaluator):
         self.similarity = similarity
         self.embed_corpus = embed_corpus
         self.show_progress_bar = show_progress_bar
-        self.write_csv = write_csv
-        self.language_metrics = language_metrics
-        self.csv_file = f"{self.name.replace('-', '_')}_evaluation_results.csv"
-        self.primary_metric = f"average_{self.metrics[0]}"
         for pool in self.pools.values():
             if isinstance(pool, RetrievalData):
                 self._require_languages(pool)
@@ -180,25 +180,3 @@ class RetrievalEvaluator(BaseEvaluator):
 
     def _protocol(self) -> dict[str, str]:
         return {"task": self.task, "split": self.split, "direction": self.direction, **self.embedder.describe()}
-
-    def __call__(  # type: ignore[override]  # the host's own evaluators narrow the model's type too
-        self, model: SentenceTransformer, output_path: str | None = None, epoch: int = -1, steps: int = -1
-    ) -> dict[str, float]:
-        """Evaluates and returns the metrics, as Sentence Transformers calls it."""
-        result = self.evaluate(model)
-        averages = {f"average_{metric}": value for metric, value in result.average.items()}
-        per_language = {
-            f"{language}_{metric}": value
-            for language, values in result.scores.items()
-            for metric, value in values.items()
-        }
-        if output_path is not None and self.write_csv:
-            row = {"epoch": epoch, "steps": steps, **averages, **per_language}
-            append_csv_row(os.path.join(output_path, self.csv_file), row)
-        means = self.prefix_name_to_metrics(dict(averages), self.name)
-        self.store_metrics_in_model_card_data(model, means, epoch, steps)
-        return self.prefix_name_to_metrics({**averages, **(per_language if self.language_metrics else {})}, self.name)
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """What the model card says about this evaluation: the protocol."""
-        return self._protocol()

@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sentence_transformers.base.evaluation import BaseEvaluator
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.evaluation.bilingual_retrieval import append_csv_row, retrieval_accuracy
+from st_xlret.evaluation.benchmark_evaluator import BenchmarkEvaluator
+from st_xlret.evaluation.bilingual_retrieval import retrieval_accuracy
 from st_xlret.evaluation.embedding import Calibration, Pooling, TextEmbedder
 from st_xlret.evaluation.tables import BenchmarkResult, macro_average
 from st_xlret.evaluation.tatoeba_data import load_tatoeba_directory, load_tatoeba_hub
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-class TatoebaEvaluator(BaseEvaluator):
+class TatoebaEvaluator(BenchmarkEvaluator):
     """1-NN accuracy by cosine between each language and English, both directions and their mean.
 
     The test set is that of Artetxe and Schwenk (2019): up to 1 000 sentences of each of 112 languages with
@@ -64,6 +64,8 @@ class TatoebaEvaluator(BaseEvaluator):
         1.0
     """
 
+    card_metric = "accuracy"
+
     def __init__(
         self,
         sentences: Mapping[str, tuple[Sequence[str], Sequence[str]]],
@@ -80,7 +82,13 @@ class TatoebaEvaluator(BaseEvaluator):
         language_metrics: bool = True,
         mteb_f1: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(
+            name=name,
+            csv_file=f"tatoeba_evaluation{'_' + name if name else ''}_results.csv",
+            primary_metric="average_accuracy",
+            write_csv=write_csv,
+            language_metrics=language_metrics,
+        )
         if not sentences:
             raise ValueError("there are no languages to evaluate.")
         if max_sentences is not None and max_sentences < 1:
@@ -95,14 +103,9 @@ class TatoebaEvaluator(BaseEvaluator):
             self.sentences[language] = (list(texts)[:max_sentences], list(english)[:max_sentences])
         self.embedder = TextEmbedder(layer, pooling, language_as_task, calibration, batch_size)
         self.embedder.require_languages(["en", *self.sentences])
-        self.name = name
         self.max_sentences = max_sentences
         self.show_progress_bar = show_progress_bar
-        self.write_csv = write_csv
-        self.language_metrics = language_metrics
         self.mteb_f1 = mteb_f1
-        self.csv_file = f"tatoeba_evaluation{'_' + name if name else ''}_results.csv"
-        self.primary_metric = "average_accuracy"
 
     @classmethod
     def from_directory(
@@ -195,29 +198,3 @@ class TatoebaEvaluator(BaseEvaluator):
             "sentences": "all" if self.max_sentences is None else f"the first {self.max_sentences} of each language",
             "sentences_per_language": f"{min(counts)} to {max(counts)}" if len(counts) > 1 else str(max(counts)),
         }
-
-    def __call__(  # type: ignore[override]  # the host's own evaluators narrow the model's type too
-        self, model: SentenceTransformer, output_path: str | None = None, epoch: int = -1, steps: int = -1
-    ) -> dict[str, float]:
-        """Evaluates and returns the metrics, as Sentence Transformers calls it."""
-        result = self.evaluate(model)
-        averages = {f"average_{metric}": value for metric, value in result.average.items()}
-        means = {f"{language}_accuracy": values["accuracy"] for language, values in result.scores.items()}
-        if output_path is not None and self.write_csv:
-            row = {"epoch": epoch, "steps": steps, **averages, **means}
-            append_csv_row(os.path.join(output_path, self.csv_file), row)
-        # A card with every direction of every language would be unreadable: it gets the means.
-        card_metrics = self.prefix_name_to_metrics({**averages, **means}, self.name)
-        self.store_metrics_in_model_card_data(model, card_metrics, epoch, steps)
-        if not self.language_metrics:
-            return self.prefix_name_to_metrics(averages, self.name)
-        per_language = {
-            f"{language}_{metric}": value
-            for language, values in result.scores.items()
-            for metric, value in values.items()
-        }
-        return self.prefix_name_to_metrics({**averages, **per_language}, self.name)
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """What the model card says about this evaluation: the protocol."""
-        return self._protocol()
