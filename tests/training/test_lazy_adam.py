@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformerTrainer
 from torch import nn
 
 from st_xlret.training import CCPOptions, build_ccp_trainer
-from st_xlret.training.lazy_adam import LazyAdamW, use_lazy_adam
+from st_xlret.training.lazy_adam import GradientPart, LazyAdamW, LazyEmbeddingBag, gradients_of_rows, use_lazy_adam
 from tests import tiny
 from tests.training.runs import arguments, interleaved_run
 
@@ -19,14 +19,13 @@ def steps(optimizer: torch.optim.Optimizer, table: nn.EmbeddingBag, batches: lis
     weights = torch.linspace(-1, 1, table.embedding_dim)
     for batch in batches:
         optimizer.zero_grad()
-        (table(torch.tensor([batch])) * weights).square().sum().backward()
+        (table(torch.tensor(batch), torch.tensor([0])) * weights).square().sum().backward()
         optimizer.step()
 
 
-def twins(**options: object) -> tuple[nn.EmbeddingBag, nn.EmbeddingBag]:
+def twins(one: type[nn.EmbeddingBag], other: type[nn.EmbeddingBag]) -> tuple[nn.EmbeddingBag, nn.EmbeddingBag]:
     torch.manual_seed(0)
-    first = nn.EmbeddingBag(7, 3, **options)  # type: ignore[arg-type]
-    second = nn.EmbeddingBag(7, 3, **options)  # type: ignore[arg-type]
+    first, second = one(7, 3), other(7, 3)
     second.load_state_dict(first.state_dict())
     return first, second
 
@@ -35,24 +34,22 @@ BATCHES = [[1, 3, 3], [2, 3], [1], [6, 0, 1], [3]]
 
 
 def test_sparse_gradients_take_the_steps_of_sparse_adam() -> None:
-    mine, theirs = twins(sparse=True)
+    mine, theirs = twins(LazyEmbeddingBag, nn.EmbeddingBag)
+    theirs.sparse = True
     steps(LazyAdamW(mine.parameters(), lr=0.1, weight_decay=0), mine, BATCHES)
     steps(torch.optim.SparseAdam(theirs.parameters(), lr=0.1), theirs, BATCHES)
     torch.testing.assert_close(mine.weight, theirs.weight)
 
 
 def test_dense_gradients_take_the_steps_of_adamw() -> None:
-    mine, theirs = twins()
+    mine, theirs = twins(nn.EmbeddingBag, nn.EmbeddingBag)
     steps(LazyAdamW(mine.parameters(), lr=0.1, weight_decay=0.3), mine, BATCHES)
     steps(torch.optim.AdamW(theirs.parameters(), lr=0.1, weight_decay=0.3), theirs, BATCHES)
     torch.testing.assert_close(mine.weight, theirs.weight)
 
 
 def test_a_batch_of_all_rows_takes_the_step_of_adamw_with_its_weight_decay() -> None:
-    torch.manual_seed(0)
-    mine = nn.EmbeddingBag(7, 3, sparse=True)
-    theirs = nn.EmbeddingBag(7, 3)
-    theirs.load_state_dict(mine.state_dict())
+    mine, theirs = twins(LazyEmbeddingBag, nn.EmbeddingBag)
     batches = [[0, 1, 2, 3, 4, 5, 6]] * 3
     steps(LazyAdamW(mine.parameters(), lr=0.1, weight_decay=0.3), mine, batches)
     steps(torch.optim.AdamW(theirs.parameters(), lr=0.1, weight_decay=0.3), theirs, batches)
@@ -60,7 +57,7 @@ def test_a_batch_of_all_rows_takes_the_step_of_adamw_with_its_weight_decay() -> 
 
 
 def test_a_saved_state_goes_on_as_if_nothing_had_happened() -> None:
-    whole, halves = twins(sparse=True)
+    whole, halves = twins(LazyEmbeddingBag, LazyEmbeddingBag)
     steps(LazyAdamW(whole.parameters(), lr=0.1), whole, BATCHES)
     first = LazyAdamW(halves.parameters(), lr=0.1)
     steps(first, halves, BATCHES[:2])
@@ -71,14 +68,14 @@ def test_a_saved_state_goes_on_as_if_nothing_had_happened() -> None:
 
 
 def test_two_backward_passes_are_one_step_of_their_sum() -> None:
-    together, apart = twins(sparse=True)
+    together, apart = twins(LazyEmbeddingBag, LazyEmbeddingBag)
     steps(LazyAdamW(together.parameters(), lr=0.1), together, [[1, 2, 2, 5]])
     optimizer = LazyAdamW(apart.parameters(), lr=0.1)
     weights = torch.linspace(-1, 1, 3)
     for part in ([1, 2, 2, 5], [0]):  # the second part is forgotten
         optimizer.zero_grad()
         for _ in range(2):
-            ((apart(torch.tensor([part])) * weights).square().sum() / 2).backward()
+            ((apart(torch.tensor(part), torch.tensor([0])) * weights).square().sum() / 2).backward()
         if part == [0]:
             optimizer.zero_grad()
         optimizer.step()
@@ -88,6 +85,40 @@ def test_two_backward_passes_are_one_step_of_their_sum() -> None:
 def test_a_closure_is_refused() -> None:
     with pytest.raises(ValueError, match="closure"):
         LazyAdamW([nn.Parameter(torch.ones(1))]).step(lambda: 0.0)
+
+
+def test_means_are_those_of_an_embedding_bag() -> None:
+    mine, theirs = twins(LazyEmbeddingBag, nn.EmbeddingBag)
+    rows, offsets = torch.tensor([1, 3, 3, 0, 6]), torch.tensor([0, 2, 2, 4])  # the second bag is empty
+    assert torch.equal(mine(rows, offsets), theirs(rows, offsets))
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 3, 256])
+def test_rows_get_the_gradient_of_an_embedding_bag(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("st_xlret.training.lazy_adam._ROWS_AT_ONCE", rows_at_once)
+    table = nn.EmbeddingBag(7, 3, dtype=torch.float64)
+    parts = []
+    for rows, offsets in (([1, 3, 3, 0, 6], [0, 2, 2, 4]), ([5], [0]), ([3, 1, 1], [0, 1])):
+        part = GradientPart(torch.tensor(rows), torch.tensor(offsets), torch.randn(len(offsets), 3).double())
+        table(part.rows, part.offsets).backward(part.of_bags)
+        parts.append(part)
+    found = torch.zeros(7, 3, dtype=torch.float64)
+    seen: list[int] = []
+    for rows, gradient in gradients_of_rows(parts):
+        found[rows] = gradient
+        seen += rows.tolist()
+    assert table.weight.grad is not None
+    torch.testing.assert_close(found, table.weight.grad)
+    assert seen == [0, 1, 3, 5, 6]
+
+
+def test_a_batch_of_empty_texts_changes_nothing() -> None:
+    table = LazyEmbeddingBag(7, 3)
+    before = table.weight.detach().clone()
+    optimizer = LazyAdamW(table.parameters(), lr=0.1)
+    table(torch.tensor([], dtype=torch.long), torch.tensor([0, 0])).sum().backward()
+    optimizer.step()
+    assert torch.equal(table.weight, before)
 
 
 def static_run(folder: Path, **changed: object) -> SentenceTransformerTrainer:
