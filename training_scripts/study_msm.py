@@ -3,7 +3,8 @@
     python training_scripts/study_msm.py --data ../shared/data --output runs/study_msm --jobs 2
 
 Every row starts from the same random weights and is trained on documents of 19 languages, without a parallel
-sentence: every other batch is of masked words, the others of the row's objective; MLM has masked words in all of them.
+sentence. In a Transformer's runs every other batch is of masked words, the others of the row's objective; MLM has
+masked words in all of them.
 Each model is measured on Tatoeba, fine-tuned on English SQuAD (question, answer sentence), and measured on XQuAD-R in
 11 languages (all answers from one pool, and from the question's language alone) and on Tatoeba again. Ablations come
 last, so that an interrupted study has the main rows. Finished runs are kept: the same command goes on where it was
@@ -51,7 +52,7 @@ from st_xlret.training.run_arguments import HelpFormat, RunArguments
 LANGUAGES = ["en", *TATOEBA_LANGUAGES]
 
 ROWS = {
-    "no pre-training": "--objective mlm --max-steps 1 --learning-rate 0",
+    "no pre-training": "--max-steps 1 --learning-rate 0 --training-arguments {}",
     "MLM": "--objective mlm",
     "CROP": "--objective crop --span-sentences 8",
     "ICT": "--objective ict --span-sentences 5",
@@ -97,11 +98,22 @@ class Arguments:
     )
     steps: int = field(default=600, metadata={"help": "Batches on documents, half of them of masked words."})
     tune_steps: int = field(default=300, metadata={"help": "Batches of English questions afterwards."})
-    batch_size: int = field(default=8, metadata={"help": "Documents of 32 sentences in a batch: text of a step."})
+    batch_size: int = field(default=8, metadata={"help": "Blocks of documents in a batch: the text of a step."})
     questions: int = field(default=128, metadata={"help": "Questions in a batch of fine-tuning."})
-    learning_rate: float = field(default=1e-3, metadata={"help": "Peak learning rate on documents."})
+    block_sentences: int = field(default=32, metadata={"help": "Sentences of a document that MSM reads together."})
+    learning_rate: float = field(default=4e-3, metadata={"help": "Peak learning rate of the encoder on documents."})
+    network_learning_rate: float = field(
+        default=4e-4,
+        metadata={"help": "That of document encoder and heads: at the encoder's they give one answer for all places."},
+    )
     tune_learning_rate: float = field(default=5e-4, metadata={"help": "Peak learning rate of fine-tuning."})
-    size: str = field(default="mini", metadata={"help": "Encoder.", "choices": ["tiny", "mini", "small"]})
+    size: str = field(
+        default="mini",
+        metadata={
+            "help": "Encoder; static has no row with masked words.",
+            "choices": ["static", "tiny", "mini", "small"],
+        },
+    )
     pooling: str = field(default="mean", metadata={"help": "Its sentence vector.", "choices": ["cls", "mean"]})
     vocabulary: int = field(default=20000, metadata={"help": "Tokens of the tokenizer that all runs share."})
     max_seq_length: int = field(default=128, metadata={"help": "Tokens read of a text; CROP and ICT have long ones."})
@@ -124,7 +136,10 @@ def main(given: Sequence[str] | None = None) -> str:
         return ""
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
-    plan = [(row, seed) for row in sorted(arguments.rows, key=lambda r: r in ABLATIONS) for seed in arguments.seeds]
+    rows = sorted(arguments.rows, key=lambda row: row in ABLATIONS)
+    if arguments.size == "static":
+        rows = [row for row in rows if "MLM" not in row]
+    plan = [(row, seed) for row in rows for seed in arguments.seeds]
     if not arguments.table_only:
         tokenizer = tokenizer_of(arguments, output / "tokenizer")
         run_all(plan, partial(run_one, arguments, given, tokenizer), arguments.jobs)
@@ -185,6 +200,8 @@ def training_command(arguments: Arguments, tokenizer: str, row: str, seed: int, 
     command += ["--documents", *folders_in(data, arguments.documents), "--languages", *LANGUAGES]
     command += f"--pooling {arguments.pooling} --batch-size {arguments.batch_size} --seed {seed}".split()
     command += f"--max-steps {arguments.steps} --learning-rate {arguments.learning_rate} --save-steps 0".split()
+    rates = json.dumps({"learning_rate_mapping": {"networks|head": arguments.network_learning_rate}})
+    command += ["--block-sentences", str(arguments.block_sentences), "--training-arguments", rates]
     # Of an option that is given twice the last counts.
     return [*command, *(ROWS | ABLATIONS)[row].split(), "--overwrite", "--output", str(folder)]
 
