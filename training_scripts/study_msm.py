@@ -53,9 +53,9 @@ LANGUAGES = ["en", *TATOEBA_LANGUAGES]
 
 ROWS = {
     "no pre-training": "--max-steps 1 --learning-rate 0 --training-arguments {}",
-    "MLM": "--objective mlm",
-    "CROP": "--objective crop --span-sentences 8",
-    "ICT": "--objective ict --span-sentences 5",
+    "MLM": "--objective mlm --training-arguments {}",
+    "CROP": "--objective crop --span-sentences 8 --training-arguments {}",
+    "ICT": "--objective ict --span-sentences 5 --training-arguments {}",
     "CCP": "--objective ccp --bank-size 4096",
     "MSM": "",
 }
@@ -136,10 +136,7 @@ def main(given: Sequence[str] | None = None) -> str:
         return ""
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
-    rows = sorted(arguments.rows, key=lambda row: row in ABLATIONS)
-    if arguments.size == "static":
-        rows = [row for row in rows if "MLM" not in row]
-    plan = [(row, seed) for row in rows for seed in arguments.seeds]
+    plan = [(row, seed) for row in rows_of(arguments) for seed in arguments.seeds]
     if not arguments.table_only:
         tokenizer = tokenizer_of(arguments, output / "tokenizer")
         run_all(plan, partial(run_one, arguments, given, tokenizer), arguments.jobs)
@@ -157,6 +154,12 @@ def main(given: Sequence[str] | None = None) -> str:
         plot_stages(main_rows, output / "study.png", title="pre-training on documents, then English SQuAD")
     print(tables)
     return tables
+
+
+def rows_of(arguments: Arguments) -> list[str]:
+    """Rows to run, ablations last: an interrupted study has the main rows."""
+    rows = sorted(arguments.rows, key=lambda row: row in ABLATIONS)
+    return rows if arguments.size != "static" else [row for row in rows if "MLM" not in row]
 
 
 def tokenizer_of(arguments: Arguments, folder: Path) -> str:
@@ -202,7 +205,7 @@ def training_command(arguments: Arguments, tokenizer: str, row: str, seed: int, 
     command += f"--max-steps {arguments.steps} --learning-rate {arguments.learning_rate} --save-steps 0".split()
     rates = json.dumps({"learning_rate_mapping": {"networks|head": arguments.network_learning_rate}})
     command += ["--block-sentences", str(arguments.block_sentences), "--training-arguments", rates]
-    # Of an option that is given twice the last counts.
+    # Of an option that is given twice the last counts. Rates are for losses with networks of their own: else an error.
     return [*command, *(ROWS | ABLATIONS)[row].split(), "--overwrite", "--output", str(folder)]
 
 
