@@ -60,7 +60,7 @@ ROWS: dict[str, tuple[dict[str, float], str]] = {
 ENCODERS = {
     "static": "--from-scratch static --features 512 --learning-rate 5e-3 --lazy-adam --max-grad-norm 0 "
     "--weight-decay 0 --token-dropout 0.15",
-    "mini": "--from-scratch mini --learning-rate 1e-3",
+    "mini": "--from-scratch mini --learning-rate 4e-3",
     "small": "--from-scratch small --learning-rate 1e-3",
 }
 
