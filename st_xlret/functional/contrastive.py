@@ -85,7 +85,6 @@ def contrastive_context_loss(
 
     with without_autocast(z):
         z = _unit_rows(at_least_float32(z))
-        scaled = z / temperature
         positives = window[:, None] == window[None, :]
         candidates = _allowed(tags, tags, cross_language_negatives)
         if candidates is not None:
@@ -94,9 +93,10 @@ def contrastive_context_loss(
         queue_logsumexp = None
         if queue is not None and len(queue):
             queue_logsumexp = _QueueLogSumExp.apply(
-                scaled, queue, tags, queue_tags, cross_language_negatives, queue_is_normalized
+                z / temperature, queue, tags, queue_tags, cross_language_negatives, queue_is_normalized
             )
-        return _mean_over_positive_pairs(scaled @ z.T, positives, candidates, queue_logsumexp)
+        logits = _SelfSimilarity.apply(z * temperature**-0.5)
+        return _mean_over_positive_pairs(logits, positives, candidates, queue_logsumexp)
 
 
 def info_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor | None = None) -> Tensor:
@@ -142,6 +142,20 @@ def _unit_rows(x: Tensor) -> Tensor:
     # 1e12.
     zero = ~x.any(dim=1, keepdim=True)
     return F.normalize(x.masked_fill(zero, 1.0), dim=1).masked_fill(zero, 0.0)
+
+
+class _SelfSimilarity(torch.autograd.Function):
+    """x @ x.T, whose gradient takes one matrix product, not two: both sides are the same."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x @ x.T
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        (x,) = ctx.saved_tensors
+        return (grad + grad.T) @ x
 
 
 def _mean_over_positive_pairs(
