@@ -26,6 +26,7 @@ from st_xlret.calibration import (
     fit_calibration_stages,
 )
 from st_xlret.data import load_documents, load_pairs
+from st_xlret.data.pair_selection import lines_to_exclude
 from st_xlret.hub.export import export
 from st_xlret.hub.push import check_push, push_to_hub
 from st_xlret.hub.saving import check_output_directory, save_model_atomically
@@ -61,6 +62,10 @@ class Input:
             "rotated by the closed-form solution, the others without supervision. "
             "Have more pairs than dimensions."
         },
+    )
+    exclude: list[str] = field(
+        default_factory=list,
+        metadata={"help": "Text files whose lines must not be in the pairs, such as a test set's English side."},
     )
     sentences_per_language: int = field(
         default=20_000, metadata={"help": "How many sentences of each language to embed, drawn at random."}
@@ -140,7 +145,12 @@ def main(arguments: list[str] | None = None) -> None:
     documents = load_documents(given.documents, languages=languages, skip_bad_lines=given.skip_bad_lines)
     pairs = None
     if given.pairs:
-        pairs = load_pairs(given.pairs, languages=languages, skip_bad_lines=given.skip_bad_lines)
+        pairs = load_pairs(
+            given.pairs,
+            languages=languages,
+            skip_bad_lines=given.skip_bad_lines,
+            exclude=lines_to_exclude(given.exclude),
+        )
     model = SentenceTransformer(given.model)
     embeddings = embed_documents(
         model,

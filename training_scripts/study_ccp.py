@@ -29,7 +29,8 @@ from st_xlret.calibration import (
     embed_pairs,
     fit_calibration_stages,
 )
-from st_xlret.data import load_documents, load_pairs, normalise_text
+from st_xlret.data import load_documents, load_pairs
+from st_xlret.data.pair_selection import lines_to_exclude
 from st_xlret.evaluation import TatoebaEvaluator, markdown_table
 from st_xlret.hub import write_json_atomically, write_text_atomically
 from st_xlret.hub.studies import (
@@ -182,13 +183,11 @@ def measure(folder: Path, data: Path, size: str) -> None:
     model = SentenceTransformer(str(folder / "model"), device=None)
     documents = load_documents(folders_in(data, DOCUMENTS), languages=LANGUAGES, show_progress=False)
     embeddings = embed_documents(model, documents, sentences_per_language=5000)
-    tests = [path.read_text(encoding="utf-8").splitlines() for path in (data / "tatoeba/v1").glob("tatoeba.*.eng")]
-    excluded = {normalise_text(line) for lines in tests for line in lines}
     pairs = load_pairs(
         folders_in(data, PAIRS),
         languages=LANGUAGES,
         per_language=5000 if size == "all" else int(size),
-        exclude=excluded,
+        exclude=lines_to_exclude((data / "tatoeba/v1").glob("tatoeba.*.eng")),
         show_progress=False,
     )
     # Few pairs would turn the space at random: the prior keeps the rotation near the identity.

@@ -8,6 +8,7 @@ import os
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import datasets
@@ -85,6 +86,11 @@ def normalise_text(text: str) -> str:
         True
     """
     return unicodedata.normalize("NFKC", text).lower().translate(_LETTERS_ONLY)
+
+
+def lines_to_exclude(files: Iterable[str | os.PathLike[str]]) -> set[str]:
+    """Lines of text files, normalised, as the ``exclude`` of the functions that read pairs takes them."""
+    return {normalise_text(line) for file in files for line in Path(file).read_text(encoding="utf-8").splitlines()}
 
 
 class _LettersOnly(dict[int, "int | None"]):

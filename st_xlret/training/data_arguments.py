@@ -13,10 +13,10 @@ from st_xlret.data import (
     load_documents_with_report,
     load_hub_documents,
     load_pairs_with_report,
-    normalise_text,
     pairs_from_dictionary,
     pairs_from_parallel_documents,
 )
+from st_xlret.data.pair_selection import lines_to_exclude
 
 logger = logging.getLogger(__name__)
 
@@ -82,10 +82,9 @@ class DataArguments(DocumentArguments):
 
     def load_pairs(self) -> Dataset | None:
         """All parallel data as one dataset."""
-        lines = (line for file in self.exclude for line in Path(file).read_text(encoding="utf-8").splitlines())
         options: dict[str, Any] = {
             "per_language": self.pairs_per_language,
-            "exclude": {normalise_text(line) for line in lines},
+            "exclude": lines_to_exclude(self.exclude),
             "skip_bad_lines": self.skip_bad_lines,
         }
         languages = self.languages or None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from st_xlret.data.connections import SETTINGS, connect_languages, keep_connecti
 from st_xlret.data.jsonl import DataError
 from st_xlret.data.languages import check_languages, match_language
 from st_xlret.data.opus import languages_in_name, pairs_from_moses, pairs_from_wikimatrix
+from st_xlret.data.pair_selection import lines_to_exclude
 from st_xlret.data.retrieval_sources import load_retrieval_with_report
 from st_xlret.data.sampling import column_codes, rows_by_code
 from st_xlret.data.tmx import pairs_from_tmx
@@ -131,9 +131,7 @@ class IRDataArguments(DataArguments):
         languages = self.languages or None
         options: dict[str, Any] = {
             "per_language": self.pairs_per_language,
-            "exclude": {
-                normalise_text(line) for f in self.exclude for line in Path(f).read_text(encoding="utf-8").splitlines()
-            },
+            "exclude": lines_to_exclude(self.exclude),
             "skip_bad_lines": self.skip_bad_lines,
         }
         parts = [part for part in [super().load_pairs()] if part is not None]

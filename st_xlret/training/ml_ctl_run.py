@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from datasets import Dataset, concatenate_datasets
@@ -17,10 +16,11 @@ from sentence_transformers import (
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.modules import Transformer
 
-from st_xlret.data import load_pairs_with_report, normalise_text, pairs_from_parallel_documents
+from st_xlret.data import load_pairs_with_report, pairs_from_parallel_documents
 from st_xlret.data.collator import CrossLingualDataCollator
 from st_xlret.data.dictionaries import Dictionary, read_dictionary
 from st_xlret.data.opus import languages_in_name, pairs_from_moses
+from st_xlret.data.pair_selection import lines_to_exclude
 from st_xlret.data.segmentation import read_stop_words, stop_words
 from st_xlret.data.tmx import pairs_from_tmx
 from st_xlret.data.windows import CrossLingualBatches
@@ -134,11 +134,10 @@ class ParallelArguments:
 
     def load_pairs(self) -> Dataset:
         """All parallel sentences as one dataset."""
-        lines = (line for file in self.exclude for line in Path(file).read_text(encoding="utf-8").splitlines())
         options: dict[str, Any] = {
             "languages": self.languages or None,
             "per_language": self.pairs_per_language,
-            "exclude": {normalise_text(line) for line in lines},
+            "exclude": lines_to_exclude(self.exclude),
             "skip_bad_lines": self.skip_bad_lines,
         }
         parts = []

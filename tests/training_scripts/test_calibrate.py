@@ -82,6 +82,16 @@ def test_pairs_are_used(calibrate: Callable[..., SentenceTransformer], files: Pa
     )
 
 
+def test_pairs_of_a_test_set_are_left_out(calibrate: Callable[..., SentenceTransformer], files: Path) -> None:
+    (files / "test.eng").write_text("\n".join(text.upper() + "!" for text in sentences("en")[5:]))
+    few = files / "few.jsonl"
+    few.write_text("\n".join((files / "pairs.jsonl").read_text().splitlines()[:5]))
+    options = ["--steps", "shift", "rotate", "--rotation-prior", "1", "--overwrite"]
+    left = calibrate("--pairs", str(files / "pairs.jsonl"), "--exclude", str(files / "test.eng"), *options)
+    expected = calibrate("--pairs", str(few), *options)
+    np.testing.assert_array_equal(left.encode(["chat"], task="fr"), expected.encode(["chat"], task="fr"))
+
+
 def test_a_model_is_not_overwritten_unless_asked(calibrate: Callable[..., SentenceTransformer], files: Path) -> None:
     calibrate("--steps", "lsar")
     before = (files / "out" / "modules.json").read_bytes()
