@@ -1,81 +1,24 @@
-"""The embedding cache: what it keeps, finds again, refuses and survives."""
+"""The embedding cache: what it keeps, finds again and survives."""
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
 import signal
-from collections import namedtuple
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 
-from st_xlret.evaluation.cache import CachedEmbeddings, EmbeddingCache
+from st_xlret.evaluation.cache import EmbeddingCache
 from st_xlret.search import top_k
-from tests import tiny
-
-TEXTS = [f"{'word ' * (row % 7)}{row}" for row in range(23)]
-DIMENSION = 5
-
-
-def vectors(texts: Sequence[str]) -> np.ndarray:
-    """Embeddings that each text decides by itself."""
-    rows = [np.random.default_rng(sum(text.encode())).standard_normal(DIMENSION) for text in texts]
-    return np.array(rows, dtype=np.float32)
-
-
-class Encoder:
-    """Counts its calls and texts; stops, as a killed run does, after so many texts."""
-
-    def __init__(self, stop_after: int | None = None) -> None:
-        self.texts: list[str] = []
-        self.calls: list[list[str]] = []
-        self.stop_after = stop_after
-
-    def __call__(self, texts: Sequence[str], languages: Sequence[str]) -> np.ndarray:
-        if self.stop_after is not None and len(self.texts) >= self.stop_after:
-            raise KeyboardInterrupt
-        self.texts.extend(texts)
-        self.calls.append(list(texts))
-        return vectors(texts)
-
-    @property
-    def encoded(self) -> list[str]:
-        """Without the text that is encoded to learn the dimension."""
-        return self.texts[1:]
-
-
-class Stream:
-    """(id, text), again and again; notes how far reading is ahead of encoding."""
-
-    def __init__(self, texts: Sequence[str], encoder: Encoder | None = None) -> None:
-        self.texts = texts
-        self.encoder = encoder
-        self.read_ahead: list[int] = []
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        for row, text in enumerate(self.texts):
-            if self.encoder is not None and self.encoder.texts:
-                self.read_ahead.append(row - len(self.encoder.encoded))
-            yield f"id-{row}", text
+from tests.evaluation.cached import DIMENSION, TEXTS, Encoder, Stream, embed, shard_files, vectors
 
 
 @pytest.fixture
 def cache(tmp_path: Path) -> EmbeddingCache:
     return EmbeddingCache(tmp_path / "cache", shard_size=5, show_progress_bar=False)
-
-
-def embed(cache: EmbeddingCache, texts=TEXTS, encoder=None, **identity) -> CachedEmbeddings:
-    return cache.embed(texts, encoder or Encoder(), identity={"model": "a", **identity})
-
-
-def shard_files(cache: EmbeddingCache) -> list[Path]:
-    return sorted(cache.folder.glob("*/*.npy"))
 
 
 def test_rows_are_the_embeddings_as_float16(cache) -> None:
@@ -225,167 +168,3 @@ def test_a_one_shot_iterator_serves(cache) -> None:
     again = Encoder()
     embed(cache, (text for text in TEXTS), again)
     assert again.texts == []
-
-
-def test_texts_that_change_between_readings_are_refused(cache) -> None:
-    class Changing(Stream):
-        readings = 0
-
-        def __iter__(self) -> Iterator[tuple[str, str]]:
-            self.readings += 1
-            yield from ((name, f"{text} {self.readings}") for name, text in super().__iter__())
-
-    with pytest.raises(ValueError, match="the texts from row 0 on are others than a moment ago"):
-        embed(cache, Changing(TEXTS))
-
-    class Vanishing(Stream):
-        def __iter__(self) -> Iterator[tuple[str, str]]:
-            texts, self.texts = self.texts, []
-            yield from ((str(row), text) for row, text in enumerate(texts))
-
-    with pytest.raises(ValueError, match="the texts from row 0 on are gone"):
-        embed(cache, Vanishing(TEXTS))
-
-
-@pytest.mark.parametrize(
-    ("broken", "message"),
-    [(np.nan, "NaN or infinite values"), (np.inf, "NaN or infinite values"), (1e6, "beyond 65504.*normalise")],
-)
-def test_broken_embeddings_name_the_text_and_leave_the_cache_valid(cache, broken, message) -> None:
-    def encode(texts: Sequence[str], languages: Sequence[str]) -> np.ndarray:
-        rows = vectors(texts)
-        rows[[text.endswith("12") for text in texts], 2] = broken
-        return rows
-
-    with pytest.raises(ValueError, match=rf"text 'id-12' \(row 12\) .*{message}.*stay valid"):
-        cache.embed(Stream(TEXTS), encode, identity={"model": "a"})
-    again = Encoder()
-    embed(cache, encoder=again)
-    assert sorted(again.encoded) == sorted(TEXTS[10:])
-
-
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [([], "no texts to embed"), ([("a", 3)], "text 0 must be"), (["a", ("b",)], "text 1 must be"), ([7], "text 0")],
-)
-def test_bad_texts(cache, texts, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        embed(cache, texts)
-
-
-def test_a_wrong_number_of_rows_is_refused(cache) -> None:
-    with pytest.raises(ValueError, match=r"1 texts were encoded into an array of shape \(2, 5\)"):
-        cache.embed(TEXTS, lambda texts, _: vectors([*texts, "more"]), identity={})
-    with pytest.raises(ValueError, match="shard_size must be at least 1, got 0"):
-        EmbeddingCache("anywhere", shard_size=0)
-
-
-def test_an_identity_that_says_nothing_is_refused(cache) -> None:
-    with pytest.raises(ValueError, match="cannot tell one object from another"):
-        embed(cache, calibration=object())
-
-
-Usage = namedtuple("Usage", "total used free")
-
-
-def test_a_corpus_larger_than_the_disk_is_refused_before_writing(cache, monkeypatch) -> None:
-    needed = 23 * DIMENSION * 2 + 5 * 128
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**6, 0, needed - 1))
-    encoder = Encoder()
-    with pytest.raises(
-        OSError, match=rf"need {needed} B \({needed} bytes\).*{needed - 1} bytes\) are free: nothing"
-    ) as error:
-        embed(cache, encoder=encoder)
-    assert error.value.errno == errno.ENOSPC and not cache.folder.exists() and len(encoder.texts) == 1
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**6, 0, needed))
-    embed(cache)
-
-
-def test_what_is_cached_needs_no_room(cache, monkeypatch) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        embed(cache, encoder=Encoder(stop_after=21))
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**6, 0, 3 * DIMENSION * 2 + 128))
-    assert len(embed(cache)) == 23
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**6, 0, 0))
-    assert len(embed(cache)) == 23
-
-
-def test_a_disk_that_others_fill_meanwhile(cache, monkeypatch) -> None:
-    save = np.save
-
-    def full_after_two(*arguments, **options) -> None:
-        if len(shard_files(cache)) == 2:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        save(*arguments, **options)
-
-    monkeypatch.setattr(np, "save", full_after_two)
-    with pytest.raises(OSError, match="is full.*written so far are valid"):
-        embed(cache)
-    assert len(shard_files(cache)) == 2 and not list(cache.folder.glob("*/.*.tmp"))
-    monkeypatch.setattr(np, "save", save)
-    again = Encoder()
-    embed(cache, encoder=again)
-    assert sorted(again.encoded) == sorted(TEXTS[10:])
-
-
-def test_progress_shows_texts_rate_and_what_is_left(tmp_path, capsys) -> None:
-    cache = EmbeddingCache(tmp_path, shard_size=5)
-    embed(cache)
-    shown = capsys.readouterr().err
-    assert "Encoding texts: 100%" in shown and "23/23" in shown and "texts/s" in shown
-    EmbeddingCache(tmp_path, shard_size=5, show_progress_bar=False).embed(TEXTS, Encoder(), identity={"model": "b"})
-    assert capsys.readouterr().err == ""
-
-
-@pytest.fixture
-def model() -> SentenceTransformer:
-    model = tiny.static()
-    model.prompts = {"query": "sun ", "document": "moon "}
-    return model
-
-
-def test_a_model_with_its_prompts_and_options(cache, model) -> None:
-    texts = [" ".join(tiny.WORDS[row : row + 3]) for row in range(9)]
-    corpus = cache.encode(model, texts, normalize_embeddings=True)
-    expected = model.encode_document(texts, normalize_embeddings=True)
-    np.testing.assert_allclose(corpus[:], expected, atol=1e-3)
-    plain = cache.encode(model, texts, method="encode", normalize_embeddings=True)
-    assert not np.allclose(plain[:], expected, atol=1e-2)
-    assert len(list(cache.folder.iterdir())) == 2
-
-
-def test_weights_prompts_and_lengths_decide_the_entry_but_not_the_place_or_the_batch(cache, model, tmp_path) -> None:
-    def entries() -> int:
-        cache.encode(model, ["sun", "moon"])
-        return len(list(cache.folder.iterdir()))
-
-    assert entries() == 1
-    cache.encode(model, ["sun", "moon"], batch_size=1)
-    model.save_pretrained(str(tmp_path / "model"))
-    cache.encode(SentenceTransformer(str(tmp_path / "model"), device="cpu"), ["sun", "moon"])
-    assert entries() == 1
-    model.prompts["document"] = "star "
-    assert entries() == 2
-    with torch.no_grad():
-        next(model.parameters())[3, 0] += 0.01
-    assert entries() == 3
-
-
-def test_a_transformer_keeps_its_entry_from_call_to_call(cache) -> None:
-    model = tiny.transformer()
-    for texts in (["sun moon"], ["sun moon", "rain " * 30], ["sun moon"]):
-        cache.encode(model, texts)
-    assert len(list(cache.folder.iterdir())) == 1
-    model.max_seq_length = 4
-    cache.encode(model, ["sun moon"])
-    assert len(list(cache.folder.iterdir())) == 2
-
-
-@pytest.mark.slow
-def test_a_process_pool_gives_the_same_embeddings(tmp_path, model) -> None:
-    texts = [" ".join(tiny.WORDS[row : row + 3]) for row in range(9)]
-    alone = EmbeddingCache(tmp_path / "one", shard_size=4, show_progress_bar=False).encode(model, texts)
-    pooled = EmbeddingCache(tmp_path / "two", shard_size=4, devices=["cpu"], show_progress_bar=False)
-    assert np.array_equal(pooled.encode(model, texts)[:], alone[:])
-    pooled.devices = ["no such device"]  # nothing is left to encode: no pool is started
-    assert np.array_equal(pooled.encode(model, texts)[:], alone[:])
