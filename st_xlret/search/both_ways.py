@@ -107,8 +107,8 @@ def neighbours_both_ways(
 def _dot_products(rows: Tensor, columns: Tensor, out: Tensor) -> None:
     """Writes ``rows @ columns.T``; on the CPU by NumPy's BLAS.
 
-    Measured on an AMD processor, OpenBLAS computes these blocks 1.1 to 1.2 times as fast as torch's MKL, and gives
-    equal rows equal bits, wherever they stand: ties are ties.
+    Measured on an AMD processor, OpenBLAS computes these blocks 1.1 to 1.2 times as fast as torch's MKL, and, in blocks
+    of more than one row, gives equal rows equal bits wherever they stand, which MKL does not always: ties are ties.
     """
     if out.device.type == "cpu":
         np.matmul(rows.numpy(), columns.numpy().T, out=out.numpy())
