@@ -230,7 +230,7 @@ def write_model_card(
             title_of_table = [] if before and before.benchmark == table.benchmark else [f"### {table.benchmark}"]
             parts += [*title_of_table, table.to_markdown()]
         if any(table.published for table in results):
-            parts.append("Rows marked (published) are copied from the papers; all others were measured with this run.")
+            parts.append("Rows marked (published) are copied from the papers; all others were measured here.")
     if evaluation_commands:
         parts += ["Commands:", _fence("bash", "\n".join(evaluation_commands))]
     if limits:
