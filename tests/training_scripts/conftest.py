@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.training_scripts.scripts import load_script
 from tests.training_scripts.train_ccp_runs import (
     SIZES,
     WORDS,
@@ -50,13 +49,7 @@ def pairs(tmp_path: Path) -> Path:
 def program(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script as a module, with a cache of its own for the data."""
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    file = repository / "training_scripts" / "train_ccp.py"
-    specification = importlib.util.spec_from_file_location("train_ccp", file)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    monkeypatch.setitem(sys.modules, "train_ccp", module)
-    specification.loader.exec_module(module)
-    return module
+    return load_script(repository, "train_ccp", monkeypatch)
 
 
 @pytest.fixture

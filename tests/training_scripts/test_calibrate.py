@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from collections.abc import Callable
@@ -11,6 +10,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.training.from_scratch import static_encoder, train_tokenizer
+from tests.training_scripts.scripts import load_script
 
 WORDS = {
     "en": ["cat", "dog", "sun", "rain", "book", "house"],
@@ -41,13 +41,7 @@ def files(tmp_path: Path) -> Path:
 @pytest.fixture
 def calibrate(repository: Path, files: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SentenceTransformer]:
     monkeypatch.setenv("HF_DATASETS_CACHE", str(files / "cache"))
-    specification = importlib.util.spec_from_file_location(
-        "calibrate", repository / "training_scripts" / "calibrate.py"
-    )
-    assert specification is not None and specification.loader is not None
-    program = importlib.util.module_from_spec(specification)
-    monkeypatch.setitem(__import__("sys").modules, "calibrate", program)
-    specification.loader.exec_module(program)
+    program = load_script(repository, "calibrate", monkeypatch)
 
     def run(*arguments: str) -> SentenceTransformer:
         given = ["--model", str(files / "encoder"), "--documents", str(files / "documents.jsonl")]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -18,17 +16,12 @@ from st_xlret.training import CCPOptions
 from st_xlret.training.data_arguments import DataArguments
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.run_arguments import RunArguments
+from tests.training_scripts.scripts import load_script
 
 
 @pytest.fixture
 def study(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    file = repository / "training_scripts" / "study_ccp.py"
-    specification = importlib.util.spec_from_file_location("study_ccp", file)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    monkeypatch.setitem(sys.modules, "study_ccp", module)
-    specification.loader.exec_module(module)
-    return module
+    return load_script(repository, "study_ccp", monkeypatch)
 
 
 @pytest.fixture

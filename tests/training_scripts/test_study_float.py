@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.training_scripts.scripts import load_script
 from tests.training_scripts.train_ccp_runs import sentence, write_lines
 
 SMALL = "--languages fr --pairs pairs.jsonl --vocabulary 150 --features 16 --steps 30 --batch-sizes 4 --types bf16 fp32"
@@ -19,13 +18,7 @@ SMALL = "--languages fr --pairs pairs.jsonl --vocabulary 150 --features 16 --ste
 @pytest.fixture
 def program(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    file = repository / "training_scripts" / "study_float.py"
-    specification = importlib.util.spec_from_file_location("study_float", file)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    monkeypatch.setitem(sys.modules, "study_float", module)
-    specification.loader.exec_module(module)
-    return module
+    return load_script(repository, "study_float", monkeypatch)
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from types import ModuleType
 
 import pytest
 
-from tests.training_scripts.test_train_language_agnostic_ir import load_program
+from tests.training_scripts.scripts import load_script
 
 
 @pytest.fixture
 def study(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    return load_program(repository, "study_language_agnostic_ir", monkeypatch)
+    return load_script(repository, "study_language_agnostic_ir", monkeypatch)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -14,17 +13,12 @@ from transformers import HfArgumentParser
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.ml_ctl_run import MLCTLOptions, ParallelArguments
 from st_xlret.training.run_arguments import RunArguments
+from tests.training_scripts.scripts import load_script
 
 
 @pytest.fixture
 def study(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    file = repository / "training_scripts" / "study_ml_ctl.py"
-    specification = importlib.util.spec_from_file_location("study_ml_ctl", file)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    monkeypatch.setitem(sys.modules, "study_ml_ctl", module)
-    specification.loader.exec_module(module)
-    return module
+    return load_script(repository, "study_ml_ctl", monkeypatch)
 
 
 def test_rows_differ_in_their_mode_alone(study: ModuleType, tmp_path: Path) -> None:

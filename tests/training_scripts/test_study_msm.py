@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -17,28 +15,20 @@ from transformers import HfArgumentParser
 from st_xlret.training.data_arguments import DataArguments
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.msm_options import MSMOptions
+from tests.training_scripts.scripts import load_script
 
 MAIN_ROWS = ["no pre-training", "MLM", "CROP", "ICT", "CCP", "MSM"]
 
 
-def load(repository: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(name, repository / "training_scripts" / f"{name}.py")
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    monkeypatch.setitem(sys.modules, name, module)
-    specification.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
 def study(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    return load(repository, "study_msm", monkeypatch)
+    return load_script(repository, "study_msm", monkeypatch)
 
 
 @pytest.fixture
 def program(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    return load(repository, "train_msm", monkeypatch)
+    return load_script(repository, "train_msm", monkeypatch)
 
 
 def figures(study: ModuleType, score: float) -> dict[str, Any]:

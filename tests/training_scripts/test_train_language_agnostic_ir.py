@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
-import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -18,6 +16,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback
 
 from tests.data.retrieval_files import write_lines
+from tests.training_scripts.scripts import load_script
 from tests.training_scripts.train_ccp_runs import Stop, assert_equal_weights, names, sentence
 
 SIZES = (
@@ -26,19 +25,10 @@ SIZES = (
 Train = Callable[..., dict[str, Any]]
 
 
-def load_program(repository: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(name, repository / "training_scripts" / f"{name}.py")
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    monkeypatch.setitem(sys.modules, name, module)
-    specification.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
 def program(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    return load_program(repository, "train_language_agnostic_ir", monkeypatch)
+    return load_script(repository, "train_language_agnostic_ir", monkeypatch)
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +12,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.data import DataError
+from tests.training_scripts.scripts import load_script
 from tests.training_scripts.train_ccp_runs import WORDS, Stop, assert_equal_weights, names
 
 Train = Callable[..., dict[str, Any]]
@@ -31,13 +30,7 @@ def dictionary(tmp_path: Path) -> Path:
 @pytest.fixture
 def script(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    file = repository / "training_scripts" / "train_ml_ctl.py"
-    specification = importlib.util.spec_from_file_location("train_ml_ctl", file)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    monkeypatch.setitem(sys.modules, "train_ml_ctl", module)
-    specification.loader.exec_module(module)
-    return module
+    return load_script(repository, "train_ml_ctl", monkeypatch)
 
 
 @pytest.fixture

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
-import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
+from tests.training_scripts.scripts import load_script
 from tests.training_scripts.train_ccp_runs import Stop, assert_equal_weights, names, write_lines
 
 Train = Callable[..., dict[str, Any]]
@@ -26,13 +25,7 @@ SIZES = "--vocabulary 150 --batch-size 3 --block-sentences 4 --span-sentences 3 
 def program(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script as a module, with a cache of its own for the data."""
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    file = repository / "training_scripts" / "train_msm.py"
-    specification = importlib.util.spec_from_file_location("train_msm", file)
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    monkeypatch.setitem(sys.modules, "train_msm", module)
-    specification.loader.exec_module(module)
-    return module
+    return load_script(repository, "train_msm", monkeypatch)
 
 
 @pytest.fixture

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,6 +14,7 @@ from huggingface_hub import ModelCard
 from st_xlret.hub.cards import language_agnostic_ir, ml_ctl, msm
 from st_xlret.hub.cards.commands import shown, values
 from st_xlret.hub.cards.sources import data_sources
+from tests.training_scripts.scripts import load_script
 
 Write = Callable[..., str]
 
@@ -24,11 +22,7 @@ Write = Callable[..., str]
 @pytest.fixture
 def write(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """The script as a function that returns the card, in a folder of its own."""
-    specification = importlib.util.spec_from_file_location("write_card", repository / "training_scripts/write_card.py")
-    assert specification is not None and specification.loader is not None
-    module: ModuleType = importlib.util.module_from_spec(specification)
-    monkeypatch.setitem(sys.modules, "write_card", module)
-    specification.loader.exec_module(module)
+    module = load_script(repository, "write_card", monkeypatch)
     monkeypatch.chdir(tmp_path)
 
     def run(system: str, *options: str) -> str:
