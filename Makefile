@@ -32,7 +32,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(STAMP)
-	$(PY) training_scripts/demo.py --output runs/demo
+	$(PY) -m training_scripts.demo.demo --output runs/demo
 
 test: lint
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS)

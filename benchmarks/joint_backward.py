@@ -23,7 +23,7 @@ from transformers.utils import logging as transformers_logging
 from benchmarks.ccp_losses import machine
 from benchmarks.measuring import in_fresh_process
 from benchmarks.steps import Step
-from st_xlret.training import train_tokenizer, transformer_encoder
+from st_xlret.modules import train_tokenizer, transformer_encoder
 from st_xlret.training.ir_run import IROptions, build_ir_losses
 
 PARTS = ["semantic", "language", "retrieval"]

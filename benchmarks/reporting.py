@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from st_xlret.evaluation.tables import markdown_table
+from st_xlret.evaluation.reporting.tables import markdown_table
 
 HEADER = ["ours / rival", "time, s", "ratio", "goal", "memory, MiB", "ratio", "goal"]
 

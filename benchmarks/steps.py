@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from st_xlret import AsymmetricBNHead, CCPLoss, LanguageMemoryBank
 from st_xlret.functional import chunked_cross_entropy
-from st_xlret.training import train_tokenizer, transformer_encoder
+from st_xlret.modules import train_tokenizer, transformer_encoder
 
 TEMPERATURE = 0.1
 EVERY_SIMILARITY = ("query_to_doc", "query_to_query", "doc_to_query", "doc_to_doc")

@@ -24,7 +24,7 @@ from transformers.utils import logging as transformers_logging
 
 from benchmarks.ccp_losses import machine
 from st_xlret.evaluation import TatoebaEvaluator
-from st_xlret.training import train_tokenizer, transformer_encoder
+from st_xlret.modules import train_tokenizer, transformer_encoder
 
 GOAL = 0.05
 WORDS = [f"{a}{b}" for a in ("ba", "de", "fi", "ko", "lu", "ma", "ne", "po") for b in ("ra", "se", "ti", "vo", "zu")]

@@ -27,10 +27,10 @@ from datasets import Dataset, disable_progress_bars
 
 from benchmarks.ccp_losses import machine
 from st_xlret.data import load_pairs
-from st_xlret.data.dictionaries import Dictionary, read_dictionary
-from st_xlret.data.opus import languages_in_name
-from st_xlret.data.word_samples import build_word_samples_with_report
-from st_xlret.training import train_tokenizer
+from st_xlret.data.pairs.opus import languages_in_name
+from st_xlret.data.words.dictionaries import Dictionary, read_dictionary
+from st_xlret.data.words.samples import build_word_samples_with_report
+from st_xlret.modules import train_tokenizer
 
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
 TRANSLATED = 4  # one word in so many is in the dictionary

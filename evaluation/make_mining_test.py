@@ -29,10 +29,10 @@ from pathlib import Path
 from transformers import HfArgumentParser
 
 from st_xlret.data import normalise_text, pairs_from_parallel_documents
-from st_xlret.data.documents import LoadReport, is_document, read_documents
-from st_xlret.data.jsonl import BadLines
-from st_xlret.data.sources import Sources
-from st_xlret.hub import write_text_atomically
+from st_xlret.data.documents.loading import LoadReport, is_document, read_documents
+from st_xlret.data.reading.jsonl import BadLines
+from st_xlret.data.reading.sources import Sources
+from st_xlret.files import write_text_atomically
 from st_xlret.training.run_arguments import HelpFormat
 
 PIVOT, SPLITS = "en", ("training", "test")

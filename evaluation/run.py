@@ -203,8 +203,8 @@ def main(arguments: Arguments) -> None:
     if int(os.environ.get("RANK", "0")) > 0:
         return  # every process of torchrun has the result; one writes it
 
-    from st_xlret.evaluation.report import report, result_as_json
-    from st_xlret.hub.saving import write_json_atomically, write_text_atomically
+    from st_xlret.evaluation.reporting.report import report, result_as_json
+    from st_xlret.files import write_json_atomically, write_text_atomically
 
     text = report(result, arguments.model)
     write_json_atomically(arguments.output, result_as_json(result, arguments.model))

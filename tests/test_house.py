@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-ROOMS = ["hub", "training", "evaluation", "calibration", "losses", "data", "search", "modules", "functional"]
+ROOMS = ["training", "hub", "evaluation", "calibration", "losses", "data", "search", "modules", "functional", "files"]
 
 
 def imported_rooms(file: Path) -> set[str]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
 from st_xlret.data import CrossLingualDataCollator
-from st_xlret.training import static_encoder, train_tokenizer, transformer_encoder
+from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
 
 WORDS = [
     "sun",

@@ -26,10 +26,10 @@ from st_xlret.calibration import (
     fit_calibration_stages,
 )
 from st_xlret.data import load_documents, load_pairs
-from st_xlret.data.pair_selection import lines_to_exclude
+from st_xlret.data.pairs.selection import lines_to_exclude
+from st_xlret.files import check_output_directory, save_model_atomically
 from st_xlret.hub.export import export
 from st_xlret.hub.push import check_push, push_to_hub
-from st_xlret.hub.saving import check_output_directory, save_model_atomically
 from st_xlret.training.run_arguments import HelpFormat
 
 

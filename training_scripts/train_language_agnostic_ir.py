@@ -40,13 +40,14 @@ from sentence_transformers.sentence_transformer.evaluation import InformationRet
 from transformers import HfArgumentParser, set_seed
 
 from st_xlret.data import hold_out_pairs
-from st_xlret.data.held_out_questions import hold_out_questions
-from st_xlret.data.holdout import by_language
+from st_xlret.data.pairs.holdout import by_language
+from st_xlret.data.retrieval.holdout import hold_out_questions
 from st_xlret.evaluation import TatoebaEvaluator
 from st_xlret.evaluation.lareqa import LAReQAEvaluator, read_lareqa
-from st_xlret.hub import PushError, check_output_directory, check_push, set_card_data
-from st_xlret.hub.finish import finish_training
+from st_xlret.files import check_output_directory
+from st_xlret.hub import PushError, check_push, set_card_data
 from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.finish import finish_training
 from st_xlret.training.hard_negatives import NegativeArguments
 from st_xlret.training.ir_data import IRDataArguments, describe_languages
 from st_xlret.training.ir_run import IROptions, build_ir_trainer, with_two_encoders

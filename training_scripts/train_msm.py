@@ -36,13 +36,14 @@ from typing import Any
 from transformers import HfArgumentParser, set_seed
 
 from st_xlret.data import hold_out_pairs
-from st_xlret.data.holdout import by_language
-from st_xlret.data.packing import pack_documents
+from st_xlret.data.documents.packing import pack_documents
+from st_xlret.data.pairs.holdout import by_language
 from st_xlret.evaluation import TatoebaEvaluator
-from st_xlret.hub import PushError, check_output_directory, check_push, set_card_data
-from st_xlret.hub.finish import finish_training
+from st_xlret.files import check_output_directory
+from st_xlret.hub import PushError, check_push, set_card_data
 from st_xlret.training.data_arguments import DataArguments
 from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.finish import finish_training
 from st_xlret.training.lazy_adam import use_lazy_adam
 from st_xlret.training.msm_run import MSMOptions, build_msm_trainer, count_tokens
 from st_xlret.training.run_arguments import HelpFormat, RunArguments

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from st_xlret.data.blocks import BlockBatchSampler, BlockCounts
-from st_xlret.data.collator import CrossLingualDataCollator
-from st_xlret.data.connections import connect_languages, keep_connections
-from st_xlret.data.dictionaries import Dictionary, read_dictionary
-from st_xlret.data.documents import LanguageCounts, LoadReport, load_documents, load_documents_with_report
-from st_xlret.data.holdout import hold_out_pairs
-from st_xlret.data.hub_documents import HubDocuments, load_hub_documents
-from st_xlret.data.interleaving import InterleavedBatches, InterleavedBatchSampler
-from st_xlret.data.jsonl import BadLines, DataError, read_jsonl
+from st_xlret.data.batches.blocks import BlockBatchSampler, BlockCounts
+from st_xlret.data.batches.collator import CrossLingualDataCollator
+from st_xlret.data.batches.interleaving import InterleavedBatches, InterleavedBatchSampler
+from st_xlret.data.batches.sampling import smoothed_probabilities
+from st_xlret.data.batches.spans import SpanDataCollator
+from st_xlret.data.batches.windows import CrossLingualBatches, LanguageBatchSampler, WindowBatchSampler
+from st_xlret.data.documents.hub import HubDocuments, load_hub_documents
+from st_xlret.data.documents.loading import LanguageCounts, LoadReport, load_documents, load_documents_with_report
+from st_xlret.data.documents.packing import pack_documents
+from st_xlret.data.documents.splitting import split_sentences
 from st_xlret.data.languages import check_language, id_to_language, language_to_id
-from st_xlret.data.opus import pairs_from_moses, pairs_from_wikimatrix
-from st_xlret.data.packing import pack_documents
-from st_xlret.data.pairs import (
+from st_xlret.data.pairs.connections import connect_languages, keep_connections
+from st_xlret.data.pairs.holdout import hold_out_pairs
+from st_xlret.data.pairs.loading import (
     PairCounts,
     PairReport,
     load_pairs,
@@ -23,13 +24,12 @@ from st_xlret.data.pairs import (
     pairs_from_dictionary,
     pairs_from_parallel_documents,
 )
-from st_xlret.data.retrieval_sources import load_retrieval
-from st_xlret.data.sampling import smoothed_probabilities
-from st_xlret.data.spans import SpanDataCollator
-from st_xlret.data.splitting import split_sentences
-from st_xlret.data.tmx import pairs_from_tmx
-from st_xlret.data.windows import CrossLingualBatches, LanguageBatchSampler, WindowBatchSampler
-from st_xlret.data.word_samples import (
+from st_xlret.data.pairs.opus import pairs_from_moses, pairs_from_wikimatrix
+from st_xlret.data.pairs.tmx import pairs_from_tmx
+from st_xlret.data.reading.jsonl import BadLines, DataError, read_jsonl
+from st_xlret.data.retrieval.loading import load_retrieval
+from st_xlret.data.words.dictionaries import Dictionary, read_dictionary
+from st_xlret.data.words.samples import (
     WordSampleCounts,
     WordSampleReport,
     build_word_samples,

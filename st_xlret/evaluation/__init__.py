@@ -10,18 +10,18 @@ from st_xlret.evaluation.bilingual_retrieval import (
 )
 from st_xlret.evaluation.bucc import BUCCEvaluator
 from st_xlret.evaluation.cache import CachedEmbeddings, EmbeddingCache
-from st_xlret.evaluation.embedding import encode_layer
-from st_xlret.evaluation.language_preference import language_preference
+from st_xlret.evaluation.encoding.embedding import encode_layer
 from st_xlret.evaluation.lareqa import LAReQAEvaluator
 from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
 from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator
-from st_xlret.evaluation.published import PublishedRow, published_rows
-from st_xlret.evaluation.retrieval import Ranking, evaluate_retrieval, retrieve, score_ranking
-from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
-from st_xlret.evaluation.retrieval_evaluator import RetrievalEvaluator
-from st_xlret.evaluation.retrieval_files import read_beir
-from st_xlret.evaluation.retrieval_metrics import map_at_k, mrr_at_k, recall_at_k
-from st_xlret.evaluation.tables import BenchmarkResult, markdown_table, results_table, scores_table
+from st_xlret.evaluation.reporting.published import PublishedRow, published_rows
+from st_xlret.evaluation.reporting.tables import BenchmarkResult, markdown_table, results_table, scores_table
+from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
+from st_xlret.evaluation.retrieval.files import read_beir
+from st_xlret.evaluation.retrieval.language_preference import language_preference
+from st_xlret.evaluation.retrieval.metrics import map_at_k, mrr_at_k, recall_at_k
+from st_xlret.evaluation.retrieval.ranking import Ranking, evaluate_retrieval, retrieve, score_ranking
 from st_xlret.evaluation.tatoeba import TatoebaEvaluator
 from st_xlret.evaluation.weighted_f1 import weighted_f1
 from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from st_xlret.evaluation.tables import BenchmarkResult
+    from st_xlret.evaluation.reporting.tables import BenchmarkResult
 
 
 class BenchmarkEvaluator(Protocol):

@@ -13,7 +13,7 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.evaluation.embedding import Calibration, Pooling, TextEmbedder
+from st_xlret.evaluation.encoding.embedding import Calibration, Pooling, TextEmbedder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
-from st_xlret.evaluation.benchmark_evaluator import BenchmarkEvaluator
-from st_xlret.evaluation.bucc_data import BUCCCorpus, BUCCSplit, load_bucc_directory, load_bucc_hub
 from st_xlret.evaluation.bucc_scores import MinedPair, best_threshold, mining_scores
-from st_xlret.evaluation.embedding import Calibration, Pooling, TextEmbedder
-from st_xlret.evaluation.tables import BenchmarkResult, macro_average
+from st_xlret.evaluation.encoding.embedding import Calibration, Pooling, TextEmbedder
+from st_xlret.evaluation.readers.bucc import BUCCCorpus, BUCCSplit, load_bucc_directory, load_bucc_hub
+from st_xlret.evaluation.reporting.benchmark_evaluator import BenchmarkEvaluator
+from st_xlret.evaluation.reporting.tables import BenchmarkResult, macro_average
 from st_xlret.search.mining import Margin, mine_bitext
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
     Example:
         >>> from sentence_transformers import SentenceTransformer
         >>> from sentence_transformers.sentence_transformer.modules import BoW
-        >>> from st_xlret.evaluation.bucc_data import BUCCCorpus, BUCCSide
+        >>> from st_xlret.evaluation.readers.bucc import BUCCCorpus, BUCCSide
         >>> model = SentenceTransformer(modules=[BoW(vocab=["taxi", "hotel", "radio"])], device="cpu")
         >>> german = BUCCSide(["de-1", "de-2"], ["Taxi Taxi", "Hotel Radio"])
         >>> english = BUCCSide(["en-1", "en-2"], ["radio hotel", "taxi"])

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from st_xlret.data.jsonl import read_jsonl
-from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
-from st_xlret.evaluation.retrieval_evaluator import RetrievalEvaluator
-from st_xlret.evaluation.retrieval_files import find_file, read_beir
+from st_xlret.data.reading.jsonl import read_jsonl
+from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
+from st_xlret.evaluation.retrieval.files import find_file, read_beir
 
 LareqaSplit = Literal["test", "test-same-language"]
 

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from tqdm.auto import tqdm
 
-from st_xlret.data.jsonl import DataError, read_jsonl
-from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
-from st_xlret.evaluation.retrieval_evaluator import RetrievalEvaluator
-from st_xlret.evaluation.retrieval_files import find_file
+from st_xlret.data.reading.jsonl import DataError, read_jsonl
+from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
+from st_xlret.evaluation.retrieval.files import find_file
 
 MewsliSplit = Literal["test", "dev"]
 

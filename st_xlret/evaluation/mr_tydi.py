@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from st_xlret.evaluation.mr_tydi_data import MR_TYDI_LANGUAGES, find_in_directory, find_on_hub, load_mr_tydi
-from st_xlret.evaluation.retrieval_evaluator import RetrievalEvaluator
+from st_xlret.evaluation.readers.mr_tydi import MR_TYDI_LANGUAGES, find_in_directory, find_on_hub, load_mr_tydi
+from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
 
 
 class MrTyDiEvaluator(RetrievalEvaluator):
@@ -31,7 +31,7 @@ class MrTyDiEvaluator(RetrievalEvaluator):
     Example:
         >>> from sentence_transformers import SentenceTransformer
         >>> from sentence_transformers.sentence_transformer.modules import BoW
-        >>> from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
+        >>> from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
         >>> model = SentenceTransformer(modules=[BoW(vocab=["mji", "mto"])], device="cpu")
         >>> passages = TextCollection(["1#0", "1#1"], ["ni mji", "ni mto"], "sw", titles=["Dodoma", "Ruaha"])
         >>> questions = TextCollection(["1"], ["mto gani"], "sw")

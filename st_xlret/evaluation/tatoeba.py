@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.evaluation.benchmark_evaluator import BenchmarkEvaluator
 from st_xlret.evaluation.bilingual_retrieval import retrieval_accuracy
-from st_xlret.evaluation.embedding import Calibration, Pooling, TextEmbedder
-from st_xlret.evaluation.tables import BenchmarkResult, macro_average
-from st_xlret.evaluation.tatoeba_data import load_tatoeba_directory, load_tatoeba_hub
+from st_xlret.evaluation.encoding.embedding import Calibration, Pooling, TextEmbedder
+from st_xlret.evaluation.readers.tatoeba import load_tatoeba_directory, load_tatoeba_hub
+from st_xlret.evaluation.reporting.benchmark_evaluator import BenchmarkEvaluator
+from st_xlret.evaluation.reporting.tables import BenchmarkResult, macro_average
 from st_xlret.evaluation.weighted_f1 import weighted_f1
 
 if TYPE_CHECKING:

@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from st_xlret.evaluation.retrieval import DocumentEncoder, encode_in_memory, retrieve
-from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
-from st_xlret.evaluation.retrieval_evaluator import RetrievalEvaluator
-from st_xlret.evaluation.xor_retrieve_data import (
+from st_xlret.evaluation.readers.xor_retrieve import (
     XorFiles,
     XorRetrieveData,
     find_in_directory,
     find_on_hub,
     load_xor_retrieve,
 )
+from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
+from st_xlret.evaluation.retrieval.ranking import DocumentEncoder, encode_in_memory, retrieve
 from st_xlret.evaluation.xor_retrieve_tokens import (
     TokenizedPassage,
     WordTokenizer,

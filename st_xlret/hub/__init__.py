@@ -5,28 +5,16 @@ from __future__ import annotations
 from st_xlret.hub.host_card import carry_card_data, merge_into_host_card, set_card_data
 from st_xlret.hub.model_card import DataSource, ResultTable, table_from_evaluations, write_model_card
 from st_xlret.hub.push import PushError, check_push, push_to_hub
-from st_xlret.hub.saving import (
-    atomic_directory,
-    check_output_directory,
-    save_model_atomically,
-    write_json_atomically,
-    write_text_atomically,
-)
 
 __all__ = [
     "DataSource",
     "PushError",
     "ResultTable",
-    "atomic_directory",
     "carry_card_data",
-    "check_output_directory",
     "check_push",
     "merge_into_host_card",
     "push_to_hub",
-    "save_model_atomically",
     "set_card_data",
     "table_from_evaluations",
-    "write_json_atomically",
     "write_model_card",
-    "write_text_atomically",
 ]

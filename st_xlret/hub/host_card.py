@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from st_xlret.hub.saving import write_text_atomically
+from st_xlret.files import write_text_atomically
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

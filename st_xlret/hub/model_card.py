@@ -12,7 +12,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from st_xlret.hub.saving import write_text_atomically
+from st_xlret.files import write_text_atomically
 
 Rows = Mapping[str, Mapping[str, float | None]]
 

@@ -11,7 +11,7 @@ from huggingface_hub import constants
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from st_xlret.hub.saving import MODEL_MARKER
+from st_xlret.files import MODEL_MARKER
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

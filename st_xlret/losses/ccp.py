@@ -56,7 +56,7 @@ class CCPLoss(CrossLingualLoss):
         ValueError: If the head or the bank does not fit the encoder's size.
 
     Example:
-        >>> from st_xlret.training import static_encoder, train_tokenizer
+        >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
         >>> loss = CCPLoss(model, bank=LanguageMemoryBank(8, size=64))
         >>> features = model.preprocess(["a", "b", "c", "d"])      # two centres, then their contexts

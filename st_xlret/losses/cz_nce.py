@@ -69,7 +69,7 @@ class CZNCELoss(CrossLingualLoss):
             fit the encoder, or ``mlm`` has another one.
 
     Example:
-        >>> from st_xlret.training import static_encoder, train_tokenizer
+        >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
         >>> value = CZNCELoss(model)([model.preprocess(["a", "b"]), model.preprocess(["a", "b"])])
         >>> value.item() < 0

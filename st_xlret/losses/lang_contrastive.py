@@ -34,7 +34,7 @@ class LangContrastiveLoss(CrossLingualLoss):
         ValueError: If the reduction is unknown.
 
     Example:
-        >>> from st_xlret.training import static_encoder, train_tokenizer
+        >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
         >>> loss = LangContrastiveLoss(model)
         >>> columns = [["a", "b"], ["c", "d"], ["a b", "c d"]]      # two translations, two further sentences

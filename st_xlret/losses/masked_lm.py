@@ -54,7 +54,7 @@ class MaskedLMLoss(CrossLingualLoss):
             ``mask_probability`` is outside of (0, 1].
 
     Example:
-        >>> from st_xlret.training import train_tokenizer, transformer_encoder
+        >>> from st_xlret.modules import train_tokenizer, transformer_encoder
         >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=60), "tiny")
         >>> loss = MaskedLMLoss(model)
         >>> value = loss([model.preprocess(["a b c d", "b c"])])

@@ -81,7 +81,7 @@ class MSMLoss(GradientCachedLoss):
         ValueError: If the options or the document encoder do not fit.
 
     Example:
-        >>> from st_xlret.training import static_encoder, train_tokenizer
+        >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
         >>> loss = MSMLoss(model)
         >>> features = model.preprocess(["a", "b", "c", "d", "a b"])          # two documents

@@ -22,7 +22,7 @@ class PassageSide:
         model: The encoder.
 
     Example:
-        >>> from st_xlret.training import static_encoder, train_tokenizer
+        >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
         >>> PassageSide(model)([{"input_ids": 1}])
         [{'input_ids': 1}]

@@ -37,7 +37,7 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         ValueError: If the scale is not positive.
 
     Example:
-        >>> from st_xlret.training import static_encoder, train_tokenizer
+        >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
         >>> loss = RetrievalContrastiveLoss(model)
         >>> value = loss([model.preprocess(["a", "b"]), model.preprocess(["a c", "b d"])])

@@ -45,7 +45,7 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         ValueError: If the temperature is not positive.
 
     Example:
-        >>> from st_xlret.training import static_encoder, train_tokenizer
+        >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
         >>> loss = SemanticContrastiveLoss(model)
         >>> value = loss([model.preprocess(["a", "b"]), model.preprocess(["c", "d"])])

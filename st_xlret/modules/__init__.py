@@ -6,6 +6,8 @@ from st_xlret.modules.asymmetric_bn_head import AsymmetricBNHead
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from st_xlret.modules.contextual_encoder import ContextualEncoder
 from st_xlret.modules.document_encoder import DocumentEncoder
+from st_xlret.modules.first_last import first_last_encoder
+from st_xlret.modules.from_scratch import static_encoder, train_tokenizer, transformer_encoder
 from st_xlret.modules.language_memory_bank import BankKeys, LanguageMemoryBank
 from st_xlret.modules.projection import ProjectionHead
 
@@ -17,4 +19,8 @@ __all__ = [
     "DocumentEncoder",
     "LanguageMemoryBank",
     "ProjectionHead",
+    "first_last_encoder",
+    "static_encoder",
+    "train_tokenizer",
+    "transformer_encoder",
 ]

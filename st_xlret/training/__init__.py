@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from st_xlret.training.ccp_run import CCPOptions, build_ccp_trainer
-from st_xlret.training.first_last import first_last_encoder
-from st_xlret.training.from_scratch import static_encoder, train_tokenizer, transformer_encoder
 from st_xlret.training.ir_run import IROptions, build_ir_trainer, with_two_encoders
 from st_xlret.training.joint_steps import JointTrainer
 from st_xlret.training.loss_state_callback import LOSS_STATE_FILE, LossStateCallback
@@ -22,9 +20,5 @@ __all__ = [
     "build_ccp_trainer",
     "build_ir_trainer",
     "build_msm_trainer",
-    "first_last_encoder",
-    "static_encoder",
-    "train_tokenizer",
-    "transformer_encoder",
     "with_two_encoders",
 ]

@@ -15,9 +15,9 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
-from st_xlret.data.collator import CrossLingualDataCollator
-from st_xlret.data.interleaving import InterleavedBatches
-from st_xlret.data.windows import CrossLingualBatches
+from st_xlret.data.batches.collator import CrossLingualDataCollator
+from st_xlret.data.batches.interleaving import InterleavedBatches
+from st_xlret.data.batches.windows import CrossLingualBatches
 from st_xlret.losses import CCPLoss, CrossLingualLoss, MaskedLMLoss, SemanticContrastiveLoss
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 from st_xlret.training.loss_state_callback import LossStateCallback

@@ -16,7 +16,7 @@ from st_xlret.data import (
     pairs_from_dictionary,
     pairs_from_parallel_documents,
 )
-from st_xlret.data.pair_selection import lines_to_exclude
+from st_xlret.data.pairs.selection import lines_to_exclude
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from st_xlret.data.sampling import column_codes, rows_by_code
-from st_xlret.training.from_scratch import static_encoder, train_tokenizer, transformer_encoder
+from st_xlret.data.batches.sampling import column_codes, rows_by_code
+from st_xlret.modules.from_scratch import static_encoder, train_tokenizer, transformer_encoder
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from datasets import Dataset, load_from_disk
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import mine_hard_negatives
 
-from st_xlret.data.jsonl import DataError
+from st_xlret.data.reading.jsonl import DataError
 from st_xlret.training.encoders import save_folder_atomically
 
 logger = logging.getLogger(__name__)

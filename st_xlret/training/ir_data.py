@@ -11,14 +11,14 @@ import numpy as np
 from datasets import Dataset, concatenate_datasets
 
 from st_xlret.data import normalise_text, pairs_from_dictionary
-from st_xlret.data.connections import SETTINGS, connect_languages, keep_connections, without_parallel
-from st_xlret.data.jsonl import DataError
+from st_xlret.data.batches.sampling import column_codes, rows_by_code
 from st_xlret.data.languages import check_languages, match_language
-from st_xlret.data.opus import languages_in_name, pairs_from_moses, pairs_from_wikimatrix
-from st_xlret.data.pair_selection import lines_to_exclude
-from st_xlret.data.retrieval_sources import load_retrieval_with_report
-from st_xlret.data.sampling import column_codes, rows_by_code
-from st_xlret.data.tmx import pairs_from_tmx
+from st_xlret.data.pairs.connections import SETTINGS, connect_languages, keep_connections, without_parallel
+from st_xlret.data.pairs.opus import languages_in_name, pairs_from_moses, pairs_from_wikimatrix
+from st_xlret.data.pairs.selection import lines_to_exclude
+from st_xlret.data.pairs.tmx import pairs_from_tmx
+from st_xlret.data.reading.jsonl import DataError
+from st_xlret.data.retrieval.loading import load_retrieval_with_report
 from st_xlret.training.data_arguments import DataArguments
 
 logger = logging.getLogger(__name__)

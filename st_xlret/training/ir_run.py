@@ -14,8 +14,8 @@ from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from sentence_transformers.util import batch_to_device
 
-from st_xlret.data.joint_batches import MixedRowsDataCollator, PairsAndOthersBatchSampler, pairs_and_others
-from st_xlret.data.windows import LanguageBatchSampler
+from st_xlret.data.batches.joint import MixedRowsDataCollator, PairsAndOthersBatchSampler, pairs_and_others
+from st_xlret.data.batches.windows import LanguageBatchSampler
 from st_xlret.losses import CrossLingualLoss, SemanticContrastiveLoss
 from st_xlret.losses.lang_contrastive import LangContrastiveLoss
 from st_xlret.losses.retrieval_contrastive import RetrievalContrastiveLoss
@@ -98,7 +98,7 @@ def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
         ValueError: If the model has a Router already.
 
     Example:
-        >>> from st_xlret.training import static_encoder, train_tokenizer
+        >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = with_two_encoders(static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8))
         >>> model.encode_query(["a b"]).shape
         (1, 8)
@@ -252,7 +252,7 @@ def build_ir_trainer(
 
     Args:
         model: The encoder, shared or a ``Router`` with the routes "query" and "document".
-        retrieval: Questions and passages as :func:`~st_xlret.data.retrieval_sources.load_retrieval` makes them.
+        retrieval: Questions and passages as :func:`~st_xlret.data.retrieval.loading.load_retrieval` makes them.
         pairs: Parallel sentences as :func:`~st_xlret.data.load_pairs` makes them.
         others: Sentences as :func:`~st_xlret.data.load_documents` makes them.
         options: What is trained.

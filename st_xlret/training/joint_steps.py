@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformerTrainer, SentenceTransforme
 from torch import Tensor
 from torch.utils.data import BatchSampler, ConcatDataset
 
-from st_xlret.data.interleaving import InterleavedBatchSampler
+from st_xlret.data.batches.interleaving import InterleavedBatchSampler
 
 
 class RoundBatchSampler(InterleavedBatchSampler):

@@ -56,7 +56,7 @@ class LossStateCallback(TrainerCallback):
 
     Example:
         >>> from st_xlret.losses import SemanticContrastiveLoss
-        >>> from st_xlret.training import static_encoder, train_tokenizer
+        >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
         >>> callback = LossStateCallback(SemanticContrastiveLoss(model))   # for the Trainer's callbacks=[...]
     """

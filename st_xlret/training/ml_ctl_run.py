@@ -17,17 +17,17 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.modules import Transformer
 
 from st_xlret.data import load_pairs_with_report, pairs_from_parallel_documents
-from st_xlret.data.collator import CrossLingualDataCollator
-from st_xlret.data.dictionaries import Dictionary, read_dictionary
-from st_xlret.data.opus import languages_in_name, pairs_from_moses
-from st_xlret.data.pair_selection import lines_to_exclude
-from st_xlret.data.segmentation import read_stop_words, stop_words
-from st_xlret.data.tmx import pairs_from_tmx
-from st_xlret.data.windows import CrossLingualBatches
-from st_xlret.data.word_samples import WordSampleReport, build_word_samples_with_report
+from st_xlret.data.batches.collator import CrossLingualDataCollator
+from st_xlret.data.batches.windows import CrossLingualBatches
+from st_xlret.data.pairs.opus import languages_in_name, pairs_from_moses
+from st_xlret.data.pairs.selection import lines_to_exclude
+from st_xlret.data.pairs.tmx import pairs_from_tmx
+from st_xlret.data.words.dictionaries import Dictionary, read_dictionary
+from st_xlret.data.words.samples import WordSampleReport, build_word_samples_with_report
+from st_xlret.data.words.segmentation import read_stop_words, stop_words
 from st_xlret.losses import CZNCELoss, MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
-from st_xlret.training.first_last import first_last_encoder
+from st_xlret.modules.first_last import first_last_encoder
 from st_xlret.training.loss_state_callback import LossStateCallback
 from st_xlret.training.monitor_callback import LossMonitorCallback
 

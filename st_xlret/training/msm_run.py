@@ -20,11 +20,11 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import nn
 
-from st_xlret.data.blocks import BlockBatchSampler, BlockCounts
-from st_xlret.data.collator import CrossLingualDataCollator
-from st_xlret.data.interleaving import InterleavedBatches
-from st_xlret.data.spans import SpanDataCollator
-from st_xlret.data.windows import LanguageBatchSampler, WindowBatchSampler
+from st_xlret.data.batches.blocks import BlockBatchSampler, BlockCounts
+from st_xlret.data.batches.collator import CrossLingualDataCollator
+from st_xlret.data.batches.interleaving import InterleavedBatches
+from st_xlret.data.batches.spans import SpanDataCollator
+from st_xlret.data.batches.windows import LanguageBatchSampler, WindowBatchSampler
 from st_xlret.losses import CrossLingualLoss, MaskedLMLoss, SemanticContrastiveLoss
 from st_xlret.losses.msm import MSMLoss
 from st_xlret.modules.document_encoder import DocumentEncoder

@@ -14,7 +14,7 @@ from datasets import Dataset
 from torch.utils.data import ConcatDataset
 
 from st_xlret.data import BlockBatchSampler, CrossLingualDataCollator, InterleavedBatches, load_documents
-from st_xlret.data.blocks import cut_into_blocks
+from st_xlret.data.batches.blocks import cut_into_blocks
 from tests import tiny
 
 LENGTHS = {"en": [8, 3, 1, 23, 2, 5], "fr": [5, 1, 4, 9], "sw": [2, 3]}

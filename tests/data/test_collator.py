@@ -8,7 +8,7 @@ import torch
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
 from st_xlret.data import CrossLingualDataCollator
-from st_xlret.data.collator import drop_tokens, text_to_id
+from st_xlret.data.batches.collator import drop_tokens, text_to_id
 from st_xlret.data.languages import language_to_id
 from tests import tiny
 

@@ -7,8 +7,8 @@ import itertools
 import pytest
 from datasets import Dataset
 
-from st_xlret.data.connections import SETTINGS, connect_languages, keep_connections, without_parallel
-from st_xlret.data.jsonl import DataError
+from st_xlret.data.pairs.connections import SETTINGS, connect_languages, keep_connections, without_parallel
+from st_xlret.data.reading.jsonl import DataError
 
 PAPER = ["en", "fi", "ja", "ko"]
 

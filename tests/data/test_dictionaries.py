@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from st_xlret.data import DataError
-from st_xlret.data.dictionaries import Dictionary, read_dictionary
+from st_xlret.data.words.dictionaries import Dictionary, read_dictionary
 
 
 def write(file: Path, text: str, encoding: str = "utf-8") -> Path:

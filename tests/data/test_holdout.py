@@ -8,8 +8,8 @@ import pytest
 from datasets import Dataset
 
 from st_xlret.data import hold_out_pairs
-from st_xlret.data.holdout import by_language
-from st_xlret.data.toy_corpus import generate_pairs
+from st_xlret.data.pairs.holdout import by_language
+from training_scripts.demo.corpus import generate_pairs
 
 Row = tuple[str, str, str, str]
 

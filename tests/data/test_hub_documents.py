@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from st_xlret.data import hub_documents, load_documents, load_hub_documents
+from st_xlret.data import load_documents, load_hub_documents
+from st_xlret.data.documents import hub as hub_documents
 
 
 @pytest.fixture

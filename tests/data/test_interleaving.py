@@ -15,8 +15,8 @@ from st_xlret.data import (
     InterleavedBatchSampler,
     LanguageBatchSampler,
     WindowBatchSampler,
-    interleaving,
 )
+from st_xlret.data.batches import interleaving
 from tests import tiny
 
 SIZES = [60, 20, 40]

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from datasets import Dataset
 
-from st_xlret.data.joint_batches import MixedRowsDataCollator, PairsAndOthersBatchSampler, pairs_and_others
+from st_xlret.data.batches.joint import MixedRowsDataCollator, PairsAndOthersBatchSampler, pairs_and_others
 from tests import tiny
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from st_xlret.data.jsonl import BadLines, DataError, read_jsonl
+from st_xlret.data.reading.jsonl import BadLines, DataError, read_jsonl
 
 RECORDS = [{"text": "one"}, {"text": "zwölf"}, {"text": "三"}]
 

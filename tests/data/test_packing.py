@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from st_xlret.data import pack_documents
-from st_xlret.data.packing import join_sentences, token_offsets
+from st_xlret.data.documents.packing import join_sentences, token_offsets
 from tests import tiny
 
 SENTENCES = [("sun moon", 0), ("star", 0), ("rain wind snow", 0), ("", 0), ("tree", 0), ("leaf root", 1), (" ", 2)]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from st_xlret.data import DataError
-from st_xlret.data.opus import languages_in_name, pairs_from_moses, pairs_from_wikimatrix
-from st_xlret.data.tmx import pairs_from_tmx, read_units
+from st_xlret.data.pairs.opus import languages_in_name, pairs_from_moses, pairs_from_wikimatrix
+from st_xlret.data.pairs.tmx import pairs_from_tmx, read_units
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from datasets import Dataset
 
 from st_xlret.data import normalise_text
-from st_xlret.data.held_out_questions import hold_out_questions
-from st_xlret.data.retrieval_sources import RetrievalReport, load_retrieval_with_report
+from st_xlret.data.retrieval.holdout import hold_out_questions
+from st_xlret.data.retrieval.loading import RetrievalReport, load_retrieval_with_report
 from tests.data.retrieval_files import PARAGRAPHS, QUESTIONS, SENTENCES, beir, dpr, squad, triplets
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from st_xlret.data import DataError
-from st_xlret.data.retrieval_sources import layout_of, load_retrieval, load_retrieval_with_report
+from st_xlret.data.retrieval.loading import layout_of, load_retrieval, load_retrieval_with_report
 from tests.data.retrieval_files import beir, dpr, squad, triplets
 
 

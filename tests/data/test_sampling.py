@@ -9,7 +9,7 @@ import pytest
 from datasets import Dataset
 
 from st_xlret.data import LanguageBatchSampler, smoothed_probabilities
-from st_xlret.data.sampling import LanguageStreams, column_codes, rows_by_code
+from st_xlret.data.batches.sampling import LanguageStreams, column_codes, rows_by_code
 
 GROUPS = [np.arange(0, 80), np.arange(80, 100), np.empty(0, dtype=np.int64), np.arange(100, 105)]
 

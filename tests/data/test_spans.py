@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from st_xlret.data import BlockBatchSampler, CrossLingualDataCollator, SpanDataCollator
-from st_xlret.data.packing import token_offsets
+from st_xlret.data.documents.packing import token_offsets
 from st_xlret.losses import SemanticContrastiveLoss
 from tests import tiny
 from tests.data.test_blocks import documents

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from st_xlret.data.splitting import PHRASE_RUN_CHARACTERS, split_sentences
+from st_xlret.data.documents.splitting import PHRASE_RUN_CHARACTERS, split_sentences
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import pytest
 from datasets import Dataset
 
 from st_xlret.data import DataError, load_pairs
-from st_xlret.data.dictionaries import Dictionary, read_dictionary
-from st_xlret.data.word_samples import build_word_samples, build_word_samples_with_report
-from st_xlret.training import train_tokenizer, transformer_encoder
+from st_xlret.data.words.dictionaries import Dictionary, read_dictionary
+from st_xlret.data.words.samples import build_word_samples, build_word_samples_with_report
+from st_xlret.modules import train_tokenizer, transformer_encoder
 from tests.data.word_pieces import ENTRIES, german, tokens, word_piece
 
 

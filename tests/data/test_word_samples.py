@@ -9,9 +9,9 @@ import pytest
 from datasets import Dataset, concatenate_datasets
 
 from st_xlret.data import DataError
-from st_xlret.data.dictionaries import Dictionary, read_dictionary
-from st_xlret.data.word_samples import WordSampleReport, build_word_samples, build_word_samples_with_report
-from st_xlret.training import train_tokenizer
+from st_xlret.data.words.dictionaries import Dictionary, read_dictionary
+from st_xlret.data.words.samples import WordSampleReport, build_word_samples, build_word_samples_with_report
+from st_xlret.modules import train_tokenizer
 from tests.data.word_pieces import ENTRIES, GOOD, german, tokens, word_piece
 
 

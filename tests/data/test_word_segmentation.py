@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from st_xlret.data import DataError
-from st_xlret.data.segmentation import fold, read_stop_words, split_words, stop_words, word_splitter
+from st_xlret.data.words.segmentation import fold, read_stop_words, split_words, stop_words, word_splitter
 
 
 def words(text: str, language: str) -> list[str]:

@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 
 from st_xlret.evaluation.cache import EmbeddingCache
-from st_xlret.evaluation.retrieval import evaluate_retrieval
-from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.ranking import evaluate_retrieval
 from tests import tiny
 from tests.distributed.workers import Result, run_on_two_ranks
 

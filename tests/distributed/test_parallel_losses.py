@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from st_xlret.losses import CrossLingualLoss, CZNCELoss, LangContrastiveLoss, MaskedLMLoss, SemanticContrastiveLoss
-from st_xlret.modules import ContextualEncoder
-from st_xlret.training import first_last_encoder
+from st_xlret.modules import ContextualEncoder, first_last_encoder
 from st_xlret.training.loss_state_callback import average_gradients
 from tests import tiny
 from tests.distributed.workers import Result, run_on_two_ranks, share

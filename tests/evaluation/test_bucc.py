@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from st_xlret.evaluation.bucc import BUCCEvaluator
-from st_xlret.evaluation.bucc_data import BUCCCorpus, BUCCSide
 from st_xlret.evaluation.bucc_scores import MinedPair, best_threshold, mining_scores
+from st_xlret.evaluation.readers.bucc import BUCCCorpus, BUCCSide
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from st_xlret.search import mine_bitext
 

@@ -6,7 +6,7 @@ from typing import Any
 import datasets
 import pytest
 
-from st_xlret.evaluation.bucc_data import BUCCCorpus, BUCCSide, load_bucc_directory, load_bucc_hub
+from st_xlret.evaluation.readers.bucc import BUCCCorpus, BUCCSide, load_bucc_directory, load_bucc_hub
 
 TEXTS = {
     "de-en.training.de": "de-1\tJa .\nde-2\tNein .\nde-3\tKatze\u2028Hund\n",

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from st_xlret.evaluation import encode_layer
-from st_xlret.evaluation.embedding import TextEmbedder
+from st_xlret.evaluation.encoding.embedding import TextEmbedder
 
 TEXTS = ["taxi", "hotel bread water night house", "pain eau", "haus", "nuit maison brot"]
 

@@ -10,9 +10,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.evaluation.cache import EmbeddingCache
-from st_xlret.evaluation.embedding import TextEmbedder
-from st_xlret.evaluation.retrieval import evaluate_retrieval, retrieve
-from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
+from st_xlret.evaluation.encoding.embedding import TextEmbedder
+from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.ranking import evaluate_retrieval, retrieve
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests import tiny
 

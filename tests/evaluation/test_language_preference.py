@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from st_xlret.evaluation.language_preference import language_preference
-from st_xlret.evaluation.retrieval import Ranking
-from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.language_preference import language_preference
+from st_xlret.evaluation.retrieval.ranking import Ranking
 
 LANGUAGES = ["en", "fr", "de"] * 4
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from st_xlret.data import normalise_text
-from st_xlret.evaluation.bucc_data import load_bucc_directory
+from st_xlret.evaluation.readers.bucc import load_bucc_directory
 
 VERSES, STORY_LINES, NEWS = 14, 10, 24
 SPLITS = ("training", "test")

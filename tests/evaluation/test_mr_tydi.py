@@ -13,11 +13,11 @@ import pytest
 from huggingface_hub.errors import EntryNotFoundError
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.data.jsonl import DataError
+from st_xlret.data.reading.jsonl import DataError
 from st_xlret.evaluation.cache import EmbeddingCache
 from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator
-from st_xlret.evaluation.mr_tydi_data import MR_TYDI_LANGUAGES, read_topics
-from st_xlret.evaluation.retrieval_files import read_qrels
+from st_xlret.evaluation.readers.mr_tydi import MR_TYDI_LANGUAGES, read_topics
+from st_xlret.evaluation.retrieval.files import read_qrels
 from tests import tiny
 
 # Passages: id, title, text. The question with id 3 has no judgement: it does not count.

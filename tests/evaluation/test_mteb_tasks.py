@@ -12,7 +12,7 @@ from st_xlret.evaluation.bucc import BUCCEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
 from st_xlret.evaluation.mteb_tasks import BUCCTask, LAReQATask, MewsliXTask, MrTyDiTask, TatoebaTask, XORRetrieveTask
 from st_xlret.evaluation.mteb_tasks.metadata import local_metadata
-from st_xlret.evaluation.retrieval_evaluator import RetrievalEvaluator
+from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
 from st_xlret.evaluation.tatoeba import TatoebaEvaluator
 from tests.evaluation.samples import write_beir, write_lareqa, write_mewsli_x
 

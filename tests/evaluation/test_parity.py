@@ -15,8 +15,8 @@ from mteb.abstasks import AbsTaskBitextMining
 from mteb.timing import TimingStack
 
 from st_xlret.evaluation.bilingual_retrieval import retrieval_accuracy
-from st_xlret.evaluation.retrieval import Ranking, score_ranking
-from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.ranking import Ranking, score_ranking
 from st_xlret.evaluation.weighted_f1 import weighted_f1
 from st_xlret.search import top_k
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from st_xlret.evaluation.benchmarks import BENCHMARKS
-from st_xlret.evaluation.published import published_rows
-from st_xlret.evaluation.report import report
-from st_xlret.evaluation.tables import NOT_COMPARABLE, BenchmarkResult, macro_average
+from st_xlret.evaluation.reporting.published import published_rows
+from st_xlret.evaluation.reporting.report import report
+from st_xlret.evaluation.reporting.tables import NOT_COMPARABLE, BenchmarkResult, macro_average
 
 AS_THE_PAPERS = {
     "tatoeba": {"sentences": "all"},

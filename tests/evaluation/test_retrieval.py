@@ -8,11 +8,17 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import BoW
 
-from st_xlret.evaluation.embedding import TextEmbedder
-from st_xlret.evaluation.retrieval import encode_rows, evaluate_retrieval, retrieve, score_ranking, similarity_of
-from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
-from st_xlret.evaluation.retrieval_evaluator import RetrievalEvaluator
-from st_xlret.evaluation.retrieval_files import read_beir, read_qrels, read_texts
+from st_xlret.evaluation.encoding.embedding import TextEmbedder
+from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
+from st_xlret.evaluation.retrieval.files import read_beir, read_qrels, read_texts
+from st_xlret.evaluation.retrieval.ranking import (
+    encode_rows,
+    evaluate_retrieval,
+    retrieve,
+    score_ranking,
+    similarity_of,
+)
 from tests.evaluation.samples import write_beir
 
 WORDS = ["query", "passage", "taxi", "hotel", "bread", "water"]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from st_xlret.evaluation.retrieval_metrics import hits_of_ranking, map_at_k, mrr_at_k, parse_metric, recall_at_k
+from st_xlret.evaluation.retrieval.metrics import hits_of_ranking, map_at_k, mrr_at_k, parse_metric, recall_at_k
 
 
 def naive(ranking: list[int], gold: set[int], k: int) -> dict[str, float]:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from st_xlret.evaluation import BenchmarkResult, markdown_table, published_rows, results_table, scores_table
-from st_xlret.evaluation.published import published_benchmarks
-from st_xlret.evaluation.tables import macro_average
+from st_xlret.evaluation.reporting.published import published_benchmarks
+from st_xlret.evaluation.reporting.tables import macro_average
 
 FOURTEEN = ["fr", "es", "de", "el", "bg", "ru", "tr", "ar", "vi", "th", "zh", "hi", "sw", "ur"]
 

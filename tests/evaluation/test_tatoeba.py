@@ -9,7 +9,7 @@ import torch
 from mteb.tasks.bitext_mining.multilingual.tatoeba_bitext_mining import TatoebaBitextMining
 
 from st_xlret.evaluation import TatoebaEvaluator, retrieval_accuracy
-from st_xlret.evaluation.tatoeba_data import load_tatoeba_directory, load_tatoeba_hub, tatoeba_language
+from st_xlret.evaluation.readers.tatoeba import load_tatoeba_directory, load_tatoeba_hub, tatoeba_language
 from st_xlret.hub.export import export
 from st_xlret.modules.calibration_layer import CalibrationLayer
 

@@ -19,12 +19,12 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from torch import Tensor, nn
 
+from st_xlret.files import save_model_atomically
 from st_xlret.hub import (
     DataSource,
     ResultTable,
     carry_card_data,
     merge_into_host_card,
-    save_model_atomically,
     set_card_data,
     table_from_evaluations,
     write_model_card,

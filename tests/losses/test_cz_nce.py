@@ -15,8 +15,8 @@ from st_xlret.data import CrossLingualDataCollator
 from st_xlret.functional import cz_nce_loss, info_nce_loss
 from st_xlret.losses import CZNCELoss, MaskedLMLoss
 from st_xlret.losses.cz_nce import sample_ids
-from st_xlret.modules import ContextualEncoder
-from st_xlret.training import LossStateCallback, first_last_encoder
+from st_xlret.modules import ContextualEncoder, first_last_encoder
+from st_xlret.training import LossStateCallback
 from tests import tiny
 from tests.losses.routers import columns
 from tests.training.runs import Recorder, arguments

@@ -4,7 +4,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.losses.embedding import embed_in_one_pass
-from st_xlret.training import static_encoder, train_tokenizer, transformer_encoder
+from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
 
 TEXTS = ["the cat sat on the mat", "a dog", "il pleut sur la ville", "la nuit"]
 

@@ -14,7 +14,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from st_xlret.data import CrossLingualDataCollator
 from st_xlret.losses import LangContrastiveLoss, SemanticContrastiveLoss
 from st_xlret.losses.passage_side import PassageSide
-from st_xlret.training import static_encoder, train_tokenizer
+from st_xlret.modules import static_encoder, train_tokenizer
 from tests import tiny
 from tests.losses.routers import columns, two_encoders
 from tests.training.runs import arguments

@@ -9,9 +9,16 @@ import pytest
 import torch
 
 from st_xlret.functional import cz_nce_loss, info_nce_loss
-from st_xlret.training.float_study import FORMS, TYPES, LossInType, gradient_at, gradient_curves, plot_gradients
 from tests import tiny
 from tests.losses.routers import columns
+from training_scripts.studies.float_gradients import (
+    FORMS,
+    TYPES,
+    LossInType,
+    gradient_at,
+    gradient_curves,
+    plot_gradients,
+)
 
 INFO_NCE = ["usual", "cross_entropy", "softplus"]
 

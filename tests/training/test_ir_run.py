@@ -11,8 +11,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import HfArgumentParser
 
-from st_xlret.data.joint_batches import PairsAndOthersBatchSampler
-from st_xlret.data.windows import LanguageBatchSampler
+from st_xlret.data.batches.joint import PairsAndOthersBatchSampler
+from st_xlret.data.batches.windows import LanguageBatchSampler
 from st_xlret.training import LossMonitorCallback, LossStateCallback
 from st_xlret.training.ir_run import (
     IRBatches,

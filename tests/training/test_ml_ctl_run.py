@@ -12,7 +12,7 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from transformers import HfArgumentParser
 
-from st_xlret.data.dictionaries import Dictionary
+from st_xlret.data.words.dictionaries import Dictionary
 from st_xlret.losses import CZNCELoss, MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
 from st_xlret.training import LossMonitorCallback, LossStateCallback

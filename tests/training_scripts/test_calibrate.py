@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.training.from_scratch import static_encoder, train_tokenizer
+from st_xlret.modules.from_scratch import static_encoder, train_tokenizer
 from tests.training_scripts.scripts import load_script
 
 WORDS = {

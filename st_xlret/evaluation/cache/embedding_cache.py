@@ -23,8 +23,8 @@ from st_xlret.evaluation.cache.shards import Item, ShardFolder
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from st_xlret.evaluation.retrieval import DocumentEncoder
-    from st_xlret.evaluation.retrieval_data import TextCollection
+    from st_xlret.evaluation.retrieval.data import TextCollection
+    from st_xlret.evaluation.retrieval.ranking import DocumentEncoder
 
 Method = Literal["encode", "encode_query", "encode_document"]
 

@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 from st_xlret.evaluation.cache.cached_embeddings import CachedEmbeddings
 from st_xlret.evaluation.cache.ranks import Ranks
 from st_xlret.evaluation.cache.shards import HEADER_BYTES, Item, Shard, ShardFolder, cut_into_shards
-from st_xlret.evaluation.retrieval import BrokenEmbeddingError
+from st_xlret.evaluation.retrieval.ranking import BrokenEmbeddingError
 
 Encode: TypeAlias = Callable[[Sequence[str], Sequence[str]], "Tensor | np.ndarray"]
 

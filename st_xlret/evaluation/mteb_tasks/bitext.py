@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from st_xlret.evaluation.bucc import BUCCEvaluator
-from st_xlret.evaluation.embedding import TextEmbedder
+from st_xlret.evaluation.encoding.embedding import TextEmbedder
 from st_xlret.evaluation.mteb_tasks.metadata import LANGUAGE_SCRIPTS, local_metadata
-from st_xlret.evaluation.tatoeba_data import load_tatoeba_directory, tatoeba_language
+from st_xlret.evaluation.readers.tatoeba import load_tatoeba_directory, tatoeba_language
 
 _BOTH_WAYS = [("sentence1", "sentence2"), ("sentence2", "sentence1")]
 

@@ -13,10 +13,10 @@ from mteb.abstasks import AbsTaskRetrieval
 from st_xlret.evaluation.benchmarks import benchmark
 from st_xlret.evaluation.mteb_tasks.metadata import LANGUAGE_SCRIPTS, local_metadata
 from st_xlret.evaluation.mteb_tasks.pool_search import PoolSearch
-from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
-from st_xlret.evaluation.retrieval_metrics import map_at_k
+from st_xlret.evaluation.readers.xor_retrieve import XorRetrieveData
+from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.metrics import map_at_k
 from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator
-from st_xlret.evaluation.xor_retrieve_data import XorRetrieveData
 
 
 def _scripts(*languages: str) -> dict[str, list[str]]:

@@ -1,0 +1,270 @@
+"""Batches of whole blocks of documents: ragged runs of consecutive sentences of one language (MSM)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.compute as pc
+import torch
+from datasets import Dataset
+from sentence_transformers.base.sampler import DefaultBatchSampler
+
+from st_xlret.data.batches.sampling import column_codes, rows_by_code, smoothed_probabilities
+
+logger = logging.getLogger(__name__)
+
+_ROWS_AT_A_TIME = 100_000
+
+
+@dataclass(frozen=True)
+class BlockCounts:
+    """What a :class:`BlockBatchSampler` found in its documents.
+
+    Attributes:
+        documents: Documents that give blocks.
+        sentences: Their sentences.
+        split_documents: Of these documents, those longer than a block.
+        one_sentence_documents: Documents of a single sentence: left out, or negatives only.
+        empty_sentences: Rows without text: left out.
+    """
+
+    documents: int
+    sentences: int
+    split_documents: int
+    one_sentence_documents: int
+    empty_sentences: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.documents:,} documents of {self.sentences:,} sentences, {self.split_documents:,} of them split; "
+            f"{self.one_sentence_documents:,} of one sentence, {self.empty_sentences:,} sentences without text"
+        )
+
+
+class AnyLength(int):
+    """A number of rows that every number equals.
+
+    Blocks make batches of many lengths. Where several processes share batches out, accelerate drops those that are not
+    as long as the sampler's ``batch_size``, unless that is None, which the host's samplers of several datasets refuse.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, int)
+
+    def __hash__(self) -> int:
+        return int.__hash__(self)
+
+
+class BlockBatchSampler(DefaultBatchSampler):
+    """Batches of blocks of documents, one language a batch (MSM, section 4.2).
+
+    A document of up to ``block_size`` sentences is one block; a longer one is cut, at borders that are drawn anew in
+    every pass, so that each sentence comes with other neighbours and at other positions. All rows of a block are in
+    the batch, so that batches are ragged, and a document has at most one block in a batch. The rows of a batch come in
+    random order; :class:`~st_xlret.CrossLingualDataCollator` with ``blocks=True`` says which block and place each has.
+
+    The dataset has a row per sentence (columns ``language`` and ``document``), rows of a document together and in
+    order, as :func:`~st_xlret.data.load_documents` and :func:`~st_xlret.data.pack_documents` make it. In a pass over a
+    language every document comes once, but for those that do not fill a last batch; small languages come again, cut
+    and combined anew.
+
+    Args:
+        dataset: Sentences in document order, in a text column named ``sentence``.
+        batch_size: Documents per batch.
+        drop_last: Ignored: a last, smaller batch is left out unless it is a language's only one.
+        valid_label_columns: Ignored.
+        generator: Ignored: batches depend on seed and epoch alone, which makes resuming exact.
+        seed: Seed.
+        block_size: Largest number of sentences in a block; the paper's 32.
+        fill: Take as many documents as have ``batch_size * block_size`` sentences together, so that batches of
+            short documents are as large as others; off, take ``batch_size`` documents whatever their length.
+        keep_single_sentences: Keep blocks of one sentence, which the loss takes as negatives only, instead of
+            leaving them out.
+        min_documents: Languages with fewer documents are left out.
+        alpha: Exponent of the language smoothing, see :func:`~st_xlret.data.smoothed_probabilities`.
+
+    Attributes:
+        counts: A :class:`BlockCounts`.
+
+    Raises:
+        ValueError: If no document has two sentences, a document's rows are not together, columns are missing or
+            ``block_size`` is below 2.
+
+    Example:
+        >>> rows = {"sentence": list("abcdef"), "language": ["en"] * 6, "document": [0, 0, 0, 1, 1, 2]}
+        >>> sampler = BlockBatchSampler(Dataset.from_dict(rows), batch_size=2)
+        >>> sorted(next(iter(sampler))), sampler.counts.one_sentence_documents
+        ([0, 1, 2, 3, 4], 1)
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        batch_size: int,
+        drop_last: bool = True,
+        valid_label_columns: list[str] | None = None,
+        generator: torch.Generator | None = None,
+        seed: int = 0,
+        *,
+        block_size: int = 32,
+        fill: bool = True,
+        keep_single_sentences: bool = False,
+        min_documents: int = 1,
+        alpha: float = 0.7,
+    ) -> None:
+        super().__init__(dataset, batch_size, True, valid_label_columns, generator, seed)
+        missing = {"sentence", "language", "document"} - set(dataset.column_names)
+        if missing:
+            raise ValueError(f"blocks need the columns {sorted(missing)}, the dataset has {dataset.column_names}")
+        if block_size < 2:
+            raise ValueError(f"block_size must be at least 2 sentences, got {block_size}")
+        self.batch_size = AnyLength(batch_size)
+        self.documents_per_batch, self.block_size = batch_size, block_size
+        self.sentences_per_batch = batch_size * block_size if fill else None
+        self.shortest = 1 if keep_single_sentences else 2
+        self.rows, self.first, self.length, language, names = self._find_documents(dataset)
+        usable = self.length >= self.shortest
+        self.counts = BlockCounts(
+            documents=int(usable.sum()),
+            sentences=int(self.length[usable].sum()),
+            split_documents=int((self.length > block_size).sum()),
+            one_sentence_documents=int((self.length == 1).sum()),
+            empty_sentences=len(dataset) - len(self.rows),
+        )
+        logger.info("blocks: %s", self.counts)
+        self.groups: list[np.ndarray] = []
+        self.languages: list[str] = []
+        batches: list[float] = []
+        for group, name in zip(rows_by_code(language, len(names)), names, strict=True):
+            group = group[usable[group]]
+            if self._is_large_enough(group, name, min_documents):
+                self.groups.append(group)
+                self.languages.append(name)
+                batches.append(self._expected_batches(group))
+        if not self.groups:
+            raise ValueError(
+                f"no language has {max(1, min_documents)} documents of two sentences: there is nothing to draw "
+                f"({self.counts})"
+            )
+        self.probabilities = smoothed_probabilities(np.array(batches), alpha)
+        self.batches = max(1, int(sum(batches)))
+
+    def __len__(self) -> int:
+        return self.batches
+
+    def __iter__(self) -> Iterator[list[int]]:
+        seed = [self.seed or 0, self.epoch]
+        streams = [self._endless(group, [*seed, 1, i]) for i, group in enumerate(self.groups)]
+        for language in np.random.default_rng([*seed, 0]).choice(len(streams), size=len(self), p=self.probabilities):
+            yield next(streams[language])
+
+    def _endless(self, group: np.ndarray, seed: list[int]) -> Iterator[list[int]]:
+        generator = np.random.default_rng(seed)
+        while True:
+            document, begin, length = cut_into_blocks(self.length[group], self.block_size, generator)
+            kept = np.flatnonzero(length >= self.shortest)
+            begin += self.first[group][document]
+            for batch in self._pack(generator.permutation(kept), document, length):
+                rows = np.concatenate([self.rows[begin[block] : begin[block] + length[block]] for block in batch])
+                yield generator.permutation(rows).tolist()
+
+    def _pack(self, waiting: np.ndarray, document: np.ndarray, length: np.ndarray) -> Iterator[list[int]]:
+        """Blocks into batches, in order; a block waits while another one of its document is in the batch."""
+        documents = len(np.unique(document[waiting]))
+        packed = 0
+        while len(waiting):
+            batch: list[int] = []
+            held: list[int] = []
+            seen: set[int] = set()
+            sentences = looked_at = 0
+            for block in waiting.tolist():
+                if len(seen) == documents or self._is_full(len(batch), sentences + int(length[block])):
+                    break
+                looked_at += 1
+                if document[block] in seen:
+                    held.append(block)
+                else:
+                    batch.append(block)
+                    seen.add(int(document[block]))
+                    sentences += int(length[block])
+            offered = len(waiting)
+            waiting = np.concatenate([np.array(held, dtype=waiting.dtype), waiting[looked_at:]])
+            # The next block did not fit, or none is left that could: else it is the rest of the pass.
+            full = looked_at < offered or len(seen) == documents or self._is_full(len(batch), sentences + self.shortest)
+            if (full or not packed) and length[batch].max() > 1:
+                packed += 1
+                yield batch
+
+    def _is_full(self, blocks: int, sentences: int) -> bool:
+        """Whether a batch of so many blocks has no room for one that would make it so many sentences."""
+        if self.sentences_per_batch is None:
+            return blocks >= self.documents_per_batch
+        return blocks > 0 and sentences > self.sentences_per_batch
+
+    def _expected_batches(self, group: np.ndarray) -> float:
+        if self.sentences_per_batch is not None:
+            return max(1.0, self.length[group].sum() / self.sentences_per_batch)
+        return max(1.0, -(-self.length[group] // self.block_size).sum() / self.documents_per_batch)
+
+    def _find_documents(self, dataset: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[str]]:
+        """Rows with text; of each document its first place among them, length and language code; language names."""
+        texts = dataset.with_format("arrow", columns=["sentence"])
+        filled = [
+            pc.greater(pc.binary_length(texts[i : i + _ROWS_AT_A_TIME]["sentence"]), 0).fill_null(False).to_numpy()
+            for i in range(0, len(dataset), _ROWS_AT_A_TIME)
+        ]
+        rows = np.flatnonzero(np.concatenate([np.empty(0, dtype=bool), *filled]))
+        document = dataset.with_format("numpy", columns=["document"])[:]["document"][rows]
+        code, names = column_codes(dataset, ["language"])
+        if not len(rows):
+            raise ValueError("there are no sentences to draw blocks from")
+        first = np.concatenate([[0], np.flatnonzero(np.diff(document)) + 1])
+        if len(np.unique(document)) != len(first):
+            raise ValueError("the sentences of a document must stand together: sort the dataset by document")
+        return rows, first, np.diff(np.append(first, len(rows))), code[rows][first], [name for (name,) in names]
+
+    def _is_large_enough(self, group: np.ndarray, language: str, min_documents: int) -> bool:
+        longer = int((self.length[group] > 1).sum())
+        if longer < max(1, min_documents):
+            logger.warning(
+                "language %r has %d documents of two sentences, and %d are needed: it gives no blocks",
+                *(language, longer, max(1, min_documents)),
+            )
+            return False
+        if len(group) < min(self.documents_per_batch, 4):
+            logger.warning(
+                "language %r has %d documents: its batches have as few, and hardly a negative of another document",
+                *(language, len(group)),
+            )
+        return True
+
+
+def cut_into_blocks(
+    lengths: np.ndarray, size: int, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut documents into blocks, longer ones at every ``size`` sentences from a random first border on.
+
+    Args:
+        lengths: Sentences of each document (documents,).
+        size: Largest number of sentences in a block.
+        generator: Source of randomness.
+
+    Returns:
+        For each block the number of its document, where it begins there, and its length.
+
+    Example:
+        >>> document, begin, length = cut_into_blocks(np.array([3, 10]), 4, np.random.default_rng(0))
+        >>> document.tolist(), begin.tolist(), length.tolist()
+        ([0, 1, 1, 1], [0, 0, 2, 6], [3, 2, 4, 4])
+    """
+    offset = np.where(lengths > size, generator.integers(0, size, len(lengths)), 0)
+    count = (offset > 0) + -(-(lengths - offset) // size)
+    document = np.repeat(np.arange(len(lengths)), count)
+    number = np.arange(len(document)) - np.repeat(np.cumsum(count) - count, count)
+    # A first, shorter block is the end of one that would begin before the document.
+    origin = np.where(offset > 0, offset - size, 0)[document] + number * size
+    begin = np.maximum(origin, 0)
+    return document, begin, np.minimum(origin + size, lengths[document]) - begin

@@ -1,0 +1,165 @@
+"""Collator that carries languages, documents, texts and positions of words beside the tokens."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
+from torch import Tensor
+
+from st_xlret.data.languages import language_to_id
+
+METADATA_COLUMNS = ("language", "document", "position")
+SPAN_SUFFIXES = ("_start", "_end", "_word")
+
+
+def text_to_id(text: str) -> int:
+    """A stable 63-bit id of a text: equal texts have equal ids.
+
+    Example:
+        >>> text_to_id("a") == text_to_id("a"), text_to_id("a") == text_to_id("b")
+        (True, False)
+    """
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+@dataclass
+class CrossLingualDataCollator(SentenceTransformerDataCollator):
+    """Takes metadata columns out of the rows and attaches them to every text column's features as integers.
+
+    Pass it to the Trainer as ``data_collator=CrossLingualDataCollator(model.preprocess)``.
+
+    - ``language``, or ``<column>_language`` for one column: ISO 639 codes -> ``language_id`` (rows,), see
+      :func:`~st_xlret.data.language_to_id`;
+    - ``document``: integers -> ``document_id`` (rows,);
+    - ``position`` is dropped, it serves the sampler;
+    - with ``blocks``, rows that have a document and a position: ``block_id`` and ``sentence_position`` (rows,), for
+      batches of :class:`~st_xlret.data.BlockBatchSampler`, where a document has one block;
+    - ``<column>_start`` and ``<column>_end``, beside a text column of that name: the token span of a word,
+      half open, in the tokenised text -> ``word_start`` and ``word_end`` (rows,); ``<column>_word``, the word
+      itself, is dropped;
+    - every text's own id -> ``text_id`` (rows,).
+
+    Args:
+        preprocess_fn: The model's ``preprocess``.
+        token_dropout: Share of tokens left out of the flattened inputs of a ``StaticEmbedding``, at least one
+            stays. Seeded by the batch's own texts, so that a resumed run drops the same tokens.
+        blocks: Whether rows are sentences of blocks of documents, as MSM takes them.
+
+    Raises:
+        ValueError: On a language code that is none, a span that is none, or ``token_dropout`` with an encoder
+            of padded inputs.
+
+    Example:
+        >>> from st_xlret.modules import static_encoder, train_tokenizer
+        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
+        >>> rows = [{"sentence": "a b", "language": "en", "document": 3}]
+        >>> CrossLingualDataCollator(model.preprocess)(rows)["sentence_document_id"]
+        tensor([3])
+    """
+
+    token_dropout: float = 0.0
+    blocks: bool = False
+
+    def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
+        """Collate rows into one batch."""
+        if not features:
+            return {}
+        spans = span_columns(features[0])
+        metadata = [name for name in features[0] if name in METADATA_COLUMNS or name.endswith("_language")]
+        metadata += spans
+        not_text = {*metadata, "dataset_name", *self.valid_label_columns}
+        texts = {name: [row[name] for row in features] for name in features[0] if name not in not_text}
+        rows = [{name: value for name, value in row.items() if name not in metadata} for row in features]
+        batch: dict[str, Any] = super().__call__(rows)
+        for column, values in texts.items():
+            text_ids = [text_to_id(text) for text in values]
+            batch[f"{column}_text_id"] = torch.tensor(text_ids)
+            language = next((name for name in (f"{column}_language", "language") if name in metadata), None)
+            if language is not None:
+                ids = [language_to_id(row[language]) for row in features]
+                batch[f"{column}_language_id"] = torch.tensor(ids)
+            if "document" in metadata:
+                batch[f"{column}_document_id"] = torch.tensor([int(row["document"]) for row in features])
+                if self.blocks and "position" in metadata:
+                    batch[f"{column}_block_id"] = batch[f"{column}_document_id"].clone()
+                    batch[f"{column}_sentence_position"] = torch.tensor([int(row["position"]) for row in features])
+            if f"{column}_start" in spans:
+                start, end = word_spans(features, column)
+                batch[f"{column}_word_start"], batch[f"{column}_word_end"] = start, end
+            if self.token_dropout:
+                self._drop_tokens(batch, column, text_ids)
+        return batch
+
+    def _drop_tokens(self, batch: dict[str, Any], column: str, text_ids: list[int]) -> None:
+        ids, offsets = batch[f"{column}_input_ids"], batch.get(f"{column}_offsets")
+        if offsets is None:
+            raise ValueError("token_dropout works on the flattened inputs of a StaticEmbedding; this encoder pads")
+        generator = np.random.default_rng(text_ids)
+        kept, new_offsets = drop_tokens(len(ids), offsets, self.token_dropout, generator)
+        batch[f"{column}_input_ids"], batch[f"{column}_offsets"] = ids[kept], new_offsets
+
+
+def span_columns(names: Iterable[str]) -> list[str]:
+    """The columns that say where a word stands in the text column of the same name.
+
+    Example:
+        >>> span_columns(["source", "source_start", "source_end", "source_word", "the_end"])
+        ['source_start', 'source_end', 'source_word']
+    """
+    names = list(names)
+    return [
+        name for name in names for suffix in SPAN_SUFFIXES if name.endswith(suffix) and name[: -len(suffix)] in names
+    ]
+
+
+def word_spans(rows: list[dict[str, Any]], column: str) -> tuple[Tensor, Tensor]:
+    """Token spans of the words of a text column: first token and one past the last, each (rows,).
+
+    Raises:
+        ValueError: If a row has no whole span.
+    """
+    for row in rows:
+        start, end = row.get(f"{column}_start"), row.get(f"{column}_end")
+        if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start < end:
+            raise ValueError(
+                f"{column}_start and {column}_end must be token positions with start < end, got {start!r} and "
+                f"{end!r} in the row {row[column]!r}"
+            )
+    return tuple(torch.tensor([row[f"{column}_{name}"] for row in rows]) for name in ("start", "end"))  # type: ignore[return-value]
+
+
+def drop_tokens(
+    tokens: int, offsets: Tensor, probability: float, generator: np.random.Generator
+) -> tuple[Tensor, Tensor]:
+    """Which tokens of flattened rows to keep, and where the rows start then.
+
+    Args:
+        tokens: Number of tokens.
+        offsets: Start of each row (rows,).
+        probability: Chance of each token to go; the first drawn token of a row stays where all would go.
+        generator: Source of randomness.
+
+    Returns:
+        Kept positions (kept,), and the new starts (rows,).
+
+    Example:
+        >>> kept, starts = drop_tokens(5, torch.tensor([0, 3]), 0.999999, np.random.default_rng(0))
+        >>> len(kept), starts.tolist()
+        (2, [0, 1])
+    """
+    starts = offsets.numpy()
+    lengths = np.diff(np.append(starts, tokens))
+    keep = generator.random(tokens) >= probability
+    filled = starts[lengths > 0]
+    if len(filled):
+        emptied = np.add.reduceat(keep, filled) == 0
+        spared = filled + (generator.random(len(filled)) * lengths[lengths > 0]).astype(np.int64)
+        keep[spared[emptied]] = True
+    before = np.concatenate([[0], np.cumsum(keep)])
+    return torch.from_numpy(np.flatnonzero(keep)), torch.from_numpy(before[starts])

@@ -1,0 +1,160 @@
+"""Batches that hold parallel sentences and, beside them, sentences without a translation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import torch
+from datasets import Dataset, concatenate_datasets
+from sentence_transformers.base.sampler import DefaultBatchSampler
+
+from st_xlret.data.batches.collator import CrossLingualDataCollator
+from st_xlret.data.batches.windows import LanguageBatchSampler
+
+PAIR_COLUMNS = ["source", "target", "source_language", "target_language"]
+
+
+def pairs_and_others(pairs: Dataset, others: Dataset | None) -> Dataset:
+    """One dataset of parallel sentences and of sentences without a translation, each row one of the two.
+
+    The columns that a row has not are empty: the host cannot read nulls.
+
+    Args:
+        pairs: ``source``, ``target``, ``source_language``, ``target_language``.
+        others: ``sentence`` and ``language``; None or empty for parallel sentences alone.
+
+    Returns:
+        The four columns of the pairs, and ``other`` and ``other_language`` where there are others.
+
+    Example:
+        >>> languages = {"source_language": ["en"], "target_language": ["fr"]}
+        >>> pairs = Dataset.from_dict({"source": ["yes"], "target": ["oui"], **languages})
+        >>> pairs_and_others(pairs, Dataset.from_dict({"sentence": ["ja"], "language": ["de"]}))[1]["other"]
+        'ja'
+    """
+    pairs = pairs.select_columns(PAIR_COLUMNS)
+    if others is None or not len(others):
+        return pairs
+    columns = {"sentence": "other", "language": "other_language"}
+    others = others.select_columns(list(columns)).rename_columns(columns)
+    pairs, others = _with_empty(pairs, others.column_names), _with_empty(others, PAIR_COLUMNS)
+    return concatenate_datasets([pairs, others])
+
+
+def _with_empty(dataset: Dataset, columns: list[str]) -> Dataset:
+    for column in columns:
+        dataset = dataset.add_column(column, [""] * len(dataset))
+    return dataset
+
+
+class PairsAndOthersBatchSampler(DefaultBatchSampler):
+    """Batches of some pairs and some other sentences of :func:`pairs_and_others`.
+
+    An epoch is one of the pairs: the other sentences, shuffled and smoothed over their languages by
+    themselves, begin anew where they run out.
+
+    Args:
+        dataset: Rows of both kinds.
+        batch_size: Pairs per batch.
+        drop_last: Ignored: all batches are full.
+        valid_label_columns: Ignored.
+        generator: Ignored: batches depend on seed and epoch alone, which makes resuming exact.
+        seed: Seed.
+        others: Other sentences per batch; by default as many as pairs.
+        alpha: Exponent of the smoothing over languages, and over language pairs.
+        mixing: 1 for batches of mixed language pairs, 0 for batches of one. Others are always mixed.
+
+    Raises:
+        ValueError: If there are no rows of a kind.
+
+    Example:
+        >>> languages = {"source_language": ["en"], "target_language": ["fr"]}
+        >>> pairs = Dataset.from_dict({"source": ["yes"], "target": ["oui"], **languages})
+        >>> both = pairs_and_others(pairs, Dataset.from_dict({"sentence": ["ja"], "language": ["de"]}))
+        >>> next(iter(PairsAndOthersBatchSampler(both, batch_size=2, others=3)))
+        [0, 0, 1, 1, 1]
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        batch_size: int,
+        drop_last: bool = True,
+        valid_label_columns: list[str] | None = None,
+        generator: torch.Generator | None = None,
+        seed: int = 0,
+        *,
+        others: int | None = None,
+        alpha: float = 0.7,
+        mixing: float = 1.0,
+    ) -> None:
+        super().__init__(dataset, batch_size, True, valid_label_columns, generator, seed)
+        column = dataset.with_format("arrow", columns=["source_language"])[:]["source_language"]
+        is_pair = pc.not_equal(column, "").to_numpy()
+        kinds = (
+            (np.flatnonzero(is_pair), ["source_language", "target_language"], batch_size, mixing),
+            (np.flatnonzero(~is_pair), ["other_language"], others or batch_size, 1.0),
+        )
+        self.rows = [rows for rows, *_ in kinds]
+        # The second sampler's draws must not be tied to the first's.
+        self.samplers = [
+            LanguageBatchSampler(
+                dataset.select(rows).select_columns(columns), size, seed=seed + 7919 * i, alpha=alpha, mixing=part
+            )
+            for i, (rows, columns, size, part) in enumerate(kinds)
+        ]
+
+    def __len__(self) -> int:
+        return len(self.samplers[0])
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for pairs, others in zip(self.samplers[0], self._endless_others(), strict=False):
+            yield [*self.rows[0][pairs].tolist(), *self.rows[1][others].tolist()]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Batches of another epoch differ."""
+        super().set_epoch(epoch)
+        self.samplers[0].set_epoch(epoch)
+
+    def _endless_others(self) -> Iterator[list[int]]:
+        for repeats in count():
+            self.samplers[1].set_epoch(self.epoch + 1_000_003 * repeats)
+            yield from self.samplers[1]
+
+
+@dataclass
+class MixedRowsDataCollator(CrossLingualDataCollator):
+    """Collates rows of different kinds into one batch: a column holds the rows in which it is not empty.
+
+    Columns of one batch may then differ in length, as parallel sentences and others do.
+
+    Args:
+        preprocess_fn: The model's ``preprocess``.
+        router_mapping: Route of each column, by dataset; see :func:`~st_xlret.training.ir_run.routes`.
+        token_dropout: As for :class:`~st_xlret.CrossLingualDataCollator`.
+
+    Example:
+        >>> from st_xlret.modules import static_encoder, train_tokenizer
+        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
+        >>> pair = {"source": "a", "target": "b", "other": ""}
+        >>> other = {"source": "", "target": "", "other": "c"}
+        >>> batch = MixedRowsDataCollator(model.preprocess)([pair, other, other])
+        >>> len(batch["source_text_id"]), len(batch["other_text_id"])
+        (1, 2)
+    """
+
+    def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
+        """Collate rows into one batch."""
+        kinds: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+        for row in features:
+            filled = {name: value for name, value in row.items() if value != ""}
+            kinds.setdefault(tuple(filled), []).append(filled)
+        batch: dict[str, Any] = {}
+        for rows in kinds.values():
+            batch |= super().__call__(rows)
+        return batch

@@ -1,0 +1,126 @@
+"""Pairs of texts of one document, drawn anew for every batch: CROP and ICT, the rivals of MSM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from st_xlret.data.batches.collator import CrossLingualDataCollator, text_to_id
+from st_xlret.data.documents.packing import join_sentences, token_offsets
+
+
+@dataclass
+class SpanDataCollator(CrossLingualDataCollator):
+    """Makes two text columns, anchor and positive, of the blocks of a :class:`~st_xlret.data.BlockBatchSampler`.
+
+    One row for each document of the batch, for a loss of two columns such as
+    :class:`~st_xlret.SemanticContrastiveLoss`:
+
+    - ``"crop"``: two random spans of tokens, drawn independently of each other so that they may overlap (CROP, as
+      mContriever: Izacard et al., 2021, section 3.1: up to 256 tokens of a document, spans of 5 % to 50 % of them);
+    - ``"ict"``: a random sentence, and the others of its block as its context, which keeps the sentence itself in one
+      case of ten (inverse cloze task: Lee et al., 2019, section 4).
+
+    Spans are drawn by a generator that is seeded with the batch's rows in their order, which the sampler shuffles: anew
+    in every pass, and the same in a resumed run. Rows of datasets without a document and a position, such as those for
+    masked language modelling in the same run, are collated as :class:`~st_xlret.CrossLingualDataCollator` does.
+
+    Args:
+        kind: "crop" or "ict".
+        tokenizer: The encoder's tokenizer, a fast one; needed by "crop".
+        max_tokens: Tokens of a document that "crop" draws both spans from: a random stretch of it.
+        shortest: Least length of a crop, as a share of those tokens.
+        longest: Largest length of a crop, as a share of those tokens.
+        keep_sentence: How often the context of "ict" keeps the sentence.
+
+    Raises:
+        ValueError: If an option is out of its range, or "crop" has no tokenizer.
+
+    Example:
+        >>> from st_xlret.modules import static_encoder, train_tokenizer
+        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
+        >>> collator = SpanDataCollator(model.preprocess, kind="ict", keep_sentence=0.0)
+        >>> rows = [{"sentence": "a", "language": "en", "document": 5, "position": 0}]
+        >>> rows += [{"sentence": "b c", "language": "en", "document": 5, "position": 1}]
+        >>> collator.make_pairs(rows)
+        [{'anchor': 'b c', 'positive': 'a', 'language': 'en', 'document': 5}]
+    """
+
+    kind: Literal["crop", "ict"] = "crop"
+    tokenizer: Any = None
+    max_tokens: int = 256
+    shortest: float = 0.05
+    longest: float = 0.5
+    keep_sentence: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("crop", "ict"):
+            raise ValueError(f"kind must be 'crop' or 'ict', got {self.kind!r}")
+        if self.kind == "crop" and self.tokenizer is None:
+            raise ValueError("crops are spans of tokens: give the encoder's tokenizer (model.tokenizer)")
+        if not 0 < self.shortest <= self.longest <= 1:
+            raise ValueError(
+                f"crops must have shares 0 < shortest <= longest <= 1, got {self.shortest} and {self.longest}"
+            )
+        if self.max_tokens < 2:
+            raise ValueError(f"max_tokens must be at least 2, got {self.max_tokens}")
+        if not 0 <= self.keep_sentence <= 1:
+            raise ValueError(f"keep_sentence must lie in [0, 1], got {self.keep_sentence}")
+
+    def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
+        """Collate sentences of blocks into one batch of pairs, other rows as they are."""
+        if features and {"document", "position"} <= features[0].keys():
+            features = self.make_pairs(features)
+        return super().__call__(features)
+
+    def make_pairs(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Pairs of texts, one for each document of which there are two sentences.
+
+        Args:
+            rows: Sentences with ``language``, ``document`` and ``position``, in any order.
+
+        Returns:
+            Rows with ``anchor``, ``positive`` and what else a document's rows have.
+
+        Raises:
+            ValueError: If no document has two sentences, or there is not one text column.
+        """
+        texts = [name for name in rows[0] if name not in ("language", "document", "position", "dataset_name")]
+        if len(texts) != 1:
+            raise ValueError(f"sentences of blocks must stand in one text column, got {texts}")
+        generator = np.random.default_rng([text_to_id(f"{row['document']} {row['position']}") for row in rows])
+        blocks: dict[int, list[dict[str, Any]]] = {}
+        for row in sorted(rows, key=lambda row: (row["document"], row["position"])):
+            blocks.setdefault(row["document"], []).append(row)
+        kept = [block for block in blocks.values() if len(block) > 1]
+        if not kept:
+            raise ValueError(f"no document of the batch has two sentences to make a pair of: {rows[0]}")
+        sentences = [[row[texts[0]] for row in block] for block in kept]
+        languages = [block[0]["language"] for block in kept]
+        if self.kind == "ict":
+            pairs = [self._ict(*block, generator) for block in zip(sentences, languages, strict=True)]
+        else:
+            whole = [join_sentences(*block) for block in zip(sentences, languages, strict=True)]
+            spans = token_offsets(self.tokenizer, whole)
+            pairs = [self._crop(text, tokens, generator) for text, tokens in zip(whole, spans, strict=True)]
+        own = [{k: v for k, v in block[0].items() if k not in (texts[0], "position")} for block in kept]
+        return [{"anchor": a, "positive": p, **rest} for (a, p), rest in zip(pairs, own, strict=True)]
+
+    def _ict(self, sentences: list[str], language: str, generator: np.random.Generator) -> tuple[str, str]:
+        chosen = int(generator.integers(len(sentences)))
+        keep = generator.random() < self.keep_sentence
+        context = sentences if keep else sentences[:chosen] + sentences[chosen + 1 :]
+        return sentences[chosen], join_sentences(context, language)
+
+    def _crop(self, text: str, tokens: list[tuple[int, int]], generator: np.random.Generator) -> tuple[str, str]:
+        begin = int(generator.integers(max(0, len(tokens) - self.max_tokens) + 1))
+        tokens = tokens[begin : begin + self.max_tokens]
+        return self._span(text, tokens, generator), self._span(text, tokens, generator)
+
+    def _span(self, text: str, tokens: list[tuple[int, int]], generator: np.random.Generator) -> str:
+        length = max(1, round(generator.uniform(self.shortest, self.longest) * len(tokens)))
+        begin = int(generator.integers(max(0, len(tokens) - length) + 1))
+        span = tokens[begin : begin + length]
+        return text[span[0][0] : span[-1][1]].strip() if span else text

@@ -1,0 +1,1 @@
+"""Monolingual documents: reading, splitting into sentences, packing into units."""

@@ -1,0 +1,1 @@
+"""Files of JSON lines, JSON lists and tables, and the Arrow cache of what they hold."""

@@ -1,0 +1,1 @@
+"""Questions with passages in the formats in which they are published."""

@@ -1,0 +1,88 @@
+"""What the readers of retrieval data give: a question, a passage that answers it, and passages that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from st_xlret.data.documents.splitting import split_sentences
+from st_xlret.data.reading.records import clean_text
+
+
+class Example(NamedTuple):
+    """One training example; texts are clean and may be empty."""
+
+    query: str
+    positive: str
+    negatives: tuple[str, ...] = ()
+    answer_found: bool = True
+
+
+def passage_text(title: Any, text: Any) -> str:
+    """What is encoded of a passage: its title, if it has one, and its text, joined with a space."""
+    return clean_text(f"{title} {text}" if title else text)
+
+
+def answer_sentence(text: str, answers: Sequence[str], language: str = "en", *, start: int | None = None) -> str | None:
+    """The sentence of a passage that holds the answer.
+
+    Args:
+        text: The passage.
+        answers: Accepted answers; the first that occurs counts.
+        language: Language of the passage.
+        start: Where the first answer starts, in characters, if that is known.
+
+    Returns:
+        The sentence, or None where no answer occurs, or only across sentences.
+
+    Example:
+        >>> answer_sentence("It rained. The sun came out at 7.", ["the moon", "at 7"])
+        'The sun came out at 7.'
+    """
+    sentences = split_sentences(text, language)
+    if start is not None and answers:
+        # White space was changed in the sentences: characters are counted without it.
+        position = len("".join(text[:start].split()))
+        for sentence in sentences:
+            length = len("".join(sentence.split()))
+            if position < length:
+                return sentence if " ".join(answers[0].split()) in sentence else None
+            position -= length
+    for answer in answers:
+        wanted = " ".join(answer.split())
+        for sentence in sentences:
+            if wanted and wanted in sentence:
+                return sentence
+    return None
+
+
+def make_example(
+    query: Any,
+    title: Any,
+    text: Any,
+    negatives: Sequence[tuple[Any, Any]] = (),
+    *,
+    answers: Sequence[str] | None = None,
+    start: int | None = None,
+    language: str = "en",
+) -> Example:
+    """An example of raw fields.
+
+    Args:
+        query: The question.
+        title: Title of the passage that answers it, or None.
+        text: Text of it.
+        negatives: (title, text) of passages that do not.
+        answers: To take the sentence with the answer instead of the whole passage, the accepted answers.
+        start: Where the first answer starts in the passage, if that is known.
+        language: Language of the passage.
+
+    Raises:
+        ValueError: If something is no text.
+    """
+    found = True
+    if answers is not None:
+        sentence = answer_sentence(clean_text(text) if start is None else text, answers, language, start=start)
+        text, found = (text, False) if sentence is None else (sentence, True)
+    others = tuple(passage_text(*negative) for negative in negatives)
+    return Example(clean_text(query), passage_text(title, text), others, found)

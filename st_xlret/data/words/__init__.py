@@ -1,0 +1,1 @@
+"""Word-positioned samples: dictionaries, and their words in parallel sentences."""

@@ -1,0 +1,139 @@
+"""Where the words of a sentence are, and which of them are stop words."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+import regex
+import stopwordsiso
+
+from st_xlret.data.languages import check_language
+from st_xlret.data.reading.jsonl import DataError, read_lines
+from st_xlret.data.reading.records import clean_text
+
+UNSPACED_LANGUAGES = frozenset({"ja", "km", "lo", "my", "th", "wuu", "yue", "zh"})
+"""Languages written without spaces between words (their primary codes)."""
+
+Spans = list[tuple[int, int]]
+"""Half-open character spans."""
+
+# Marks belong to the word (Indic vowel signs, accents), and so do the joiners inside one.
+_WORD = regex.compile(r"[\p{L}\p{M}\p{N}\u200c\u200d]+")
+_ASCII_WORD = re.compile("[A-Za-z0-9]+")  # the same, faster
+_STOP_WORD_CODES = {"nb": "no", "nn": "no", "fil": "tl"}
+
+
+def split_words(text: str, language: str) -> Spans:
+    """Find the words of a sentence.
+
+    Words are runs of letters, marks and digits. In :data:`UNSPACED_LANGUAGES` they come from the dictionaries
+    of ICU, through the optional library ``icu4py``.
+
+    Args:
+        text: A sentence.
+        language: Its language code.
+
+    Returns:
+        Half-open character spans of the words, in order.
+
+    Raises:
+        ImportError: For a language without spaces where ``icu4py`` is not installed.
+
+    Example:
+        >>> [("It's a dog."[start:end]) for start, end in split_words("It's a dog.", "en")]
+        ['It', 's', 'a', 'dog']
+    """
+    return word_splitter(language)(text)
+
+
+def is_unspaced(language: str) -> bool:
+    """Whether a language is written without spaces between words."""
+    return language.partition("-")[0] in UNSPACED_LANGUAGES
+
+
+@lru_cache(maxsize=1024)
+def word_splitter(language: str) -> Callable[[str], Spans]:
+    """The function from a text to its word spans, for one language; see :func:`split_words`."""
+    if not is_unspaced(language):
+        return _words_between_spaces
+    try:
+        from icu4py.breakers import WordBreaker
+    except ImportError as error:
+        raise ImportError(
+            f"the words of {language!r} are not divided by spaces, and the library that finds them is not installed: "
+            "pip install 'st-xlret[segmenters]' (icu4py, for Python 3.11 or newer), or leave the language out"
+        ) from error
+
+    def words_by_dictionary(text: str) -> Spans:
+        spans, end = [], 0
+        # Not its segments(): those count UTF-16 units.
+        for piece in WordBreaker(text, language):
+            start, end = end, end + len(piece)
+            if _WORD.search(piece):
+                spans.append((start, end))
+        return spans
+
+    return words_by_dictionary
+
+
+@lru_cache(maxsize=1024)
+def stop_words(language: str) -> frozenset[str]:
+    """The stop words of a language, folded as :func:`fold` does, from the library ``stopwordsiso``.
+
+    Returns:
+        The words; none where the library has no list for the language.
+
+    Example:
+        >>> "the" in stop_words("en"), "library" in stop_words("en")
+        (True, False)
+    """
+    primary = language.partition("-")[0]
+    return frozenset(map(fold, stopwordsiso.stopwords(_STOP_WORD_CODES.get(primary, primary))))
+
+
+def read_stop_words(path: str | os.PathLike[str]) -> tuple[str, frozenset[str]]:
+    r"""A language and its stop words, from a file of one word a line that is named after it.
+
+    Args:
+        path: Such as ``en.txt`` or ``mine.pt-br.txt``; UTF-8, plain or gzip.
+
+    Raises:
+        DataError: If there is no such file, its name tells no language, or it is not UTF-8.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp(), "short.en.txt")
+        >>> _ = file.write_text("the\nAnd\n", encoding="utf-8")
+        >>> language, words = read_stop_words(file)
+        >>> language, sorted(words)
+        ('en', ['and', 'the'])
+    """
+    name = Path(path).name
+    parts = name.removesuffix(".gz").removesuffix(".txt").split(".")
+    try:
+        language = check_language(parts[-1])
+    except ValueError as error:
+        raise DataError(f"{os.fspath(path)!r} is not named after a language, as en.txt is") from error
+    if not Path(path).is_file():
+        raise DataError(f"no such file of stop words: {os.fspath(path)!r}")
+    return language, frozenset(fold(clean_text(line)) for _, line in read_lines(path))
+
+
+def fold(text: str) -> str:
+    """Make texts comparable that differ in case or in how their accents are encoded.
+
+    Example:
+        >>> fold("CAFE\u0301") == fold("café")
+        True
+    """
+    return unicodedata.normalize("NFC", text).casefold()
+
+
+def _words_between_spaces(text: str) -> Spans:
+    pattern = _ASCII_WORD if text.isascii() else _WORD
+    return [match.span() for match in pattern.finditer(text)]

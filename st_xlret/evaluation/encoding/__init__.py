@@ -1,0 +1,1 @@
+"""Embeddings of texts as the papers take them: layers, poolings, languages."""

@@ -1,0 +1,247 @@
+"""Sentence embeddings the way a protocol asks for them: layer, pooling, language, calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from st_xlret.evaluation.encoding.hidden_states import encode_hidden_states
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+Pooling = Literal["model", "mean"]
+Side = Literal["query", "document"]
+
+# The names under which models keep their prompts, in the order in which the host looks them up.
+_PROMPT_NAMES: dict[str, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
+
+
+class Calibration(Protocol):
+    """What the evaluators need of a calibration: ``CalibrationLayer`` has it."""
+
+    languages: Sequence[str]
+
+    def transform(self, embeddings: Tensor, language: str) -> Tensor:
+        """Maps embeddings (n, d) of one language into the shared space."""
+        ...
+
+
+def resolve_pooling(layer: int | None, pooling: str | None) -> Pooling:
+    """The pooling that is used: as given, else the mean where a layer is chosen, else the model's own.
+
+    Raises:
+        ValueError: If ``pooling`` is neither ``"model"`` nor ``"mean"``.
+
+    Example:
+        >>> resolve_pooling(14, None), resolve_pooling(None, None)
+        ('mean', 'model')
+    """
+    if pooling is None:
+        return "model" if layer is None else "mean"
+    if pooling not in ("model", "mean"):
+        raise ValueError(f'pooling must be "model" or "mean", got {pooling!r}.')
+    return cast(Pooling, pooling)
+
+
+def describe_pooling(layer: int | None, pooling: str | None) -> str:
+    """One phrase for tables and result files.
+
+    Example:
+        >>> describe_pooling(14, None)
+        'mean of the hidden states of layer 14'
+        >>> describe_pooling(None, None)
+        "the model's own sentence embedding"
+    """
+    resolved = resolve_pooling(layer, pooling)
+    if resolved == "mean":
+        return f"mean of the hidden states of layer {layer}" if layer is not None else "mean of the last hidden states"
+    if layer is not None:
+        return f"the model's own pooling over the hidden states of layer {layer}"
+    return "the model's own sentence embedding"
+
+
+def encode_layer(
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    *,
+    layer: int | None = None,
+    pooling: Pooling | None = None,
+    batch_size: int = 32,
+    show_progress_bar: bool = False,
+    **encode_kwargs: Any,
+) -> Tensor:
+    """Embeds texts with a model, optionally from the hidden states of one of its layers.
+
+    CCP's retrieval results for large models use the averaged hidden vectors of the 14th layer (``layer=14``).
+    The model is left as it was: the same weights, configuration, modules and train/eval mode.
+
+    Args:
+        model: Any Sentence Transformer.
+        texts: The texts to embed.
+        layer: None for the model's own output, or a layer of its Transformer: 0 for the input embeddings,
+            n for the output of the n-th layer.
+        pooling: ``"mean"`` averages the hidden states under the attention mask (special tokens count, as in
+            the paper's protocol); ``"model"`` runs the model's own modules after the Transformer. Default:
+            ``"mean"`` where a layer is given, else ``"model"``.
+        batch_size: Texts per forward pass.
+        show_progress_bar: Whether to show a bar over the batches.
+        **encode_kwargs: Passed to ``model.encode``, such as ``task="fr"``. Not available with a layer or
+            ``pooling="mean"``, which bypass ``encode``.
+
+    Returns:
+        Float32 tensor (len(texts), d) on the model's device.
+
+    Raises:
+        ValueError: If the model has no Transformer with hidden states, if ``layer`` is out of its range, if
+            ``pooling`` is unknown, or if encode arguments come together with a layer.
+
+    Example:
+        >>> from st_xlret.evaluation.encoding.embedding import encode_layer
+        >>> from sentence_transformers import SentenceTransformer
+        >>> from sentence_transformers.sentence_transformer.modules import BoW
+        >>> model = SentenceTransformer(modules=[BoW(vocab=["one", "two"])], device="cpu")
+        >>> encode_layer(model, ["one two", "two"]).tolist()
+        [[1.0, 1.0], [0.0, 1.0]]
+    """
+    resolved = resolve_pooling(layer, pooling)
+    if not texts:
+        raise ValueError("there are no texts to embed.")
+    if layer is None and resolved == "model":
+        embeddings = model.encode(
+            list(texts),
+            batch_size=batch_size,
+            show_progress_bar=show_progress_bar,
+            convert_to_tensor=True,
+            **encode_kwargs,
+        )
+        return embeddings.float()
+    if encode_kwargs:
+        raise ValueError(
+            f"{sorted(encode_kwargs)} belong to model.encode, which layer={layer} with "
+            f"pooling={resolved!r} bypasses: leave the layer and the pooling out, or these arguments."
+        )
+    return encode_hidden_states(model, texts, layer, resolved, batch_size, show_progress_bar)
+
+
+@dataclass(frozen=True)
+class TextEmbedder:
+    """How an evaluator turns the texts of one language into embeddings.
+
+    Attributes:
+        layer: See `encode_layer`.
+        pooling: See `encode_layer`.
+        language_as_task: Passes the language as ``task=`` to ``model.encode``, as exported calibrated models
+            want.
+        calibration: Applied to the embeddings of every language, such as a ``CalibrationLayer``.
+        batch_size: Texts per forward pass.
+        show_progress_bar: Whether ``encode`` shows its bar.
+        query_prompt: Put before queries in place of the model's own query prompt.
+        document_prompt: Put before documents in place of the model's own document prompt.
+        pool: A pool of ``model.start_multi_process_pool``, which then encodes.
+
+    Raises:
+        ValueError: If the pooling is unknown, or ``language_as_task`` comes with a layer or ``pooling="mean"``,
+            which bypass the task.
+
+    Example:
+        >>> TextEmbedder(layer=14).describe()["pooling"]
+        'mean of the hidden states of layer 14'
+    """
+
+    layer: int | None = None
+    pooling: Pooling | None = None
+    language_as_task: bool = False
+    calibration: Calibration | None = None
+    batch_size: int = 32
+    show_progress_bar: bool = False
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    pool: Any = None
+
+    def __post_init__(self) -> None:
+        resolve_pooling(self.layer, self.pooling)
+        if self.language_as_task and self._bypasses_encode:
+            raise ValueError(
+                f"language_as_task needs model.encode, which layer={self.layer} with "
+                f"pooling={self.pooling!r} bypasses: choose one of the two."
+            )
+
+    def embed(
+        self, model: SentenceTransformer, texts: Sequence[str], language: str, *, side: Side | None = None
+    ) -> Tensor:
+        """Embeds every distinct text once, so that equal texts get equal embeddings: float32 (n, d).
+
+        Args:
+            model: Any Sentence Transformer.
+            texts: Texts of one language.
+            language: Their language.
+            side: What the texts are in asymmetric retrieval: ``"query"`` and ``"document"`` encode as
+                ``model.encode_query`` and ``model.encode_document`` do, with their prompts and, unless the
+                language is the task, their routes. Default: ``model.encode``, for symmetric tasks.
+        """
+        distinct = list(dict.fromkeys(texts))
+        row_of = {text: row for row, text in enumerate(distinct)}
+        prompt = self.prompt(model, side)
+        embeddings = encode_layer(
+            model,
+            distinct if prompt is None or not self._bypasses_encode else [prompt + text for text in distinct],
+            layer=self.layer,
+            pooling=self.pooling,
+            batch_size=self.batch_size,
+            show_progress_bar=self.show_progress_bar,
+            **({} if self._bypasses_encode else self._encode_arguments(language, side, prompt)),
+        )
+        if self.calibration is not None:
+            with torch.inference_mode():
+                embeddings = self.calibration.transform(embeddings, language).float()
+        if len(distinct) == len(texts):
+            return embeddings
+        return embeddings[torch.tensor([row_of[text] for text in texts], device=embeddings.device)]
+
+    def prompt(self, model: SentenceTransformer, side: Side | None) -> str | None:
+        """What is put before the texts of one side: as given, else the model's own prompt for that side."""
+        if side is None:
+            return None
+        given = self.query_prompt if side == "query" else self.document_prompt
+        if given is not None:
+            return given
+        return next((model.prompts[name] for name in _PROMPT_NAMES[side] if name in model.prompts), None)
+
+    @property
+    def _bypasses_encode(self) -> bool:
+        return self.layer is not None or resolve_pooling(self.layer, self.pooling) == "mean"
+
+    def _encode_arguments(self, language: str, side: Side | None, prompt: str | None) -> dict[str, Any]:
+        # As encode_query and encode_document set them; a calibrated model's task is the language.
+        task = language if self.language_as_task else side
+        arguments = {"task": task, "prompt": prompt, "pool": self.pool}
+        return {name: value for name, value in arguments.items() if value is not None}
+
+    def require_languages(self, languages: Sequence[str]) -> None:
+        """Raises a ValueError for languages that the calibration does not know, before any encoding."""
+        if self.calibration is None or not self.calibration.languages:
+            return  # a calibration without languages serves all text
+        missing = [language for language in languages if language not in set(self.calibration.languages)]
+        if missing:
+            raise ValueError(
+                f"the calibration has no map for {missing}; it knows {sorted(self.calibration.languages)}. "
+                "Evaluate those languages only, or fit the calibration on the missing ones too."
+            )
+
+    def describe(self) -> dict[str, str]:
+        """Pooling and calibration in words, for the protocol of a result."""
+        if self.language_as_task:
+            calibration = "in the model, by task=language"
+        else:
+            calibration = "none" if self.calibration is None else type(self.calibration).__name__
+        prompts = {"query_prompt": self.query_prompt, "document_prompt": self.document_prompt}
+        return {
+            "pooling": describe_pooling(self.layer, self.pooling),
+            "calibration": calibration,
+            **{name: prompt for name, prompt in prompts.items() if prompt is not None},
+        }

@@ -1,0 +1,1 @@
+"""Tables, plots, published rows and the base of the evaluators' results."""

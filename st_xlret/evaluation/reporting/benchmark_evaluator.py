@@ -1,0 +1,70 @@
+"""What the evaluators of the six benchmarks share: how a result reaches the host, its logs, CSV file and card."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from sentence_transformers.base.evaluation import BaseEvaluator
+
+from st_xlret.evaluation.bilingual_retrieval import append_csv_row
+from st_xlret.evaluation.reporting.tables import BenchmarkResult
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+class BenchmarkEvaluator(BaseEvaluator):
+    """An evaluator of one benchmark; a subclass measures (`evaluate`) and says how (`_protocol`).
+
+    Args:
+        name: Prefix of the metrics.
+        csv_file: Name of the CSV file that every evaluation adds a row to.
+        primary_metric: The metric that the best model is chosen by, without the prefix.
+        write_csv: Whether to write that file where an output path is given.
+        language_metrics: Whether to return each language's metrics, beside the means.
+    """
+
+    card_metric: str | None = None
+    """The metric that the model card has per language; with all of them it would be unreadable."""
+
+    def __init__(
+        self, *, name: str, csv_file: str, primary_metric: str, write_csv: bool = True, language_metrics: bool = True
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.csv_file = csv_file
+        self.primary_metric = primary_metric
+        self.write_csv = write_csv
+        self.language_metrics = language_metrics
+
+    def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
+        """Scores per language, their averages, and the protocol."""
+        raise NotImplementedError
+
+    def _protocol(self) -> dict[str, str]:
+        """What decides the figures, apart from the model."""
+        raise NotImplementedError
+
+    def __call__(  # type: ignore[override]  # the host's own evaluators narrow the model's type too
+        self, model: SentenceTransformer, output_path: str | None = None, epoch: int = -1, steps: int = -1
+    ) -> dict[str, float]:
+        """Evaluates and returns the metrics, as Sentence Transformers calls it."""
+        result = self.evaluate(model)
+        averages = {f"average_{metric}": value for metric, value in result.average.items()}
+        of_languages = {
+            (language, metric): value for language, found in result.scores.items() for metric, value in found.items()
+        }
+        per_language = {f"{language}_{metric}": value for (language, metric), value in of_languages.items()}
+        if output_path is not None and self.write_csv:
+            row = {"epoch": epoch, "steps": steps, **averages, **per_language}
+            append_csv_row(os.path.join(output_path, self.csv_file), row)
+        on_card = {f"{code}_{name}": value for (code, name), value in of_languages.items() if name == self.card_metric}
+        # Not the same dictionary as is returned: the host's card takes hold of it.
+        card = self.prefix_name_to_metrics({**averages, **on_card}, self.name)
+        self.store_metrics_in_model_card_data(model, card, epoch, steps)
+        return self.prefix_name_to_metrics({**averages, **(per_language if self.language_metrics else {})}, self.name)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """What the model card says about this evaluation: the protocol."""
+        return self._protocol()

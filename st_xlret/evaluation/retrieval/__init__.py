@@ -1,0 +1,1 @@
+"""Retrieval over a corpus: texts, search, metrics, one evaluator for all benchmarks."""

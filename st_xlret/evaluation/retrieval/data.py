@@ -1,0 +1,207 @@
+"""What a retrieval benchmark is made of: a corpus, queries, and which documents answer which query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from st_xlret.data.reading.jsonl import read_lines
+
+Qrels = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class TextCollection:
+    """Texts with ids and languages: a corpus or the queries of a benchmark.
+
+    The columns may be lists or anything that is indexed and sliced like them (memory-mapped dataset columns),
+    so that a corpus of millions need not be in memory.
+
+    Attributes:
+        ids: One id a text.
+        texts: The texts.
+        languages: ISO 639-1 code of each text, or one code for all.
+        titles: Titles, put before the texts with a space. Default: none.
+        source: Where the texts come from, named in errors.
+
+    Raises:
+        ValueError: If the columns differ in length, or there are no texts.
+
+    Example:
+        >>> corpus = TextCollection(["a", "b"], ["one", "two"], "en", titles=["Numbers", ""])
+        >>> len(corpus), corpus.full_texts([0, 1]), corpus.language_of(1)
+        (2, ['Numbers one', 'two'], 'en')
+    """
+
+    ids: Sequence[str]
+    texts: Sequence[str]
+    languages: str | Sequence[str]
+    titles: Sequence[str] | None = None
+    source: str = "collection"
+
+    def __post_init__(self) -> None:
+        columns = {"ids": self.ids, "texts": self.texts}
+        columns |= {"titles": self.titles} if self.titles is not None else {}
+        columns |= {"languages": self.languages} if not isinstance(self.languages, str) else {}
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"{self.source}: the columns differ in length: {lengths}.")
+        if not len(self.ids):
+            raise ValueError(f"{self.source}: there are no texts.")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def language_of(self, row: int) -> str:
+        """The language of one row."""
+        return self.languages if isinstance(self.languages, str) else self.languages[row]
+
+    def full_texts(self, rows: Sequence[int] | NDArray[np.int64] | slice) -> list[str]:
+        """What is encoded: title and text of some rows, joined with a space, as BEIR and mteb do."""
+        if isinstance(rows, slice):
+            texts = list(self.texts[rows])
+            titles = list(self.titles[rows]) if self.titles is not None else None
+        else:
+            texts = [self.texts[int(row)] for row in rows]
+            titles = [self.titles[int(row)] for row in rows] if self.titles is not None else None
+        if titles is None:
+            return texts
+        return [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
+
+    def languages_of(self, rows: slice) -> str | list[str]:
+        """The languages of some rows: one code where all rows of the collection share it."""
+        return self.languages if isinstance(self.languages, str) else list(self.languages[rows])
+
+    def language_set(self) -> list[str]:
+        """The distinct languages, in the order in which they come."""
+        return [self.languages] if isinstance(self.languages, str) else list(dict.fromkeys(self.languages))
+
+    def take(self, rows: Sequence[int] | NDArray[np.int64]) -> TextCollection:
+        """The given rows only, in memory."""
+
+        def pick(column: Sequence[str]) -> list[str]:
+            return [column[int(row)] for row in rows]
+
+        return replace(
+            self,
+            ids=pick(self.ids),
+            texts=pick(self.texts),
+            titles=None if self.titles is None else pick(self.titles),
+            languages=self.languages if isinstance(self.languages, str) else pick(self.languages),
+        )
+
+    def require_distinct_ids(self) -> None:
+        """Raises a ValueError that names the first id that stands twice. Needs 8 bytes an id."""
+        hashes = np.fromiter((hash(name) for name in self.ids), dtype=np.int64, count=len(self.ids))
+        ordered = np.sort(hashes)
+        suspects = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
+        seen: dict[str, int] = {}
+        for row in np.isin(hashes, list(suspects)).nonzero()[0].tolist() if suspects else []:
+            name = self.ids[row]
+            if name in seen:
+                raise ValueError(
+                    f"{self.source}: id {name!r} stands twice, as texts {seen[name] + 1} and {row + 1}: "
+                    "ids must be distinct."
+                )
+            seen[name] = row
+
+
+@dataclass(frozen=True)
+class RetrievalData:
+    """A corpus, queries and relevance judgements, checked.
+
+    A document is relevant where its judgement is above 0. Queries without a relevant document have no score
+    and are left out (`judged` is what counts); all others count, found or not.
+
+    Attributes:
+        corpus: The documents.
+        queries: The queries.
+        qrels: Query id to document id to judgement.
+        qrels_file: Where the judgements come from; errors name the line in it.
+
+    Raises:
+        ValueError: If a query is empty, an id stands twice, a judgement names an unknown id, or no query has
+            a relevant document.
+
+    Example:
+        >>> corpus = TextCollection(["a", "b"], ["one", "two"], "en")
+        >>> queries = TextCollection(["q", "r"], ["un ?", "trois ?"], "fr")
+        >>> data = RetrievalData(corpus, queries, {"q": {"a": 1}})
+        >>> data.judged.ids, [rows.tolist() for rows in data.relevant]
+        (['q'], [[0]])
+    """
+
+    corpus: TextCollection
+    queries: TextCollection
+    qrels: Qrels
+    qrels_file: str | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        self.corpus.require_distinct_ids()
+        self.queries.require_distinct_ids()
+        for row, text in enumerate(self.queries.texts):
+            if not text.strip():
+                raise ValueError(f"{self.queries.source}: query {self.queries.ids[row]!r} is empty.")
+        if not self.relevant:
+            raise ValueError(f"{self._where()} no query has a relevant document.")
+
+    @cached_property
+    def _judged_rows(self) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
+        """Rows of the queries that count, and the corpus rows relevant to each."""
+        row_of_query = {name: row for row, name in enumerate(self.queries.ids)}
+        judged_documents = {document for judgements in self.qrels.values() for document in judgements}
+        row_of_document = {name: row for row, name in enumerate(self.corpus.ids) if name in judged_documents}
+        relevant: dict[int, NDArray[np.int64]] = {}
+        for query, judgements in self.qrels.items():
+            for document in judgements:
+                if query not in row_of_query or document not in row_of_document:
+                    raise ValueError(self._unknown_id(query, document, query_is_known=query in row_of_query))
+            rows = [row_of_document[document] for document, judgement in judgements.items() if judgement > 0]
+            if rows:
+                relevant[row_of_query[query]] = np.array(sorted(rows), dtype=np.int64)
+        in_order = sorted(relevant)
+        return np.array(in_order, dtype=np.int64), [relevant[row] for row in in_order]
+
+    @property
+    def relevant(self) -> list[NDArray[np.int64]]:
+        """The corpus rows relevant to each of the `judged` queries."""
+        return self._judged_rows[1]
+
+    @cached_property
+    def judged(self) -> TextCollection:
+        """The queries that count: those with a relevant document, in their order."""
+        return self.queries.take(self._judged_rows[0])
+
+    def of_languages(self, languages: Sequence[str]) -> RetrievalData:
+        """The same corpus, with the queries of some languages only.
+
+        Raises:
+            ValueError: If there is no query in one of them.
+        """
+        there = self.queries.language_set()
+        unknown = [language for language in languages if language not in there]
+        if unknown:
+            raise ValueError(f"{self.queries.source} has no {unknown}; it has {sorted(there)}.")
+        rows = [row for row in range(len(self.queries)) if self.queries.language_of(row) in languages]
+        queries = self.queries.take(rows)
+        kept = set(queries.ids)
+        return replace(self, queries=queries, qrels={q: found for q, found in self.qrels.items() if q in kept})
+
+    def _where(self) -> str:
+        return f"{self.qrels_file}:" if self.qrels_file else "qrels:"
+
+    def _unknown_id(self, query: str, document: str, *, query_is_known: bool) -> str:
+        unknown = f"document {document!r}" if query_is_known else f"query {query!r}"
+        source = self.corpus.source if query_is_known else self.queries.source
+        where = self._where()
+        if self.qrels_file:
+            for number, line in read_lines(self.qrels_file):
+                fields = set(line.split())
+                if all(name in fields or f'"{name}"' in line for name in (query, document)):
+                    where = f"{self.qrels_file}, line {number}:"
+                    break
+        return f"{where} {unknown} is not in {source}. Give the queries, corpus and qrels of one split and version."

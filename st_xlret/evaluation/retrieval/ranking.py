@@ -1,0 +1,267 @@
+"""The core of the retrieval benchmarks: encode queries and corpus, search, score per language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from st_xlret.evaluation.encoding.embedding import Side, TextEmbedder
+from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.metrics import hits_of_ranking, parse_metric
+from st_xlret.search import top_k
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+Similarity = Literal["cosine", "dot"]
+Matrix: TypeAlias = "Tensor | np.ndarray"
+EmbedCorpus: TypeAlias = "Callable[[TextCollection, DocumentEncoder], Matrix | Searchable]"
+
+
+class Searchable(Protocol):
+    """Embeddings that are searched their own way: kept in shards, or shared among processes."""
+
+    def __len__(self) -> int:
+        """Number of documents."""
+        ...
+
+    def top_k(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """As `st_xlret.search.top_k`."""
+        ...
+
+
+class BrokenEmbeddingError(ValueError):
+    """The model gives NaN or infinite values for a text.
+
+    Attributes:
+        row: Which of the texts.
+    """
+
+    def __init__(self, message: str, row: int) -> None:
+        super().__init__(message)
+        self.row = row
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The best corpus rows of each query.
+
+    Attributes:
+        rows: Corpus rows, (Q, K) int64, best first; equal scores by the lower row.
+        scores: Their similarities, (Q, K) float32.
+    """
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
+def similarity_of(model: SentenceTransformer, similarity: Similarity | None = None) -> Similarity:
+    """The similarity that is searched by: as given, else the model's own.
+
+    Raises:
+        ValueError: If it is neither ``"cosine"`` nor ``"dot"``.
+    """
+    chosen = similarity if similarity is not None else str(model.similarity_fn_name)
+    if chosen == "cosine":
+        return "cosine"
+    if chosen == "dot":
+        return "dot"
+    raise ValueError(f'similarity must be "cosine" or "dot", got {chosen!r}; give one that retrieval can search by.')
+
+
+def encode_rows(
+    model: SentenceTransformer,
+    embedder: TextEmbedder,
+    texts: Sequence[str],
+    languages: str | Sequence[str],
+    *,
+    side: Side,
+    similarity: Similarity = "cosine",
+) -> Tensor:
+    """Embeddings ready for a search by dot product: float32 (n, d), of unit length for the cosine.
+
+    Args:
+        model: Any Sentence Transformer.
+        embedder: How texts are encoded.
+        texts: Queries or documents.
+        languages: Language of each text, or one for all.
+        side: Whether they are queries or documents.
+        similarity: What the dot product of the results shall be.
+
+    Raises:
+        ValueError: If the model returns NaN or infinite values; the text is named.
+    """
+    known_languages = [languages] * len(texts) if isinstance(languages, str) else list(languages)
+    groups: dict[str, list[int]] = {}
+    # One pass where the language does not change the encoding: batches are better sorted by length.
+    by_language = embedder.language_as_task or embedder.calibration is not None
+    for row, language in enumerate(known_languages):
+        groups.setdefault(language if by_language else known_languages[0], []).append(row)
+    embeddings: Tensor | None = None
+    for language, rows in groups.items():
+        part = embedder.embed(model, [texts[row] for row in rows], language, side=side)
+        if embeddings is None:
+            embeddings = part.new_empty(len(texts), part.shape[1])
+        embeddings[torch.tensor(rows, device=part.device)] = part
+    if embeddings is None:
+        raise ValueError("there are no texts to encode.")
+    broken = (~torch.isfinite(embeddings).all(dim=1)).nonzero()
+    if len(broken):
+        row = int(broken[0, 0])
+        raise BrokenEmbeddingError(
+            f"the model gives NaN or infinite values for the {known_languages[row]} {side} {texts[row][:80]!r} "
+            f"({len(broken)} of {len(texts)} texts): it has diverged, or the text is broken.",
+            row,
+        )
+    return torch.nn.functional.normalize(embeddings, dim=1) if similarity == "cosine" else embeddings
+
+
+@dataclass(frozen=True)
+class DocumentEncoder:
+    """``encode(texts, languages)``: embeddings of documents, ready for a search by dot product.
+
+    Attributes:
+        model: The model.
+        embedder: How it encodes.
+        similarity: What the dot product of the results is.
+    """
+
+    model: SentenceTransformer
+    embedder: TextEmbedder
+    similarity: Similarity
+
+    def __call__(self, texts: Sequence[str], languages: str | Sequence[str]) -> Tensor:
+        """Float32 (n, d)."""
+        return encode_rows(self.model, self.embedder, texts, languages, side="document", similarity=self.similarity)
+
+
+def retrieve(
+    model: SentenceTransformer,
+    queries: TextCollection,
+    corpus: TextCollection,
+    *,
+    k: int,
+    embedder: TextEmbedder | None = None,
+    similarity: Similarity | None = None,
+    embed_corpus: EmbedCorpus | None = None,
+) -> Ranking:
+    """The k best documents of the corpus for each query, exactly.
+
+    Args:
+        model: Any Sentence Transformer.
+        queries: The queries.
+        corpus: The documents, of one language or many.
+        k: Documents per query; all of a smaller corpus.
+        embedder: Layer, pooling, calibration, prompts. Default: the model as it is.
+        similarity: ``"cosine"`` or ``"dot"``. Default: the model's own.
+        embed_corpus: ``embed_corpus(corpus, encode)`` returns the corpus's embeddings, (C, d), in memory or
+            memory-mapped, float16 or float32; ``encode(texts, languages)`` gives those of some texts, ready
+            to be searched. Here a cache of the embeddings goes. Default: encode all of them into memory.
+
+    Raises:
+        ValueError: If k is below 1, the embeddings hold NaN, or `embed_corpus` returns another number of
+            rows than the corpus has.
+
+    Example:
+        >>> from sentence_transformers import SentenceTransformer
+        >>> from sentence_transformers.sentence_transformer.modules import BoW
+        >>> model = SentenceTransformer(modules=[BoW(vocab=["taxi", "hotel"])], device="cpu")
+        >>> corpus = TextCollection(["a", "b"], ["a taxi", "a hotel"], "en")
+        >>> queries = TextCollection(["q"], ["hotel"], "fr")
+        >>> retrieve(model, queries, corpus, k=2).rows.tolist()
+        [[1, 0]]
+    """
+    how = embedder or TextEmbedder()
+    measure = similarity_of(model, similarity)
+    how.require_languages(list(dict.fromkeys([*queries.language_set(), *corpus.language_set()])))
+
+    encode = DocumentEncoder(model, how, measure)
+    query_rows = encode_rows(
+        model, how, queries.full_texts(slice(None)), queries.languages, side="query", similarity=measure
+    )
+    documents = (embed_corpus or encode_in_memory)(corpus, encode)
+    if len(documents) != len(corpus):
+        raise ValueError(f"{corpus.source} has {len(corpus)} documents, but {len(documents)} embeddings.")
+    depth = min(k, len(corpus))
+    if isinstance(documents, (np.ndarray, Tensor)):
+        scores, rows = top_k(query_rows, documents, depth)
+    else:
+        scores, rows = documents.top_k(query_rows, depth)
+    return Ranking(rows.cpu().numpy(), scores.cpu().numpy())
+
+
+def encode_in_memory(corpus: TextCollection, encode: DocumentEncoder) -> Tensor:
+    """The embeddings of a whole corpus as one tensor."""
+    return encode(corpus.full_texts(slice(None)), corpus.languages)
+
+
+def score_ranking(
+    ranking: Ranking, data: RetrievalData, metrics: Iterable[str] = ("mrr_at_100", "recall_at_100")
+) -> dict[str, dict[str, float]]:
+    """Means of metrics over the queries of each language.
+
+    Args:
+        ranking: The results of ``data.judged``, in its order.
+        data: What was searched.
+        metrics: Names such as ``"mrr_at_100"``, ``"recall_at_100"``, ``"map_at_20"``.
+
+    Returns:
+        Query language to metric to value, fractions in [0, 1].
+
+    Raises:
+        ValueError: If a metric is unknown or looks deeper than the ranking goes.
+    """
+    hits = hits_of_ranking(ranking.rows, data.relevant, len(data.corpus))
+    counts = np.array([len(rows) for rows in data.relevant])
+    values: dict[str, NDArray[np.float64]] = {}
+    for name in metrics:
+        metric, k = parse_metric(name)
+        if hits.shape[1] < min(k, len(data.corpus)):
+            raise ValueError(f"{name} needs {k} results a query; the ranking has {hits.shape[1]}.")
+        values[name] = metric(hits, counts)
+    languages = np.array([data.judged.language_of(row) for row in range(len(data.judged))])
+    return {
+        language: {name: float(of_query[languages == language].mean()) for name, of_query in values.items()}
+        for language in data.judged.language_set()
+        if (languages == language).any()
+    }
+
+
+def evaluate_retrieval(
+    model: SentenceTransformer,
+    data: RetrievalData,
+    *,
+    metrics: Iterable[str] = ("mrr_at_100", "recall_at_100"),
+    embedder: TextEmbedder | None = None,
+    similarity: Similarity | None = None,
+    embed_corpus: EmbedCorpus | None = None,
+) -> dict[str, dict[str, float]]:
+    """Encodes, searches and scores one pool: `retrieve`, then `score_ranking`.
+
+    Example:
+        >>> from sentence_transformers import SentenceTransformer
+        >>> from sentence_transformers.sentence_transformer.modules import BoW
+        >>> model = SentenceTransformer(modules=[BoW(vocab=["taxi", "hotel"])], device="cpu")
+        >>> corpus = TextCollection(["a", "b"], ["a taxi", "a hotel"], "en")
+        >>> data = RetrievalData(corpus, TextCollection(["q"], ["hotel"], "fr"), {"q": {"b": 1}})
+        >>> evaluate_retrieval(model, data, metrics=["mrr_at_100"])
+        {'fr': {'mrr_at_100': 1.0}}
+    """
+    metrics = list(metrics)
+    depth = max(parse_metric(name)[1] for name in metrics)
+    ranking = retrieve(
+        model,
+        data.judged,
+        data.corpus,
+        k=depth,
+        embedder=embedder,
+        similarity=similarity,
+        embed_corpus=embed_corpus,
+    )
+    return score_ranking(ranking, data, metrics)

@@ -1,0 +1,71 @@
+"""Encoders whose sentence vector is the average over tokens of the first and the last layer."""
+
+from __future__ import annotations
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling, WeightedLayerPooling
+from torch import nn
+
+
+def first_last_encoder(
+    model: str | SentenceTransformer | Transformer, *, max_seq_length: int | None = None
+) -> SentenceTransformer:
+    """Build an encoder with avg-first-last pooling (ML-CTL, section 2.2) from the host's own modules.
+
+    Transformer, ``WeightedLayerPooling`` with half of the weight on the first and half on the last
+    *transformer layer* (not the embedding layer), and mean pooling: what it saves loads with Sentence
+    Transformers alone. Its ``token_embeddings`` are the average of the two layers too, as
+    :class:`~st_xlret.modules.ContextualEncoder` wants them for words. The layer weights are fixed.
+
+    Args:
+        model: Hub name or folder of a checkpoint, or an encoder whose Transformer is taken over, weights
+            shared; its own pooling is left out.
+        max_seq_length: Tokens read of a text; by default what the Transformer has.
+
+    Returns:
+        A model of built-in modules.
+
+    Raises:
+        ValueError: If the encoder does not start with a Transformer, or its layers cannot be read.
+
+    Example:
+        >>> from st_xlret.modules import train_tokenizer, transformer_encoder
+        >>> plain = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny")
+        >>> [type(module).__name__ for module in first_last_encoder(plain)]
+        ['Transformer', 'WeightedLayerPooling', 'Pooling']
+    """
+    if isinstance(model, str):
+        model = Transformer(model)
+    transformer = model[0] if isinstance(model, SentenceTransformer) else model
+    if not isinstance(transformer, Transformer):
+        raise ValueError(f"avg-first-last needs the layers of a Transformer, got {type(transformer).__name__}")
+    if max_seq_length is not None:
+        transformer.max_seq_length = max_seq_length
+    # In the configuration, so that the saved model gives its layers too.
+    transformer.auto_model.config.output_hidden_states = True
+    features = transformer.get_embedding_dimension()
+    layers = _layers(transformer)
+    weights = torch.zeros(layers)
+    weights[0] += 0.5
+    weights[-1] += 0.5
+    first_last = WeightedLayerPooling(
+        features,
+        num_hidden_layers=layers,
+        layer_start=1,
+        layer_weights=nn.Parameter(weights, requires_grad=False),
+    )
+    return SentenceTransformer(modules=[transformer, first_last, Pooling(features, "mean")])
+
+
+def _layers(transformer: Transformer) -> int:
+    """The number of layers, asked of the encoder itself: configurations name it in many ways."""
+    device, training = transformer.auto_model.device, transformer.training
+    tokens = {k: v.to(device) if hasattr(v, "to") else v for k, v in transformer.preprocess(["a"]).items()}
+    with torch.no_grad():
+        layers = transformer.eval()(tokens).get("all_layer_embeddings")
+    transformer.train(training)
+    if not layers or len(layers) < 2:
+        raise ValueError(f"{type(transformer.auto_model).__name__} does not give the outputs of its layers")
+    return len(layers) - 1

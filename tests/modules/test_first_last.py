@@ -1,0 +1,114 @@
+"""first_last_encoder: the average over tokens of the first and the last layer, in built-in modules."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from torch import Tensor
+
+from st_xlret.losses import MaskedLMLoss
+from st_xlret.modules import first_last_encoder, transformer_encoder
+from st_xlret.modules.contextual_encoder import mean_of_spans
+from tests import tiny
+
+TEXTS = ["sun moon star rain", "wind", "snow tree leaf root fish bird", ""]
+
+
+def three_layers() -> SentenceTransformer:
+    torch.manual_seed(0)
+    return transformer_encoder(tiny.tokenizer(), "small", max_seq_length=16).to("cpu").eval()
+
+
+@pytest.fixture(scope="module")
+def model() -> SentenceTransformer:
+    return first_last_encoder(three_layers()).eval()
+
+
+def by_hand(transformer: Transformer, texts: list[str], length: int = 16) -> Tensor:
+    tokens = transformer.tokenizer(texts, padding=True, truncation=True, max_length=length, return_tensors="pt")
+    layers = transformer.auto_model(**tokens, output_hidden_states=True).hidden_states
+    mask = tokens["attention_mask"][:, :, None]
+    return ((layers[1] + layers[-1]) / 2 * mask).sum(1) / mask.sum(1)
+
+
+def test_it_is_the_papers_average(model: SentenceTransformer) -> None:
+    vectors = model(model.preprocess(TEXTS))["sentence_embedding"]
+    torch.testing.assert_close(vectors, by_hand(model[0], TEXTS))
+    plain = three_layers()
+    assert not torch.allclose(vectors, plain(plain.preprocess(TEXTS))["sentence_embedding"])
+
+
+def test_tokens_are_averaged_alike(model: SentenceTransformer) -> None:
+    features = model(model.preprocess(TEXTS))
+    lengths = features["attention_mask"].sum(1)
+    whole = mean_of_spans(features["token_embeddings"], features["attention_mask"], torch.zeros_like(lengths), lengths)
+    torch.testing.assert_close(whole, features["sentence_embedding"])
+
+
+def test_one_layer_is_first_and_last() -> None:
+    plain = tiny.transformer().eval()
+    expected = plain(plain.preprocess(TEXTS))["sentence_embedding"]
+    model = first_last_encoder(plain).eval()
+    torch.testing.assert_close(model(model.preprocess(TEXTS))["sentence_embedding"], expected)
+
+
+def test_the_saved_model_is_equal_and_needs_sentence_transformers_alone(
+    model: SentenceTransformer, tmp_path: Path
+) -> None:
+    trained = model(model.preprocess(TEXTS))["sentence_embedding"].detach()
+    model.save(str(tmp_path / "model"))
+    torch.save(trained, tmp_path / "trained.pt")
+    program = (
+        "import sys\n"
+        "sys.modules['st_xlret'] = None\n"
+        "import torch\n"
+        "from sentence_transformers import SentenceTransformer\n"
+        f"model = SentenceTransformer({str(tmp_path / 'model')!r}, device='cpu')\n"
+        f"loaded = model.encode({TEXTS!r}, convert_to_tensor=True)\n"
+        f"torch.testing.assert_close(loaded, torch.load({str(tmp_path / 'trained.pt')!r}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_checkpoint_by_name(model: SentenceTransformer, tmp_path: Path) -> None:
+    plain = three_layers()
+    plain[0].auto_model.save_pretrained(tmp_path)
+    plain[0].tokenizer.save_pretrained(tmp_path)
+    named = first_last_encoder(str(tmp_path), max_seq_length=12).to("cpu").eval()
+    assert named.max_seq_length == 12
+    torch.testing.assert_close(named(named.preprocess(TEXTS))["sentence_embedding"], by_hand(model[0], TEXTS, 12))
+
+
+def test_the_layer_weights_are_fixed(model: SentenceTransformer) -> None:
+    model(model.preprocess(TEXTS))["sentence_embedding"].sum().backward()
+    trainable = {name for name, p in model.named_parameters() if p.requires_grad}
+    assert not any("layer_weights" in name for name in trainable)
+    first, *_, last = (layer.attention.self.query.weight.grad for layer in model[0].auto_model.encoder.layer)
+    assert first.abs().sum() > 0 and last.abs().sum() > 0
+
+
+def test_the_language_model_reads_the_last_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def every_other(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        return ids, mask.bool() & (torch.arange(ids.shape[1]) % 2 == 1)
+
+    plain = three_layers()
+    expected = MaskedLMLoss(plain)
+    ours = MaskedLMLoss(first_last_encoder(three_layers()).eval())
+    ours.load_owned_state(expected.owned_state())
+    for loss in (expected, ours):
+        monkeypatch.setattr(loss, "mask_tokens", every_other)
+    features: Any = plain.preprocess(TEXTS)
+    torch.testing.assert_close(ours([dict(features)]), expected([dict(features)]))
+
+
+def test_a_static_encoder_has_no_layers() -> None:
+    with pytest.raises(ValueError, match="needs the layers of a Transformer, got StaticEmbedding"):
+        first_last_encoder(tiny.static())

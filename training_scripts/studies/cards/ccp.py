@@ -1,0 +1,103 @@
+"""The card of CCP: from a run and what evaluation/run.py found, or from a run of study_ccp.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from st_xlret.evaluation import published_rows
+from st_xlret.hub.model_card import ResultTable, table_from_evaluations
+from st_xlret.losses.ccp import CITATION as CCP_CITATION
+from st_xlret.losses.semantic_contrastive import CITATION as SEMANTIC_CITATION
+from training_scripts.studies.cards.commands import shown
+from training_scripts.studies.cards.contents import Contents
+from training_scripts.studies.cards.options import CardOptions
+from training_scripts.studies.cards.study import EMPTY, chosen, read_study
+
+ROW = "CCP-all"
+PROTOCOL = (
+    "1-NN by cosine over the pairs of each language, mean of both directions. The published rows are those of "
+    f"CCP, Table 1; their average is over other languages and therefore left out. {EMPTY}"
+)
+STUDIED = (
+    "Tatoeba accuracy (%), mean over the languages and both directions, raw and after each calibration step "
+    "(cumulative). Every row saw the same number of batches of parallel sentences; what it adds came on top."
+)
+LIMITS = [
+    "The weights are not published: some of the training text may not be redistributed (eBible id and tr) or "
+    "not be used commercially (some stories).",
+]
+
+
+def contents(options: CardOptions) -> Contents:
+    """Read the runs."""
+    study = read_study(options.study) if options.study else None
+    if options.training:
+        folder = Path(options.training)
+        training = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        table = _evaluated(options.evaluations, f"{options.training}/model")
+        study_command: str | None = ""
+    else:
+        assert study is not None
+        row = chosen(options.row or ROW, study.figures, study)
+        folder = study.folder / row
+        figures = study.figures[row]
+        training = {"languages": ["en", *figures["languages"]["raw"]], **figures, **study.training(row)}
+        table = _studied(row, figures)
+        study_command = study.command(options.data)
+    command = training.get("command")
+    return Contents(
+        title="CCP: contrastive context prediction and cross-lingual calibration",
+        summary="A sentence encoder for search across languages, trained on documents and parallel sentences by "
+        "contrastive context prediction (Wu et al., 2022) as st-xlret implements it, {start}.",
+        citations=[CCP_CITATION, SEMANTIC_CITATION],
+        limits=[
+            f"Trained for {training['seconds'] / 60:.0f} minutes ({options.hardware}) on "
+            f"{_count(training, 'sentences')} sentences and {_count(training, 'pairs')} pairs: the published rows "
+            "stand on XLM-R large and 2.5 TB of text, and only show the distance.",
+            *LIMITS,
+        ],
+        folder=folder,
+        command=shown(command, options.data) if command else None,
+        study_command=study_command,
+        languages=training["languages"],
+        tables=[table],
+        seconds={"training": training["seconds"]},
+        studies=[*filter(None, [options.study]), *options.studies],
+        studies_note=STUDIED,
+        test_sets={"tatoeba": "evaluation only"},
+    )
+
+
+def _evaluated(evaluations: Sequence[str], model: str) -> ResultTable:
+    parts = (text.partition("=") for text in evaluations)
+    found: dict[str, Any] = {label: json.loads(Path(path).read_text(encoding="utf-8")) for label, _, path in parts}
+    languages = list(next(iter(found.values()))["scores"])
+    table = table_from_evaluations(found, "accuracy", published=_published(languages), note=PROTOCOL)
+    # The metadata are of the card's own model: calibrated ones are other models.
+    own = [label for label, evaluation in found.items() if evaluation.get("model") == model]
+    return replace(table, model_row=own[0] if own else None, in_metadata=bool(own))
+
+
+def _studied(row: str, figures: Mapping[str, Any]) -> ResultTable:
+    rows = {
+        f"{row}, {stage}": {code: value / 100 for code, value in scores.items()}
+        | {"average": figures["average"][stage] / 100}
+        for stage, scores in figures["languages"].items()
+    }
+    published = _published(list(figures["languages"]["raw"]))
+    return ResultTable("tatoeba", "accuracy", rows, published, model_row=f"{row}, raw", note=PROTOCOL)
+
+
+def _published(languages: Sequence[str]) -> dict[str, dict[str, float | None]]:
+    return {
+        row.system: {language: row.scores.get(language) for language in languages}
+        for row in published_rows("tatoeba", with_languages_only=True)
+    }
+
+
+def _count(training: Mapping[str, Any], name: str) -> str:
+    return f"{training[name]:,}" if name in training else "an absent number of"

@@ -1,0 +1,120 @@
+"""What one system says on its card, and the card made of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from st_xlret.hub.model_card import ResultTable, write_model_card
+from training_scripts.studies.cards.commands import shown, start, values
+from training_scripts.studies.cards.options import CardOptions
+from training_scripts.studies.cards.sources import data_sources
+from training_scripts.studies.cards.study import read_study
+
+STATIC = (
+    "Word order is lost on a static encoder, and words that it never saw translated are found only through context."
+)
+LEFT_OUT = "Pairs whose English side stands in Tatoeba were left out (compared in lower case, without punctuation)."
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a system and its runs put on the card.
+
+    Attributes:
+        title: The heading.
+        summary: What the model is; ``{start}`` stands for what its encoder started from.
+        citations: BibTeX entries.
+        limits: What it cannot do.
+        folder: The folder of the run whose model the card is about.
+        command: The training command of that run; None if it kept none.
+        study_command: The command of the whole study; None if it was never run to its end, "" without a study.
+        languages: Languages of the run, for where the command does not say them.
+        tables: The results.
+        seconds: Stage -> seconds; None is left out.
+        absent: What a reader would look for and the runs do not have, a list of sentences.
+        sections: Heading -> Markdown.
+        studies: Folders of further studies, each a section with its own table.
+        studies_note: What their tables show.
+        test_sets: Folder below DATA -> use, for text that the training command does not name.
+        plots: Pictures to copy beside the card; those that do not exist are left out.
+    """
+
+    title: str
+    summary: str
+    citations: Sequence[str]
+    limits: Sequence[str]
+    folder: Path
+    command: str | None
+    study_command: str | None
+    languages: Sequence[str]
+    tables: Sequence[ResultTable]
+    seconds: Mapping[str, float | None]
+    absent: Sequence[str] = ()
+    sections: Mapping[str, str] = field(default_factory=dict)
+    studies: Sequence[str] = ()
+    studies_note: str = ""
+    test_sets: Mapping[str, str] = field(default_factory=dict)
+    plots: Sequence[Path] = ()
+
+
+def write_contents(options: CardOptions, contents: Contents) -> str:
+    """Write the card, and the plots beside it.
+
+    Returns:
+        The text of the card.
+    """
+    command = contents.command
+    languages = sorted(values(command or "", "--languages") or contents.languages)
+    commands = [command or "# training command: absent (the run kept none)"]
+    limits = list(contents.limits)
+    if command and values(command, "--from-scratch") == ["static"]:
+        limits.append(STATIC)
+    if command and any("tatoeba" in path for path in values(command, "--exclude")):
+        limits.append(LEFT_OUT)
+    if contents.study_command is None:
+        commands.insert(0, "# command of the whole study: absent (no command.txt)")
+    elif contents.study_command:
+        commands = ["# all rows", contents.study_command, "# the row of this model", *commands]
+    sections = dict(contents.sections)
+    for folder in contents.studies:
+        name = Path(folder).name.removeprefix("study-")
+        text = f"{contents.studies_note}\n\n{read_study(folder).section(options.data)}"
+        sections[f"Study: {name}"] = text.strip()
+    if contents.absent:
+        sections["Absent"] = "\n".join(f"- {sentence}" for sentence in contents.absent)
+    if copied := _copy_plots(contents.plots, Path(options.output)):
+        sections["Plots"] = "\n\n".join(f"![{name}]({name})" for name in copied)
+    return write_model_card(
+        options.output,
+        model_name=shown(f"{contents.folder}/model", options.data),
+        title=contents.title,
+        summary=contents.summary.format(start=start(command)),
+        languages=languages,
+        data=data_sources(command, languages, contents.test_sets),
+        training_command="\n".join(commands),
+        evaluation_commands=[shown(given, options.data) for given in options.commands],
+        results=contents.tables,
+        citations=contents.citations,
+        limits=limits,
+        seconds={stage: value for stage, value in contents.seconds.items() if value is not None},
+        hardware=options.hardware,
+        sections=sections,
+    )
+
+
+def _copy_plots(plots: Sequence[Path], card: Path) -> list[str]:
+    """Copy a study's plots to NAME-PLOT.png beside NAME.md, each whole or not at all."""
+    names = []
+    card.parent.mkdir(parents=True, exist_ok=True)
+    for plot in plots:
+        if plot.is_file():
+            target = card.with_name(f"{card.stem}-{plot.name}")
+            temporary = target.with_name(f".{target.name}.tmp")
+            shutil.copyfile(plot, temporary)
+            os.replace(temporary, target)
+            names.append(target.name)
+    return names

@@ -1,0 +1,235 @@
+"""What each part of CCP is worth: the ablations of the model card, as a list of train_ccp.py commands.
+
+    python -m training_scripts.studies.study_ccp --data ../shared/data --output runs/study --encoder static --jobs 2
+
+Every row is trained from scratch on the documents and parallel sentences of 19 languages with the same
+number of batches of parallel sentences; what a row adds (context prediction, masked words) comes on top. Each
+model is then measured on Tatoeba as it is and after each calibration step. Finished runs are kept: the same
+command goes on where it was stopped. The table is in OUTPUT/study.md, all figures in OUTPUT/study.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+from transformers import HfArgumentParser
+
+from st_xlret.calibration import (
+    CalibrationOptions,
+    RotationOptions,
+    embed_documents,
+    embed_pairs,
+    fit_calibration_stages,
+)
+from st_xlret.data import load_documents, load_pairs
+from st_xlret.data.pairs.selection import lines_to_exclude
+from st_xlret.evaluation import TatoebaEvaluator, markdown_table
+from st_xlret.files import write_json_atomically, write_text_atomically
+from st_xlret.training.run_arguments import HelpFormat
+from training_scripts.studies.common import (
+    DOCUMENTS,
+    PAIRS,
+    TATOEBA_LANGUAGES,
+    folders_in,
+    keep_command,
+    run_all,
+    run_logged,
+    run_name,
+    shared_tokenizer,
+)
+
+LANGUAGES = ["en", *TATOEBA_LANGUAGES]
+STAGES = ["raw", "shift", "scale", "rotate"]
+
+# What a row adds to the batches of parallel sentences: multiples of their number, and options.
+ROWS: dict[str, tuple[dict[str, float], str]] = {
+    "pairs only": ({}, ""),
+    "+ CCP": ({"ccp": 1}, ""),
+    "+ CCP + MLM": ({"ccp": 1, "mlm": 1}, ""),
+    "+ CCP, vanilla BN": ({"ccp": 1}, "--normalization batch"),
+    "+ CCP, no BN": ({"ccp": 1}, "--normalization none"),
+    "+ CCP, no bank": ({"ccp": 1}, "--bank-size 0"),
+}
+ENCODERS = {
+    "static": "--from-scratch static --features 512 --learning-rate 5e-3 --lazy-adam --max-grad-norm 0 "
+    "--weight-decay 0 --token-dropout 0.15",
+    "mini": "--from-scratch mini --learning-rate 4e-3",
+    "small": "--from-scratch small --learning-rate 1e-3",
+}
+
+PROGRAM = "training_scripts.studies.study_ccp"
+
+
+@dataclass
+class Arguments:
+    """What to run."""
+
+    data: str = field(metadata={"help": "Folder of the real data: documents, pairs, dictionaries and tatoeba/v1."})
+    output: str = field(metadata={"help": "Folder for the runs and the table."})
+    encoder: str = field(
+        default="static",
+        metadata={"help": "Encoder to train, see train_ccp.py. static has no row with MLM.", "choices": list(ENCODERS)},
+    )
+    tokenizer: str | None = field(default=None, metadata={"help": "Tokenizer that all runs share; default: train one."})
+    rows: list[str] = field(
+        default_factory=lambda: list(ROWS),
+        metadata={"help": "Rows to run, each in quotes.", "choices": list(ROWS), "metavar": "ROW"},
+    )
+    pairs: list[str] = field(
+        default_factory=lambda: ["500", "5000", "all"],
+        metadata={"help": "Pairs per language, at most; every row is run with each."},
+    )
+    pair_steps: int = field(default=600, metadata={"help": "Batches of parallel sentences that every run sees."})
+    batch_size: int = field(default=512, metadata={"help": "Pairs, windows or sentences per batch."})
+    bank_size: int = field(default=4096, metadata={"help": "Keys of the memory bank."})
+    table_only: bool = field(default=False, metadata={"help": "Only tabulate finished runs."})
+    jobs: int = field(default=1, metadata={"help": "Runs at a time, one thread each where more than one."})
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    """Run what is missing, measure it and print the table."""
+    given = list(sys.argv[1:] if given is None else given)
+    parser = HfArgumentParser([Arguments], description=__doc__, formatter_class=HelpFormat)
+    (arguments,) = parser.parse_args_into_dataclasses(given)
+    output = Path(arguments.output)
+    output.mkdir(parents=True, exist_ok=True)
+    plan = plan_of(arguments)
+    if not arguments.table_only:
+        arguments.tokenizer = arguments.tokenizer or tokenizer_of(Path(arguments.data), output / "tokenizer")
+        run_all(plan, partial(run_one, arguments), arguments.jobs)
+        keep_command(__file__, given, output)
+    results = {
+        run_name(row, size): json.loads(p.read_text()) for row, size in plan if (p := file(output, row, size)).is_file()
+    }
+    write_json_atomically(output / "study.json", results)
+    table = table_of(arguments, results)
+    write_text_atomically(output / "study.md", table)
+    print(table)
+
+
+def plan_of(arguments: Arguments) -> list[tuple[str, str]]:
+    """Rows and numbers of pairs to run, ablations last: an interrupted study has the main rows."""
+    plan = [(row, size) for size in arguments.pairs for row in arguments.rows]
+    plan = [(row, size) for row, size in plan if not ("MLM" in row and arguments.encoder == "static")]
+    return sorted(plan, key=lambda run: "," in run[0])
+
+
+def tokenizer_of(data: Path, folder: Path) -> str:
+    """The tokenizer that all runs share, of documents and pairs."""
+
+    def sources() -> list[tuple[Any, str, str]]:
+        documents = load_documents(folders_in(data, DOCUMENTS), languages=LANGUAGES)
+        pairs = load_pairs(folders_in(data, PAIRS), languages=LANGUAGES)
+        sides = [(pairs, side, f"{side}_language") for side in ("source", "target")]
+        return [(documents, "sentence", "language"), *sides]
+
+    return shared_tokenizer(folder, sources, 60_000)
+
+
+def file(output: Path, row: str, size: str) -> Path:
+    """Where a run's figures are."""
+    return output / run_name(row, size) / "figures.json"
+
+
+def run_one(arguments: Arguments, row: str, size: str) -> None:
+    """Train one row and measure it, in processes of their own."""
+    output = Path(arguments.output)
+    target = file(output, row, size)
+    if target.is_file():
+        return
+    measurement = [
+        sys.executable,
+        "-m",
+        "training_scripts.studies.study_ccp",
+        "--measure",
+        str(target.parent),
+        arguments.data,
+        size,
+    ]
+    if not run_logged([training_command(arguments, row, size), measurement], target.parent, arguments.jobs):
+        return
+    print(f"{target.parent.name}: {json.loads(target.read_text())['average']}", flush=True)
+
+
+def training_command(arguments: Arguments, row: str, size: str) -> list[str]:
+    """The train_ccp.py command of a row."""
+    data, (extra, options) = Path(arguments.data), ROWS[row]
+    steps = int(arguments.pair_steps * (1 + sum(extra.values())))
+    command = [
+        sys.executable,
+        str(Path(__file__).parents[1] / "train_ccp.py"),
+        *ENCODERS[arguments.encoder].split(),
+    ]
+    command += ["--pairs", *folders_in(data, PAIRS), "--exclude"]
+    command += [str(path) for path in sorted((data / "tatoeba/v1").glob("tatoeba.*.eng"))]
+    if size == "all":
+        command += ["--parallel-documents", str(data / "ebible/documents"), "--dictionaries"]
+        command += [str(path) for path in sorted((data / "dictionaries").glob("*.tsv.gz"))]
+    else:
+        command += ["--pairs-per-language", size]
+    command += ["--documents", *folders_in(data, DOCUMENTS), "--languages", *LANGUAGES]
+    command += f"--ccp-weight {extra.get('ccp', 0)} --mlm-weight {extra.get('mlm', 0)} --max-steps {steps}".split()
+    if arguments.encoder == "static" and extra:
+        # The head learns at a tenth of the rate of the vectors: at theirs, its loss hardly falls.
+        command += ["--training-arguments", '{"learning_rate_mapping": {"head": 0.001}}']
+    command += f"--batch-size {arguments.batch_size} --bank-size {arguments.bank_size} --alpha 0.6".split()
+    command += ["--save-steps", "0", "--evaluation-pairs", "0", "--overwrite"]
+    if arguments.tokenizer:
+        command += ["--tokenizer", arguments.tokenizer]
+    return [*command, *options.split(), "--output", str(file(Path(arguments.output), row, size).parent)]
+
+
+def measure(folder: Path, data: Path, size: str) -> None:
+    """Tatoeba accuracy of a trained model, as it is and after each calibration step."""
+    started = time.perf_counter()
+    model = SentenceTransformer(str(folder / "model"), device=None)
+    documents = load_documents(folders_in(data, DOCUMENTS), languages=LANGUAGES, show_progress=False)
+    embeddings = embed_documents(model, documents, sentences_per_language=5000)
+    pairs = load_pairs(
+        folders_in(data, PAIRS),
+        languages=LANGUAGES,
+        per_language=5000 if size == "all" else int(size),
+        exclude=lines_to_exclude((data / "tatoeba/v1").glob("tatoeba.*.eng")),
+        show_progress=False,
+    )
+    # Few pairs would turn the space at random: the prior keeps the rotation near the identity.
+    options = CalibrationOptions(rotation=RotationOptions(prior=1.0))
+    stages: dict[str, Any] = {"raw": None}
+    stages |= fit_calibration_stages(embeddings, pairs=embed_pairs(model, pairs), options=options)
+    figures: dict[str, Any] = {"average": {}, "languages": {}}
+    for stage, calibration in stages.items():
+        evaluator = TatoebaEvaluator.from_directory(
+            data / "tatoeba/v1", languages=TATOEBA_LANGUAGES, calibration=calibration
+        )
+        result = evaluator.evaluate(model)
+        figures["average"][stage] = round(100 * result.average["accuracy"], 1)
+        figures["languages"][stage] = {k: round(100 * v["accuracy"], 1) for k, v in result.scores.items()}
+    training = json.loads((folder / "results.json").read_text())
+    figures |= {key: training[key] for key in ("seconds", "steps", "pairs", "sentences")}
+    write_json_atomically(folder / "figures.json", figures | {"seconds_to_measure": time.perf_counter() - started})
+
+
+def table_of(arguments: Arguments, results: dict[str, Any]) -> str:
+    """The study as a Markdown table."""
+    lines = []
+    for size in arguments.pairs:
+        for row in arguments.rows:
+            if figures := results.get(run_name(row, size)):
+                scores = [f"{figures['average'][stage]:.1f}" for stage in STAGES]
+                lines.append([size, row, *scores, f"{figures['seconds']:.0f}"])
+    return markdown_table(["pairs per language", "training", *STAGES, "seconds"], lines)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 5 and sys.argv[1] == "--measure":
+        measure(Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
+    else:
+        main()

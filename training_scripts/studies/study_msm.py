@@ -1,0 +1,303 @@
+"""MSM beside its rivals: the same documents, encoder, steps and text a step, then English questions alone.
+
+    python -m training_scripts.studies.study_msm --data ../shared/data --output runs/study_msm --jobs 2
+
+Every row starts from the same random weights and is trained on documents of 19 languages, without a parallel
+sentence. In a Transformer's runs every other batch is of masked words, the others of the row's objective; MLM has
+masked words in all of them.
+Each model is measured on Tatoeba, fine-tuned on English SQuAD (question, answer sentence), and measured on XQuAD-R in
+11 languages (all answers from one pool, and from the question's language alone) and on Tatoeba again. Ablations come
+last, so that an interrupted study has the main rows. Finished runs are kept: the same command goes on where it was
+stopped. Tables are in OUTPUT/study.md, all figures, per language, in OUTPUT/study.json, a plot in OUTPUT/study.png.
+
+Documents and test sets are from the same world: a few hundred sentences of children's stories and manuals stand in
+Tatoeba too. No row sees them paired with their translations.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.training_args import BatchSamplers
+from transformers import HfArgumentParser, set_seed
+
+from st_xlret.data import load_documents
+from st_xlret.data.retrieval.loading import load_retrieval
+from st_xlret.evaluation import TatoebaEvaluator, markdown_table
+from st_xlret.evaluation.lareqa import LAReQAEvaluator
+from st_xlret.evaluation.reporting.plots import plot_stages
+from st_xlret.files import write_json_atomically, write_text_atomically
+from st_xlret.training.run_arguments import HelpFormat, RunArguments
+from training_scripts.studies.common import (
+    DOCUMENTS,
+    TATOEBA_LANGUAGES,
+    folders_in,
+    keep_command,
+    run_all,
+    run_logged,
+    run_name,
+    shared_tokenizer,
+)
+
+LANGUAGES = ["en", *TATOEBA_LANGUAGES]
+
+ROWS = {
+    "no pre-training": "--max-steps 1 --learning-rate 0 --training-arguments {}",
+    "MLM": "--objective mlm --training-arguments {}",
+    "CROP": "--objective crop --span-sentences 8 --training-arguments {}",
+    "ICT": "--objective ict --span-sentences 5 --training-arguments {}",
+    "CCP": "--objective ccp --bank-size 4096",
+    "MSM": "",
+}
+ABLATIONS = {
+    "MSM, no bias": "--mu 0",
+    "MSM, mu 0.3": "--mu 0.3",
+    "MSM, mu 0.7": "--mu 0.7",
+    "MSM, cross-document negatives only": "--cross-document-only",
+    "MSM, shared projection": "--projection shared",
+    "MSM, no projection": "--projection none",
+    "MSM, 1 layer": "--document-layers 1",
+    "MSM, 4 layers": "--document-layers 4",
+    "MSM, document encoder apart for en": "--document-encoder separate",
+    "MSM, document encoder and heads apart for en": "--document-encoder separate-with-heads",
+    "MSM, MLM summed": "--mlm sum",
+    "MSM, no MLM": "--mlm none",
+}
+METRICS = {
+    "Tatoeba": ("tatoeba", "accuracy"),
+    "tuned: Tatoeba": ("tuned tatoeba", "accuracy"),
+    "mAP@20": ("xquad_r", "map_at_20"),
+    "MRR@100": ("xquad_r", "mrr_at_100"),
+    "Recall@100": ("xquad_r", "recall_at_100"),
+    "MRR@100, own language": ("xquad_r own language", "mrr_at_100"),
+}
+
+PROGRAM = "training_scripts.studies.study_msm"
+
+
+@dataclass
+class Arguments:
+    """What to run."""
+
+    data: str = field(metadata={"help": "Folder of the real data: documents, squad_v1.1, xquad_r and tatoeba/v1."})
+    output: str = field(metadata={"help": "Folder for the runs, tables and the plot."})
+    rows: list[str] = field(
+        default_factory=lambda: [*ROWS, *ABLATIONS],
+        metadata={"help": "Rows to run, each in quotes.", "choices": [*ROWS, *ABLATIONS], "metavar": "ROW"},
+    )
+    seeds: list[int] = field(
+        default_factory=lambda: [0], metadata={"help": "Seeds to run each row with; the tables show the means."}
+    )
+    steps: int = field(default=600, metadata={"help": "Batches on documents, half of them of masked words."})
+    tune_steps: int = field(default=300, metadata={"help": "Batches of English questions afterwards."})
+    batch_size: int = field(default=8, metadata={"help": "Blocks of documents in a batch: the text of a step."})
+    questions: int = field(default=128, metadata={"help": "Questions in a batch of fine-tuning."})
+    block_sentences: int = field(default=32, metadata={"help": "Sentences of a document that MSM reads together."})
+    learning_rate: float = field(
+        default=1e-3, metadata={"help": "Peak learning rate of the encoder on documents; 5e-3 suits static."}
+    )
+    network_learning_rate: float = field(
+        default=4e-4,
+        metadata={"help": "That of document encoder and heads: at the encoder's they give one answer for all places."},
+    )
+    tune_learning_rate: float = field(default=5e-4, metadata={"help": "Peak learning rate of fine-tuning."})
+    size: str = field(
+        default="mini",
+        metadata={
+            "help": "Encoder; static has no row with masked words.",
+            "choices": ["static", "tiny", "mini", "small"],
+        },
+    )
+    pooling: str = field(default="mean", metadata={"help": "Its sentence vector.", "choices": ["cls", "mean"]})
+    vocabulary: int = field(default=20000, metadata={"help": "Tokens of the tokenizer that all runs share."})
+    max_seq_length: int = field(default=128, metadata={"help": "Tokens read of a text; CROP and ICT have long ones."})
+    documents: list[str] = field(
+        default_factory=lambda: list(DOCUMENTS), metadata={"help": "Folders of the data to take documents from."}
+    )
+    jobs: int = field(default=1, metadata={"help": "Runs at a time, one thread each where more than one."})
+    table_only: bool = field(default=False, metadata={"help": "Only tabulate finished runs."})
+    measure: str | None = field(default=None, metadata={"help": "Only measure the model in this run's folder."})
+    seed: int = field(default=0, metadata={"help": "Seed of --measure."})
+
+
+def main(given: Sequence[str] | None = None) -> str:
+    """Run what is missing, measure it, write and print the tables."""
+    given = list(sys.argv[1:] if given is None else given)
+    parser = HfArgumentParser([Arguments], description=__doc__, formatter_class=HelpFormat)
+    (arguments,) = parser.parse_args_into_dataclasses(given)
+    if arguments.measure:
+        measure(arguments, Path(arguments.measure))
+        return ""
+    output = Path(arguments.output)
+    output.mkdir(parents=True, exist_ok=True)
+    plan = [(row, seed) for row in rows_of(arguments) for seed in arguments.seeds]
+    if not arguments.table_only:
+        tokenizer = tokenizer_of(arguments, output / "tokenizer")
+        run_all(plan, partial(run_one, arguments, given, tokenizer), arguments.jobs)
+        keep_command(__file__, given, output)
+    results: dict[str, list[dict[str, Any]]] = {}
+    for row, seed in plan:
+        file = folder_of(output, row, seed) / "figures.json"
+        if file.is_file():
+            results.setdefault(row, []).append(json.loads(file.read_text()))
+    write_json_atomically(output / "study.json", results)
+    tables = tables_of(results)
+    write_text_atomically(output / "study.md", tables)
+    main_rows = {row: {name: average(runs, *METRICS[name]) for name in METRICS} for row, runs in results.items()}
+    if main_rows := {row: figures for row, figures in main_rows.items() if row in ROWS}:
+        plot_stages(main_rows, output / "study.png", title="pre-training on documents, then English SQuAD")
+    print(tables)
+    return tables
+
+
+def rows_of(arguments: Arguments) -> list[str]:
+    """Rows to run, ablations last: an interrupted study has the main rows."""
+    rows = sorted(arguments.rows, key=lambda row: row in ABLATIONS)
+    return rows if arguments.size != "static" else [row for row in rows if "MLM" not in row]
+
+
+def tokenizer_of(arguments: Arguments, folder: Path) -> str:
+    """The tokenizer that all runs share, of the documents."""
+
+    def sources() -> list[tuple[Any, str, str]]:
+        documents = load_documents(folders_in(arguments.data, arguments.documents), languages=LANGUAGES)
+        return [(documents, "sentence", "language")]
+
+    return shared_tokenizer(folder, sources, arguments.vocabulary)
+
+
+def folder_of(output: Path, row: str, seed: int) -> Path:
+    """Where a run is."""
+    return output / run_name(row, seed)
+
+
+def run_one(arguments: Arguments, given: list[str], tokenizer: str, row: str, seed: int) -> None:
+    """Train one row and measure it, in processes of their own."""
+    folder = folder_of(Path(arguments.output), row, seed)
+    figures = folder / "figures.json"
+    if figures.is_file():
+        return
+    commands = [training_command(arguments, tokenizer, row, seed, folder)] if not is_trained(folder) else []
+    commands.append(
+        [
+            sys.executable,
+            "-m",
+            "training_scripts.studies.study_msm",
+            *given,
+            "--measure",
+            str(folder),
+            "--seed",
+            str(seed),
+        ]
+    )
+    if not run_logged(commands, folder, arguments.jobs, append=True):
+        return
+    print(f"{row}, seed {seed}: {json.loads(figures.read_text())['averages']}", flush=True)
+
+
+def is_trained(folder: Path) -> bool:
+    """Whether the run was trained to its end: its results are written last."""
+    return (folder / "results.json").is_file()
+
+
+def training_command(arguments: Arguments, tokenizer: str, row: str, seed: int, folder: Path) -> list[str]:
+    """The train_msm.py command of a row."""
+    data = Path(arguments.data)
+    command = [sys.executable, str(Path(__file__).parents[1] / "train_msm.py"), "--from-scratch", arguments.size]
+    command += ["--tokenizer", tokenizer, "--max-seq-length", str(arguments.max_seq_length)]
+    command += ["--documents", *folders_in(data, arguments.documents), "--languages", *LANGUAGES]
+    command += f"--pooling {arguments.pooling} --batch-size {arguments.batch_size} --seed {seed}".split()
+    command += f"--max-steps {arguments.steps} --learning-rate {arguments.learning_rate} --save-steps 0".split()
+    rates = json.dumps({"learning_rate_mapping": {"networks|head": arguments.network_learning_rate}})
+    command += ["--block-sentences", str(arguments.block_sentences), "--training-arguments", rates]
+    # Of an option that is given twice the last counts. Rates are for losses with networks of their own: else an error.
+    return [*command, *(ROWS | ABLATIONS)[row].split(), "--overwrite", "--output", str(folder)]
+
+
+def measure(arguments: Arguments, folder: Path) -> None:
+    """Tatoeba, then fine-tuning on English SQuAD, then XQuAD-R and Tatoeba again; writes figures.json."""
+    started = time.perf_counter()
+    data = Path(arguments.data)
+    model = SentenceTransformer(str(folder / "model"))
+    tatoeba = TatoebaEvaluator.from_directory(data / "tatoeba" / "v1", languages=TATOEBA_LANGUAGES)
+    found = {"tatoeba": tatoeba.evaluate(model)}
+    fine_tune(model, arguments, folder)
+    found["tuned tatoeba"] = tatoeba.evaluate(model)
+    for name, split in (("xquad_r", "test"), ("xquad_r own language", "test-same-language")):
+        found[name] = LAReQAEvaluator.from_directory(data / "xquad_r", split=split).evaluate(model)  # type: ignore[arg-type]
+    training = json.loads((folder / "results.json").read_text())
+    figures = {
+        "averages": {name: round(found[part].average[metric], 4) for name, (part, metric) in METRICS.items()},
+        "average": {name: result.average for name, result in found.items()},
+        "languages": {name: result.scores for name, result in found.items()},
+        "training": {key: training[key] for key in ("command", "seconds", "steps", "tokens", "sentences", "blocks")},
+        "seconds_to_tune_and_measure": round(time.perf_counter() - started, 1),
+    }
+    write_json_atomically(folder / "figures.json", figures)
+
+
+def fine_tune(model: SentenceTransformer, arguments: Arguments, folder: Path) -> None:
+    """Train on English questions and the sentences that answer them, by the host's ranking loss."""
+    set_seed(arguments.seed)
+    questions = load_retrieval(Path(arguments.data) / "squad_v1.1" / "train", positives="sentence")
+    run = RunArguments(
+        output=str(folder),
+        max_steps=arguments.tune_steps,
+        batch_size=arguments.questions,
+        learning_rate=arguments.tune_learning_rate,
+        save_steps=0,
+        seed=arguments.seed,
+    )
+    args = run.to_host()
+    # Several questions have the same sentence as their answer: it is no negative of any of them.
+    args.batch_sampler = BatchSamplers.NO_DUPLICATES
+    SentenceTransformerTrainer(
+        model=model,
+        args=args,
+        train_dataset=questions.select_columns(["query", "positive"]),
+        loss=MultipleNegativesRankingLoss(model),
+    ).train()
+
+
+def average(runs: Sequence[Mapping[str, Any]], part: str, metric: str) -> float:
+    """Mean over seeds of a benchmark's average."""
+    return mean(run["average"][part][metric] for run in runs)
+
+
+def tables_of(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """All averages, and mAP@20 and Tatoeba accuracy of each language, as Markdown tables in per cent."""
+    if not results:
+        return "no run is finished\n"
+    rows = []
+    for row, runs in results.items():
+        cells = []
+        for part, metric in METRICS.values():
+            values = [100 * run["average"][part][metric] for run in runs]
+            spread = f" ±{(max(values) - min(values)) / 2:.1f}" if len(values) > 1 else ""
+            cells.append(f"{mean(values):.1f}{spread}")
+        tokens = mean(run["training"]["tokens"] for run in runs) / 1e6
+        rows.append([row, *cells, f"{tokens:.2f}", f"{mean(run['training']['seconds'] for run in runs):.0f}"])
+    text = [markdown_table(["pre-training", *METRICS, "M tokens", "seconds"], rows)]
+    for name in ("mAP@20", "MRR@100", "Recall@100", "Tatoeba", "tuned: Tatoeba"):
+        part, metric = METRICS[name]
+        languages = list(next(iter(results.values()))[0]["languages"][part])
+        lines = [
+            [row, *(f"{100 * mean(run['languages'][part][code][metric] for run in runs):.1f}" for code in languages)]
+            for row, runs in results.items()
+        ]
+        text.append(f"{name}, by language\n\n{markdown_table([name, *languages], lines)}")
+    return "\n\n".join(text) + "\n"
+
+
+if __name__ == "__main__":
+    main()
