@@ -26,6 +26,46 @@ class SavesPretrained(Protocol):
         """Write the whole model into the folder ``path``."""
 
 
+@contextmanager
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary name beside ``path`` to write to, and rename it to ``path`` once it is whole.
+
+    For writers that take a file name, such as ``safetensors.torch.save_file`` or matplotlib's ``savefig``: the
+    temporary name has the ending of ``path``.
+
+    Args:
+        path: The file to write. Missing parent folders are made.
+
+    Yields:
+        The temporary name. No file is there yet.
+
+    Raises:
+        OSError: When it cannot be written; the file that was there before is unchanged.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with atomic_file(Path(folder) / "a.txt") as temporary:
+        ...         _ = temporary.write_text("whole")
+        ...     [file.name for file in Path(folder).iterdir()]
+        ['a.txt']
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.stem}.{uuid.uuid4().hex[:8]}.tmp{target.suffix}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError | SafetensorError):
+            raise _explain(error, f"Could not write {target}") from error
+        raise
+
+
 def write_text_atomically(path: str | os.PathLike[str], text: str) -> Path:
     """Write ``text`` as UTF-8 to ``path``: readers see the old file or the new one, never a part.
 
@@ -45,22 +85,9 @@ def write_text_atomically(path: str | os.PathLike[str], text: str) -> Path:
         ...     write_text_atomically(Path(folder) / "notes" / "a.txt", "done").read_text()
         'done'
     """
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise _explain(error, f"Could not write {target}") from error
-        raise
-    return target
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return Path(path)
 
 
 def write_json_atomically(path: str | os.PathLike[str], obj: Any) -> Path:
