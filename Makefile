@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --upgrade pip
 	$(PY) -m pip install -c constraints.txt "$$(grep '^torch==' constraints.txt)"
-	$(PY) -m pip install -c constraints.txt -e ".[dev,plots]"
+	$(PY) -m pip install -c constraints.txt -e ".[dev]"
 	@touch $@
 
 demo: $(STAMP)

@@ -17,7 +17,7 @@ the paper's comparisons: sentences alone, which need no dictionaries and take --
 
 Pairs are JSON lines {"source_language", "target_language", "source", "target"}, Moses or TMX files. Dictionaries
 have two columns and are named after their languages: en-fr.txt. Chinese, Japanese and Thai need the extra
-st-xlret[segmenters]. Interrupted? The same command with --resume goes on from the last checkpoint and repeats what an
+st-xlret[words]. Interrupted? The same command with --resume goes on from the last checkpoint and repeats what an
 uninterrupted run would have done. The model, plain modules with avg-first-last pooling, is in OUTPUT/model, the curves
 in OUTPUT/training.png, the scores in OUTPUT/results.json.
 """

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-import langcodes
-
 MAX_CODE_BYTES = 7
 """Longest code that fits into a signed 64-bit id with room for the sign (``zh-hans`` has 7 bytes)."""
 
@@ -153,6 +151,8 @@ def _is_plain(code: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _normal_form(code: str) -> str | None:
+    import langcodes
+
     tag = code.strip().lower().replace("_", "-")
     primary, separator, rest = tag.partition("-")
     if not 2 <= len(primary) <= 3 or primary in _NOT_ONE_LANGUAGE:
@@ -170,4 +170,6 @@ def _normal_form(code: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _usual_script(code: str) -> str | None:
+    import langcodes
+
     return langcodes.Language.get(code).maximize().script

@@ -171,5 +171,5 @@ def test_the_defaults_are_the_papers_and_the_help_explains(
     shown = capsys.readouterr().out
     assert all(
         word in shown
-        for word in ("--dictionaries", "--mode", "ML-CTL-CZ", "--stop-words", "st-xlret[segmenters]", "--resume")
+        for word in ("--dictionaries", "--mode", "ML-CTL-CZ", "--stop-words", "st-xlret[words]", "--resume")
     )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import sentencex
-
 UNMARKED_LANGUAGES = frozenset({"lo", "th"})
 """Languages whose writing puts spaces between phrases and no mark at the end of a sentence."""
 
@@ -42,6 +40,8 @@ def split_sentences(text: str, language: str) -> list[str]:
         >>> split_sentences("今天天气很好。我们去公园吧！", "zh")
         ['今天天气很好。', '我们去公园吧！']
     """
+    import sentencex
+
     primary = language.lower().replace("_", "-").partition("-")[0]
     sentences: list[str] = []
     for paragraph in _PARAGRAPH_BREAK.split(text):

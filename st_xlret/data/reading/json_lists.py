@@ -8,8 +8,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-import ijson
-
 from st_xlret.data.reading.jsonl import SKIP_HINT, BadLines, DataError
 
 
@@ -70,6 +68,8 @@ def read_json_list(
         >>> list(read_json_list(file))
         [(1, {'question': 'who'})]
     """
+    import ijson
+
     handle_error = on_bad_line or BadLines()
     name = os.fspath(path)
     number = 0

@@ -10,11 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 
 import regex
-import stopwordsiso
 
 from st_xlret.data.languages import check_language
 from st_xlret.data.reading.jsonl import DataError, read_lines
 from st_xlret.data.reading.records import clean_text
+from st_xlret.optional import import_optional
 
 UNSPACED_LANGUAGES = frozenset({"ja", "km", "lo", "my", "th", "wuu", "yue", "zh"})
 """Languages written without spaces between words (their primary codes)."""
@@ -42,7 +42,7 @@ def split_words(text: str, language: str) -> Spans:
         Half-open character spans of the words, in order.
 
     Raises:
-        ImportError: For a language without spaces where ``icu4py`` is not installed.
+        ImportError: For a language without spaces where `icu4py` (the extra `words`) is not installed.
 
     Example:
         >>> [("It's a dog."[start:end]) for start, end in split_words("It's a dog.", "en")]
@@ -61,13 +61,10 @@ def word_splitter(language: str) -> Callable[[str], Spans]:
     """The function from a text to its word spans, for one language; see :func:`split_words`."""
     if not is_unspaced(language):
         return _words_between_spaces
-    try:
-        from icu4py.breakers import WordBreaker
-    except ImportError as error:
-        raise ImportError(
-            f"the words of {language!r} are not divided by spaces, and the library that finds them is not installed: "
-            "pip install 'st-xlret[segmenters]' (icu4py, for Python 3.11 or newer), or leave the language out"
-        ) from error
+    purpose = (
+        f"finding words in {language!r}, which puts no spaces between them (needs Python 3.11; or leave it out)"
+    )
+    WordBreaker = import_optional("icu4py.breakers", extra="words", needed_for=purpose).WordBreaker  # noqa: N806
 
     def words_by_dictionary(text: str) -> Spans:
         spans, end = [], 0
@@ -88,10 +85,14 @@ def stop_words(language: str) -> frozenset[str]:
     Returns:
         The words; none where the library has no list for the language.
 
+    Raises:
+        ImportError: If the library (the extra `words`) is not installed.
+
     Example:
         >>> "the" in stop_words("en"), "library" in stop_words("en")
         (True, False)
     """
+    stopwordsiso = import_optional("stopwordsiso", extra="words", needed_for="lists of stop words")
     primary = language.partition("-")[0]
     return frozenset(map(fold, stopwordsiso.stopwords(_STOP_WORD_CODES.get(primary, primary))))
 

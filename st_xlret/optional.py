@@ -1,0 +1,35 @@
+"""Libraries that only some functions need: imported on first use, with an error that says what to install."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def import_optional(name: str, *, extra: str, needed_for: str) -> Any:
+    """Import a library that is installed by one of the extras of this package.
+
+    Args:
+        name: The module, such as `"nltk"` or `"icu4py.breakers"`.
+        extra: The extra that installs it, such as `"eval"`.
+        needed_for: What it does here, in words that complete "... is needed for".
+
+    Returns:
+        The module.
+
+    Raises:
+        ImportError: If it is not installed. The message names the extra.
+
+    Example:
+        >>> import_optional("no_such_library", extra="eval", needed_for="counting tokens")
+        Traceback (most recent call last):
+        ...
+        ImportError: no_such_library is needed for counting tokens: pip install "st-xlret[eval]"
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        library = name.partition(".")[0]
+        if error.name is not None and error.name.partition(".")[0] != library:
+            raise  # it is installed, and lacks a library of its own
+        raise ImportError(f'{library} is needed for {needed_for}: pip install "st-xlret[{extra}]"') from error
