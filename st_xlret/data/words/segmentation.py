@@ -61,9 +61,7 @@ def word_splitter(language: str) -> Callable[[str], Spans]:
     """The function from a text to its word spans, for one language; see :func:`split_words`."""
     if not is_unspaced(language):
         return _words_between_spaces
-    purpose = (
-        f"finding words in {language!r}, which puts no spaces between them (needs Python 3.11; or leave it out)"
-    )
+    purpose = f"finding words in {language!r}, which puts no spaces between them (needs Python 3.11; or leave it out)"
     WordBreaker = import_optional("icu4py.breakers", extra="words", needed_for=purpose).WordBreaker  # noqa: N806
 
     def words_by_dictionary(text: str) -> Spans:
