@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from st_xlret.search.approximate import ApproximateTopK, approximate_top_k
+from st_xlret.search.blocks import unit_rows
 from st_xlret.search.both_ways import NeighboursBothWays, neighbours_both_ways
 from st_xlret.search.exact import top_k
 from st_xlret.search.merging import merge_top_k, merge_top_k_across_ranks
@@ -29,4 +30,5 @@ __all__ = [
     "mutual_nearest_neighbours",
     "neighbours_both_ways",
     "top_k",
+    "unit_rows",
 ]

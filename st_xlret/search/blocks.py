@@ -33,11 +33,14 @@ def require_finite(rows: Tensor, first_row: int, name: str) -> None:
         return
     finite = torch.isfinite(rows).all(dim=1)
     if not bool(finite.all()):
-        row = first_row + int((~finite).nonzero()[0, 0])
-        raise ValueError(
-            f"{name} row {row} holds NaN or infinite values (in float32): a search over it means nothing. "
-            "Look at the text or the model that produced this row, or drop it."
-        )
+        raise ValueError(_not_finite(name, first_row + int((~finite).nonzero()[0, 0])))
+
+
+def _not_finite(name: str, row: int) -> str:
+    return (
+        f"{name} row {row} holds NaN or infinite values (in float32), which cannot be searched or compared. "
+        "Check the text and the model that produced this row, or drop it."
+    )
 
 
 def as_float32(rows: Embeddings, device: torch.device) -> Tensor:
@@ -56,6 +59,41 @@ def as_float32(rows: Embeddings, device: torch.device) -> Tensor:
         copied = torch.from_numpy(np.array(rows, dtype=np.float32)).to(device)
     _give_pages_back(rows)
     return copied
+
+
+def unit_rows(
+    rows: Embeddings, name: str = "embeddings", *, first_row: int = 0, device: torch.device | None = None
+) -> Tensor:
+    """The rows divided by their lengths, so that dot products are cosines. Rows of zeros stay zeros.
+
+    Args:
+        rows: Shape (n, d), NumPy or torch, any floating dtype.
+        name: What the rows are, for error messages.
+        first_row: Number of the first row, for error messages.
+        device: Where the result is. Default: where the rows are.
+
+    Returns:
+        (n, d) float32.
+
+    Raises:
+        ValueError: If the rows are no matrix, or a row holds NaN or infinite values.
+
+    Example:
+        >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
+        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+    check_matrix(rows, name)
+    vectors = as_float32(rows, default_device(rows) if device is None else device)
+    lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    if not bool(torch.isfinite(lengths.sum())):
+        # Squares of large finite numbers overflow: divided by the largest first, they do not.
+        largest = vectors.abs().amax(dim=1, keepdim=True)
+        broken = ~torch.isfinite(largest[:, 0])
+        if bool(broken.any()):
+            raise ValueError(_not_finite(name, first_row + int(broken.nonzero()[0, 0])))
+        vectors = vectors / largest.clamp(min=1.0)
+        lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    return vectors / lengths.clamp(min=1e-30)
 
 
 def default_device(*embeddings: Any) -> torch.device:

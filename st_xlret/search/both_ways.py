@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.search.blocks import Embeddings, as_float32, check_matrix, default_device
+from st_xlret.search.blocks import Embeddings, check_matrix, default_device, unit_rows
 from st_xlret.search.running import RunningTopK
 
 _CPU_BLOCK, _ACCELERATOR_BLOCK = 1_024, 4_096
@@ -92,9 +92,9 @@ def neighbours_both_ways(
     buffer = torch.empty(min(source_size, len(source)) * min(size, len(target)), device=place)
     with tqdm(desc="Mining", total=len(source), unit="row", disable=not show_progress_bar) as progress:
         for row, of_rows in zip(range(0, len(source), source_size), forward, strict=True):
-            rows = unit_rows(source[row : row + source_size], row, "source", place)
+            rows = unit_rows(source[row : row + source_size], "source", first_row=row, device=place)
             for column, of_columns in zip(range(0, len(target), size), backward, strict=True):
-                columns = unit_rows(target[column : column + size], column, "target", place)
+                columns = unit_rows(target[column : column + size], "target", first_row=column, device=place)
                 scores = buffer[: len(rows) * len(columns)].view(len(rows), len(columns))
                 _dot_products(rows, columns, out=scores)
                 of_rows.update(scores, column)
@@ -114,28 +114,6 @@ def _dot_products(rows: Tensor, columns: Tensor, out: Tensor) -> None:
         np.matmul(rows.numpy(), columns.numpy().T, out=out.numpy())
     else:
         torch.mm(rows, columns.T, out=out)
-
-
-def unit_rows(rows: Embeddings, first_row: int, side: str, device: torch.device) -> Tensor:
-    """The rows at length 1, float32; rows of zeros stay.
-
-    Raises:
-        ValueError: If a row holds NaN or infinite values.
-    """
-    vectors = as_float32(rows, device)
-    lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
-    if not bool(torch.isfinite(lengths.sum())):
-        # Squares of large finite numbers overflow: divided by the largest first, they do not.
-        largest = vectors.abs().amax(dim=1, keepdim=True)
-        broken = ~torch.isfinite(largest[:, 0])
-        if bool(broken.any()):
-            raise ValueError(
-                f"{side} row {first_row + int(broken.nonzero()[0, 0])} holds NaN or infinite values (in float32): "
-                "look at the text or the model that produced this row, or drop it."
-            )
-        vectors = vectors / largest.clamp(min=1.0)
-        lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
-    return vectors / lengths.clamp(min=1e-30)
 
 
 def _running(rows: int, k: int, size: int, device: torch.device) -> list[RunningTopK]:

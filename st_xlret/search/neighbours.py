@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from st_xlret.search.blocks import unit_rows
 from st_xlret.search.both_ways import neighbours_both_ways
 from st_xlret.search.exact import top_k
 
@@ -48,7 +48,7 @@ def mean_neighbour_similarity(queries: Tensor, corpus: Tensor, k: int = 10, *, c
         >>> mean_neighbour_similarity(axes, axes, k=2)
         tensor([0.5000, 0.5000, 0.5000])
     """
-    queries, corpus = _unit_rows(queries, corpus, k)
+    queries, corpus = _checked(queries, corpus, k)
     return top_k(queries, corpus, min(k, len(corpus)), query_chunk_size=chunk_size)[0].mean(dim=1)
 
 
@@ -69,7 +69,7 @@ def csls_scores(source: Tensor, target: Tensor, k: int = 10, *, chunk_size: int 
         The first row of the chunk and its scores, (rows, T) float32.
 
     Raises:
-        ValueError: As :func:`mean_neighbour_similarity`.
+        ValueError: As `mean_neighbour_similarity`.
 
     Example:
         >>> for start, scores in csls_scores(torch.eye(2), torch.eye(2), k=1):
@@ -94,7 +94,7 @@ def csls_nearest(source: Tensor, target: Tensor, k: int = 10, *, chunk_size: int
         Target rows, (S,) int64, and cosines, (S,) float32.
 
     Raises:
-        ValueError: As :func:`mean_neighbour_similarity`.
+        ValueError: As `mean_neighbour_similarity`.
 
     Example:
         >>> csls_nearest(torch.eye(2), torch.eye(2).flip(0), k=1)[0]
@@ -123,7 +123,7 @@ def mutual_nearest_neighbours(
         The matches; none is possible. Ties go to the lower row.
 
     Raises:
-        ValueError: As :func:`mean_neighbour_similarity`.
+        ValueError: As `mean_neighbour_similarity`.
 
     Example:
         >>> source = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.1, 1.0]])
@@ -152,7 +152,7 @@ def mutual_nearest_neighbours(
 
 def _cosine_chunks(source: Tensor, target: Tensor, k: int, chunk_size: int) -> Iterator[tuple[int, Tensor, Tensor]]:
     """First row, cosines and r_T(x) + r_S(y) of each chunk of source rows."""
-    source, target = _unit_rows(source, target, k)
+    source, target = _checked(source, target, k)
     found = neighbours_both_ways(source, target, k)
     source_mean, target_mean = found.forward_scores.mean(dim=1), found.backward_scores.mean(dim=1)
     for start in range(0, len(source), chunk_size):
@@ -160,8 +160,8 @@ def _cosine_chunks(source: Tensor, target: Tensor, k: int, chunk_size: int) -> I
         yield start, cosines, source_mean[start : start + chunk_size, None] + target_mean
 
 
-def _unit_rows(source: Tensor, target: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Both as unit-length float32 rows, checked."""
+def _checked(source: Tensor, target: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Both as unit-length float32 rows."""
     if source.ndim != 2 or target.ndim != 2 or source.shape[1] != target.shape[1]:
         raise ValueError(
             f"expected two matrices of one width, got shapes {tuple(source.shape)} and {tuple(target.shape)}"
@@ -170,4 +170,4 @@ def _unit_rows(source: Tensor, target: Tensor, k: int) -> tuple[Tensor, Tensor]:
         raise ValueError(f"nothing to compare: {len(source)} rows with {len(target)} rows")
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
-    return F.normalize(source.float(), dim=1), F.normalize(target.float(), dim=1)
+    return unit_rows(source, "source"), unit_rows(target, "target")
