@@ -1,39 +1,38 @@
-"""Arabic word forms from the cells of the lexicon.
+"""Arabic word forms; see `morphology`.
 
-``+`` joins a construct (``حقيبة+سفر``: the article goes to its second word), ``&`` a noun with its adjective
-(both take the article).
+`+` joins a construct (`حقيبة+سفر`: the article goes to its second word), `&` a noun with its adjective (both take the
+article).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from training_scripts.demo.corpus.word_forms import Forms, words
+from training_scripts.demo.corpus.lexicon import Forms
 
 _SEATS_WITHOUT_ALIF = ("ة", "ى", "اء", "ا")
 
 
-def _definite(cell: str, prefix: str = "") -> str:
+def _definite(word: str, prefix: str = "") -> str:
     article = "لل" if prefix == "ل" else prefix + "ال"
-    if "+" in cell:
-        head, tail = cell.split("+")
+    if "+" in word:
+        head, tail = word.split("+")
         return f"{prefix}{head} ال{tail}"
-    first, *rest = cell.split("&")
-    return " ".join([article + first, *("ال" + word for word in rest)])
+    first, *rest = word.split("&")
+    return " ".join([article + first, *("ال" + adjective for adjective in rest)])
 
 
-def _bare(cell: str) -> str:
-    return cell.replace("+", " ").replace("&", " ")
+def _bare(word: str) -> str:
+    return word.replace("+", " ").replace("&", " ")
 
 
-def _indefinite_accusative(cell: str) -> str:
-    if "+" in cell or "&" in cell or cell.endswith(_SEATS_WITHOUT_ALIF):
-        return _bare(cell)
-    return cell + "ا"
+def _indefinite_accusative(word: str) -> str:
+    if "+" in word or "&" in word or word.endswith(_SEATS_WITHOUT_ALIF):
+        return _bare(word)
+    return word + "ا"
 
 
-def _noun(cell: str) -> Forms:
-    gender, singular, plural = words(cell)
+def _noun(gender: str, singular: str, plural: str) -> Forms:
     return {
         "_": _definite(singular),
         "bare": _bare(singular),
@@ -44,36 +43,30 @@ def _noun(cell: str) -> Forms:
     }
 
 
-def _person(cell: str, gender: str, *, name: bool) -> Forms:
-    word, *rest = words(cell)
-    subject = word if name else _definite(word)
-    return {
-        "_": subject,
-        "acc": rest[0] if rest else subject,
-        "li": "ل" + word if name else _definite(word, "ل"),
-        "ala": "على " + subject,
-        "t": _t(gender),
-        "g": gender,
-    }
+def _name(gender: str, word: str, accusative: str = "") -> Forms:
+    return _person(gender, word, accusative or word, "ل" + word)
+
+
+def _role(gender: str, word: str) -> Forms:
+    return _person(gender, _definite(word), _definite(word), _definite(word, "ل"))
+
+
+def _person(gender: str, subject: str, accusative: str, to: str) -> Forms:
+    return {"_": subject, "acc": accusative, "li": to, "ala": "على " + subject, "t": _t(gender)}
 
 
 def _t(gender: str) -> str:
     return "ت" if gender == "f" else ""
 
 
-def _pronoun(gender: str) -> Forms:
+def _pronoun(gender: str, with_ala: str) -> Forms:
     """A subject pronoun is left out: the verb shows person and gender."""
-    return {"_": "", "ala": {"m": "عليه", "f": "عليها"}[gender], "t": _t(gender), "g": gender}
+    return {"_": "", "ala": with_ala, "t": _t(gender)}
 
 
-def _feminine_past(masculine: str) -> str:
-    return masculine.removesuffix("ى") + "ت"
-
-
-def _verb(cell: str) -> Forms:
-    past, present, *short = words(cell)
-    jussive = short[0] if short else present
-    her_past = _feminine_past(past)
+def _verb(past: str, present: str, jussive: str = "") -> Forms:
+    jussive = jussive or present
+    her_past = past.removesuffix("ى") + "ت"
     before_suffix = past.removesuffix("ى") + "ا" if past.endswith("ى") else past
     return {
         "past.m": past,
@@ -91,19 +84,14 @@ def _verb(cell: str) -> Forms:
     }
 
 
-def _giving(cell: str) -> Forms:
-    return {"_.m": cell, "_.f": _feminine_past(cell)}
-
-
-def _adjective(cell: str) -> Forms:
-    masculine, *rest = words(cell)
-    elative = rest[-1]
-    colour = len(rest) == 2
-    feminine = rest[0] if colour else masculine + "ة"
+def _adjective(masculine: str, elative: str, feminine: str = "") -> Forms:
+    """Colours have a feminine of their own, and no ending in the accusative."""
+    accusative = masculine if feminine else _indefinite_accusative(masculine)
+    feminine = feminine or masculine + "ة"
     return {
         "_.m": masculine,
         "_.f": feminine,
-        "acc.m": masculine if colour else _indefinite_accusative(masculine),
+        "acc.m": accusative,
         "acc.f": feminine,
         "def.m": "ال" + masculine,
         "def.f": "ال" + feminine,
@@ -111,45 +99,28 @@ def _adjective(cell: str) -> Forms:
     }
 
 
-def _place(cell: str) -> Forms:
-    return {"_": cell, "dir": "إلى " + cell.split(" ", 1)[1]}
+def _place(at: str) -> Forms:
+    return {"_": at, "dir": "إلى " + at.split(" ", 1)[1]}
 
 
-def _weather(cell: str) -> Forms:
-    main, subordinate = cell.split("/")
-    return {"_": main, "sub": subordinate}
+def _weather(clause: str, subordinate: str) -> Forms:
+    return {"_": clause, "sub": subordinate}
 
 
-def _feeling(cell: str) -> Forms:
-    masculine, feminine = cell.split(",")
-    return {"_.m": masculine, "_.f": feminine}
+def _number(plural: str, with_masculine: str, with_feminine: str = "") -> Forms:
+    """`few` (three to ten) takes a plural and the gender opposite to its noun's, `many` a singular."""
+    return {"num.m": with_masculine, "num.f": with_feminine or with_masculine, "g": plural}
 
 
-def _number(cell: str, value: int) -> Forms:
-    """Three to ten take the gender opposite to their noun's; from eleven on, the noun is a singular."""
-    with_masculine, _, with_feminine = cell.partition(",")
-    return {
-        "num.m": with_masculine,
-        "num.f": with_feminine or with_masculine,
-        "g": "few" if value <= 10 else "many",
-    }
-
-
-def _clock(hour: int, minute: int) -> Forms:
-    return {"_": f"في الساعة {hour}:{minute:02d}"}
-
-
-#: Kind of concept -> its inflector.
-INFLECTORS: dict[str, Callable[..., Forms]] = {
+ARABIC: dict[str, Callable[..., Forms]] = {
     "noun": _noun,
-    "person": _person,
+    "name": _name,
+    "role": _role,
     "pronoun": _pronoun,
     "verb": _verb,
-    "giving": _giving,
     "adjective": _adjective,
     "place": _place,
+    "city": _place,
     "weather": _weather,
-    "feeling": _feeling,
     "number": _number,
-    "clock": _clock,
 }

@@ -1,16 +1,15 @@
-"""From meanings to sentences: compiled sentence patterns, one set per language."""
+"""Turns meanings into sentences, by sentence patterns that are compiled once per language."""
 
 from __future__ import annotations
 
 import random
 import re
 import zlib
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
-from training_scripts.demo.corpus.concepts import TOY_LANGUAGES, forms
-from training_scripts.demo.corpus.lexicon import templates, templates_of_two_clauses
+from training_scripts.demo.corpus.lexicon import Template, lexicon
+from training_scripts.demo.corpus.morphology import forms
 
 _GENDER_INDEX = {"m": 0, "ma": 0, "f": 1, "n": 2}
 _PIECE = re.compile(r"\{([^}]+)\}|<([^>]+)>")
@@ -20,12 +19,12 @@ _RESERVED_ONE_IN = 16
 
 
 class Meaning(NamedTuple):
-    """What a sentence says, in no language.
+    """The content of a sentence, independent of any language.
 
     Attributes:
         template: Name of the sentence pattern.
         concepts: One concept per slot of the template.
-        connective: Concept of the word that ties the sentence to the one before, or ``""``.
+        connective: Concept of the word that links the sentence to the one before, or `""` for none.
     """
 
     template: str
@@ -52,13 +51,38 @@ class _Choice(NamedTuple):
 _Pattern = tuple["str | _Slot | _Choice", ...]
 
 
-@dataclass(frozen=True)
-class _Template:
+class _Compiled(NamedTuple):
     plain: tuple[_Pattern, ...]
     after_connective: _Pattern
 
 
-def _compile(pattern: str, slots: list[str]) -> _Pattern:
+@cache
+def _patterns(language: str) -> dict[str, _Compiled]:
+    return {name: compile_template(template, language) for name, template in lexicon().templates.items()}
+
+
+def compile_template(template: Template, language: str) -> _Compiled:
+    """Parse the variants of a template in one language.
+
+    Raises:
+        ValueError: For a slot that the template does not have; the message names the file and the line.
+    """
+    variants = template.variants[language]
+    try:
+        return _Compiled(
+            tuple(_compile(_with_finite_verb(variant, first=False), template.slots) for variant in variants),
+            _compile(_with_finite_verb(variants[0], first=True), template.slots),
+        )
+    except ValueError as error:
+        raise template.row.error(f"column {language!r}: {error}") from error
+
+
+def _compile(pattern: str, slots: tuple[str, ...]) -> _Pattern:
+    def index(name: str) -> int:
+        if name not in slots:
+            raise ValueError(f"the template has the slots {' '.join(slots)}, but not {name!r}")
+        return slots.index(name)
+
     pieces: list[str | _Slot | _Choice] = []
     position = 0
     for match in _PIECE.finditer(pattern):
@@ -68,10 +92,10 @@ def _compile(pattern: str, slots: list[str]) -> _Pattern:
         if slot_text:
             name_and_form, *agreement = slot_text.split("@")
             name, _, form = name_and_form.partition(".")
-            pieces.append(_Slot(slots.index(name), form or "_", tuple(slots.index(other) for other in agreement)))
+            pieces.append(_Slot(index(name), form or "_", tuple(map(index, agreement))))
         else:
             name, *options = choice_text.split("|")
-            pieces.append(_Choice(slots.index(name), tuple(options)))
+            pieces.append(_Choice(index(name), tuple(options)))
         position = match.end()
     if position < len(pattern):
         pieces.append(pattern[position:])
@@ -86,62 +110,24 @@ def _with_finite_verb(pattern: str, *, first: bool) -> str:
     return " ".join([finite, before, rest] if first else [before, finite, rest])
 
 
-def _blocks() -> list[list[str]]:
-    text = templates.TEMPLATES.strip() + "\n\n" + templates_of_two_clauses.TEMPLATES.strip()
-    return [block.splitlines() for block in text.split("\n\n")]
-
-
-@lru_cache(maxsize=1)
-def template_slots() -> dict[str, tuple[str, ...]]:
-    """Slot names of every template, e.g. ``("s", "v", "o", "p")``."""
-    heads = (block[0].lstrip("?").split(":") for block in _blocks())
-    return {name: tuple(slots.split()) for name, slots in heads}
-
-
-@lru_cache(maxsize=1)
-def templates_with_connective() -> frozenset[str]:
-    """Names of the templates that a connective may open."""
-    return frozenset(block[0].split(":")[0] for block in _blocks() if not block[0].startswith("?"))
-
-
-@lru_cache(maxsize=len(TOY_LANGUAGES))
-def _templates(language: str) -> dict[str, _Template]:
-    compiled = {}
-    for head, *lines in _blocks():
-        name, slots = head.lstrip("?").split(":")
-        (text,) = (line[3:] for line in lines if line.startswith(language + " "))
-        variants = [variant.strip() for variant in text.split("//")]
-        compiled[name] = _Template(
-            tuple(_compile(_with_finite_verb(variant, first=False), slots.split()) for variant in variants),
-            _compile(_with_finite_verb(variants[0], first=True), slots.split()),
-        )
-    return compiled
-
-
 def realise(meaning: Meaning, language: str, rng: random.Random | None = None) -> str:
-    """Say a meaning in a language.
+    """Express a meaning in a language.
 
     Args:
-        meaning: What to say.
-        language: One of ``TOY_LANGUAGES``.
-        rng: Chooses among synonyms and word orders; without it, the first ones are taken.
+        meaning: What the sentence means.
+        language: One of `TOY_LANGUAGES`.
+        rng: Source of the choice among synonyms and word orders. By default, the first of each is taken.
 
     Returns:
-        One sentence with its final punctuation.
+        The sentence, with its final punctuation.
 
     Raises:
-        ValueError: For another language.
+        ValueError: For another language, and for a pattern with a form that its words do not have.
 
     Example:
         >>> cut = Meaning("do_with", ("Anna", "cut", "bread", "knife"))
-        >>> for language in TOY_LANGUAGES:
-        ...     print(realise(cut, language))
-        Anna cut the bread with a knife.
-        Anna a coupé le pain avec un couteau.
-        Anna hat das Brot mit einem Messer geschnitten.
-        Анна порезала хлеб ножом.
-        قطعت آنا الخبز بالسكين.
-        安娜用刀切了面包。
+        >>> realise(cut, "de")
+        'Anna hat das Brot mit einem Messer geschnitten.'
     """
     table = forms(language)
     draw = rng.random if rng else _zero
@@ -149,25 +135,29 @@ def realise(meaning: Meaning, language: str, rng: random.Random | None = None) -
     for concept in meaning.concepts:
         synonyms = table[concept]
         chosen.append(synonyms[0] if len(synonyms) == 1 else synonyms[int(draw() * len(synonyms))])
-    template = _templates(language)[meaning.template]
+    compiled = _patterns(language)[meaning.template]
     if meaning.connective:
         openers = table[meaning.connective]
         opener = openers[int(draw() * len(openers))]["_"]
-        pattern = template.after_connective
+        pattern = compiled.after_connective
         words = [opener, "" if language == "zh" else " "]
     else:
-        pattern = template.plain[int(draw() * len(template.plain))]
+        pattern = compiled.plain[int(draw() * len(compiled.plain))]
         words = []
-    for piece in pattern:
-        if isinstance(piece, str):
-            words.append(piece)
-        elif isinstance(piece, _Slot):
-            form = piece.form
-            for other in piece.agrees_with:
-                form += "." + chosen[other]["g"]
-            words.append(chosen[piece.slot][form])
-        else:
-            words.append(piece.options[_GENDER_INDEX[chosen[piece.slot]["g"]]])
+    try:
+        for piece in pattern:
+            if isinstance(piece, str):
+                words.append(piece)
+            elif isinstance(piece, _Slot):
+                form = piece.form
+                for other in piece.agrees_with:
+                    form += "." + chosen[other]["g"]
+                words.append(chosen[piece.slot][form])
+            else:
+                words.append(piece.options[_GENDER_INDEX[chosen[piece.slot]["g"]]])
+    except KeyError as error:
+        row = lexicon().templates[meaning.template].row
+        raise row.error(f"column {language!r}: {' '.join(meaning.concepts)} have no form {error}") from error
     return _finish("".join(words), language)
 
 

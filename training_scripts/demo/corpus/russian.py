@@ -1,27 +1,27 @@
-"""Russian declension and conjugation from the cells of the lexicon."""
+"""Russian declension and conjugation; see `morphology`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from training_scripts.demo.corpus.word_forms import Forms, words
+from training_scripts.demo.corpus.lexicon import Forms
 
 _VELARS, _HUSHERS = "кгх", "жшчщ"
 _CLUSTER_STARTS, _VOWELS = "сзжшщ", "аеёиоуыэюя"
 
 
-def decline(nominative: str, gender: str, *, animate: bool, stem: str = "", instrumental: str = "") -> Forms:
+def decline(nominative: str, gender: str, *, animate: bool, stem: str = "", ins: str = "") -> Forms:
     """Decline a singular noun.
 
     Args:
         nominative: The dictionary form.
-        gender: ``"m"``, ``"f"`` or ``"n"``; a masculine in ``-а``/``-я`` declines as a feminine.
+        gender: `"m"`, `"f"` or `"n"`; a masculine in `-а` or `-я` declines as a feminine.
         animate: Whether a masculine accusative is its genitive.
-        stem: The stem before endings where a vowel falls out (``"Павл"`` of ``"Павел"``).
-        instrumental: The instrumental where stress changes it (``"ножом"``).
+        stem: The stem before endings where a vowel falls out (`"Павл"` of `"Павел"`).
+        ins: The instrumental where stress changes it (`"ножом"`).
 
     Returns:
-        The forms ``"_"``, ``"gen"``, ``"dat"``, ``"acc"`` and ``"ins"``.
+        The forms `"_"`, `"gen"`, `"dat"`, `"acc"` and `"ins"`.
 
     Example:
         >>> decline("книга", "f", animate=False)["gen"]
@@ -44,62 +44,41 @@ def decline(nominative: str, gender: str, *, animate: bool, stem: str = "", inst
         genitive, dative = (base + "я", base + "ю") if soft else (base + "а", base + "у")
         by = base + ("ем" if soft or last == "е" or base[-1] in _HUSHERS + "ц" else "ом")
         accusative = genitive if animate and gender == "m" else nominative
-    return {"_": nominative, "gen": genitive, "dat": dative, "acc": accusative, "ins": instrumental or by}
+    return {"_": nominative, "gen": genitive, "dat": dative, "acc": accusative, "ins": ins or by}
 
 
-def _marked(parts: list[str]) -> tuple[list[str], dict[str, str]]:
-    plain = [part for part in parts if "=" not in part]
-    return plain, dict(part.split("=") for part in parts if "=" in part)
-
-
-def _noun(cell: str) -> Forms:
-    (gender, nominative, genitive_plural), marks = _marked(words(cell))
-    forms = decline(
-        nominative,
-        gender[0],
-        animate=gender.endswith("a"),
-        stem=marks.get("stem", ""),
-        instrumental=marks.get("ins", ""),
-    )
+def _noun(
+    gender: str, nominative: str, genitive_plural: str, *, stem: str = "", ins: str = "", tool: str = ""
+) -> Forms:
+    forms = decline(nominative, gender[0], animate=gender.endswith("a"), stem=stem, ins=ins)
     return {
         **forms,
-        "tool": marks.get("tool", forms["ins"]),
+        "tool": tool or forms["ins"],
         "count.few": forms["gen"],
         "count.many": genitive_plural,
         "g": gender.replace("fa", "f"),
     }
 
 
-def _person(cell: str, gender: str, *, name: bool) -> Forms:
-    (nominative,), marks = _marked(words(cell))
-    forms = decline(nominative, gender, animate=True, stem=marks.get("stem", ""), instrumental=marks.get("ins", ""))
+def _person(gender: str, nominative: str, *, stem: str = "", ins: str = "") -> Forms:
+    forms = decline(nominative, gender, animate=True, stem=stem, ins=ins)
     by = forms["ins"].lower()
     clumsy = by[0] in _CLUSTER_STARTS and by[1] not in _VOWELS
-    return {**forms, "with": ("со " if clumsy else "с ") + forms["ins"], "g": gender}
+    return {**forms, "with": ("со " if clumsy else "с ") + forms["ins"]}
 
 
-def _pronoun(gender: str) -> Forms:
-    return {"_": {"m": "он", "f": "она"}[gender], "g": gender}
+def _verb(perfective: str, imperfective: str, present: str, past: str = "", past_feminine: str = "") -> Forms:
+    past = past or perfective.removesuffix("ть") + "л"
+    return {
+        "_": perfective,
+        "imperf": imperfective,
+        "pres": present,
+        "past.m": past,
+        "past.f": past_feminine or past + "а",
+    }
 
 
-def _past(cell: str) -> Forms:
-    masculine, _, feminine = cell.partition(",")
-    return {"past.m": masculine, "past.f": feminine or masculine + "а"}
-
-
-def _verb(cell: str) -> Forms:
-    perfective, imperfective, present, *past = words(cell)
-    forms = _past(past[0] if past else perfective.removesuffix("ть") + "л")
-    return {"_": perfective, "imperf": imperfective, "pres": present, **forms}
-
-
-def _giving(cell: str) -> Forms:
-    masculine, feminine = cell.split(",")
-    return {"_.m": masculine, "_.f": feminine}
-
-
-def _adjective(cell: str) -> Forms:
-    nominative, comparative = words(cell)
+def _adjective(nominative: str, comparative: str) -> Forms:
     stem, ending = nominative[:-2], nominative[-2:]
     hushed, soft = stem[-1] in _HUSHERS, ending == "ий" and stem[-1] == "н"
     fronted = soft or (hushed and ending != "ой")
@@ -122,34 +101,22 @@ def _adjective(cell: str) -> Forms:
     }
 
 
-def _place(cell: str) -> Forms:
-    at, _, to = cell.partition(">")
+def _place(at: str, to: str) -> Forms:
     return {"_": at, "dir": to}
 
 
-def _feeling(cell: str) -> Forms:
-    masculine, feminine = cell.split(",")
-    return {"_.m": masculine, "_.f": feminine}
+def _number(plural: str, word: str) -> Forms:
+    """`few` takes a genitive singular, `many` a genitive plural."""
+    return {"_": word, "g": plural}
 
 
-def _number(cell: str, value: int) -> Forms:
-    return {"_": cell, "g": "few" if value in (3, 4) else "many"}
-
-
-def _clock(hour: int, minute: int) -> Forms:
-    return {"_": f"в {hour}:{minute:02d}"}
-
-
-#: Kind of concept -> its inflector.
-INFLECTORS: dict[str, Callable[..., Forms]] = {
+RUSSIAN: dict[str, Callable[..., Forms]] = {
     "noun": _noun,
-    "person": _person,
-    "pronoun": _pronoun,
+    "name": _person,
+    "role": _person,
     "verb": _verb,
-    "giving": _giving,
     "adjective": _adjective,
     "place": _place,
-    "feeling": _feeling,
+    "city": _place,
     "number": _number,
-    "clock": _clock,
 }

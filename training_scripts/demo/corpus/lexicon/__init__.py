@@ -1,1 +1,0 @@
-"""The words, topics and sentence patterns of the generated corpus, as tables."""
