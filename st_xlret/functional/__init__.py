@@ -1,9 +1,21 @@
-"""The papers' equations on tensors: no model, no state, no I/O. Imports torch only.
+"""The papers' equations as functions of tensors: no model, no state, no I/O. This package imports torch only.
 
-Everything is computed in at least float32 (float64 stays float64), whatever autocast is active, and is
-differentiable once. InfoNCE is written ``softplus(logsumexp(negatives) - positive)``: the usual form
-subtracts two nearly equal numbers once the positive wins, and in 16-bit floats its gradient is then exactly
-zero.
+| function | equation |
+| --- | --- |
+| `contrastive_context_loss` | CCP, Algorithm 1, lines 14-16 |
+| `masked_sentence_loss` | MSM, Eq. 1-2 |
+| `cz_nce_loss` | ML-CTL, Eq. 5 |
+| `info_nce_loss` | ML-CTL, Eq. 1-2, and L_sema: lang-contrastive, Eq. 2 |
+| `retrieval_contrastive_loss` | L_IR: lang-contrastive, Eq. 1 |
+| `language_contrastive_loss` | L_lang: lang-contrastive, Eq. 3 |
+| `chunked_cross_entropy` | cross-entropy of masked language modelling |
+
+The papers are CCP (Wu et al., IJCAI 2022), MSM (Zhang et al., ICLR 2023), ML-CTL (Chen et al., ICASSP 2022) and
+lang-contrastive (Hu et al., Findings of ACL 2023).
+
+All functions compute in at least float32 (float64 stays float64), whether autocast is active or not, and can be
+differentiated once. InfoNCE is computed as `softplus(logsumexp(negatives) - positive)`. The usual form subtracts
+two nearly equal numbers once the positive wins, and in 16-bit floats its gradient then becomes exactly zero.
 """
 
 from __future__ import annotations

@@ -1,22 +1,33 @@
-"""Checks of arguments and types that the equations share."""
+"""What the equations share: checks of their arguments, types of numbers, rows of unit length."""
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-# At most this many logits are alive at a time in the chunked parts (4 bytes each).
+# The largest number of logits that the chunked parts hold at a time (4 bytes each).
 CHUNK_ELEMENTS = 2**22
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """16-bit floats become float32, others stay."""
+    """Convert 16-bit floats to float32 and leave wider ones as they are."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def without_autocast(x: Tensor) -> torch.autocast:
-    """A context in which autocast of ``x``'s device is off."""
+    """Return a context in which autocast is off on the device of `x`."""
     return torch.autocast(device_type=x.device.type, enabled=False)
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """Scale each row to unit length.
+
+    A row of zeros has no direction. It stays zero and gets no gradient, whereas `F.normalize` alone would give it
+    one of 1e12.
+    """
+    zero = ~x.any(dim=1, keepdim=True)
+    return F.normalize(x.masked_fill(zero, 1.0), dim=1).masked_fill(zero, 0.0)
 
 
 def check_temperature(temperature: float) -> None:
@@ -26,7 +37,7 @@ def check_temperature(temperature: float) -> None:
 
 
 def check_matrix(name: str, x: Tensor) -> None:
-    """Raise a ValueError unless ``x`` is a matrix of floats."""
+    """Raise a ValueError unless `x` is a matrix of floats."""
     if x.ndim != 2:
         raise ValueError(f"{name} must have two axes (rows, features), got shape {tuple(x.shape)}")
     if not x.is_floating_point():
@@ -34,7 +45,7 @@ def check_matrix(name: str, x: Tensor) -> None:
 
 
 def check_pair(x: Tensor, y: Tensor) -> None:
-    """Raise a ValueError unless ``x`` and ``y`` are matrices of one shape."""
+    """Raise a ValueError unless `x` and `y` are matrices of one shape."""
     check_matrix("x", x)
     check_matrix("y", y)
     if x.shape != y.shape:
@@ -42,7 +53,7 @@ def check_pair(x: Tensor, y: Tensor) -> None:
 
 
 def check_tag(name: str, tag: Tensor | None, rows: int) -> None:
-    """Raise a ValueError unless ``tag`` is None or holds one integer per row."""
+    """Raise a ValueError unless `tag` is None or holds one integer per row."""
     if tag is None:
         return
     if tag.shape != (rows,):

@@ -16,6 +16,7 @@ from st_xlret.functional.checks import (
     check_pair,
     check_tag,
     check_temperature,
+    unit_rows,
     without_autocast,
 )
 
@@ -35,36 +36,38 @@ def contrastive_context_loss(
     queue_text: Tensor | None = None,
     queue_is_normalized: bool = False,
 ) -> Tensor:
-    """Contrastive context prediction: line 14-16 of Algorithm 1 in the CCP paper.
+    """Contrastive context prediction (CCP, Wu et al. 2022, Algorithm 1, lines 14-16).
 
-    Mean over ordered positive pairs (c, i) of ``-log(e^{s_ci} / sum_k e^{s_ck})`` with ``s`` the cosine
-    divided by ``temperature`` and k over all rows but c, and all queue rows. Rows with one window id are
-    positives of each other. Left out of the sum are rows and queue rows
+    The loss is the mean over ordered positive pairs (c, i) of `-log(e^{s_ci} / sum_k e^{s_ck})`, where s is the
+    cosine divided by `temperature` and k runs over all rows but c, and over all rows of the queue. Rows that share
+    a window id are positives of each other. A row or key is left out of c's sum if it
 
-    - of another language, unless ``cross_language_negatives`` (they teach language identification),
-    - of c's document, where documents are given, and with c's text, where texts are given,
+    - is of another language, unless `cross_language_negatives` is set (such negatives teach the encoder to identify
+      languages),
+    - belongs to c's document, where documents are given,
+    - has the same text as c, where texts are given.
 
-    c's own positives always stay. A row without a positive is a negative only.
+    The positives of c are never left out. A row that has no positive serves as a negative only.
 
     Args:
-        z: Projected sentence vectors, shape (B, d); they need not be normalised.
+        z: Projected sentence vectors, shape (B, d). They need not have unit length.
         window: Window id of each row, integers (B,).
         language: Language id of each row, integers (B,).
         temperature: Divisor of the cosines.
         document: Document id of each row, integers (B,).
-        queue: Keys of earlier batches (Q, d), constants: no gradient flows into them.
-        queue_language: Language id of each key (Q,); required with ``queue``.
-        queue_document: Document id of each key (Q,); required with ``queue`` where ``document`` is given.
-        cross_language_negatives: Keep rows of other languages as negatives.
-        text: Id of each row's text, integers (B,): equal texts are never negatives of each other.
-        queue_text: Text id of each key (Q,); required with ``queue`` where ``text`` is given.
-        queue_is_normalized: The keys have unit length already, which saves a pass over them.
+        queue: Keys of earlier batches (Q, d). They are constants: no gradient flows into them.
+        queue_language: Language id of each key (Q,). Required with `queue`.
+        queue_document: Document id of each key (Q,). Required with `queue` if `document` is given.
+        cross_language_negatives: Keep rows and keys of other languages as negatives.
+        text: Text id of each row, integers (B,). Rows of equal text are never negatives of each other.
+        queue_text: Text id of each key (Q,). Required with `queue` if `text` is given.
+        queue_is_normalized: Whether the keys already have unit length, which saves one pass over them.
 
     Returns:
         A scalar, at least float32.
 
     Raises:
-        ValueError: On shapes that do not fit, a temperature that is not positive, or no positive pair at all.
+        ValueError: If shapes do not fit, the temperature is not positive, or the batch has no positive pair.
 
     Example:
         >>> z = torch.eye(4).repeat_interleave(2, 0)            # four windows of two equal rows
@@ -84,7 +87,7 @@ def contrastive_context_loss(
         _check_queue(queue, z.shape[1], tags, queue_tags)
 
     with without_autocast(z):
-        z = _unit_rows(at_least_float32(z))
+        z = unit_rows(at_least_float32(z))
         positives = window[:, None] == window[None, :]
         candidates = _allowed(tags, tags, cross_language_negatives)
         if candidates is not None:
@@ -100,22 +103,24 @@ def contrastive_context_loss(
 
 
 def info_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor | None = None) -> Tensor:
-    """Symmetric InfoNCE over all rows of both sides: Eq. 1-2 of ML-CTL, L_sema (Eq. 2) of lang-contrastive.
+    """Symmetric InfoNCE over the rows of both sides (ML-CTL, Eq. 1-2; L_sema of lang-contrastive, Eq. 2).
 
-    Mean over the 2N anchors of ``-log(e^{s+} / sum_k e^{s_k})``, with s the cosine divided by ``temperature``
-    and k over the positive and the other 2(N - 1) rows of x and of y.
+    The loss is the mean over the 2N anchors of `-log(e^{s+} / sum_k e^{s_k})`, where s is the cosine divided by
+    `temperature` and k runs over the positive and the other 2(N - 1) rows of x and y. The papers are Chen et al.
+    (2022) and Hu et al. (2023).
 
     Args:
-        x: Row-aligned vectors (N, d).
+        x: Row-aligned vectors (N, d). They need not have unit length.
         y: Row-aligned vectors (N, d): y_i is the positive of x_i.
         temperature: Divisor of the cosines.
-        text: Text ids of the rows of x, then of y, integers (2N,): rows of equal text are not negatives.
+        text: Text ids of the rows of x followed by those of y, integers (2N,). Rows of equal text are not negatives
+            of each other.
 
     Returns:
-        A scalar, at least float32; 0 for N = 1, where there are no negatives.
+        A scalar, at least float32. It is 0 for N = 1, where there are no negatives.
 
     Raises:
-        ValueError: On shapes that do not fit or a temperature that is not positive.
+        ValueError: If shapes do not fit or the temperature is not positive.
 
     Example:
         >>> x = torch.eye(4)
@@ -137,15 +142,8 @@ def info_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tens
     )
 
 
-def _unit_rows(x: Tensor) -> Tensor:
-    # A zero row has no direction: it stays zero and gets no gradient, where normalize alone would give one of
-    # 1e12.
-    zero = ~x.any(dim=1, keepdim=True)
-    return F.normalize(x.masked_fill(zero, 1.0), dim=1).masked_fill(zero, 0.0)
-
-
 class _SelfSimilarity(torch.autograd.Function):
-    """x @ x.T, whose gradient takes one matrix product, not two: both sides are the same."""
+    """`x @ x.T`, whose gradient takes one matrix product instead of two because both sides are the same."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -161,7 +159,7 @@ class _SelfSimilarity(torch.autograd.Function):
 def _mean_over_positive_pairs(
     logits: Tensor, positives: Tensor, candidates: Tensor | None, queue_logsumexp: Tensor | None
 ) -> Tensor:
-    """Mean of -log(e^{s_ci} / sum) over positive pairs; without ``candidates`` all columns are candidates."""
+    """Mean of -log(e^{s_ci} / sum) over positive pairs. Without `candidates`, every column is a candidate."""
     anchor, positive = positives.nonzero(as_tuple=True)
     if not len(anchor):
         raise ValueError("no positive pair in the batch: no two rows share a window id")
@@ -177,10 +175,10 @@ def _mean_over_positive_pairs(
 
 
 class _SplitOffPositive(torch.autograd.Function):
-    """Each row's positive logit, and logsumexp over its candidates but itself and this positive.
+    """Each row's positive logit, and the logsumexp over its candidates other than itself and this positive.
 
-    The positive's own term never enters the sum, so that a small gradient is not the difference of large
-    numbers. Few passes over the logits, whose memory it uses up for the exponentials.
+    The positive's own term never enters the sum, so that a small gradient is not the difference of two large
+    numbers. The function makes few passes over the logits and reuses their memory for the exponentials.
     """
 
     @staticmethod
@@ -214,7 +212,7 @@ class _SplitOffPositive(torch.autograd.Function):
 def _allowed(
     tags: dict[str, Tensor | None], other_tags: dict[str, Tensor | None], cross_language: bool
 ) -> Tensor | None:
-    """Which columns may be negatives of which rows, boolean (rows, columns); None where all may."""
+    """Which columns may be negatives of which rows, boolean (rows, columns), or None if all may."""
     allowed = None
     for name, tag in tags.items():
         other_tag = other_tags[name]
@@ -227,10 +225,10 @@ def _allowed(
 
 
 class _QueueLogSumExp(torch.autograd.Function):
-    """logsumexp over the allowed keys of the queue, chunk by chunk.
+    """logsumexp over the allowed keys of the queue, computed chunk by chunk.
 
-    Its gradient, the mean of the keys weighted by softmax, is gathered in the same pass: the queue is read
-    once, and may take in new keys before the backward pass.
+    Its gradient, the mean of the keys weighted by their softmax, is accumulated in the same pass. The queue is
+    therefore read once, and may take in new keys before the backward pass.
     """
 
     @staticmethod

@@ -10,33 +10,33 @@ from st_xlret.functional.checks import (
     check_pair,
     check_tag,
     check_temperature,
+    unit_rows,
     without_autocast,
 )
-from st_xlret.functional.contrastive import _unit_rows
 
 
 def cz_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor | None = None) -> Tensor:
-    """CZ-NCE: Eq. 5 of ML-CTL in the symmetric mean of its Eq. 2.
+    """Cross-zero noise contrastive estimation (ML-CTL, Chen et al. 2022: Eq. 5, averaged symmetrically as in Eq. 2).
 
-    Mean over the 2N anchors of ``-log(e^{s+} / sum_k e^{s_k})``, with s the cosine divided by ``temperature``
-    and k over the other 2(N - 1) rows of x and of y. Unlike in
-    :func:`~st_xlret.functional.info_nce_loss` the positive is no part of the sum: the loss has no lower bound
-    at 0, is negative once the positive wins, and pulls on the positive with the same force, 1 / temperature,
-    however far ahead it is. Anchor by anchor, InfoNCE is the softplus of CZ-NCE.
+    The loss is the mean over the 2N anchors of `-log(e^{s+} / sum_k e^{s_k})`, where s is the cosine divided by
+    `temperature` and k runs over the other 2(N - 1) rows of x and y. Unlike in `info_nce_loss`, the positive is not
+    part of the sum. The loss therefore has no lower bound at 0: it becomes negative once the positive wins, and its
+    gradient with respect to the positive stays 1 / temperature however far ahead the positive is. For each anchor,
+    InfoNCE is the softplus of CZ-NCE.
 
     Args:
-        x: Row-aligned vectors (N, d); they need not be normalised.
+        x: Row-aligned vectors (N, d). They need not have unit length.
         y: Row-aligned vectors (N, d): y_i is the positive of x_i.
         temperature: Divisor of the cosines.
-        text: Text ids of the rows of x, then of y, integers (2N,): rows of equal text are not negatives. An
-            anchor without any negative left counts as 0.
+        text: Text ids of the rows of x followed by those of y, integers (2N,). Rows of equal text are not negatives
+            of each other. An anchor that has no negative left counts as 0.
 
     Returns:
         A scalar, at least float32.
 
     Raises:
-        ValueError: For N = 1 (or 0), where there are no negatives, on shapes that do not fit, or a
-            temperature that is not positive.
+        ValueError: If N is 1 or 0 (there are no negatives then), shapes do not fit, or the temperature is not
+            positive.
 
     Example:
         >>> x = torch.eye(4)
@@ -53,7 +53,7 @@ def cz_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor
             "use a larger batch and drop an incomplete last one"
         )
     with without_autocast(x):
-        z = _unit_rows(at_least_float32(torch.cat([x, y])))
+        z = unit_rows(at_least_float32(torch.cat([x, y])))
         logits = (z / temperature) @ z.T
         positive = logits.diagonal(pairs)
         left_out = _left_out(pairs, text, z.device)
@@ -65,7 +65,7 @@ def cz_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor
 
 
 def _left_out(pairs: int, text: Tensor | None, device: torch.device) -> Tensor:
-    """Which columns are no negatives of which rows, boolean (2N, 2N): the pair's own two, and equal texts."""
+    """Which columns are not negatives of which rows, boolean (2N, 2N): the pair's own two, and equal texts."""
     pair = torch.arange(pairs, device=device).repeat(2)
     own = pair[:, None] == pair
     return own if text is None else own.logical_or_(text[:, None] == text)

@@ -1,4 +1,4 @@
-"""Language contrastive loss: no sentence may tell the two sides of a translation apart."""
+"""Language contrastive loss: every sentence should be equally similar to the two sides of a translation."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from st_xlret.functional import checks
-from st_xlret.functional.checks import at_least_float32, check_matrix, check_pair, without_autocast
-from st_xlret.functional.contrastive import _unit_rows
+from st_xlret.functional.checks import at_least_float32, check_matrix, check_pair, unit_rows, without_autocast
 
 Reduction = Literal["mean", "sum", "paper"]
 
@@ -19,28 +18,29 @@ Reduction = Literal["mean", "sum", "paper"]
 def language_contrastive_loss(
     x: Tensor, y: Tensor, others: Tensor | None = None, *, reduction: Reduction = "mean"
 ) -> Tensor:
-    """L_lang: Eq. 3 of lang-contrastive.
+    """Language contrastive loss L_lang (lang-contrastive, Hu et al. 2023, Eq. 3).
 
-    For each parallel pair (x_n, y_n) and every other row z_k of x, y and ``others`` the term
-    ``softplus(d) + softplus(-d)`` with ``d = cos(x_n, z_k) - cos(y_n, z_k)``. It is least, 2 log 2, at d = 0:
-    where z_k is as near to the one side as to the other. Other than the semantic loss it needs no translation
-    of z_k, so that ``others`` may be of languages without parallel data.
+    For each parallel pair (x_n, y_n) and every other row z_k of x, y and `others`, the loss has the term
+    `softplus(d) + softplus(-d)` with `d = cos(x_n, z_k) - cos(y_n, z_k)`. A term has its minimum, 2 log 2, at d = 0,
+    where z_k is equally similar to both sides of the pair. In contrast to the semantic loss it needs no translation
+    of z_k, so `others` may hold sentences of languages without parallel data.
 
-    The N x R differences are never all in memory: they are worked through in chunks, gradients in the same
+    The N x R differences are never in memory all at once: they are computed in chunks, and the gradients in the same
     pass.
 
     Args:
-        x: Row-aligned vectors (N, d); they need not be normalised.
+        x: Row-aligned vectors (N, d). They need not have unit length.
         y: Row-aligned vectors (N, d): y_n translates x_n.
-        others: Further rows (M, d), without translations; they get gradients too.
-        reduction: "mean" over the N (R - 2) terms; "sum"; or "paper", the sum divided by R (R - 2) as printed
-            in Eq. 3, where R = 2N + M is the number of rows.
+        others: Further rows (M, d) without translations. They receive gradients too.
+        reduction: "mean" over the N (R - 2) terms, "sum", or "paper": the sum divided by R (R - 2), as printed in
+            Eq. 3, where R = 2N + M is the number of rows.
 
     Returns:
         A scalar, at least float32.
 
     Raises:
-        ValueError: On shapes that do not fit, an unknown reduction, no pair, or a single pair without others.
+        ValueError: If shapes do not fit, the reduction is unknown, there is no pair, or there is a single pair
+            without others.
 
     Example:
         >>> x = torch.eye(3)
@@ -62,13 +62,13 @@ def language_contrastive_loss(
             f"{rows - 2 * pairs} others: use a larger batch, or give others"
         )
     with without_autocast(x):
-        z = _unit_rows(at_least_float32(torch.cat([x, y] if others is None else [x, y, others.to(x.device)])))
+        z = unit_rows(at_least_float32(torch.cat([x, y] if others is None else [x, y, others.to(x.device)])))
         terms = {"mean": pairs * (rows - 2), "sum": 1, "paper": rows * (rows - 2)}[reduction]
         return _SumOfTerms.apply(z[:pairs] - z[pairs : 2 * pairs], z) / terms
 
 
 class _SumOfTerms(torch.autograd.Function):
-    """Sum of softplus(d_nk) + softplus(-d_nk), d = differences @ z.T, but for a pair's own two rows."""
+    """Sum of softplus(d_nk) + softplus(-d_nk), d = differences @ z.T, over all columns but a pair's own two rows."""
 
     @staticmethod
     def forward(ctx: Any, differences: Tensor, z: Tensor) -> Tensor:

@@ -16,9 +16,9 @@ from st_xlret.functional.checks import (
     check_matrix,
     check_tag,
     check_temperature,
+    unit_rows,
     without_autocast,
 )
-from st_xlret.functional.contrastive import _unit_rows
 
 
 def masked_sentence_loss(
@@ -35,37 +35,38 @@ def masked_sentence_loss(
     language: Tensor | None = None,
     text: Tensor | None = None,
 ) -> Tensor:
-    """Which sentence stood at the masked place: Eq. 1-2 of the MSM paper.
+    """Hierarchical contrastive loss for masked sentence prediction (MSM, Zhang et al. 2023, Eq. 1-2).
 
-    Mean over rows t of ``-log(e^{s_tt} / (e^{s_tt} + sum_j e^{s_tj - mu alpha_t} + sum_k e^{s_tk}))``, with
-    s_tj the cosine of p_t and h_j divided by ``temperature`` (missing from Eq. 1, present in the authors'
-    program), j over the other sentences of t's document and k over sentences of other documents. The bias
-    ``alpha_t`` is the mean of the former logits less the mean of the latter, over the negatives that are in
-    the sum, and no gradient flows through it. Where one of the two kinds is missing it is 0. A row without
-    any negative adds 0.
+    The loss is the mean over rows t of
+    `-log(e^{s_tt} / (e^{s_tt} + sum_j e^{s_tj - mu alpha_t} + sum_k e^{s_tk}))`, where s_tj is the cosine of p_t and
+    h_j divided by `temperature`, j runs over the other sentences of t's document and k over sentences of other
+    documents. (Eq. 1 does not show the temperature; the authors' program has it.) The bias `alpha_t` is the mean of
+    the intra-document logits minus the mean of the cross-document logits, taken over the negatives in the sum, and
+    no gradient flows through it. It is 0 if t has only one of the two kinds of negatives. A row without any negative
+    contributes 0.
 
-    At most 4M logits are alive at a time, and none is kept for the backward pass.
+    At most 4M logits exist at a time, and none is kept for the backward pass.
 
     Args:
-        p: Projected predictions of the masked sentences (S, d); they need not be normalised.
+        p: Projected predictions of the masked sentences (S, d). They need not have unit length.
         h: Projected vectors of the sentences themselves (S, d).
         document: Document id of each row, integers (S,).
-        mu: Share of the bias that is subtracted from the logits of t's own document; 0 for none.
+        mu: Fraction of the bias that is subtracted from the intra-document logits; 0 turns the bias off.
         temperature: Divisor of the cosines.
-        num_negatives: Sentences of other documents to draw for each row, without replacement; None for all.
-        generator: Source of the draw, on the device of ``p``; torch's global one by default.
+        num_negatives: Number of cross-document negatives to draw for each row, without replacement; None for all.
+        generator: Random generator for the draw, on the device of `p`. Default: torch's global generator.
         intra_document_negatives: Use the other sentences of t's document as negatives.
-        predicted: Rows to predict, boolean (S,); the others are negatives only and their p is not read. None
+        predicted: Which rows to predict, boolean (S,). The others are negatives only and their p is not read. None
             for all rows.
-        language: Language id of each row, integers (S,): sentences of other languages are left out.
-        text: Text id of each row, integers (S,): sentences with t's own text are left out.
+        language: Language id of each row, integers (S,). Sentences of other languages are not negatives.
+        text: Text id of each row, integers (S,). Sentences with t's own text are not negatives.
 
     Returns:
         A scalar, at least float32.
 
     Raises:
-        ValueError: On shapes that do not fit, a temperature that is not positive, a negative ``mu``, fewer
-            than one negative to draw, or no row to predict.
+        ValueError: If shapes do not fit, the temperature is not positive, `mu` is negative, `num_negatives` is below
+            1, or there is no row to predict.
 
     Example:
         >>> h = torch.eye(4)                                    # two documents of two sentences
@@ -101,7 +102,7 @@ def masked_sentence_loss(
         intra=intra_document_negatives,
     )
     with without_autocast(p):
-        p, h = _unit_rows(at_least_float32(p)[anchors]), _unit_rows(at_least_float32(h))
+        p, h = unit_rows(at_least_float32(p)[anchors]), unit_rows(at_least_float32(h))
         return _HierarchicalLoss.apply(p / temperature, h, anchors, negatives)
 
 
@@ -118,7 +119,7 @@ class _Negatives:
     intra: bool
 
     def apply_to(self, logits: Tensor, anchors: Tensor) -> Tensor:
-        """Logits of anchors against all rows, in place: shifted where a bias is due, lowest where no negative."""
+        """Shift the logits of anchors where a bias is due and mask those of non-negatives, in place."""
         others = anchors[:, None] != torch.arange(logits.shape[1], device=logits.device)
         if self.text is not None:
             others &= self.text[anchors, None] != self.text
@@ -149,7 +150,7 @@ class _Negatives:
 
 
 class _HierarchicalLoss(torch.autograd.Function):
-    """The mean over anchors, chunk by chunk; the gradient is computed in the same pass."""
+    """The mean over anchors, chunk by chunk, with the gradient computed in the same pass."""
 
     @staticmethod
     def forward(ctx: Any, p: Tensor, h: Tensor, anchors: Tensor, negatives: _Negatives) -> Tensor:

@@ -1,4 +1,4 @@
-"""The retrieval loss: queries against passages."""
+"""The retrieval loss over queries and passages."""
 
 from __future__ import annotations
 
@@ -6,42 +6,48 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from st_xlret.functional.checks import at_least_float32, check_matrix, check_tag, without_autocast
-from st_xlret.functional.contrastive import _unit_rows
+from st_xlret.functional.checks import (
+    at_least_float32,
+    check_matrix,
+    check_tag,
+    check_temperature,
+    unit_rows,
+    without_autocast,
+)
 
 
 def retrieval_contrastive_loss(
     queries: Tensor,
     passages: Tensor,
     *,
-    scale: float = 20.0,
+    temperature: float = 0.05,
     query_text: Tensor | None = None,
     passage_text: Tensor | None = None,
 ) -> Tensor:
-    """L_IR (Eq. 1 of lang-contrastive): the gold passage against all other passages of the batch.
+    """Retrieval loss L_IR: gold passages against all others (lang-contrastive, Hu et al. 2023, Eq. 1).
 
-    Mean over queries of ``-log(e^{s_ii} / sum_j e^{s_ij})`` with s the cosine times ``scale`` and j over all
-    passages: the gold ones of the other queries, and hard negatives. Eq. 1 as it is printed has the scale 1.
-    Where texts are given, passages that say what the gold one says, and gold passages of the same question,
-    are not negatives.
+    The loss is the mean over queries of `-log(e^{s_ii} / sum_j e^{s_ij})`, where s is the cosine divided by
+    `temperature` and j runs over all passages: the gold passages of all queries, and hard negatives. Eq. 1 as printed
+    corresponds to a temperature of 1. If texts are given, a passage with the same text as the query's gold passage is
+    not a negative, and neither is the gold passage of another copy of the same question.
 
     Args:
-        queries: Query vectors (N, d).
-        passages: Passage vectors (P, d), P >= N: the gold passages in the order of the queries, then hard
-            negatives of any of them.
-        scale: Factor on the cosines, the inverse of a temperature.
+        queries: Query vectors (N, d). They need not have unit length.
+        passages: Passage vectors (P, d), P >= N: the gold passages in the order of the queries, then hard negatives
+            of any of them.
+        temperature: Divisor of the cosines. The default, 0.05, is a factor of 20, the host's default `scale`.
         query_text: Text id of each query, integers (N,).
         passage_text: Text id of each passage, integers (P,).
 
     Returns:
-        A scalar, at least float32; 0 where there are no negatives.
+        A scalar, at least float32. It is 0 if there are no negatives.
 
     Raises:
-        ValueError: On shapes that do not fit or a scale that is not positive.
+        ValueError: If shapes do not fit or the temperature is not positive.
 
     Example:
         >>> x = torch.eye(4)
-        >>> round(retrieval_contrastive_loss(x, x, scale=10.0).item(), 6)       # log(1 + 3 e^-10)
+        >>> round(retrieval_contrastive_loss(x, x, temperature=0.1).item(), 6)       # log(1 + 3 e^-10)
         0.000136
     """
     check_matrix("queries", queries)
@@ -52,8 +58,7 @@ def retrieval_contrastive_loss(
             "there must be queries, a gold passage for each and one number of features, got queries of shape "
             f"{tuple(queries.shape)} and passages of shape {tuple(passages.shape)}"
         )
-    if not scale > 0:
-        raise ValueError(f"scale must be positive, got {scale}")
+    check_temperature(temperature)
     check_tag("query_text", query_text, rows)
     check_tag("passage_text", passage_text, candidates)
 
@@ -63,7 +68,7 @@ def retrieval_contrastive_loss(
     if passage_text is not None:
         no_negative |= passage_text[:rows, None] == passage_text
     with without_autocast(queries):
-        scores = scale * _unit_rows(at_least_float32(queries)) @ _unit_rows(at_least_float32(passages)).T
+        scores = (1 / temperature) * unit_rows(at_least_float32(queries)) @ unit_rows(at_least_float32(passages)).T
         lowest = torch.finfo(scores.dtype).min / 4
         negatives = scores.masked_fill(no_negative, lowest).logsumexp(dim=1)
         return -F.logsigmoid(scores.diagonal() - negatives).mean()

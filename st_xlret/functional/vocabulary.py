@@ -11,31 +11,33 @@ from torch.autograd.function import once_differentiable
 from st_xlret.functional import checks
 from st_xlret.functional.checks import at_least_float32, check_matrix, check_tag, without_autocast
 
-# However many rows there are: narrower products than this waste time.
+# The fewest vocabulary entries per chunk: narrower matrix products are slow.
 _NARROWEST_CHUNK = 256
 
 
 def chunked_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, *, chunk_size: int | None = None
 ) -> Tensor:
-    """Mean cross-entropy of a vocabulary projection without ever holding all logits.
+    """Mean cross-entropy over a large vocabulary, computed without holding all logits at once.
 
-    Equals ``F.cross_entropy(F.linear(hidden, weight, bias).float(), labels)``; logits for ``chunk_size``
-    entries of the vocabulary are computed at a time, and again in the backward pass. The matrix product runs
-    in autocast's type where autocast is on, the logarithm of the sum in at least float32.
+    It equals `F.cross_entropy(F.linear(hidden, weight, bias).float(), labels)`. The logits are computed for
+    `chunk_size` vocabulary entries at a time, and again in the backward pass. The matrix product uses autocast's type
+    if autocast is on; the logarithm of the sum is computed in at least float32.
+
+    This is the loss of masked language modelling (BERT, Devlin et al. 2019; MSM, Eq. 3).
 
     Args:
         hidden: Vectors before the projection (M, d).
-        weight: Projection (V, d), such as the tied input embeddings.
+        weight: Projection (V, d), for example the tied input embeddings.
         bias: Bias (V,) or None.
-        labels: Target rows of ``weight``, integers (M,).
-        chunk_size: Entries of the vocabulary at a time; by default as many as keep 4M logits alive.
+        labels: Target rows of `weight`, integers (M,).
+        chunk_size: Number of vocabulary entries at a time. Default: as many as give 4M logits.
 
     Returns:
-        A scalar, at least float32; 0 (with a graph) for M = 0.
+        A scalar, at least float32. It is 0, and still part of the graph, for M = 0.
 
     Raises:
-        ValueError: On shapes that do not fit, labels outside of the vocabulary, or a chunk size below 1.
+        ValueError: If shapes do not fit, labels lie outside the vocabulary, or the chunk size is below 1.
 
     Example:
         >>> hidden, weight = torch.zeros(3, 8), torch.zeros(100, 8)

@@ -17,7 +17,7 @@ def vectors(rows: int, *, features: int = 5, seed: int = 0, dtype: torch.dtype =
 
 
 def naive_loss(
-    q: Tensor, p: Tensor, scale: float, query_text: list[int] | None = None, passage_text: list[int] | None = None
+    q: Tensor, p: Tensor, temperature: float, query_text: list[int] | None = None, passage_text: list[int] | None = None
 ) -> Tensor:
     """Eq. 1, a term at a time."""
     terms = []
@@ -27,18 +27,18 @@ def naive_loss(
             same_question = query_text is not None and j < len(q) and query_text[i] == query_text[j]
             same_passage = passage_text is not None and passage_text[i] == passage_text[j]
             if i == j or not (same_question or same_passage):
-                denominator = denominator + torch.exp(scale * F.cosine_similarity(q[i], p[j], dim=0))
-        terms.append(-torch.log(torch.exp(scale * F.cosine_similarity(q[i], p[i], dim=0)) / denominator))
+                denominator = denominator + torch.exp(F.cosine_similarity(q[i], p[j], dim=0) / temperature)
+        terms.append(-torch.log(torch.exp(F.cosine_similarity(q[i], p[i], dim=0) / temperature) / denominator))
     return torch.stack(terms).mean()
 
 
 @pytest.mark.parametrize("negatives", [0, 4, 8])
-@pytest.mark.parametrize("scale", [1.0, 20.0])
-def test_equals_the_equation_and_the_hosts_loss(negatives: int, scale: float) -> None:
+@pytest.mark.parametrize("temperature", [1.0, 0.05])
+def test_equals_the_equation_and_the_hosts_loss(negatives: int, temperature: float) -> None:
     q, p = vectors(4), vectors(4 + negatives, seed=1)
-    loss = retrieval_contrastive_loss(q, p, scale=scale)
-    torch.testing.assert_close(loss, naive_loss(q, p, scale))
-    host = MultipleNegativesRankingLoss(None, scale=scale)
+    loss = retrieval_contrastive_loss(q, p, temperature=temperature)
+    torch.testing.assert_close(loss, naive_loss(q, p, temperature))
+    host = MultipleNegativesRankingLoss(None, scale=1 / temperature)
     torch.testing.assert_close(loss, host.compute_loss_from_embeddings([q, *p.split(4)], None))
 
 
@@ -46,9 +46,9 @@ def test_equal_texts_are_no_negatives() -> None:
     q, p = vectors(4), vectors(7, seed=1)
     query_text, passage_text = [1, 2, 3, 1], [5, 6, 5, 8, 6, 9, 8]
     tags = {"query_text": torch.tensor(query_text), "passage_text": torch.tensor(passage_text)}
-    loss = retrieval_contrastive_loss(q, p, scale=5.0, **tags)
-    torch.testing.assert_close(loss, naive_loss(q, p, 5.0, query_text, passage_text))
-    assert loss < retrieval_contrastive_loss(q, p, scale=5.0)
+    loss = retrieval_contrastive_loss(q, p, temperature=0.2, **tags)
+    torch.testing.assert_close(loss, naive_loss(q, p, 0.2, query_text, passage_text))
+    assert loss < retrieval_contrastive_loss(q, p, temperature=0.2)
 
 
 def test_gradients() -> None:
@@ -71,7 +71,7 @@ def test_a_won_query_still_has_a_gradient_in_bfloat16() -> None:
     # The gold passage is 0.9 nearer: exp(-18) is lost in the usual form.
     q = torch.tensor([[1.0, 0.0]], dtype=torch.bfloat16)
     p = torch.tensor([[1.0, 0.05], [0.1, 1.0]], dtype=torch.bfloat16).requires_grad_()
-    retrieval_contrastive_loss(q, p, scale=20.0).backward()
+    retrieval_contrastive_loss(q, p, temperature=0.05).backward()
     assert p.grad is not None and p.grad.abs().sum() > 0
 
 
@@ -97,7 +97,7 @@ def test_a_zero_vector_gives_finite_gradients() -> None:
         (vectors(0), vectors(2), {}, "there must be queries"),
         (vectors(2), vectors(2, features=4), {}, "one number of features"),
         (vectors(2)[0], vectors(2), {}, "queries must have two axes"),
-        (vectors(2), vectors(2), {"scale": 0.0}, "scale must be positive, got 0.0"),
+        (vectors(2), vectors(2), {"temperature": 0.0}, "temperature.*0.0"),
         (vectors(2), vectors(2), {"passage_text": torch.zeros(3, dtype=torch.long)}, "passage_text must have shape"),
     ],
 )
