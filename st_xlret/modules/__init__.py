@@ -1,15 +1,15 @@
-"""Building blocks: projection head, memory bank, calibration maps."""
+"""Building blocks: projection heads, memory bank, document encoder, calibration maps, encoders from scratch."""
 
 from __future__ import annotations
 
-from st_xlret.modules.asymmetric_bn_head import AsymmetricBNHead
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from st_xlret.modules.contextual_encoder import ContextualEncoder
 from st_xlret.modules.document_encoder import DocumentEncoder
 from st_xlret.modules.first_last import first_last_encoder
 from st_xlret.modules.from_scratch import static_encoder, train_tokenizer, transformer_encoder
+from st_xlret.modules.heads import AsymmetricBNHead, ProjectionHead
 from st_xlret.modules.language_memory_bank import BankKeys, LanguageMemoryBank
-from st_xlret.modules.projection import ProjectionHead
+from st_xlret.modules.two_encoders import freeze_unused, router_mapping, with_two_encoders
 
 __all__ = [
     "AsymmetricBNHead",
@@ -20,7 +20,10 @@ __all__ = [
     "LanguageMemoryBank",
     "ProjectionHead",
     "first_last_encoder",
+    "freeze_unused",
+    "router_mapping",
     "static_encoder",
     "train_tokenizer",
     "transformer_encoder",
+    "with_two_encoders",
 ]

@@ -1,4 +1,4 @@
-"""The maps that calibration fits, as a module: one affine map per language, or one for all."""
+"""The maps that calibration fits, as a module: one affine map per language, or one for all languages."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ from torch import Tensor
 
 
 class CalibrationLayer(Module):
-    """One affine map per language over sentence embeddings (CCP, section 3.2).
+    """One affine map per language over sentence embeddings (CCP, Wu et al. 2022, section 3.2).
 
-    Shift, scale, rotate and the projections that remove language bias are all affine, so whatever was fitted
-    ends up as ``y = W_l x + b_l``. A layer without languages holds a single map for all text (LSAR) and
-    needs no language. New layers are the identity; :func:`st_xlret.calibration.fit_calibration` makes fitted
-    ones.
+    Shift, scale, rotation and the projections that remove language bias are all affine, so that every fitted
+    calibration is `y = W_l x + b_l`. A layer without languages has a single map for all text and needs to know no
+    language. A new layer is the identity; `st_xlret.fit_calibration` returns fitted ones.
 
-    In a pipeline it reads ``features["language_id"]`` (B,), or takes ``encode(texts, language="fr")``. To
-    publish a model use :func:`st_xlret.export`, which needs no st-xlret to load.
+    In a pipeline the layer reads `features["language_id"]` (B,) or takes `encode(texts, language="fr")`. To publish a
+    model use `st_xlret.export`: the exported model loads without st-xlret.
 
     Args:
         dimension: Size d of an embedding.
-        languages: Language codes, in the order of the maps; none: one map for all text.
-        pivot: The language whose space the others are mapped into.
-        normalize_inputs: Bring embeddings to unit length before the map.
-        steps: What the map was fitted with, for the record.
-        strength: At which strength, for the record.
-        notes: What else the fit has to say, such as which rotation was chosen for a language; saved as JSON.
+        languages: Language codes, in the order of the maps. Empty for one map for all text.
+        pivot: The language into whose space the others are mapped.
+        normalize_inputs: Scale embeddings to unit length before the map.
+        steps: The steps of the calibration, kept as a record.
+        strength: The strength of the steps, kept as a record.
+        notes: Further notes on the fit, for example which rotation was chosen for a language. Saved as JSON.
 
     Attributes:
         weight: W, (L, d, d) float32; L is 1 without languages.
         bias: b, (L, d) float32.
 
     Raises:
-        ValueError: If the dimension is not positive, a language is named twice, or the pivot is none of them.
+        ValueError: If the dimension is below 1, a language is named twice, or the pivot is not one of the languages.
 
     Example:
         >>> layer = CalibrationLayer(2, ["en", "fr"], pivot="en")
@@ -86,17 +85,17 @@ class CalibrationLayer(Module):
 
     @property
     def language_agnostic(self) -> bool:
-        """Whether one map serves all text."""
+        """Whether one map applies to all text."""
         return not self.languages
 
     def map_of(self, language: str | None) -> tuple[Tensor, Tensor]:
-        """Weight (d, d) and bias (d,) that apply to a language.
+        """Weight (d, d) and bias (d,) of a language's map.
 
         Args:
-            language: Its code; ignored by a language-agnostic layer.
+            language: Language code. A language-agnostic layer ignores it.
 
         Raises:
-            ValueError: If the layer has no map for the language; names those it has.
+            ValueError: If the layer has no map for the language; the message names those it has.
         """
         if self.language_agnostic:
             return self.weight[0], self.bias[0]
@@ -109,14 +108,14 @@ class CalibrationLayer(Module):
         """Map embeddings of one language.
 
         Args:
-            embeddings: (..., d); computed in their own dtype. NumPy arrays are taken too.
-            language: The language they are in; not needed by a language-agnostic layer.
+            embeddings: Tensor or NumPy array (..., d). The map is computed in its type.
+            language: Language of the texts. A language-agnostic layer does not need it.
 
         Returns:
-            A tensor of the same shape, on the embeddings' device. Not brought back to unit length.
+            A tensor of the same shape, on the device of the embeddings. It is not scaled back to unit length.
 
         Raises:
-            ValueError: If the layer has no map for the language, or the embeddings another size.
+            ValueError: If the layer has no map for the language, or the embeddings have another size.
         """
         embeddings = torch.as_tensor(embeddings)
         if embeddings.shape[-1] != self.dimension:
@@ -130,17 +129,16 @@ class CalibrationLayer(Module):
         return F.linear(embeddings, weight.to(embeddings), bias.to(embeddings))
 
     def forward(self, features: dict[str, Any], language: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Map ``features["sentence_embedding"]`` in place of itself.
+        """Replace `features["sentence_embedding"]` by its calibrated value.
 
         Args:
-            features: With ``sentence_embedding`` (B, d) and, unless the layer is language-agnostic or
-                ``language`` is given, ``language_id`` (B,) as made by
-                :func:`st_xlret.data.languages.language_to_id`.
+            features: Has `sentence_embedding` (B, d) and, unless the layer is language-agnostic or `language` is given,
+                `language_id` (B,) as made by `st_xlret.data.languages.language_to_id`.
             language: One language for the whole batch.
             **kwargs: Ignored.
 
         Raises:
-            ValueError: If a language is missing or unknown; names those the layer has.
+            ValueError: If a language is missing or unknown; the message names those that the layer has.
         """
         embeddings = features["sentence_embedding"]
         if self.language_agnostic or language is not None:
@@ -162,11 +160,15 @@ class CalibrationLayer(Module):
         return features
 
     def get_embedding_dimension(self) -> int:
-        """Size of an embedding after the map: unchanged."""
+        """Size of an embedding, which the map does not change."""
         return self.dimension
 
     def save(self, output_path: str | Path, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Write ``calibration_config.json`` and ``model.safetensors`` into a folder, made where absent."""
+        """Write `calibration_config.json` and `model.safetensors` into a folder, which is created if it does not exist.
+
+        Raises:
+            ValueError: If `safe_serialization` is off.
+        """
         if not safe_serialization:
             raise ValueError("a CalibrationLayer is saved as safetensors only: leave safe_serialization=True")
         os.makedirs(output_path, exist_ok=True)
@@ -184,10 +186,10 @@ class CalibrationLayer(Module):
         local_files_only: bool = False,
         **kwargs: Any,
     ) -> CalibrationLayer:
-        """Read what :meth:`save` wrote, from a folder or a repository on the Hub.
+        """Read what `save` wrote, from a folder or from a repository on the Hub.
 
         Raises:
-            ValueError: If there is no calibration at that place.
+            ValueError: If no calibration was saved there.
         """
         hub_kwargs: dict[str, Any] = {
             "subfolder": subfolder,
@@ -208,7 +210,7 @@ class CalibrationLayer(Module):
 
 
 def _language_id(code: str) -> int:
-    """As ``st_xlret.data.languages.language_to_id``, which lies above this room."""
+    """The same as `st_xlret.data.languages.language_to_id`, which this room may not import."""
     return int.from_bytes(code.encode("ascii"), "big")
 
 

@@ -7,19 +7,19 @@ from torch import Tensor, nn
 
 
 class ContextualEncoder(nn.Module):
-    """Linear layer over [sentence vector ; mean vector of a word's tokens] (CCE, section 2.2 of ML-CTL).
+    """Concatenated contextual embedding: Linear over [sentence vector ; mean vector of a word's tokens] (ML-CTL, 2.2).
 
-    Stands beside the SentenceTransformer while it trains and is thrown away afterwards. It takes token
-    vectors as they come: for the paper's average of first and last layer let
-    :func:`~st_xlret.training.first_last_encoder` build the encoder.
+    The layer is used beside the SentenceTransformer during training and is discarded afterwards (Chen et al. 2022). It
+    takes token vectors as they are. `first_last_encoder` builds an encoder that gives the paper's average of the first
+    and the last layer. Inputs are converted to the type of the weights.
 
     Args:
         sentence_features: Size of the sentence vectors.
-        token_features: Size of the token vectors; ``sentence_features`` by default.
-        out_features: Size of the output; ``sentence_features`` by default.
+        token_features: Size of the token vectors. Default: `sentence_features`.
+        out_features: Size of the output. Default: `sentence_features`.
 
     Raises:
-        ValueError: If a size is not positive.
+        ValueError: If a size is below 1.
 
     Example:
         >>> encoder = ContextualEncoder(8)
@@ -33,7 +33,7 @@ class ContextualEncoder(nn.Module):
         self, sentence_features: int, token_features: int | None = None, out_features: int | None = None
     ) -> None:
         super().__init__()
-        sizes = (sentence_features, token_features or sentence_features, out_features or sentence_features)
+        sizes = tuple(sentence_features if n is None else n for n in (sentence_features, token_features, out_features))
         if min(sizes) < 1:
             raise ValueError(f"sizes must be at least 1, got sentence, token and output sizes {sizes}")
         self.sentence_features, self.token_features, self.out_features = sizes
@@ -47,13 +47,13 @@ class ContextualEncoder(nn.Module):
         word_start: Tensor,
         word_end: Tensor,
     ) -> Tensor:
-        """Embed sentences together with a word of each.
+        """Embed each sentence together with one of its words.
 
         Args:
-            sentence_embedding: Sentence vectors (B, d).
-            token_embeddings: Token vectors (B, T, t).
+            sentence_embedding: Sentence vectors (B, sentence_features).
+            token_embeddings: Token vectors (B, T, token_features).
             attention_mask: 1 for tokens, 0 for padding (B, T).
-            word_start: Position of the word's first token in the unpadded text, integers (B,).
+            word_start: Position of the word's first token in the text without padding, integers (B,).
             word_end: Position after its last token (B,).
 
         Returns:
@@ -63,23 +63,23 @@ class ContextualEncoder(nn.Module):
             ValueError: If a span is empty or reaches beyond its text.
         """
         words = mean_of_spans(token_embeddings, attention_mask, word_start, word_end)
-        return self.linear(torch.cat([sentence_embedding, words], dim=1))
+        return self.linear(torch.cat([sentence_embedding, words], dim=1).to(self.linear.weight.dtype))
 
 
 def mean_of_spans(token_embeddings: Tensor, attention_mask: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    """Mean token vector of one span in each text.
+    """Compute the mean token vector of one span in each text.
 
     Args:
-        token_embeddings: (B, T, t).
+        token_embeddings: Token vectors (B, T, d).
         attention_mask: 1 for tokens, 0 for padding on either side (B, T).
         start: First position of the span, counted without padding, integers (B,).
-        end: Position after its last one (B,).
+        end: Position after its last token (B,).
 
     Returns:
-        Mean vectors (B, t).
+        Mean vectors (B, d).
 
     Raises:
-        ValueError: If a span is empty or reaches beyond its text; names the first such row.
+        ValueError: If a span is empty or reaches beyond its text; the message names the first such row.
 
     Example:
         >>> tokens = torch.arange(4.0).reshape(1, 4, 1)

@@ -1,4 +1,4 @@
-"""The document encoder of the masked sentence model (MSM)."""
+"""The document encoder of the masked sentence model (MSM), which predicts each sentence from its document."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from torch.utils.checkpoint import checkpoint
 
 
 class DocumentEncoder(nn.Module):
-    """Predicts each sentence of a document from the others, by a small Transformer over sentence vectors (MSM).
+    """Predicts each sentence of a document from the others (MSM, Zhang et al. 2023, section 3.1).
 
-    Section 3.1: a document of D sentences is run D times, in copy t with sentence t replaced by one learned
-    vector, and the prediction p_t is read at t. All copies run in one pass, and what they share is computed
-    once, which leaves values and gradients as they are (up to rounding and to which numbers dropout draws):
+    It is a small Transformer over sentence vectors. A document of D sentences is run D times, with sentence t replaced
+    by one learned vector in copy t, and the prediction p_t is read at position t. All copies run in one pass and share
+    computation. Values and gradients stay the same up to rounding and the random numbers of dropout:
 
-    - The copies enter the first layer alike but for one row. Its queries, keys and values are computed for D
-      sentences and D masked places, not for D x D rows; the D x D x D attention weights choose among them.
-    - The last layer is needed at t only. Its keys and values are not computed at all: the query is multiplied
-      into the key's matrix instead, and the value's matrix is applied after the rows are averaged.
-    - With one layer both hold, and no copy is ever made. From two layers on D x D rows remain after the first
-      layer's attention, its feed-forward part above all; layers between first and last run on them in full.
-    - Documents are sorted by length and run a few at a time, so that at most ``rows_at_once`` of those rows
-      exist at once; if that takes several goes, each is run again in the backward pass (checkpointing).
+    - The copies differ in one row only when they enter the first layer. Its queries, keys and values are computed for
+      D sentences and D masked places instead of D x D rows, and the D x D x D attention weights choose among them.
+    - The output of the last layer is needed at t only. Its keys and values are not computed at all: the query is
+      multiplied into the key's matrix, and the value's matrix is applied after the rows are averaged.
+    - With one layer both of these hold, and no copy is made. With two layers or more, D x D rows remain after the
+      first layer's attention, mostly in its feed-forward part. Layers between the first and the last run on all rows.
+    - Documents are sorted by length and run a few at a time, so that at most `rows_at_once` of those rows exist at a
+      time. If this takes several passes, each is run again in the backward pass (checkpointing).
 
-    Layers, normalisation (after each part), GELU and initial weights are those of BERT and XLM-R. Without
-    gradients (evaluation) there is no dropout: the host keeps ``training`` on while it evaluates a loss.
+    Layers, normalisation (after each part), GELU and initial weights are those of BERT and XLM-R. Without gradients
+    (evaluation) there is no dropout: the host leaves `training` on while it evaluates a loss. Inputs are converted to
+    the type of the weights.
 
     Args:
         features: Size of the sentence vectors.
-        layers: Number of layers; the paper tries 1 to 6.
-        heads: Attention heads; by default as many as give 64 features each, or the next smaller number that
-            divides ``features``.
-        feedforward: Size inside the feed-forward parts; ``4 * features`` by default.
-        max_sentences: Most sentences of a document: positions are learned.
-        dropout: Dropout, also of attention weights.
-        rows_at_once: Rows of the copies that exist at a time; more are faster on a large device, and cost
-            about ``4 * 20 * features`` bytes each.
+        layers: Number of layers. The paper uses 2 and tries 1 to 6.
+        heads: Attention heads. Default: one per 64 features, or the next smaller number that divides `features`.
+        feedforward: Size inside the feed-forward parts. Default: `4 * features`.
+        max_sentences: Maximum number of sentences of a document; positions are learned.
+        dropout: Dropout probability, also of attention weights.
+        rows_at_once: Maximum number of rows of the copies that exist at a time. Larger values are faster on a large
+            device and take about `4 * 20 * features` bytes per row.
 
     Raises:
-        ValueError: If a number is below 1, or ``heads`` does not divide ``features``.
+        ValueError: If a number is below 1, or `heads` does not divide `features`.
 
     Example:
         >>> encoder = DocumentEncoder(16, max_sentences=4)
@@ -65,9 +65,9 @@ class DocumentEncoder(nn.Module):
         super().__init__()
         if heads is None:
             heads = next(n for n in range(max(1, features // 64), 0, -1) if features % n == 0)
-        feedforward = feedforward or 4 * features
-        numbers = {"features": features, "layers": layers, "heads": heads, "max_sentences": max_sentences}
-        for name, number in {**numbers, "rows_at_once": rows_at_once}.items():
+        feedforward = 4 * features if feedforward is None else feedforward
+        numbers = {"features": features, "layers": layers, "heads": heads, "feedforward": feedforward}
+        for name, number in {**numbers, "max_sentences": max_sentences, "rows_at_once": rows_at_once}.items():
             if number < 1:
                 raise ValueError(f"{name} must be at least 1, got {number}")
         if features % heads:
@@ -84,7 +84,7 @@ class DocumentEncoder(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights anew."""
+        """Draw new weights."""
         for name, parameter in self.named_parameters():
             if parameter.ndim > 1 or name == "mask_vector":
                 nn.init.normal_(parameter, std=0.02)
@@ -96,13 +96,13 @@ class DocumentEncoder(nn.Module):
 
         Args:
             sentences: Sentence vectors of documents, in order (documents, places, features).
-            mask: True where there is a sentence, False for padding, (documents, places).
+            mask: True at sentences, False at padding (documents, places).
 
         Returns:
-            p_t at each sentence t, zero at padding, (documents, places, features).
+            p_t at each sentence t and zero at padding (documents, places, features).
 
         Raises:
-            ValueError: On shapes that do not fit, or more places than ``max_sentences``.
+            ValueError: If shapes do not fit, or a document has more sentences than `max_sentences`.
         """
         if sentences.ndim != 3 or sentences.shape[2] != self.features:
             raise ValueError(f"sentences must be (documents, places, {self.features}), got {tuple(sentences.shape)}")
@@ -122,6 +122,7 @@ class DocumentEncoder(nn.Module):
                 return self.forward(sentences, mask)
             finally:
                 self.train()
+        sentences = sentences.to(self.mask_vector.dtype)
         groups = self._groups(ends)
         predictions = []
         for documents, places in groups:
@@ -138,7 +139,7 @@ class DocumentEncoder(nn.Module):
         return stacked.new_zeros(sentences.shape).index_copy(0, order, stacked)
 
     def _groups(self, ends: list[int]) -> list[tuple[list[int], int]]:
-        """Documents to run together, and their longest length; empty ones are left out."""
+        """Documents to run together and the length of the longest; empty documents are left out."""
         groups: list[tuple[list[int], int]] = []
         for document in sorted(range(len(ends)), key=lambda d: -ends[d]):
             if not ends[document]:
@@ -150,7 +151,7 @@ class DocumentEncoder(nn.Module):
         return groups
 
     def _predict(self, sentences: Tensor, mask: Tensor) -> Tensor:
-        """(documents G, places D, features) to the predictions of the same shape."""
+        """Map sentences of documents (documents G, places D, features) to predictions of the same shape."""
         positions = self.positions.weight[: sentences.shape[1]]
         x = self.dropout(self.norm(sentences + positions))
         masked = self.dropout(self.norm((self.mask_vector + positions).expand_as(x)))
@@ -173,13 +174,13 @@ class DocumentEncoder(nn.Module):
         return self._finish(last, queries, self._last_attention(last, queries, rows, mask)) * mask[..., None]
 
     def _finish(self, layer: Any, x: Tensor, attended: Tensor) -> Tensor:
-        """What a layer does with its input and its attention's output: sums, normalisations, feed-forward."""
+        """Apply what follows the attention of a layer: residual sums, normalisations and the feed-forward part."""
         x = layer.norm1(x + layer.dropout1(layer.self_attn.out_proj(attended)))
         hidden = layer.dropout(F.gelu(layer.linear1(x)))
         return layer.norm2(x + layer.dropout2(layer.linear2(hidden)))
 
     def _first_attention(self, layer: Any, x: Tensor, masked: Tensor, mask: Tensor) -> Tensor:
-        """Attention of every row j of every copy t, (G, t, j, features), from (G, D, features) of each kind."""
+        """Attention of every row j of every copy t, (G, t, j, features), from both kinds of rows (G, D, features)."""
         q, k, v = self._heads_of(layer, x)
         q_masked, k_masked, v_masked = self._heads_of(layer, masked)
         places = x.shape[1]
@@ -196,7 +197,7 @@ class DocumentEncoder(nn.Module):
         return attended.permute(0, 2, 3, 1, 4).flatten(3)
 
     def _first_attention_at_t(self, layer: Any, x: Tensor, masked: Tensor, mask: Tensor) -> Tensor:
-        """Attention of row t of each copy t, (G, t, features): no copy is needed."""
+        """Attention of row t of each copy t, (G, t, features), without making the copies."""
         _, k, v = self._heads_of(layer, x)
         q_masked, k_masked, v_masked = self._heads_of(layer, masked)
         itself = torch.eye(x.shape[1], dtype=torch.bool, device=x.device)

@@ -1,4 +1,4 @@
-"""Encoders whose sentence vector is the average over tokens of the first and the last layer."""
+"""Encoders whose sentence vector is the mean over tokens of the first and the last layer (ML-CTL)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from torch import nn
 def first_last_encoder(
     model: str | SentenceTransformer | Transformer, *, max_seq_length: int | None = None
 ) -> SentenceTransformer:
-    """Build an encoder with avg-first-last pooling (ML-CTL, section 2.2) from the host's own modules.
+    """Build an encoder with avg-first-last pooling (ML-CTL, Chen et al. 2022, section 2.2) from the host's own modules.
 
-    Transformer, ``WeightedLayerPooling`` with half of the weight on the first and half on the last
-    *transformer layer* (not the embedding layer), and mean pooling: what it saves loads with Sentence
-    Transformers alone. Its ``token_embeddings`` are the average of the two layers too, as
-    :class:`~st_xlret.modules.ContextualEncoder` wants them for words. The layer weights are fixed.
+    The encoder is a Transformer, a `WeightedLayerPooling` that gives half of the weight to the first and half to the
+    last transformer layer (not the embedding layer), and mean pooling. The saved model loads with Sentence Transformers
+    alone. Its `token_embeddings` are the average of the two layers too, as `ContextualEncoder` needs them for words.
+    The layer weights are fixed.
 
     Args:
-        model: Hub name or folder of a checkpoint, or an encoder whose Transformer is taken over, weights
-            shared; its own pooling is left out.
-        max_seq_length: Tokens read of a text; by default what the Transformer has.
+        model: Hub name or folder of a checkpoint, or an encoder. The Transformer of an encoder is used as it is,
+            sharing its weights, and the encoder's pooling is left out.
+        max_seq_length: Maximum number of tokens of a text. Default: that of the Transformer.
 
     Returns:
         A model of built-in modules.
@@ -60,7 +60,7 @@ def first_last_encoder(
 
 
 def _layers(transformer: Transformer) -> int:
-    """The number of layers, asked of the encoder itself: configurations name it in many ways."""
+    """Count the layers by running the encoder, since configurations name the number in many ways."""
     device, training = transformer.auto_model.device, transformer.training
     tokens = {k: v.to(device) if hasattr(v, "to") else v for k, v in transformer.preprocess(["a"]).items()}
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Encoders without a checkpoint: a tokenizer trained on the documents, and a static or Transformer model."""
+"""Encoders without a checkpoint: a tokenizer trained on texts, and a static or Transformer model."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 def train_tokenizer(
     texts: Iterable[str], vocabulary: int = 32000, *, lowercase: bool = True, show_progress: bool = False
 ) -> PreTrainedTokenizerFast:
-    """Train a unigram tokenizer, as XLM-R's is, on texts in any languages.
+    """Train a unigram tokenizer, the kind that XLM-R has, on texts in any languages.
 
     Args:
         texts: Training texts.
-        vocabulary: Size of the vocabulary, at most.
-        lowercase: Lower-case everything: helps small models.
+        vocabulary: Maximum size of the vocabulary.
+        lowercase: Convert texts to lower case, which helps small models.
         show_progress: Show the trainer's progress bar.
 
     Returns:
-        A fast tokenizer with ``<s> text </s>``, padding and a mask token; the same one for the same texts.
+        A fast tokenizer that writes `<s> text </s>` and has padding and mask tokens. The same texts always give the
+        same tokenizer.
 
     Raises:
         ValueError: If there are no texts.
@@ -84,10 +85,10 @@ def train_tokenizer(
 
 
 def _in_stable_order(tokenizer: Tokenizer) -> Tokenizer:
-    """The same vocabulary for the same texts, which the trainer leaves to chance in three places.
+    """Make the vocabulary a function of the texts, where the trainer leaves three things to chance.
 
-    Pieces of equal score are numbered in any order, sums differ in their last digits, and characters too rare
-    for a score of their own get the lowest one plus 0.0001 for each such character before them, in any order.
+    Pieces of equal score are numbered in any order, sums differ in their last digits, and characters too rare for a
+    score of their own get the lowest score plus 0.0001 for each such character before them, in any order.
     """
     state = json.loads(tokenizer.to_str())
     vocabulary: list[tuple[str, float]] = state["model"]["vocab"]
@@ -105,7 +106,7 @@ def _in_stable_order(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def static_encoder(tokenizer: PreTrainedTokenizerFast, features: int = 256) -> SentenceTransformer:
-    """A bag of token vectors (the host's ``StaticEmbedding``): trains on two CPU cores in minutes.
+    """Build a bag of token vectors (the host's `StaticEmbedding`), which trains on two CPU cores in minutes.
 
     Args:
         tokenizer: A fast tokenizer.
@@ -113,9 +114,14 @@ def static_encoder(tokenizer: PreTrainedTokenizerFast, features: int = 256) -> S
 
     Returns:
         An untrained model.
+
+    Example:
+        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
+        >>> model.encode(["a b", "c"]).shape
+        (2, 8)
     """
     embedding = StaticEmbedding(tokenizer, embedding_dim=features)
-    # Unit-length vectors on average, so that frequent and rare tokens start with the same say.
+    # Vectors have unit length on average, so that frequent and rare tokens start with equal influence.
     nn.init.normal_(embedding.embedding.weight, std=features**-0.5)
     return SentenceTransformer(modules=[embedding], device="cpu")
 
@@ -127,19 +133,24 @@ def transformer_encoder(
     max_seq_length: int = 64,
     pooling: Literal["mean", "cls"] = "mean",
 ) -> SentenceTransformer:
-    """An untrained XLM-R of a given size with pooling.
+    """Build an untrained XLM-R of a given size with pooling.
 
     Args:
-        tokenizer: A tokenizer as :func:`train_tokenizer` makes it.
-        size: "tiny" (1 layer of 32, for tests), "mini" (1 of 128), "small" (3 of 256) or "base" (12 of 768).
-        max_seq_length: Tokens read of a text.
-        pooling: "mean" learns faster from scratch; "cls" is the papers'.
+        tokenizer: A tokenizer as `train_tokenizer` makes it.
+        size: "tiny" (1 layer of 32 features, for tests), "mini" (1 of 128), "small" (3 of 256) or "base" (12 of 768).
+        max_seq_length: Maximum number of tokens of a text.
+        pooling: "mean", which learns faster from scratch, or "cls", which the papers use.
 
     Returns:
         An untrained model of built-in modules.
 
     Raises:
         ValueError: If the size is unknown.
+
+    Example:
+        >>> tokenizer = train_tokenizer(["a b c d"] * 4, vocabulary=60)
+        >>> transformer_encoder(tokenizer, "tiny").encode(["a b", "c"]).shape
+        (2, 32)
     """
     if size not in SIZES:
         raise ValueError(f"size must be one of {sorted(SIZES)}, got {size!r}")

@@ -1,4 +1,4 @@
-"""A first-in-first-out bank of keys tagged with their language (CCP, section 3.1)."""
+"""A first-in-first-out bank of keys that are tagged with their language (CCP, section 3.1)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NO_LANGUAGE = 0  # language ids are made of ASCII bytes and never 0
 
 
 class BankKeys(NamedTuple):
-    """Keys and tags of a bank; row-aligned views where possible."""
+    """Keys of a bank (Q, features) and their language, document and text ids (Q,), views where possible."""
 
     keys: Tensor
     language: Tensor
@@ -20,21 +20,22 @@ class BankKeys(NamedTuple):
 
 
 class LanguageMemoryBank(nn.Module):
-    """Keys of recent batches, oldest out first, tagged with language, document and text (CCP, section 3.1).
+    """Keys of recent batches, tagged with language, document and text (CCP, Wu et al. 2022, section 3.1).
 
-    Starts empty and never pads with random vectors. All state lives in buffers, so that ``state_dict``
-    restores it exactly. Under distributed training give every process the gathered keys: then all banks are
-    identical.
+    The oldest keys are removed first. The bank starts empty and never holds random vectors. All of its state is in
+    buffers, so that `state_dict` restores it exactly. In distributed training, give every process the gathered keys:
+    then all banks are identical.
 
     Args:
         features: Size of a key.
-        size: Keys held: in all for ``scope="total"`` (the paper: 32 768), per language for
-            ``"per_language"``.
-        scope: One queue for all languages, in which frequent languages displace rare ones, or one for each.
-        dtype: Storage type of the keys; ``torch.bfloat16`` or ``torch.float16`` halve the memory.
+        size: Number of keys: in all for `scope="total"` (the paper's bank has 32,768), per language for
+            `scope="per_language"`.
+        scope: "total" for one queue for all languages, in which frequent languages displace rare ones, or
+            "per_language" for a queue for each.
+        dtype: Storage type of the keys. `torch.bfloat16` and `torch.float16` halve the memory.
 
     Raises:
-        ValueError: If ``size`` or ``features`` is not positive, or the scope is unknown.
+        ValueError: If `size` or `features` is below 1, or the scope is unknown.
 
     Example:
         >>> bank = LanguageMemoryBank(2, size=3)
@@ -78,16 +79,16 @@ class LanguageMemoryBank(nn.Module):
     def enqueue(
         self, keys: Tensor, language: Tensor, document: Tensor | None = None, text: Tensor | None = None
     ) -> None:
-        """Add keys in row order; the oldest of the same queue fall out, before any row of the batch is lost.
+        """Add keys in the order of their rows; the oldest keys of the same queue are removed.
 
         Args:
-            keys: (B, features), normalised by the caller.
+            keys: Keys (B, features), normalised by the caller.
             language: Language ids (B,).
-            document: Document ids (B,), or None for rows of no document.
+            document: Document ids (B,), or None if rows belong to no document.
             text: Text ids (B,), or None.
 
         Raises:
-            ValueError: On shapes that do not fit.
+            ValueError: If shapes do not fit.
         """
         rows = len(keys)
         if keys.shape != (rows, self.features):
@@ -106,14 +107,14 @@ class LanguageMemoryBank(nn.Module):
             self._enqueue_into(self._slot_of(code), keys[chosen], tags[chosen])
 
     def get(self, language: Tensor | None = None) -> BankKeys:
-        """The keys held, in storage order.
+        """Return the keys in the bank, in storage order.
 
         Args:
-            language: With ``scope="per_language"``, only the queues of the languages in this tensor of ids.
+            language: Language ids. With `scope="per_language"`, only the queues of these languages are read.
 
         Returns:
-            Keys (Q, features), and language, document and text ids (Q,). Views of the bank, no copies, for
-            the total scope and for a single language.
+            Keys (Q, features), and language, document and text ids (Q,). They are views of the bank, not copies, for
+            `scope="total"` and for a single language.
         """
         slots = list(range(len(self.slot_language)))
         if language is not None and self.scope == "per_language":

@@ -1,4 +1,4 @@
-"""AsymmetricBNHead against batch normalisation written out by hand."""
+"""AsymmetricBNHead against batch normalisation written out by hand; ProjectionHead against its layers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from st_xlret.modules import AsymmetricBNHead
+from st_xlret.modules import AsymmetricBNHead, ProjectionHead
 
 
 @dataclass
@@ -180,3 +180,59 @@ def test_wrong_options() -> None:
         AsymmetricBNHead(4, activation="swish")
     with pytest.raises(ValueError, match="normalization must be.*'layer'"):
         AsymmetricBNHead(4, normalization="layer")  # type: ignore[arg-type]
+
+
+def test_a_projection_head_equals_its_layers_one_after_another() -> None:
+    head = ProjectionHead(6, 10, 4).double()
+    layers = nn.Sequential(
+        nn.Linear(6, 10, bias=False),
+        nn.BatchNorm1d(10),
+        nn.ReLU(),
+        nn.Linear(10, 4, bias=False),
+        nn.BatchNorm1d(4, affine=False),
+    ).double()
+    layers.load_state_dict(dict(zip(layers.state_dict(), head.state_dict().values(), strict=True)))
+    x = torch.randn(7, 6, dtype=torch.float64)
+    for _ in range(2):
+        torch.testing.assert_close(head(x), layers(x))
+    for one, other in zip(head.state_dict().values(), layers.state_dict().values(), strict=True):
+        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(head.eval()(x), layers.eval()(x))
+
+
+def test_gradient_of_a_projection_head() -> None:
+    head = ProjectionHead(3, 4).double()
+    x = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: head(x) + 0, (x,))
+
+
+def test_without_gradients_of_a_projection_head_the_running_statistics_are_used_and_kept() -> None:
+    head = ProjectionHead(6)
+    head(torch.randn(8, 6))
+    before = {name: tensor.clone() for name, tensor in head.state_dict().items()}
+    x = torch.randn(3, 6)
+    with torch.no_grad():
+        assert head.training
+        torch.testing.assert_close(head(x)[:1], head(x[:1]))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in head.state_dict().items())
+
+
+def test_statistics_of_one_row_are_refused_by_a_projection_head() -> None:
+    with pytest.raises(ValueError, match="at least 2 rows to take statistics from, got 1"):
+        ProjectionHead(6)(torch.randn(1, 6))
+
+
+@pytest.mark.parametrize("make", [AsymmetricBNHead, ProjectionHead])
+@pytest.mark.parametrize("sizes", [(0,), (4, 0), (4, 8, -1)])
+def test_sizes_below_one_are_refused(make: type, sizes: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=f"at least 1.*{sizes[-1]}"):
+        make(*sizes)
+
+
+def test_vectors_of_a_16_bit_encoder_are_projected_in_the_heads_type() -> None:
+    x = torch.randn(4, 6)
+    for low in (torch.bfloat16, torch.float16):
+        head = ProjectionHead(6)
+        assert head(x.to(low)).dtype == torch.float32
+        pair = AsymmetricBNHead(6)(x.to(low), x.to(low))
+        assert [side.dtype for side in pair] == [torch.float32, torch.float32]
