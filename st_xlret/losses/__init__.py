@@ -1,4 +1,15 @@
-"""The losses, one a file."""
+"""The losses, one per file. Each names the equation it computes, which stands in `st_xlret.functional`.
+
+| loss | data | equation |
+| --- | --- | --- |
+| `CCPLoss` | documents | CCP, Algorithm 1: `contrastive_context_loss` |
+| `MSMLoss` | documents | MSM, Eq. 1-2: `masked_sentence_loss` |
+| `CZNCELoss` | translations | ML-CTL, Eq. 5: `cz_nce_loss` |
+| `SemanticContrastiveLoss` | translations | lang-contrastive, Eq. 2: `info_nce_loss` |
+| `LangContrastiveLoss` | translations and further sentences | lang-contrastive, Eq. 3: `language_contrastive_loss` |
+| `RetrievalContrastiveLoss` | queries and passages | lang-contrastive, Eq. 1: `retrieval_contrastive_loss` |
+| `MaskedLMLoss` | any texts | BERT; MSM, Eq. 3: `chunked_cross_entropy` |
+"""
 
 from __future__ import annotations
 

@@ -1,24 +1,23 @@
-"""What all losses here share: what they own beside the encoder, and what the last batch was."""
+"""The base of all losses: what a loss owns besides the encoder, and a record of its last batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util.distributed import all_gather, get_world_size
 from torch import Tensor, nn
-
-TAGS = ("language_id", "document_id", "text_id")
 
 
 class CrossLingualLoss(nn.Module):
-    """Base of the losses: keeps the encoder as ``self.model`` (the host swaps in the wrapped one there).
+    """Base class of the losses. It keeps the encoder as `self.model`, where the host puts the wrapped encoder.
+
+    Args:
+        model: The encoder.
 
     Attributes:
-        last_value: The last training batch's loss, detached, or None before the first.
-        last_languages: Language ids of the last training batch's rows, or None where they are unknown.
+        last_value: Loss of the last training batch, detached; None before the first batch.
+        last_languages: Language ids of the last training batch's rows; None if they are unknown.
     """
 
     def __init__(self, model: SentenceTransformer) -> None:
@@ -38,12 +37,15 @@ class CrossLingualLoss(nn.Module):
         return {name: tensor for name, tensor in self.state_dict().items() if not name.startswith(encoder)}
 
     def load_owned_state(self, state: dict[str, Tensor]) -> None:
-        """Restore what :meth:`owned_state` gave.
+        """Restore what `owned_state` returned.
 
         Raises:
             ValueError: If names or shapes do not fit this loss.
         """
-        outcome: Any = self._load_without_model(state)
+        try:
+            outcome: Any = self.load_state_dict(state, strict=False)
+        except RuntimeError as error:
+            raise ValueError(f"the saved state does not fit {type(self).__name__}: {error}") from error
         missing = [name for name in outcome.missing_keys if not name.startswith(self._encoder_prefixes())]
         if missing or outcome.unexpected_keys:
             raise ValueError(
@@ -52,16 +54,16 @@ class CrossLingualLoss(nn.Module):
             )
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Options, for the model card."""
+        """Options of the loss, for the model card."""
         return {}
 
     @property
     def updates_state(self) -> bool:
-        """Whether this forward pass may change banks and statistics: the host evaluates in training mode."""
+        """Whether this forward pass may change banks and statistics; the host evaluates losses in training mode."""
         return self.training and torch.is_grad_enabled()
 
     def _encoder_prefixes(self) -> tuple[str, ...]:
-        # A loss inside of this one holds the same encoder.
+        # A loss inside this one holds the same encoder.
         inner = [name for name, child in self.named_children() if isinstance(child, CrossLingualLoss)]
         return ("model.", *(f"{name}.model." for name in inner))
 
@@ -70,29 +72,31 @@ class CrossLingualLoss(nn.Module):
             self.last_value, self.last_languages = value.detach(), languages
         return value
 
-    def _load_without_model(self, state: dict[str, Tensor]) -> Any:
-        try:
-            return self.load_state_dict(state, strict=False)
-        except RuntimeError as error:
-            raise ValueError(f"the saved state does not fit {type(self).__name__}: {error}") from error
 
+def embedding_size(model: SentenceTransformer) -> int:
+    """The size of the encoder's sentence vectors.
 
-def read_tags(features: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Metadata tensors that the collator attached, the columns one after the other.
-
-    Args:
-        features: One feature dict per text column.
-
-    Returns:
-        Those of ``language_id``, ``document_id`` and ``text_id`` that every column has, each (rows of all
-        columns,).
+    Raises:
+        ValueError: If no module of the encoder tells it.
     """
-    columns = list(features)
-    return {tag: torch.cat([f[tag] for f in columns]) for tag in TAGS if all(tag in f for f in columns)}
+    features = model.get_embedding_dimension()
+    if features is None:
+        raise ValueError(
+            "no module of the encoder tells the size of its embeddings: give its last module get_embedding_dimension()"
+        )
+    return features
 
 
-def gather_tags(tags: dict[str, Tensor], columns: int) -> dict[str, Tensor]:
-    """Tags of all ranks, ordered as the gathered embeddings of ``columns`` equal columns are."""
-    if get_world_size() == 1:
-        return tags
-    return {k: torch.cat([all_gather(part.contiguous()) for part in v.chunk(columns)]) for k, v in tags.items()}
+def unwrapped(model: Any) -> Any:
+    """The SentenceTransformer inside the wrappers of distributed training and of `torch.compile`."""
+    while True:
+        inner = getattr(model, "_orig_mod", getattr(model, "module", None))
+        if inner is None:
+            return model
+        model = inner
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raise a ValueError that names the option unless its value is positive."""
+    if not value > 0:
+        raise ValueError(f"{name} must be positive, got {value}")

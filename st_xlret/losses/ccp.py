@@ -1,19 +1,20 @@
-"""Contrastive context prediction as a Sentence Transformers loss."""
+"""Contrastive context prediction (CCP) as a Sentence Transformers loss."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.distributed import all_gather_with_grad, get_world_size
-from torch import Tensor
+from torch import Tensor, nn
 
 from st_xlret.functional import contrastive_context_loss
-from st_xlret.losses.base import CrossLingualLoss, gather_tags, read_tags
-from st_xlret.losses.embedding import embed_in_one_pass
+from st_xlret.losses.base import CrossLingualLoss, check_positive, embedding_size
+from st_xlret.losses.columns import embed_in_one_pass, gather_tags, read_tags
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 
 CITATION = """
@@ -29,39 +30,48 @@ CITATION = """
 
 
 class CCPLoss(CrossLingualLoss):
-    """Contrastive context prediction (CCP, Algorithm 1): tell a sentence's neighbour from other sentences.
+    """Contrastive context prediction (CCP, Wu et al. 2022, section 3.1 and Algorithm 1), from documents alone.
 
-    Needs documents only. Rows come as windows: either two columns (centre, context), or one column whose
-    first half holds the centres and second half their contexts, as :class:`~st_xlret.data.WindowBatchSampler`
-    makes it (one forward pass). :class:`~st_xlret.data.CrossLingualDataCollator` attaches the languages,
-    documents and texts. The head is thrown away after training; the encoder is what remains.
+    The encoder learns to tell which sentence stands near a given one. The equation (lines 14-16 of Algorithm 1) is
+    [`contrastive_context_loss`][st_xlret.functional.contrastive_context_loss], computed on the vectors of a
+    projection head, with the keys of a memory bank as further negatives. Head and bank are discarded after
+    training.
 
-    Under distributed training the sentence vectors are gathered before the head, so that batch statistics,
-    negatives and bank are those of the whole batch: R ranks compute what one rank computes with an R times
-    larger batch.
+    Rows are windows: either two columns (centre, context), or one column whose first half holds the centres and
+    whose second half holds their contexts, as `CrossLingualBatches` draws them (one forward pass).
+    `CrossLingualDataCollator` attaches the ids of languages, documents and texts.
+
+    In distributed training the sentence vectors are gathered before the head, so that batch statistics, negatives
+    and bank are those of the whole batch. R ranks compute what one rank computes with an R times larger batch.
+
+    For `MatryoshkaLoss`, name its dimensions here too: each truncated size gets a head and a bank of its own.
 
     Args:
         model: The encoder.
-        head: Projection head; an :class:`~st_xlret.AsymmetricBNHead` of the encoder's size by default.
-        bank: Keys of earlier batches as further negatives; None for none. As in the paper the contexts'
-            projections (z_i) enter it. See :class:`~st_xlret.LanguageMemoryBank`.
+        head: Projection head. Default: an `AsymmetricBNHead` of the encoder's size.
+        bank: Memory bank. As in the paper, the projections of the contexts (z_i) enter it. Default: a
+            `LanguageMemoryBank` of `bank_size` keys of the head's size.
+        bank_size: Number of keys in the default bank; 0 for no bank. Not used if `bank` is given.
         temperature: Divisor of the cosines.
-        cross_language_negatives: Also take in-batch rows and keys of other languages as negatives. Then
-            telling languages apart lowers the loss, the shortcut that the paper warns of.
-        mask_same_document: Other rows and keys of the anchor's document are not negatives.
-        mask_same_text: Rows and keys of the very same text are not negatives.
-        gather_across_devices: Use all ranks' rows; off, each rank works for itself and keeps its own bank.
+        cross_language_negatives: Use rows and keys of other languages as negatives too. The encoder can then lower
+            the loss by telling languages apart, the shortcut that the paper warns of.
+        mask_same_document: Do not use other rows and keys of the anchor's document as negatives.
+        mask_same_text: Do not use rows and keys that have the anchor's text as negatives.
+        gather_across_devices: Use the rows of all ranks. If off, each rank computes its own loss and has its own
+            bank.
+        matryoshka_dims: The dimensions of a `MatryoshkaLoss` around this loss. Each one below the encoder's size
+            gets a head and a bank like the main ones.
 
     Raises:
-        ValueError: If the head or the bank does not fit the encoder's size.
+        ValueError: If the head or the bank does not fit the encoder's size, or a number is out of its range.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
-        >>> loss = CCPLoss(model, bank=LanguageMemoryBank(8, size=64))
+        >>> loss = CCPLoss(model, bank_size=64)
         >>> features = model.preprocess(["a", "b", "c", "d"])      # two centres, then their contexts
         >>> features["language_id"] = torch.tensor([7, 7, 7, 7])
-        >>> loss([features], None).backward()
+        >>> loss([features]).backward()
         >>> len(loss.bank)
         2
     """
@@ -72,32 +82,46 @@ class CCPLoss(CrossLingualLoss):
         head: AsymmetricBNHead | None = None,
         bank: LanguageMemoryBank | None = None,
         *,
+        bank_size: int = 32768,
         temperature: float = 0.1,
         cross_language_negatives: bool = False,
         mask_same_document: bool = True,
         mask_same_text: bool = True,
         gather_across_devices: bool = True,
+        matryoshka_dims: Sequence[int] = (),
     ) -> None:
         super().__init__(model)
-        features = model.get_embedding_dimension()
-        if features is None:
-            raise ValueError("the encoder does not tell the size of its embeddings")
+        features = embedding_size(model)
+        check_positive("temperature", temperature)
+        if bank_size < 0:
+            raise ValueError(f"bank_size must be 0, for no bank, or the number of its keys, got {bank_size}")
         self.head = AsymmetricBNHead(features) if head is None else head
-        self.bank = bank
-        if not temperature > 0:
-            raise ValueError(f"temperature must be positive, got {temperature}")
         if self.head.in_features != features:
-            raise ValueError(f"the head takes {self.head.in_features} features, the encoder gives {features}")
+            raise ValueError(
+                f"the head takes {self.head.in_features} features and the encoder gives {features}: leave head out, "
+                f"or build it with AsymmetricBNHead({features})"
+            )
+        if bank is None and bank_size:
+            bank = LanguageMemoryBank(self.head.out_features, bank_size)
         if bank is not None and bank.features != self.head.out_features:
-            raise ValueError(f"the bank holds {bank.features} features, the head gives {self.head.out_features}")
+            raise ValueError(
+                f"the bank holds keys of {bank.features} features and the head gives {self.head.out_features}: leave "
+                f"bank out (bank_size sets its size), or build it with LanguageMemoryBank({self.head.out_features})"
+            )
+        self.bank = bank
         self.temperature = temperature
         self.cross_language_negatives = cross_language_negatives
         self.mask_same_document = mask_same_document
         self.mask_same_text = mask_same_text
         self.gather_across_devices = gather_across_devices
+        self.truncated = nn.ModuleDict()
+        for size in sorted({*matryoshka_dims} - {features}, reverse=True):
+            if not 0 < size < features:
+                raise ValueError(f"matryoshka_dims must lie between 1 and the encoder's {features}, got {size}")
+            self.truncated[str(size)] = nn.ModuleDict(self._resized(size))
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
-        """Loss of a batch of windows.
+        """Compute the loss of a batch of windows.
 
         Args:
             sentence_features: One column of 2N rows (centres, then contexts) or two columns of N rows.
@@ -107,7 +131,9 @@ class CCPLoss(CrossLingualLoss):
             A scalar.
 
         Raises:
-            ValueError: If there are more than two columns, an odd number of rows, or no language ids.
+            ValueError: If there are more than two columns, one column has an odd number of rows, language ids are
+                missing, a window's sentences are of different documents or languages, or the vectors have a size for
+                which there is no head.
         """
         columns = list(sentence_features)
         tags = read_tags(columns)
@@ -122,26 +148,28 @@ class CCPLoss(CrossLingualLoss):
         return self._record(loss, tags["language_id"])
 
     def compute_loss_from_embeddings(self, centres: Tensor, contexts: Tensor, tags: dict[str, Tensor]) -> Tensor:
-        """Loss of sentence vectors (N, d) and (N, d) with tags (2N,): ``language_id``, and others if known.
+        """Compute the loss of sentence vectors (N, d) and (N, d) with tags (2N,): `language_id`, and others if known.
 
         Raises:
-            ValueError: If ``language_id`` is missing.
+            ValueError: As in `forward`.
         """
         if "language_id" not in tags:
             raise ValueError(
                 "CCPLoss needs features['language_id']: give the Trainer a CrossLingualDataCollator and the "
                 "dataset a 'language' column"
             )
+        _check_windows(tags)
+        head, bank = self._networks_for(centres.shape[1])
         if self.gather_across_devices and get_world_size() > 1:
             centres, contexts = all_gather_with_grad(centres), all_gather_with_grad(contexts)
             tags = gather_tags(tags, columns=2)
-        z_centres, z_contexts = self.head(centres, contexts)
+        z_centres, z_contexts = head(centres, contexts)
         language = tags["language_id"]
         document = tags.get("document_id") if self.mask_same_document else None
         text = tags.get("text_id") if self.mask_same_text else None
         queue: dict[str, Any] = {}
-        if self.bank is not None:
-            held = self.bank.get(None if self.cross_language_negatives else language)
+        if bank is not None:
+            held = bank.get(None if self.cross_language_negatives else language)
             queue = {"queue": held.keys, "queue_language": held.language, "queue_is_normalized": True}
             queue |= {"queue_document": held.document, "queue_text": held.text}
         loss = contrastive_context_loss(
@@ -154,14 +182,37 @@ class CCPLoss(CrossLingualLoss):
             cross_language_negatives=self.cross_language_negatives,
             **queue,
         )
-        if self.bank is not None and self.updates_state:
+        if bank is not None and self.updates_state:
             new = {name: tag[len(centres) :] for name, tag in tags.items()}
             keys = F.normalize(z_contexts.detach().float(), dim=1)
-            self.bank.enqueue(keys, new["language_id"], new.get("document_id"), new.get("text_id"))
+            bank.enqueue(keys, new["language_id"], new.get("document_id"), new.get("text_id"))
         return loss
 
+    def _resized(self, size: int) -> dict[str, nn.Module]:
+        """A head like the main one for vectors of another size, and an empty bank like the main one."""
+        head = deepcopy(self.head)
+        head.in_features, head.linear_in = size, nn.Linear(size, head.linear_in.out_features)
+        if self.bank is None:
+            return {"head": head}
+        like = self.bank
+        return {
+            "head": head,
+            "bank": LanguageMemoryBank(like.features, like.size, scope=like.scope, dtype=like.keys.dtype),
+        }
+
+    def _networks_for(self, size: int) -> tuple[AsymmetricBNHead, LanguageMemoryBank | None]:
+        if size == self.head.in_features:
+            return self.head, self.bank
+        if str(size) not in self.truncated:
+            raise ValueError(
+                f"CCPLoss has a head for {self.head.in_features} features and got vectors of {size}: inside of "
+                f"MatryoshkaLoss, build it with CCPLoss(model, matryoshka_dims=[..., {size}])"
+            )
+        networks: Any = self.truncated[str(size)]
+        return networks["head"], dict(networks).get("bank")
+
     def get_config_dict(self) -> dict[str, Any]:
-        """Options, for the model card."""
+        """Options of the loss, for the model card."""
         return {
             "temperature": self.temperature,
             "normalization": self.head.normalization,
@@ -176,3 +227,20 @@ class CCPLoss(CrossLingualLoss):
     def citation(self) -> str:
         """BibTeX entry of the paper."""
         return CITATION
+
+
+def _check_windows(tags: dict[str, Tensor]) -> None:
+    """Refuse pairs of sentences that are no windows: on them the loss would teach nonsense without an error."""
+    for kind in ("language", "document"):
+        if f"{kind}_id" not in tags:
+            continue
+        centres, contexts = tags[f"{kind}_id"].chunk(2)
+        different = centres != contexts
+        if different.any():
+            row = int(different.nonzero()[0])
+            raise ValueError(
+                f"window {row} of the batch has sentences of two {kind}s (ids {int(centres[row])} and "
+                f"{int(contexts[row])}), and CCPLoss takes neighbours in a document: draw the batches with "
+                "CrossLingualBatches (batch_sampler=CrossLingualBatches() in the training arguments), or take "
+                "SemanticContrastiveLoss for translations"
+            )

@@ -14,9 +14,8 @@ from sentence_transformers.util.distributed import all_gather_with_grad, get_wor
 from torch import Tensor
 
 from st_xlret.functional import cz_nce_loss, info_nce_loss
-from st_xlret.losses.base import CrossLingualLoss, gather_tags, read_tags
-from st_xlret.losses.duplicates import translation_groups
-from st_xlret.losses.embedding import embed_in_one_pass
+from st_xlret.losses.base import CrossLingualLoss, check_positive
+from st_xlret.losses.columns import embed_in_one_pass, gather_tags, read_tags, translation_groups
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
 
@@ -34,39 +33,39 @@ SPAN = ("word_start", "word_end")
 
 
 class CZNCELoss(CrossLingualLoss):
-    """CZ-NCE over pairs of texts (Eq. 5 of ML-CTL), of sentences or of sentences with a word of each.
+    """CZ-NCE over pairs of sentences, or of sentences with a word of each (ML-CTL, Chen et al. 2022, Eq. 5).
 
-    Takes two text columns: translations, or any (anchor, positive) pairs that
-    ``MultipleNegativesRankingLoss`` takes. The systems of the paper's Table 1:
+    The equation is [`cz_nce_loss`][st_xlret.functional.cz_nce_loss], or
+    [`info_nce_loss`][st_xlret.functional.info_nce_loss] with `objective="info_nce"`. The loss takes two text columns:
+    translations, or any (anchor, positive) pairs that `MultipleNegativesRankingLoss` takes. The systems of the paper's
+    Table 1 are:
 
-    - *info-snt*: ``objective="info_nce"``;
-    - *CZ-snt*: the defaults;
-    - *ML-CTL-CZ*: with a ``contextual_encoder``, on word-positioned samples: rows with the columns ``source``,
-      ``source_start``, ``source_end`` and ``target``, ``target_start``, ``target_end``, where the positions
-      count the tokens of the text with its special tokens. The same sentences with another word are a
-      negative, as in the paper.
+    - *info-snt*: `objective="info_nce"` (Eq. 1-2).
+    - *CZ-snt*: the defaults (Eq. 5).
+    - *ML-CTL-CZ*: a `contextual_encoder`, on word-positioned samples. Their columns are `source`, `source_start`,
+      `source_end` and `target`, `target_start`, `target_end`; positions count the tokens of the text with its special
+      tokens. The same sentences with another word are a negative, as in the paper.
 
-    In all of them an ``mlm`` loss over the same texts may be added (Eq. 3 and 8). Batches of MLM that
-    alternate with batches of pairs instead need nothing of this: give the Trainer two datasets, a
-    :class:`~st_xlret.MaskedLMLoss` for the one, and :class:`~st_xlret.InterleavedBatches`.
+    All of them can add an `mlm` loss over the same texts (Eq. 3 and 8). To alternate batches of MLM with batches of
+    pairs instead, give the Trainer two data sets, a `MaskedLMLoss` for one of them, and `InterleavedBatches`.
 
-    With a :class:`~st_xlret.CrossLingualDataCollator`, pairs that have a sample in common are no negatives of
-    each other: duplicates, or one sentence in two translations.
+    With a `CrossLingualDataCollator`, pairs that have a sample in common are not negatives of each other: duplicates,
+    or one sentence in two translations.
 
     Args:
-        model: The encoder; for word-positioned samples one with token vectors, which
-            :func:`~st_xlret.training.first_last_encoder` makes the paper's. Its unpadding is switched off then.
-        contextual_encoder: Training-only layer over sentence and word; None for sentences alone.
+        model: The encoder. Word-positioned samples need one with token vectors; `first_last_encoder` builds the
+            paper's. Unpadding of its inputs is turned off then.
+        contextual_encoder: Layer over sentence and word that is used in training only; None for sentences alone.
         objective: "cz_nce", or "info_nce" with the same negatives.
         temperature: Divisor of the cosines.
-        weight: Factor on the contrastive part.
-        mlm: Loss to add, of the same encoder.
-        alpha: Factor on it.
-        gather_across_devices: Use all ranks' rows as negatives.
+        weight: Factor on the contrastive loss.
+        mlm: Masked-language-model loss of the same encoder that is added; None for none.
+        mlm_weight: Factor on the `mlm` loss (the paper's alpha).
+        gather_across_devices: Use the rows of all ranks as negatives.
 
     Raises:
-        ValueError: If the temperature is not positive, the objective unknown, the contextual encoder does not
-            fit the encoder, or ``mlm`` has another one.
+        ValueError: If the temperature is not positive, the objective is unknown, the contextual encoder does not fit
+            the encoder, or `mlm` has another encoder.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -85,38 +84,37 @@ class CZNCELoss(CrossLingualLoss):
         temperature: float = 0.07,
         weight: float = 1.0,
         mlm: MaskedLMLoss | None = None,
-        alpha: float = 0.1,
+        mlm_weight: float = 0.1,
         gather_across_devices: bool = True,
     ) -> None:
         super().__init__(model)
         if objective not in OBJECTIVES:
             raise ValueError(f"objective must be one of {sorted(OBJECTIVES)}, got {objective!r}")
-        if not temperature > 0:
-            raise ValueError(f"temperature must be positive, got {temperature}")
+        check_positive("temperature", temperature)
         if contextual_encoder is not None:
             _prepare_for_words(model, contextual_encoder)
         if mlm is not None and mlm.model is not model:
             raise ValueError("mlm is of another encoder: build it with the model that CZNCELoss has")
         self.contextual_encoder, self.mlm = contextual_encoder, mlm
         self.objective, self.temperature = objective, temperature
-        self.weight, self.alpha = weight, alpha
+        self.weight, self.mlm_weight = weight, mlm_weight
         self.gather_across_devices = gather_across_devices
 
     def forward(
         self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None
     ) -> Tensor | dict[str, Tensor]:
-        """Loss of a batch of pairs.
+        """Compute the loss of a batch of pairs.
 
         Args:
             sentence_features: Two text columns of N rows.
             labels: Ignored.
 
         Returns:
-            A scalar; with ``mlm`` the two weighted parts by name, which the Trainer logs and sums.
+            A scalar. With `mlm`, the two weighted parts by name, which the Trainer logs and sums.
 
         Raises:
-            ValueError: If there are not exactly two columns, a single pair, or no word positions where they
-                are needed.
+            ValueError: If there are not exactly two columns, CZ-NCE gets a single pair, or word positions are missing
+                where they are needed.
         """
         columns = list(sentence_features)
         if len(columns) != 2:
@@ -135,12 +133,12 @@ class CZNCELoss(CrossLingualLoss):
         if self.mlm is None:
             return self._record(value, languages)
         merged = merge_feature_batches(texts)
-        masked = self.alpha * self.mlm(texts if merged is None else [merged])
+        masked = self.mlm_weight * self.mlm(texts if merged is None else [merged])
         self._record(value + masked, languages)
         return {self.objective: value, "mlm": masked}
 
     def compute_loss_from_embeddings(self, anchor: Tensor, positive: Tensor, tags: dict[str, Tensor]) -> Tensor:
-        """Contrastive part for row-aligned vectors (N, d) and (N, d) with tags (2N,); ``text_id`` is read."""
+        """Compute the contrastive part for row-aligned vectors (N, d) and tags (2N,), of which `text_id` is read."""
         if self.gather_across_devices and get_world_size() > 1:
             anchor, positive = all_gather_with_grad(anchor), all_gather_with_grad(positive)
             tags = gather_tags(tags, columns=2)
@@ -167,13 +165,13 @@ class CZNCELoss(CrossLingualLoss):
         return torch.cat(vectors)
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Options, for the model card."""
+        """Options of the loss, for the model card."""
         return {
             "objective": self.objective,
             "words": self.contextual_encoder is not None,
             "temperature": self.temperature,
             "weight": self.weight,
-            "mlm_alpha": 0.0 if self.mlm is None else self.alpha,
+            "mlm_weight": 0.0 if self.mlm is None else self.mlm_weight,
             "gather_across_devices": self.gather_across_devices,
         }
 
@@ -184,7 +182,7 @@ class CZNCELoss(CrossLingualLoss):
 
 
 def sample_ids(text: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    """Ids of word-positioned samples: equal where text and word position are.
+    """Compute ids of word-positioned samples, which are equal if text and word position are.
 
     Args:
         text: Text ids (rows,).

@@ -1,4 +1,4 @@
-"""Large batches through the encoder in micro-batches, with the host's gradient caching."""
+"""Large batches that pass through the encoder in micro-batches, with the host's gradient caching."""
 
 from __future__ import annotations
 
@@ -18,27 +18,26 @@ from st_xlret.losses.base import CrossLingualLoss
 
 
 class GradientCachedLoss(CachedLossMixin, CrossLingualLoss):
-    """A loss on the vectors of one text column, whose encoder may run in micro-batches.
+    """A loss on the vectors of one text column whose encoder can run in micro-batches.
 
-    The encoder first runs without gradients, the loss is computed on all vectors together (so batch statistics
-    and negatives are those of the whole batch), and in the backward pass each micro-batch runs once more, with
-    the same dropout, and takes the gradients of its vectors: memory for one micro-batch of activations, about
-    a third more computing, and the gradients of one pass. That part is the host's
-    (:class:`~sentence_transformers.base.losses.gradcache.CachedLossMixin`). Added here:
+    The encoder first runs without gradients and the loss is computed on all vectors together, so that batch statistics
+    and negatives are those of the whole batch. In the backward pass each micro-batch runs once more, with the same
+    dropout, and receives the gradients of its vectors. This needs memory for the activations of one micro-batch, takes
+    about a third more computation, and gives the gradients of a single pass. The host implements it
+    (`CachedLossMixin`, Gao et al. 2021). This class adds three things:
 
-    - Micro-batches are made of texts of similar length, and each is as wide as its longest, which saves the
-      padding of a wide batch.
-    - Parameters of the loss itself get their gradients in the backward pass, times its scale (the host computes them
-      ahead, where loss scaling and gradient accumulation do not reach them).
-    - The second run has the first one's autocast state, wherever ``backward`` is called.
+    - Micro-batches consist of texts of similar length, and each is as wide as its longest text, which saves padding.
+    - Parameters of the loss itself get their gradients in the backward pass, scaled like the loss. The host computes
+      them earlier, where loss scaling and gradient accumulation do not reach them.
+    - The second run has the autocast state of the first, wherever `backward` is called.
 
     Args:
         model: The encoder.
-        mini_batch_size: Texts per micro-batch; None for one ordinary pass. A ``StaticEmbedding``, whose inputs
-            have no padding and whose activations are small, always takes one pass.
+        mini_batch_size: Texts per micro-batch; None for one ordinary pass. A `StaticEmbedding`, whose inputs have no
+            padding and whose activations are small, always takes one pass.
 
     Raises:
-        ValueError: If ``mini_batch_size`` is below 1.
+        ValueError: If `mini_batch_size` is below 1.
     """
 
     def __init__(self, model: SentenceTransformer, *, mini_batch_size: int | None = None) -> None:
@@ -54,11 +53,11 @@ class GradientCachedLoss(CachedLossMixin, CrossLingualLoss):
         """Embed a column of texts and compute the loss of their vectors.
 
         Args:
-            features: The column's features.
-            compute: From sentence vectors (rows, d), in the column's order, to a scalar.
+            features: Features of the column.
+            compute: Function from sentence vectors (rows, d), in the order of the column, to a scalar.
 
         Returns:
-            The scalar; its ``backward`` reaches the encoder and the loss's own parameters.
+            The scalar. Its `backward` reaches the encoder and the parameters of the loss.
         """
         if self.mini_batch_size is None:
             return compute(self.model(features)["sentence_embedding"])
@@ -70,7 +69,7 @@ class GradientCachedLoss(CachedLossMixin, CrossLingualLoss):
         return loss
 
     def calculate_loss(self, reps: list[list[Tensor]], labels: Any = None, *, with_backward: bool = False) -> Tensor:
-        """The loss of all micro-batches' vectors; ``with_backward`` leaves their gradients in ``grad``."""
+        """Compute the loss of the vectors of all micro-batches; `with_backward` stores their gradients in `grad`."""
         whole: _WholeBatch = labels
         loss = whole.compute(torch.cat(reps[0])[whole.place])
         if with_backward:
@@ -92,7 +91,7 @@ class GradientCachedLoss(CachedLossMixin, CrossLingualLoss):
         copy_random_state: bool,
         random_state: Any = None,
     ) -> tuple[Tensor, Any]:
-        """Embed a micro-batch; again in the backward pass, where ``random_state`` is what the first run gave."""
+        """Embed a micro-batch; in the backward pass again, with the `random_state` that the first run returned."""
         replay: _Replay | None = random_state
         if replay is not None:
             random_state = replay.random_state
@@ -104,13 +103,13 @@ class GradientCachedLoss(CachedLossMixin, CrossLingualLoss):
 
 
 def sort_by_length(features: dict[str, Any]) -> tuple[dict[str, Any], Tensor]:
-    """Texts with the longest first, so that slices hold texts of similar length.
+    """Sort texts by length, the longest first, so that slices hold texts of similar length.
 
     Args:
         features: Features of a text column. Flattened ones have no padding and stay as they are.
 
     Returns:
-        The features, sorted, and where each text of the given order went (rows,).
+        The sorted features, and the place of each original text in them (rows,).
 
     Example:
         >>> ids = torch.tensor([[5, 0], [6, 7]])
@@ -126,11 +125,14 @@ def sort_by_length(features: dict[str, Any]) -> tuple[dict[str, Any], Tensor]:
 
 
 def take_texts(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:
-    """Some texts of a padded column, as wide as the longest of them.
+    """Select some texts of a padded column, trimmed to the longest of them.
 
     Args:
         features: Features of the column.
-        rows: Which texts, integers (n,).
+        rows: Indices of the texts, integers (n,).
+
+    Returns:
+        Features of these texts.
 
     Example:
         >>> ids = torch.tensor([[5, 0], [6, 7]])
@@ -150,11 +152,11 @@ def take_texts(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:
 
 
 def backward_one_after_the_other(first: Tensor, then: Tensor) -> Tensor:
-    """A scalar of ``then``'s value whose ``backward`` runs that of ``first``, and then that of ``then``.
+    """Return a scalar with the value of `then` whose `backward` runs that of `first` and afterwards that of `then`.
 
-    For two losses on one encoder of which ``then`` may be gradient-cached: its second runs must not meet the
-    backward pass of ``first``, and under distributed training the encoder's gradients are exchanged once, at the
-    end. ``first`` must have been computed before ``then`` and within :func:`without_exchange`.
+    It is for two losses on one encoder of which `then` may be gradient-cached. The second runs of `then` must not meet
+    the backward pass of `first`, and in distributed training the gradients of the encoder are exchanged once, at the
+    end. Compute `first` before `then`, within `without_exchange`.
 
     Example:
         >>> x = torch.ones((), requires_grad=True)
@@ -173,13 +175,15 @@ def backward_one_after_the_other(first: Tensor, then: Tensor) -> Tensor:
 
 
 def without_exchange(model: nn.Module) -> AbstractContextManager:
-    """A context whose passes through a distributed encoder leave its gradients on their rank."""
+    """Return a context in which passes through a distributed encoder leave its gradients on their rank."""
+    # torch.compile wraps the distributed encoder.
+    model = getattr(model, "_orig_mod", model)
     return model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
 
 
 @dataclass
 class _WholeBatch:
-    """What travels through the host's machinery: how to compute, and the gradients of the loss's parameters."""
+    """What travels through the host's machinery: the loss function, and the gradients of its parameters."""
 
     compute: Callable[[Tensor], Tensor]
     place: Tensor
@@ -187,7 +191,7 @@ class _WholeBatch:
 
 
 class _Replay:
-    """What the second run of a micro-batch needs to repeat the first."""
+    """The random state and autocast state with which the second run of a micro-batch repeats the first."""
 
     def __init__(self, random_state: RandContext, device: str) -> None:
         self.random_state, self.device = random_state, device

@@ -10,25 +10,26 @@ from sentence_transformers.util.distributed import all_gather_with_grad, get_wor
 from torch import Tensor
 
 from st_xlret.functional.language_contrastive import Reduction, language_contrastive_loss
-from st_xlret.losses.base import CrossLingualLoss, read_tags
-from st_xlret.losses.embedding import embed_in_one_pass
+from st_xlret.losses.base import CrossLingualLoss
+from st_xlret.losses.columns import embed_in_one_pass, read_tags
 from st_xlret.losses.passage_side import PassageSide
 from st_xlret.losses.semantic_contrastive import CITATION
 
 
 class LangContrastiveLoss(CrossLingualLoss):
-    """L_lang (Eq. 3 of lang-contrastive): every sentence is as near to the one side of a translation as to the other.
+    """Language contrastive loss L_lang over translations and other sentences (Hu et al. 2023, Eq. 3).
 
-    Takes two text columns, row-aligned translations, and possibly a third of sentences without a translation,
-    in languages that have no parallel data, say. Batches mix languages. It acts on the passage encoder only:
-    with a ``Router``, on its route "document", see :class:`~st_xlret.losses.passage_side.PassageSide`.
+    Every sentence is drawn to be equally similar to the two sides of a translation. The equation is
+    [`language_contrastive_loss`][st_xlret.functional.language_contrastive_loss]. The loss takes two text columns of
+    row-aligned translations, and optionally a third column of sentences without translations, for example in languages
+    that have no parallel data. Batches mix languages. The loss acts on the passage encoder only: with a `Router`, on
+    its route "document" (see `PassageSide`).
 
     Args:
-        model: The encoder, shared or a ``Router`` of two.
-        weight: Factor on the loss: the paper trains with 0.001 beside its retrieval loss.
-        reduction: "mean" over all terms, "sum", or "paper", see
-            :func:`~st_xlret.functional.language_contrastive_loss`.
-        gather_across_devices: Compare with all ranks' rows.
+        model: The encoder, shared or a `Router` of two.
+        weight: Factor on the loss. The paper trains with 0.001 beside its retrieval loss, and with `reduction="paper"`.
+        reduction: "mean" over all terms (default), "sum", or "paper", the divisor that Eq. 3 shows.
+        gather_across_devices: Compare with the rows of all ranks.
 
     Raises:
         ValueError: If the reduction is unknown.
@@ -59,19 +60,19 @@ class LangContrastiveLoss(CrossLingualLoss):
         self.passage_side = PassageSide(model)
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
-        """Loss of a batch of parallel and further sentences.
+        """Compute the loss of a batch of parallel and further sentences.
 
         Args:
-            sentence_features: Two text columns of N rows, translations of each other, and at most one more of
-                sentences without translation.
+            sentence_features: Two text columns of N rows, translations of each other, and at most one more column of
+                sentences without translations.
             labels: Ignored.
 
         Returns:
             A scalar.
 
         Raises:
-            ValueError: If there are not two or three columns, a column was made for the query encoder, or
-                there is a single pair and nothing else.
+            ValueError: If there are not two or three columns, a column was made for the query encoder, or there is a
+                single pair and nothing else.
         """
         columns = list(sentence_features)
         if len(columns) not in (2, 3):
@@ -84,14 +85,14 @@ class LangContrastiveLoss(CrossLingualLoss):
         return self._record(self.compute_loss_from_embeddings(*vectors), languages)
 
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, others: Tensor | None = None) -> Tensor:
-        """Loss of row-aligned vectors (N, d) and (N, d), and further ones (M, d)."""
+        """Compute the loss of row-aligned vectors (N, d) and (N, d), and further ones (M, d)."""
         if self.gather_across_devices and get_world_size() > 1:
             source, target = all_gather_with_grad(source), all_gather_with_grad(target)
             others = None if others is None else all_gather_with_grad(others)
         return self.weight * language_contrastive_loss(source, target, others, reduction=self.reduction)
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Options, for the model card."""
+        """Options of the loss, for the model card."""
         return {
             "weight": self.weight,
             "reduction": self.reduction,

@@ -16,7 +16,8 @@ from transformers import AutoModelForMaskedLM, PretrainedConfig
 from transformers.modeling_outputs import BaseModelOutput
 
 from st_xlret.functional import chunked_cross_entropy
-from st_xlret.losses.base import CrossLingualLoss, read_tags
+from st_xlret.losses.base import CrossLingualLoss, unwrapped
+from st_xlret.losses.columns import read_tags
 
 logger = logging.getLogger(__name__)
 
@@ -31,34 +32,34 @@ CITATION = """
 
 
 class MaskedLMLoss(CrossLingualLoss):
-    """Masked language modelling on ``token_embeddings``, beside a contrastive loss (CCP section 3.1, MSM).
+    """Masked language modelling beside a contrastive loss (BERT, Devlin et al. 2019; CCP, section 3; MSM, Eq. 3).
 
-    Uses the checkpoint's own language-model head; its vocabulary projection stays tied to the encoder's input
-    embeddings where the checkpoint ties them. Masked positions are gathered first and the cross-entropy over
-    the vocabulary runs in chunks, so that the logits of a batch are never all in memory.
+    The loss reads the encoder's `token_embeddings` and predicts the masked tokens with the checkpoint's own
+    language-model head. The head's vocabulary projection stays tied to the input embeddings if the checkpoint ties
+    them. The cross-entropy is [`chunked_cross_entropy`][st_xlret.functional.chunked_cross_entropy], on the masked
+    positions only and in chunks of the vocabulary, so that the logits of a batch are never in memory all at once.
 
-    Of the chosen tokens 80 % become the mask token, 10 % a random one, 10 % stay (BERT). Padding and special
-    tokens are never chosen. Under distributed training the mean is over the masked tokens of all ranks.
+    Of the chosen tokens, 80 % are replaced by the mask token, 10 % by a random one, and 10 % stay, as in BERT. Padding
+    and special tokens are never chosen. In distributed training the mean is over the masked tokens of all ranks.
 
     Args:
-        model: An encoder that starts with a ``Transformer`` module. Its unpadding is switched off: the loss
-            reads the padded layout.
-        mask_probability: Share of tokens to predict.
+        model: An encoder that starts with a `Transformer` module. Unpadding of its inputs is turned off, because the
+            loss reads the padded layout.
+        mask_probability: Fraction of tokens to predict.
         weight: Factor on the loss.
-        chunk_size: Entries of the vocabulary whose logits are alive at a time; by default about 4M logits.
-        lm_head_from: Checkpoint (name or folder) to take the head from; by default the encoder's own. Where
-            it has none, a fresh head is trained, with a warning.
+        chunk_size: Number of vocabulary entries whose logits exist at a time. Default: about 4M logits.
+        lm_head_from: Checkpoint (name or folder) to take the head from. Default: the encoder's own checkpoint. If it
+            has no head, a new one is trained, with a warning.
 
     Raises:
-        ValueError: If the encoder has no ``Transformer``, its tokenizer no mask token, or
-            ``mask_probability`` is outside of (0, 1].
+        ValueError: If the encoder has no `Transformer`, its tokenizer has no mask token, or `mask_probability` is
+            outside (0, 1].
 
     Example:
         >>> from st_xlret.modules import train_tokenizer, transformer_encoder
         >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=60), "tiny")
         >>> loss = MaskedLMLoss(model)
-        >>> value = loss([model.preprocess(["a b c d", "b c"])])
-        >>> value.backward()
+        >>> loss([model.preprocess(["a b c d", "b c"])]).backward()
     """
 
     def __init__(
@@ -89,14 +90,14 @@ class MaskedLMLoss(CrossLingualLoss):
         self.lm_head = LanguageModelHead(encoder.auto_model.config, lm_head_from).to(embeddings.weight.dtype)
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
-        """Loss of a batch of texts.
+        """Compute the loss of a batch of texts.
 
         Args:
             sentence_features: Text columns; tokens of all of them are predicted.
             labels: Ignored.
 
         Returns:
-            A scalar: the mean over masked tokens, times ``weight``.
+            A scalar: the mean over masked tokens, times `weight`.
         """
         columns = list(sentence_features)
         languages = read_tags(columns).get("language_id")
@@ -109,19 +110,19 @@ class MaskedLMLoss(CrossLingualLoss):
         hidden, target = self.lm_head(torch.cat(vectors)), torch.cat(targets)
         weight = self.lm_head.own_projection
         if weight is None:
-            weight = _unwrap(self.model)[0].auto_model.get_input_embeddings().weight
+            weight = unwrapped(self.model)[0].auto_model.get_input_embeddings().weight
         loss = chunked_cross_entropy(hidden, weight, self.lm_head.bias, target, chunk_size=self.chunk_size)
         return self._record(self.weight * loss * self._share_of_masked_tokens(target), languages)
 
     def mask_tokens(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Choose tokens to predict and hide them, by torch's global random state.
+        """Choose tokens to predict and hide them, with torch's global random generator.
 
         Args:
             input_ids: Token ids (rows, length).
             attention_mask: 1 for tokens, 0 for padding (rows, length).
 
         Returns:
-            Token ids to read (rows, length), and which positions to predict, boolean (rows, length).
+            The token ids to read (rows, length), and the positions to predict, boolean (rows, length).
         """
         specials = torch.tensor(self.special_token_ids, device=input_ids.device)
         candidates = attention_mask.bool() & ~torch.isin(input_ids, specials)
@@ -145,7 +146,7 @@ class MaskedLMLoss(CrossLingualLoss):
         return len(target) * get_world_size() / total.clamp(min=1)
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Options, for the model card."""
+        """Options of the loss, for the model card."""
         return {"mask_probability": self.mask_probability, "weight": self.weight}
 
     @property
@@ -155,14 +156,14 @@ class MaskedLMLoss(CrossLingualLoss):
 
 
 class LanguageModelHead(nn.Module):
-    """What a checkpoint does between its last hidden states and the projection to the vocabulary.
+    """The layers of a checkpoint between its last hidden states and the projection to the vocabulary.
 
-    Works for any architecture that ``AutoModelForMaskedLM`` knows: the encoder inside is replaced by a
-    pass-through, the projection by the identity.
+    It works for any architecture that `AutoModelForMaskedLM` knows: the encoder in it is replaced by a pass-through and
+    the projection by the identity.
 
     Args:
-        config: The encoder's configuration.
-        checkpoint: Name or folder to load the head from; ``config``'s own by default.
+        config: Configuration of the encoder.
+        checkpoint: Name or folder to load the head from. Default: the checkpoint of `config`.
 
     Raises:
         ValueError: If the architecture has no masked language model.
@@ -183,7 +184,7 @@ class LanguageModelHead(nn.Module):
         self.transform = mlm
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Hidden states (M, d) to the inputs of the vocabulary projection (M, d)."""
+        """Map hidden states (M, d) to the inputs of the vocabulary projection (M, d)."""
         return self.transform(inputs_embeds=hidden[None]).logits[0]
 
 
@@ -215,7 +216,3 @@ def _last_layer(output: dict[str, Any]) -> Tensor:
     # Where layers are averaged, token_embeddings are no longer what the checkpoint's head was trained on.
     layers = output.get("all_layer_embeddings")
     return output["token_embeddings"] if layers is None else layers[-1]
-
-
-def _unwrap(model: Any) -> Any:
-    return model.module if hasattr(model, "module") else model

@@ -1,4 +1,4 @@
-"""The masked sentence model as a Sentence Transformers loss."""
+"""The masked sentence model (MSM) as a Sentence Transformers loss."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor
 
 from st_xlret.functional import masked_sentence_loss
-from st_xlret.losses.base import read_tags
-from st_xlret.losses.blocks import arrange_blocks, gather_ragged
+from st_xlret.functional.checks import at_least_float32
+from st_xlret.losses.base import check_positive, embedding_size
+from st_xlret.losses.blocks import WAY_OUT, arrange_blocks, check_blocks, check_neighbours, gather_ragged
+from st_xlret.losses.columns import read_tags
 from st_xlret.losses.gradient_cache import (
     GradientCachedLoss,
     backward_one_after_the_other,
@@ -35,50 +37,52 @@ CITATION = """
 
 
 class MSMLoss(GradientCachedLoss):
-    """Masked sentence prediction (MSM, section 3.2): tell a masked sentence from others, by its document.
+    """Masked sentence prediction (MSM, Zhang et al. 2023, section 3.2), from documents alone.
 
-    Needs documents only. A row is a sentence; :class:`~st_xlret.data.BlockBatchSampler` yields all sentences of
-    whole blocks of documents in any order, and :class:`~st_xlret.CrossLingualDataCollator` with ``blocks=True``
-    says which block and place each has. Each sentence is masked in turn and predicted by the document encoder;
-    the prediction and the sentences' own vectors pass through two projection heads, and
-    :func:`~st_xlret.functional.masked_sentence_loss` compares them. Document encoder and heads are thrown away
-    after training; the encoder is what remains. Documents may differ in length: padding stands nowhere in
-    the heads, the statistics or the loss.
+    Each sentence of a document is masked in turn and predicted from the others by a document encoder. The predictions
+    and the sentences' own vectors pass through two projection heads, and
+    [`masked_sentence_loss`][st_xlret.functional.masked_sentence_loss] (Eq. 1-2) compares them. Document encoder and
+    heads are discarded after training.
 
-    - A block of one sentence has nothing to be predicted from: it is a negative only.
+    A row is a sentence. `BlockBatchSampler` yields all sentences of whole blocks of documents in any order, and
+    `CrossLingualDataCollator` with `blocks=True` attaches the block and place of each. Documents may differ in length:
+    padding does not enter the heads, the statistics or the loss.
+
+    - A block of one sentence has no other sentence to predict it from, so it is a negative only.
     - A batch of one document has intra-document negatives only, and then no bias.
-    - A batch of one language, as in the paper, has negatives of its language only; in mixed ones rows of another
-      language are masked, unless ``cross_language_negatives``.
+    - A batch of one language, as in the paper, has negatives of its language only. In mixed batches, rows of another
+      language are masked unless `cross_language_negatives` is set.
 
-    Under distributed training, sentence vectors and predictions are gathered before the heads: R ranks compute
-    what one rank computes with an R times larger batch. Ranks may have different numbers of rows.
+    In distributed training, sentence vectors and predictions are gathered before the heads. R ranks compute what one
+    rank computes with an R times larger batch, and they may have different numbers of rows.
 
     Args:
         model: The encoder.
-        document_encoder: A :class:`~st_xlret.DocumentEncoder` of the encoder's size by default.
-        heads: Two projection heads ("separate"), one for both ("shared"), or "none" (Table 7).
-        num_negatives: Cross-document negatives of a row (Table 6), drawn at random where there are more; None
+        document_encoder: Document encoder. Default: a `DocumentEncoder` of the encoder's size.
+        heads: Two projection heads ("separate"), one for both sides ("shared"), or "none" (Table 7).
+        num_negatives: Number of cross-document negatives of a row (Table 6), drawn at random if there are more; None
             for all.
-        mu: Share of the bias that is subtracted from intra-document logits; 0 for no bias (Table 5).
+        mu: Fraction of the bias that is subtracted from intra-document logits; 0 for no bias (Table 5).
         temperature: Divisor of the cosines.
-        intra_document_negatives: Off for the ablation "cross-doc" (Table 5).
-        cross_language_negatives: Also take rows of other languages as negatives.
-        mask_same_text: Rows of the very same text are not negatives.
-        language_groups: Language codes of groups with a document encoder of their own (Table 4: ``[["en"]]``); all
-            other languages share one more. None for one document encoder for all.
+        intra_document_negatives: Use the other sentences of the document as negatives. Turn it off for the ablation
+            "cross-doc" (Table 5).
+        cross_language_negatives: Use rows of other languages as negatives too.
+        mask_same_text: Do not use rows that have the sentence's own text as negatives.
+        language_groups: Groups of language codes that have a document encoder of their own (Table 4: `[["en"]]`). All
+            other languages share one more. None for one document encoder for all languages.
         separate_heads: Give each group its own heads too.
-        mini_batch_size: Sentences per micro-batch of the encoder, of similar length and with gradient caching;
-            None for one pass. See :class:`~st_xlret.losses.gradient_cache.GradientCachedLoss`.
-        mlm: A masked-language-model loss of the same encoder, to be added to each batch (Eq. 3); None where the
-            two alternate by batch. It reads ``mini_batch_size`` of the batch's sentences, drawn at random.
-        gather_across_devices: Use all ranks' rows; off, each rank works for itself.
-        seed: Of the draws.
+        mini_batch_size: Number of sentences per micro-batch of the encoder, which are of similar length and use
+            gradient caching (see `GradientCachedLoss`); None for one pass.
+        mlm: A masked-language-model loss of the same encoder that is added to each batch (Eq. 3); None if the two
+            alternate by batch. It reads `mini_batch_size` of the batch's sentences, drawn at random.
+        gather_across_devices: Use the rows of all ranks. If off, each rank computes its own loss.
+        seed: Seed of the random draws.
 
     Attributes:
-        negatives_only: How many sentences were blocks of one sentence, in all training steps on this rank.
+        negatives_only: Number of sentences in blocks of one sentence, over all training steps on this rank.
 
     Raises:
-        ValueError: If the options or the document encoder do not fit.
+        ValueError: If an option is out of its range, or the document encoder or `mlm` does not fit the encoder.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -114,21 +118,19 @@ class MSMLoss(GradientCachedLoss):
         seed: int = 0,
     ) -> None:
         super().__init__(model, mini_batch_size=mini_batch_size)
-        features = model.get_embedding_dimension()
-        if features is None:
-            raise ValueError("the encoder does not tell the size of its embeddings")
+        features = embedding_size(model)
         if document_encoder is not None and document_encoder.features != features:
             raise ValueError(
-                f"the document encoder takes {document_encoder.features} features, the encoder gives {features}"
+                f"the document encoder takes {document_encoder.features} features and the encoder gives {features}: "
+                f"leave document_encoder out, or build it with DocumentEncoder({features})"
             )
         if num_negatives is not None and num_negatives < 1:
             raise ValueError(f"num_negatives must be at least 1, or None for all, got {num_negatives}")
         if mu < 0:
             raise ValueError(f"mu must not be negative, got {mu}")
-        if not temperature > 0:
-            raise ValueError(f"temperature must be positive, got {temperature}")
+        check_positive("temperature", temperature)
         if mlm is not None and mlm.model is not model:
-            raise ValueError("mlm must be a loss of the same encoder")
+            raise ValueError("mlm is a loss of another encoder: build it with the model that MSMLoss has")
         self.num_negatives, self.mu, self.temperature = num_negatives, mu, temperature
         self.intra_document_negatives = intra_document_negatives
         self.cross_language_negatives = cross_language_negatives
@@ -147,18 +149,18 @@ class MSMLoss(GradientCachedLoss):
     def forward(
         self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
     ) -> Tensor | dict[str, Tensor]:
-        """Loss of a batch of blocks of documents.
+        """Compute the loss of a batch of blocks of documents.
 
         Args:
-            sentence_features: One column of sentences, with ``block_id`` and ``sentence_position``.
+            sentence_features: One column of sentences, with `block_id` and `sentence_position`.
             labels: Ignored.
 
         Returns:
-            A scalar; with ``mlm`` the two parts, which the Trainer logs and adds.
+            A scalar. With `mlm`, the two parts by name, which the Trainer logs and sums.
 
         Raises:
-            ValueError: If there is not exactly one column, tags are missing, a block has two sentences at one
-                place or too many, or no block has two sentences.
+            ValueError: If there is not exactly one column, tags are missing, blocks are not runs of a document's
+                sentences, a block is too long for the document encoder, or no block has two sentences.
         """
         columns = list(sentence_features)
         if len(columns) != 1:
@@ -183,19 +185,30 @@ class MSMLoss(GradientCachedLoss):
         return {"msm": loss, "mlm": mlm.detach()}
 
     def compute_loss_from_embeddings(self, vectors: Tensor, tags: dict[str, Tensor]) -> Tensor:
-        """Loss of sentence vectors (S, d) with tags (S,): ``block_id``, ``sentence_position``, others if known.
+        """Compute the loss of sentence vectors (S, d) with tags (S,): `block_id`, `sentence_position`, others if known.
 
         Raises:
-            ValueError: If ``language_id`` is missing where it is needed, and see :meth:`forward`.
+            ValueError: If `language_id` is missing where it is needed, the vectors have another size than the document
+                encoder, or the blocks are wrong as in `forward`.
         """
         if "language_id" not in tags and (self.networks.language_groups or not self.cross_language_negatives):
             raise ValueError(
                 "MSMLoss needs features['language_id'] unless cross_language_negatives is on: give the Trainer a "
                 "CrossLingualDataCollator and the dataset a 'language' column"
             )
+        if vectors.shape[1] != self.networks.features:
+            raise ValueError(
+                f"MSMLoss has a document encoder for {self.networks.features} features and got vectors of "
+                f"{vectors.shape[1]}: MatryoshkaLoss cannot wrap MSMLoss; wrap a loss on pairs, or CCPLoss, instead"
+            )
         rows, present = arrange_blocks(tags["block_id"], tags["sentence_position"])
+        check_blocks(rows, present, tags)
         if self.updates_state:
+            if not self.steps:
+                check_neighbours(rows, present, tags["sentence_position"])
             self.negatives_only += (present.sum(1) == 1).sum()
+        # The networks are in float32 where the encoder is in 16 bits.
+        vectors = at_least_float32(vectors)
         predictions, predicted = self.networks.predict(vectors, rows, present, tags.get("language_id"))
         tags = {name: tag for name, tag in tags.items() if name != "sentence_position"}
         tags["document_id"] = tags.get("document_id", tags.pop("block_id"))
@@ -204,8 +217,8 @@ class MSMLoss(GradientCachedLoss):
             predictions, vectors = both.chunk(2, dim=1)
         if not predicted.any():
             raise ValueError(
-                "no sentence of the batch can be predicted: all its documents have one sentence; "
-                "use BlockBatchSampler, or leave such documents out"
+                f"none of the {len(vectors)} sentences of the batch can be predicted, since each is the only one "
+                f"of its document: {WAY_OUT}, which leaves such documents out"
             )
         p, h = self.networks.project(predictions, vectors, predicted, tags.get("language_id"))
         loss = masked_sentence_loss(
@@ -239,17 +252,8 @@ class MSMLoss(GradientCachedLoss):
         with without_exchange(self.model):
             return self.mlm([dict(features)])
 
-    def owned_state(self) -> dict[str, Tensor]:
-        """Parameters and buffers that belong to the loss and not to the encoder, by name."""
-        return {name: tensor for name, tensor in super().owned_state().items() if not name.startswith("mlm.model.")}
-
-    def _load_without_model(self, state: dict[str, Tensor]) -> Any:
-        outcome = super()._load_without_model(state)
-        outcome.missing_keys[:] = [name for name in outcome.missing_keys if not name.startswith("mlm.model.")]
-        return outcome
-
     def get_config_dict(self) -> dict[str, Any]:
-        """Options, for the model card."""
+        """Options of the loss, for the model card."""
         return {
             **self.networks.get_config_dict(),
             "num_negatives": self.num_negatives,

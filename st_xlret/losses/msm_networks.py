@@ -1,4 +1,4 @@
-"""What the masked sentence model adds to the encoder while it is trained."""
+"""The networks that the masked sentence model adds to the encoder during training."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class MSMNetworks(nn.Module):
     """Document encoder and projection heads, for all languages or for each group of them (MSM, Tables 4 and 7).
 
     Args:
-        document_encoder: The document encoder; those of further groups have its shape and weights of their own.
-        heads: A head for predictions and one for sentences ("separate"), one for both ("shared"), or "none".
-        language_groups: Language codes of groups with a document encoder of their own; all other languages share
+        document_encoder: The document encoder. Those of further groups have the same shape and weights of their own.
+        heads: One head for predictions and one for sentences ("separate"), one for both ("shared"), or "none".
+        language_groups: Groups of language codes that have a document encoder of their own. All other languages share
             one more.
         separate_heads: Give each group its own heads too.
 
     Raises:
-        ValueError: On an unknown option or language code, or heads that cannot be separated.
+        ValueError: If an option or a language code is unknown, or there are no heads to separate.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class MSMNetworks(nn.Module):
             raise ValueError(f"heads must be 'separate', 'shared' or 'none', got {heads!r}")
         if separate_heads and (not language_groups or heads == "none"):
             raise ValueError("separate_heads needs language_groups, and heads to separate")
-        self.heads, self.separate_heads = heads, separate_heads
+        self.features, self.heads, self.separate_heads = document_encoder.features, heads, separate_heads
         self.language_groups = [[check_language(code) for code in group] for group in language_groups]
         groups = 1 + len(self.language_groups)
         encoders = [document_encoder, *(deepcopy(document_encoder) for _ in range(groups - 1))]
@@ -65,11 +65,11 @@ class MSMNetworks(nn.Module):
             vectors: Sentence vectors (S, d).
             rows: Which of them stands at which place of which block (blocks, places).
             present: Where there is one, boolean (blocks, places).
-            language_id: Language ids (S,), needed where there are language groups.
+            language_id: Language ids (S,), needed if there are language groups.
 
         Returns:
-            Predictions (S, d), zero where there is none, and which rows have one (S,): those of blocks of two
-            sentences and more.
+            Predictions (S, d), zero for rows without one, and which rows have one (S,): those in blocks of at least two
+            sentences.
         """
         rows, present = (x[present.sum(1) > 1] for x in (rows, present))
         predicted = torch.zeros(len(vectors), dtype=torch.bool, device=vectors.device)
@@ -94,8 +94,8 @@ class MSMNetworks(nn.Module):
         Args:
             predictions: Predictions (S, d).
             vectors: Sentence vectors (S, d).
-            predicted: Which rows have a prediction, boolean (S,); only those are projected.
-            language_id: Language ids (S,), needed where there are language groups.
+            predicted: Which rows have a prediction, boolean (S,). Only those predictions are projected.
+            language_id: Language ids (S,), needed if there are language groups.
 
         Returns:
             The two projections (S, d).
@@ -124,7 +124,7 @@ class MSMNetworks(nn.Module):
         return group
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Options, for the model card."""
+        """Options of the networks, for the model card."""
         encoder: Any = self.document_encoders[0]
         return {
             "document_encoder_layers": len(encoder.layers),

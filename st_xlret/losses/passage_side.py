@@ -1,4 +1,4 @@
-"""Auxiliary losses act on the passage encoder only (lang-contrastive, section 4)."""
+"""The auxiliary losses act on the passage encoder only (lang-contrastive, section 4)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ PASSAGE_TASK = "document"
 class PassageSide:
     """Sends text columns through the encoder of passages.
 
-    A shared encoder needs nothing. The host's ``Router`` reads the route off ``features["task"]``, which the
-    collator sets as its ``router_mapping`` says: a column without a task goes the way of
-    ``encode_document`` here, and one that was made for another route is refused. A Router that knows no task
-    "document" is left to its ``router_mapping``.
+    A shared encoder needs nothing. The host's `Router` reads the route from `features["task"]`, which the collator sets
+    according to its `router_mapping`. Here, a column without a task takes the route of `encode_document`, and a column
+    that was made for another route is refused. A Router that has no task "document" is left to its `router_mapping`.
 
     Args:
         model: The encoder.
@@ -34,7 +33,7 @@ class PassageSide:
         self.any_tokens = router is None or _is_default(router, PASSAGE_TASK) or _share_tokens(router)
 
     def __call__(self, columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The columns' features, bound for the passage encoder.
+        """Return the features of the columns, routed to the passage encoder.
 
         Raises:
             ValueError: If a column was tokenised for another route, or may have been.
@@ -62,7 +61,7 @@ def _is_default(router: Router, task: str) -> bool:
 
 
 def _share_tokens(router: Router) -> bool:
-    """Whether all routes tokenise alike, so that a column's tokens do for any of them."""
+    """Whether all routes have the same tokens, so that those of a column serve any of them."""
     inputs: list[Any] = [next(modules.children()) for modules in router.sub_modules.values()]
     first, *others = inputs
     return all(

@@ -12,36 +12,34 @@ from sentence_transformers.util.distributed import all_gather_with_grad, get_wor
 from torch import Tensor
 
 from st_xlret.functional.retrieval import retrieval_contrastive_loss
-from st_xlret.losses.base import CrossLingualLoss, gather_tags, read_tags
-from st_xlret.losses.embedding import embed_in_one_pass
+from st_xlret.losses.base import CrossLingualLoss, check_positive
+from st_xlret.losses.columns import embed_in_one_pass, gather_tags, read_tags
 from st_xlret.losses.semantic_contrastive import CITATION
 
 
 class RetrievalContrastiveLoss(CrossLingualLoss):
-    """L_IR (Eq. 1 of lang-contrastive): a query's gold passage against the other passages of the batch.
+    """Retrieval loss L_IR: each query's gold passage against the batch's other passages (Hu et al. 2023, Eq. 1).
 
-    Takes two or more text columns: queries, gold passages, and any number of columns of hard negatives. Its
-    values are those of the host's ``MultipleNegativesRankingLoss``. What the host's does not do: logits in
-    fp32 under autocast; questions of one paragraph in one batch, which are no negatives of each other here
-    (with a :class:`~st_xlret.CrossLingualDataCollator`); and a value that the callbacks log and check.
+    The equation is [`retrieval_contrastive_loss`][st_xlret.functional.retrieval_contrastive_loss]. The loss takes two
+    or more text columns: queries, gold passages, and any number of columns of hard negatives. Its values are those of
+    the host's `MultipleNegativesRankingLoss` with `scale = 1 / temperature`. In contrast to it, this loss computes its
+    logits in float32 under autocast, does not use questions of the same paragraph as negatives of each other (with a
+    `CrossLingualDataCollator`), and has a value that the callbacks log and check.
 
     Args:
-        model: The encoder; with a ``Router``, the columns take the routes that the collator's
-            ``router_mapping`` names.
-        scale: Factor on the cosines, the inverse of a temperature. Eq. 1 as it is printed has 1; 20 is the
-            host's.
+        model: The encoder. With a `Router`, the columns take the routes that the collator's `router_mapping` names.
+        temperature: Divisor of the cosines. The default is the host's (a scale of 20); Eq. 1 as printed has 1.
         weight: Factor on the loss.
-        gather_across_devices: Use all ranks' passages as negatives.
+        gather_across_devices: Use the passages of all ranks as negatives.
 
     Raises:
-        ValueError: If the scale is not positive.
+        ValueError: If the temperature is not positive.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
         >>> loss = RetrievalContrastiveLoss(model)
-        >>> value = loss([model.preprocess(["a", "b"]), model.preprocess(["a c", "b d"])])
-        >>> value.ndim
+        >>> loss([model.preprocess(["a", "b"]), model.preprocess(["a c", "b d"])]).ndim
         0
     """
 
@@ -49,18 +47,17 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         self,
         model: SentenceTransformer,
         *,
-        scale: float = 20.0,
+        temperature: float = 0.05,
         weight: float = 1.0,
         gather_across_devices: bool = True,
     ) -> None:
         super().__init__(model)
-        if not scale > 0:
-            raise ValueError(f"scale must be positive, got {scale}")
-        self.scale, self.weight = scale, weight
+        check_positive("temperature", temperature)
+        self.temperature, self.weight = temperature, weight
         self.gather_across_devices = gather_across_devices
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
-        """Loss of a batch of queries and passages.
+        """Compute the loss of a batch of queries and passages.
 
         Args:
             sentence_features: Text columns of N rows: queries, gold passages, hard negatives.
@@ -82,7 +79,7 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         return self._record(self.compute_loss_from_embeddings(vectors, tags), tags.get("language_id"))
 
     def compute_loss_from_embeddings(self, vectors: list[Tensor], tags: dict[str, Tensor]) -> Tensor:
-        """Loss of the columns' vectors, each (N, d), with tags of all columns' rows; ``text_id`` is read."""
+        """Compute the loss of the columns' vectors, each (N, d), and their tags, of which `text_id` is read."""
         if self.gather_across_devices and get_world_size() > 1:
             tags = gather_tags(tags, columns=len(vectors))
             vectors = [all_gather_with_grad(column) for column in vectors]
@@ -90,15 +87,15 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         return self.weight * retrieval_contrastive_loss(
             vectors[0],
             torch.cat(vectors[1:]),
-            scale=self.scale,
+            temperature=self.temperature,
             query_text=None if text is None else text[:rows],
             passage_text=None if text is None else text[rows:],
         )
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Options, for the model card."""
+        """Options of the loss, for the model card."""
         return {
-            "scale": self.scale,
+            "temperature": self.temperature,
             "weight": self.weight,
             "gather_across_devices": self.gather_across_devices,
         }

@@ -10,9 +10,8 @@ from sentence_transformers.util.distributed import all_gather_with_grad, get_wor
 from torch import Tensor
 
 from st_xlret.functional import info_nce_loss
-from st_xlret.losses.base import CrossLingualLoss, gather_tags, read_tags
-from st_xlret.losses.duplicates import translation_groups
-from st_xlret.losses.embedding import embed_in_one_pass
+from st_xlret.losses.base import CrossLingualLoss, check_positive
+from st_xlret.losses.columns import embed_in_one_pass, gather_tags, read_tags, translation_groups
 from st_xlret.losses.passage_side import PassageSide
 
 CITATION = """
@@ -27,19 +26,19 @@ CITATION = """
 
 
 class SemanticContrastiveLoss(CrossLingualLoss):
-    """L_sema (Eq. 2 of lang-contrastive): parallel sentences close, the batch's 2(N - 1) other rows away.
+    """Semantic contrastive loss L_sema over translations (Hu et al. 2023, Eq. 2).
 
-    Takes two text columns, row-aligned translations; batches may mix language pairs. With a
-    :class:`~st_xlret.CrossLingualDataCollator`, pairs that have a text in common are no negatives of each
-    other, so that neither a pair that occurs twice nor a sentence with two translations does harm. It acts on
-    the passage encoder only: with a ``Router``, on its route "document", see
-    :class:`~st_xlret.losses.passage_side.PassageSide`.
+    Translations are drawn together and away from the 2(N - 1) other rows of the batch. The equation is
+    [`info_nce_loss`][st_xlret.functional.info_nce_loss]. The loss takes two text columns of row-aligned translations,
+    and batches may mix language pairs. With a `CrossLingualDataCollator`, pairs that have a text in common are not
+    negatives of each other, so that neither a repeated pair nor a sentence with two translations does harm. The loss
+    acts on the passage encoder only: with a `Router`, on its route "document" (see `PassageSide`).
 
     Args:
-        model: The encoder, shared or a ``Router`` of two.
+        model: The encoder, shared or a `Router` of two.
         temperature: Divisor of the cosines.
-        weight: Factor on the loss: the paper trains with 0.01 beside its retrieval loss.
-        gather_across_devices: Use all ranks' rows as negatives.
+        weight: Factor on the loss. The paper trains with 0.01 beside its retrieval loss.
+        gather_across_devices: Use the rows of all ranks as negatives.
 
     Raises:
         ValueError: If the temperature is not positive.
@@ -48,8 +47,7 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
         >>> loss = SemanticContrastiveLoss(model)
-        >>> value = loss([model.preprocess(["a", "b"]), model.preprocess(["c", "d"])])
-        >>> value.ndim
+        >>> loss([model.preprocess(["a", "b"]), model.preprocess(["c", "d"])]).ndim
         0
     """
 
@@ -62,14 +60,13 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         gather_across_devices: bool = True,
     ) -> None:
         super().__init__(model)
-        if not temperature > 0:
-            raise ValueError(f"temperature must be positive, got {temperature}")
+        check_positive("temperature", temperature)
         self.temperature, self.weight = temperature, weight
         self.gather_across_devices = gather_across_devices
         self.passage_side = PassageSide(model)
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
-        """Loss of a batch of parallel sentences.
+        """Compute the loss of a batch of parallel sentences.
 
         Args:
             sentence_features: Two text columns of N rows.
@@ -89,7 +86,7 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         return self._record(self.compute_loss_from_embeddings(source, target, tags), tags.get("language_id"))
 
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, tags: dict[str, Tensor]) -> Tensor:
-        """Loss of row-aligned vectors (N, d) and (N, d) with tags (2N,), of which ``text_id`` is read."""
+        """Compute the loss of row-aligned vectors (N, d) and (N, d) with tags (2N,), of which `text_id` is read."""
         if self.gather_across_devices and get_world_size() > 1:
             source, target = all_gather_with_grad(source), all_gather_with_grad(target)
             tags = gather_tags(tags, columns=2)
@@ -97,7 +94,7 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         return self.weight * info_nce_loss(source, target, temperature=self.temperature, text=group)
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Options, for the model card."""
+        """Options of the loss, for the model card."""
         return {
             "temperature": self.temperature,
             "weight": self.weight,

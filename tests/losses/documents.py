@@ -35,7 +35,7 @@ def block_features(
     features = model.preprocess(sentences)
     features["block_id"] = torch.tensor([100 * seed + block for block, _ in rows])
     features["document_id"] = features["block_id"].clone()
-    features["sentence_position"] = torch.tensor([10 + 3 * place for _, place in rows])
+    features["sentence_position"] = torch.tensor([10 + place for _, place in rows])
     features["language_id"] = torch.tensor([languages[block] for block, _ in rows])
     features["text_id"] = torch.tensor([text_to_id(sentence) for sentence in sentences])
     return features

@@ -1,4 +1,4 @@
-"""What a loss owns beside the encoder, and how its tags are read."""
+"""What a loss owns besides the encoder, and the encoder inside its wrappers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from st_xlret.losses import CCPLoss
-from st_xlret.losses.base import CrossLingualLoss, gather_tags, read_tags
+from st_xlret.losses.base import CrossLingualLoss, embedding_size, unwrapped
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 from tests import tiny
 
@@ -32,8 +32,22 @@ def test_the_encoder_is_not_owned() -> None:
     assert len(loss.owned_parameters()) == len(head) - 1
 
 
+def test_the_encoder_inside_of_its_wrappers() -> None:
+    model = tiny.static()
+    assert unwrapped(model) is model and unwrapped(Wrapper(model)) is model
+    assert unwrapped(torch.compile(Wrapper(model))) is model
+
+
+def test_an_encoder_that_does_not_tell_its_size() -> None:
+    assert embedding_size(tiny.static(features=8)) == 8
+    model = tiny.static()
+    model.get_embedding_dimension = lambda: None  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="get_embedding_dimension"):
+        CCPLoss(model)
+
+
 def test_what_is_owned_does_not_depend_on_a_wrapped_encoder() -> None:
-    loss = CCPLoss(tiny.static())
+    loss = CCPLoss(tiny.static(), bank_size=0)
     names = set(loss.owned_state())
     loss.model = Wrapper(loss.model)
     assert set(loss.owned_state()) == names
@@ -41,7 +55,7 @@ def test_what_is_owned_does_not_depend_on_a_wrapped_encoder() -> None:
 
 
 def test_owned_state_is_restored_and_the_encoder_left_alone() -> None:
-    first, second = CCPLoss(tiny.static(seed=0)), CCPLoss(tiny.static(seed=1))
+    first, second = CCPLoss(tiny.static(seed=0), bank_size=8), CCPLoss(tiny.static(seed=1), bank_size=8)
     embedding = second.model[0].embedding.weight.clone()
     second.load_owned_state(first.owned_state())
     assert all(torch.equal(t, first.owned_state()[name]) for name, t in second.owned_state().items())
@@ -52,7 +66,7 @@ def test_a_state_that_does_not_fit() -> None:
     loss = CCPLoss(tiny.static(), bank=LanguageMemoryBank(8, 4))
     state = loss.owned_state()
     with pytest.raises(ValueError, match=r"does not fit CCPLoss.*unexpected.*bank\.keys.*options of the saved run"):
-        CCPLoss(tiny.static()).load_owned_state(state)
+        CCPLoss(tiny.static(), bank_size=0).load_owned_state(state)
     with pytest.raises(ValueError, match=r"missing.*head\.norm"):
         without_norm = AsymmetricBNHead(8, normalization="none")
         loss.load_owned_state(CCPLoss(tiny.static(), without_norm, LanguageMemoryBank(8, 4)).owned_state())
@@ -60,17 +74,6 @@ def test_a_state_that_does_not_fit() -> None:
         CCPLoss(tiny.static(), bank=LanguageMemoryBank(8, 5)).load_owned_state(state)
     with pytest.raises(ValueError, match="another scope"):
         CCPLoss(tiny.static(), bank=LanguageMemoryBank(8, 4, scope="per_language")).load_owned_state(state)
-
-
-def test_tags_are_those_that_every_column_has() -> None:
-    columns = [
-        {"language_id": torch.tensor([1, 2]), "text_id": torch.tensor([3, 4])},
-        {"language_id": torch.tensor([5, 6]), "document_id": torch.tensor([7, 8])},
-    ]
-    tags = read_tags(columns)
-    assert {name: tag.tolist() for name, tag in tags.items()} == {"language_id": [1, 2, 5, 6]}
-    assert read_tags(columns[:1])["text_id"].tolist() == [3, 4]
-    assert gather_tags(tags, columns=2) is tags
 
 
 def test_the_base_has_nothing_to_tell() -> None:

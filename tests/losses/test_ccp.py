@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from torch import Tensor
 
+from st_xlret.data import CrossLingualDataCollator
 from st_xlret.data.languages import language_to_id
 from st_xlret.functional import contrastive_context_loss
 from st_xlret.losses import CCPLoss
@@ -68,9 +76,11 @@ def test_equals_the_functional_loss_on_its_parts(
     other_head = AsymmetricBNHead(8, out_features=5)
     other_head.load_state_dict(head.state_dict())
     held: list[deque] = [deque(maxlen=6) for _ in range(4)]
-    rows = tiny.window_rows(3) + tiny.window_rows(3, seed=1, language="fr")
+    english, french = tiny.window_rows(3), tiny.window_rows(3, seed=1, language="fr")
+    rows = english[:3] + french[:3] + english[3:] + french[3:]
     rows[1]["sentence"] = rows[2]["sentence"]
-    rows[4]["document"] = rows[0]["document"]
+    for side in (0, 6):
+        rows[side + 1]["document"] = rows[side]["document"]
     for step in range(3):
         shifted = [{**row, "document": row["document"] + step // 2} for row in rows]
         given = tiny.features(model, shifted)
@@ -91,6 +101,17 @@ def test_equals_the_functional_loss_on_its_parts(
         held[0].extend(F.normalize(z_contexts.detach(), dim=1))
         for rows_held, name in zip(held[1:], ("language_id", "document_id", "text_id"), strict=True):
             rows_held.extend(given[name][6:])
+
+
+def test_head_and_bank_take_their_sizes_from_the_encoder(model: SentenceTransformer) -> None:
+    loss = CCPLoss(model)
+    assert (loss.head.in_features, loss.head.out_features) == (8, 8)
+    assert (loss.bank.features, loss.bank.size) == (8, 32768)
+    projected = CCPLoss(model, AsymmetricBNHead(8, out_features=3), bank_size=5)
+    assert (projected.bank.features, projected.bank.size) == (3, 5)
+    assert CCPLoss(model, bank_size=0).bank is None
+    own = LanguageMemoryBank(8, 4)
+    assert CCPLoss(model, bank=own).bank is own
 
 
 @pytest.mark.parametrize("scope", ["total", "per_language"])
@@ -124,7 +145,7 @@ def test_a_bank_of_the_batch_size_holds_the_last_batch(model: SentenceTransforme
 def test_the_first_batch_has_an_empty_bank(model: SentenceTransformer) -> None:
     head = AsymmetricBNHead(8)
     before = {name: tensor.clone() for name, tensor in head.state_dict().items()}
-    without = CCPLoss(model, head)([batch(model)])
+    without = CCPLoss(model, head, bank_size=0)([batch(model)])
     head.load_state_dict(before)
     assert CCPLoss(model, head, LanguageMemoryBank(8, 4))([batch(model)]) == without
 
@@ -164,6 +185,74 @@ def test_bfloat16_autocast_with_a_transformer(normalization: str) -> None:
     assert all(p.grad is None or p.grad.isfinite().all() for p in loss.parameters())
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_16_bit_encoder_without_autocast(dtype: torch.dtype) -> None:
+    exact, low = (CCPLoss(tiny.transformer(), bank_size=6) for _ in range(2))
+    low.head.load_state_dict(exact.head.state_dict())
+    low.model.to(dtype)
+    for seed in range(2):
+        value = low([batch(low.model, seed)])
+        torch.testing.assert_close(value, exact([batch(exact.model, seed)]), rtol=0.05, atol=0.05)
+        value.backward()
+    assert value.dtype == low.head.linear_in.weight.grad.dtype == torch.float32
+    assert next(low.model.parameters()).grad.dtype == dtype
+
+
+def test_pairs_that_are_no_windows_are_refused(model: SentenceTransformer) -> None:
+    loss = CCPLoss(model, bank_size=4)
+    rows = tiny.window_rows(4)
+    with pytest.raises(ValueError, match=r"window 0 .*two documents \(ids 0 and 3\).*CrossLingualBatches"):
+        loss([tiny.features(model, rows[:3] + rows[:1] + rows[2:])])
+    rows[5]["language"] = "fr"
+    with pytest.raises(ValueError, match=rf"window 1 .*two languages \(ids {EN} and {FR}\).*CrossLingualBatches"):
+        loss([tiny.features(model, rows)])
+    assert not len(loss.bank) and loss.last_value is None
+
+
+def test_a_forgotten_sampler_is_noticed_in_training(model: SentenceTransformer, tmp_path: Path) -> None:
+    trainer = SentenceTransformerTrainer(
+        model=model,
+        args=SentenceTransformerTrainingArguments(
+            str(tmp_path), per_device_train_batch_size=8, max_steps=1, report_to="none", save_strategy="no"
+        ),
+        train_dataset=tiny.documents(),
+        loss=CCPLoss(model, bank_size=4),
+        data_collator=CrossLingualDataCollator(model.preprocess),
+    )
+    with pytest.raises(ValueError, match="CrossLingualBatches"):
+        trainer.train()
+
+
+@pytest.mark.parametrize("bank_size", [0, 6])
+def test_inside_of_the_hosts_matryoshka_loss(model: SentenceTransformer, bank_size: int) -> None:
+    loss = CCPLoss(model, bank_size=bank_size, matryoshka_dims=[8, 4])
+    matryoshka = MatryoshkaLoss(model, loss, [8, 4], [1.0, 0.5])
+    start, values = state(loss), []
+    for seed in range(3):
+        values.append(matryoshka([batch(model, seed)], None))
+        values[-1].backward()
+    # The same from two losses, each with a head of its own.
+    small: Any = loss.truncated["4"]
+    assert (small["head"].in_features, small["head"].out_features) == (4, 8)
+    whole, part = CCPLoss(model, bank_size=bank_size), CCPLoss(tiny.static(features=4), bank_size=bank_size)
+    whole.load_owned_state({k: v for k, v in start.items() if not k.startswith("truncated.")})
+    part.head, part.bank = small["head"], dict(small)["bank"] if bank_size else None
+    part.load_owned_state({k.removeprefix("truncated.4."): v for k, v in start.items() if k.startswith("truncated.4.")})
+    for seed, value in enumerate(values):
+        given = batch(model, seed)
+        tags = {name: tensor for name, tensor in given.items() if name.endswith("_id")}
+        vectors = [F.normalize(model(dict(given))["sentence_embedding"][:, :n], dim=1).chunk(2) for n in (8, 4)]
+        expected = whole.compute_loss_from_embeddings(*vectors[0], tags)
+        expected = expected + 0.5 * part.compute_loss_from_embeddings(*vectors[1], tags)
+        torch.testing.assert_close(value, expected)
+
+
+def test_a_size_without_a_head_is_refused(model: SentenceTransformer) -> None:
+    matryoshka = MatryoshkaLoss(model, CCPLoss(model, bank_size=4), [8, 4])
+    with pytest.raises(ValueError, match=r"8 features.*vectors of 4.*matryoshka_dims=\[\.\.\., 4\]"):
+        matryoshka([batch(model)], None)
+
+
 def test_batches_of_several_languages_use_their_own_keys(model: SentenceTransformer) -> None:
     head = AsymmetricBNHead(8, normalization="none")
     rows = tiny.window_rows(2), tiny.window_rows(2, language="fr", seed=3)
@@ -181,14 +270,14 @@ def test_batches_of_several_languages_use_their_own_keys(model: SentenceTransfor
 
 
 def test_the_batch_is_remembered(model: SentenceTransformer) -> None:
-    loss = CCPLoss(model)
+    loss = CCPLoss(model, bank_size=4)
     value = loss([batch(model)])
     assert loss.last_value == value and not loss.last_value.requires_grad
     assert loss.last_languages.tolist() == [EN] * 8
 
 
 def test_bad_batches(model: SentenceTransformer) -> None:
-    loss = CCPLoss(model)
+    loss = CCPLoss(model, bank_size=4)
     untagged = model.preprocess(["sun", "moon"])
     with pytest.raises(ValueError, match="needs features\\['language_id'\\].*CrossLingualDataCollator"):
         loss([untagged])
@@ -199,16 +288,21 @@ def test_bad_batches(model: SentenceTransformer) -> None:
 
 
 def test_wrong_options(model: SentenceTransformer) -> None:
-    with pytest.raises(ValueError, match="head takes 5 features, the encoder gives 8"):
+    with pytest.raises(ValueError, match=r"5 features.*encoder gives 8.*AsymmetricBNHead\(8\)"):
         CCPLoss(model, AsymmetricBNHead(5))
-    with pytest.raises(ValueError, match="bank holds 8 features, the head gives 3"):
+    with pytest.raises(ValueError, match=r"keys of 8 features.*head gives 3.*LanguageMemoryBank\(3\)"):
         CCPLoss(model, AsymmetricBNHead(8, out_features=3), LanguageMemoryBank(8, 4))
-    with pytest.raises(ValueError, match="temperature must be positive, got 0"):
+    with pytest.raises(ValueError, match="temperature.*0"):
         CCPLoss(model, temperature=0)
+    with pytest.raises(ValueError, match="bank_size.*-1"):
+        CCPLoss(model, bank_size=-1)
+    with pytest.raises(ValueError, match="matryoshka_dims.*8.*16"):
+        CCPLoss(model, bank_size=4, matryoshka_dims=[16, 8])
 
 
 def test_what_the_model_card_learns(model: SentenceTransformer) -> None:
     config = CCPLoss(model, bank=LanguageMemoryBank(8, 4)).get_config_dict()
     assert config["bank_size"] == 4 and config["bank_scope"] == "total"
-    assert CCPLoss(model).get_config_dict()["bank_size"] == 0
-    assert "wu2022ccp" in CCPLoss(model).citation
+    without = CCPLoss(model, bank_size=0)
+    assert without.get_config_dict()["bank_size"] == 0
+    assert "wu2022ccp" in without.citation

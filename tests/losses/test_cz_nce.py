@@ -118,7 +118,7 @@ def test_masked_words_are_added(rows: list[dict], monkeypatch: pytest.MonkeyPatc
     model = tiny.transformer()
     mlm = MaskedLMLoss(model)
     monkeypatch.setattr(mlm, "mask_tokens", every_other)
-    loss = CZNCELoss(model, mlm=mlm, alpha=0.25)
+    loss = CZNCELoss(model, mlm=mlm, mlm_weight=0.25)
     parts = loss(columns(model, rows))
     assert list(parts) == ["cz_nce", "mlm"]
     torch.testing.assert_close(parts["cz_nce"], CZNCELoss(model)(columns(model, rows)))
@@ -268,7 +268,7 @@ def test_what_the_model_card_learns() -> None:
         "words": True,
         "temperature": 0.07,
         "weight": 1.0,
-        "mlm_alpha": 0.1,
+        "mlm_weight": 0.1,
         "gather_across_devices": True,
     }
     assert "Chen, Beiduo" in loss.citation and model[0].unpad_inputs is False

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
@@ -20,7 +24,7 @@ from transformers import (
     XLMRobertaConfig,
 )
 
-from st_xlret.losses import MaskedLMLoss
+from st_xlret.losses import CZNCELoss, MaskedLMLoss
 from tests import tiny
 
 SHAPE = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 32}
@@ -233,6 +237,26 @@ def test_unpadding_is_switched_off() -> None:
     model[0].unpad_inputs = True
     MaskedLMLoss(model)
     assert model[0].unpad_inputs is False
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_in_the_hosts_trainer_with_torch_compile(tmp_path: Path, beside: bool) -> None:
+    model = tiny.transformer()
+    loss: Any = MaskedLMLoss(model)
+    if beside:
+        loss = CZNCELoss(model, mlm=loss)
+    rows = tiny.pairs(8).select_columns(["source", "target"])
+    arguments = SentenceTransformerTrainingArguments(
+        str(tmp_path),
+        per_device_train_batch_size=4,
+        max_steps=2,
+        torch_compile=True,
+        torch_compile_backend="eager",
+        report_to="none",
+        save_strategy="no",
+    )
+    trainer = SentenceTransformerTrainer(model=model, args=arguments, train_dataset=rows, loss=loss)
+    assert trainer.train().global_step == 2
 
 
 def test_what_the_model_card_learns() -> None:

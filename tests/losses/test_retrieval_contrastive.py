@@ -13,7 +13,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from st_xlret.data import CrossLingualDataCollator
 from st_xlret.functional.retrieval import retrieval_contrastive_loss
 from st_xlret.losses.retrieval_contrastive import RetrievalContrastiveLoss
-from st_xlret.training.ir_run import with_two_encoders
+from st_xlret.modules import with_two_encoders
 from tests import tiny
 
 COLUMNS = ["query", "positive", "negative_1"]
@@ -36,8 +36,9 @@ def columns(model: SentenceTransformer, batch: list[dict[str, str]], **options: 
 def test_equals_the_functional_and_the_hosts_loss(make) -> None:
     model = make()
     embedded = [model(features)["sentence_embedding"] for features in columns(model, rows())]
-    loss = RetrievalContrastiveLoss(model, scale=10.0, weight=2.0)(columns(model, rows()))
-    torch.testing.assert_close(loss, 2 * retrieval_contrastive_loss(embedded[0], torch.cat(embedded[1:]), scale=10.0))
+    loss = RetrievalContrastiveLoss(model, temperature=0.1, weight=2.0)(columns(model, rows()))
+    expected = retrieval_contrastive_loss(embedded[0], torch.cat(embedded[1:]), temperature=0.1)
+    torch.testing.assert_close(loss, 2 * expected)
     host = MultipleNegativesRankingLoss(model, scale=10.0)
     torch.testing.assert_close(loss, 2 * host(columns(model, rows()), None))
 
@@ -89,13 +90,13 @@ def test_the_batch_is_remembered_and_nothing_is_owned() -> None:
 
 def test_wrong_arguments() -> None:
     model = tiny.static()
-    with pytest.raises(ValueError, match="scale must be positive, got -1"):
-        RetrievalContrastiveLoss(model, scale=-1)
+    with pytest.raises(ValueError, match="temperature.*-1"):
+        RetrievalContrastiveLoss(model, temperature=-1)
     with pytest.raises(ValueError, match="takes queries and passages, got 1 text column"):
         RetrievalContrastiveLoss(model)(columns(model, rows())[:1])
 
 
 def test_what_the_model_card_learns() -> None:
-    loss = RetrievalContrastiveLoss(tiny.static(), scale=5.0)
-    assert loss.get_config_dict() == {"scale": 5.0, "weight": 1.0, "gather_across_devices": True}
+    loss = RetrievalContrastiveLoss(tiny.static(), temperature=0.2)
+    assert loss.get_config_dict() == {"temperature": 0.2, "weight": 1.0, "gather_across_devices": True}
     assert "hu2023language" in loss.citation

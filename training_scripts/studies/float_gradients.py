@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from st_xlret.losses import SemanticContrastiveLoss
-from st_xlret.losses.duplicates import translation_groups
+from st_xlret.losses.columns import translation_groups
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 # What loss scaling does for fp16; in the other types it changes nothing.
