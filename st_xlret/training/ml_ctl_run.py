@@ -235,7 +235,7 @@ def build_loss(model: SentenceTransformer, options: MLCTLOptions) -> CZNCELoss:
         objective=objective,  # type: ignore[arg-type]
         temperature=options.temperature,
         mlm=MaskedLMLoss(model, mask_probability=options.mask_probability) if with_mlm else None,
-        alpha=options.mlm_alpha,
+        mlm_weight=options.mlm_alpha,
     )
 
 

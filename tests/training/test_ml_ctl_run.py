@@ -62,7 +62,7 @@ def test_a_mode_is_an_objective_with_or_without_words(mode: str) -> None:
     model = encoder()
     loss = build_loss(model, options)
     objective, words = MODES[mode]
-    assert loss.model is model and (loss.objective, loss.temperature, loss.alpha) == (objective, 0.2, 0.3)
+    assert loss.model is model and (loss.objective, loss.temperature, loss.mlm_weight) == (objective, 0.2, 0.3)
     assert isinstance(loss.contextual_encoder, ContextualEncoder) == words == options.needs_words
     assert isinstance(loss.mlm, MaskedLMLoss) and loss.mlm.mask_probability == 0.4
     assert build_loss(model, MLCTLOptions(mode=mode, mlm_alpha=0)).mlm is None
