@@ -143,6 +143,11 @@ def check_output_directory(path: str | os.PathLike[str], overwrite: bool = False
     target = Path(path)
     if target.exists() and not target.is_dir():
         raise FileExistsError(f"{target} is a file; give --output a directory.")
+    if target.is_dir() and any(target.iterdir()) and overwrite and not _holds_model(target):
+        raise FileExistsError(
+            f"{target} is not empty and holds no saved model (no {MODEL_MARKER}): --overwrite does not replace it, "
+            "because that would delete it. Give another --output, or empty it yourself."
+        )
     if target.is_dir() and any(target.iterdir()) and not (overwrite or resume):
         what = "a model" if _holds_model(target) or _holds_model(target / "model") else "files"
         raise FileExistsError(
@@ -156,6 +161,40 @@ def check_output_directory(path: str | os.PathLike[str], overwrite: bool = False
         probe.unlink()
     except OSError as error:
         raise _explain(error, f"Cannot write to {target}") from error
+    return target
+
+
+def check_output_file(path: str | os.PathLike[str]) -> Path:
+    """Check, before long work, that its result can be written to the file `path`.
+
+    A file that is there already is not touched.
+
+    Args:
+        path: The file. Missing parent folders are made.
+
+    Returns:
+        The path.
+
+    Raises:
+        IsADirectoryError: When it is a folder.
+        OSError: When nothing can be written beside it.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     check_output_file(Path(folder) / "new" / "scores.json").exists()
+        False
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; give the name of a file.")
+    probe = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise _explain(error, f"Cannot write {target}") from error
     return target
 
 

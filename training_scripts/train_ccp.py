@@ -1,111 +1,160 @@
-r"""Train a cross-lingual encoder by contrastive context prediction: documents in, a Sentence Transformer out.
+r"""Train a cross-lingual encoder by contrastive context prediction (CCP): documents in, a Sentence Transformer out.
 
-The paper's setting, from a checkpoint, on one or several GPUs:
+Sentences of one document that stand near each other are positives, sentences of the same language from elsewhere are
+negatives (Wu et al., IJCAI 2022). The paper's setting, from a checkpoint, on several GPUs:
 
-    torchrun --nproc-per-node 4 training_scripts/train_ccp.py --model xlm-roberta-base \
-        --documents docs/*.jsonl.gz --output runs/ccp --batch-size 32 --max-steps 20000
+    torchrun --nproc-per-node 4 training_scripts/train_ccp.py training_scripts/recipes/ccp.yaml \
+        --model xlm-roberta-base --documents docs/*.jsonl.gz --output_dir runs/ccp
 
-On two CPU cores in minutes, with some parallel sentences:
+On two CPU cores in minutes, a static encoder with some parallel sentences:
 
-    python training_scripts/train_ccp.py --from-scratch static --documents docs/ --pairs pairs/ \
-        --output runs/static --batch-size 512 --learning-rate 5e-3 --max-grad-norm 0 --lazy-adam --max-steps 3000
+    python training_scripts/train_ccp.py training_scripts/recipes/two-cores.yaml \
+        --documents docs/ --pairs pairs/ --output_dir runs/static
 
-Documents are JSON lines {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}, pairs
-are {"source_language", "target_language", "source", "target"}; both may be gzipped, or folders of such files.
-Interrupted? The same command with --resume goes on from the last checkpoint and repeats what an uninterrupted
-run would have done. The model is in OUTPUT/model, the curves in OUTPUT/training.png, the scores in
-OUTPUT/results.json.
+Documents are JSON lines {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}; parallel
+sentences are JSON lines {"source_language", "target_language", "source", "target"}, TMX, Moses and more. Some of them
+are held out to evaluate the run. Interrupted? The same command with --resume repeats what the uninterrupted run would
+have done. The model is in OUTPUT_DIR/model, the scores in OUTPUT_DIR/results.json, the curves in
+OUTPUT_DIR/training.png.
 """
 
 from __future__ import annotations
 
-import logging
-import shlex
-import sys
-import time
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from transformers import HfArgumentParser, set_seed
+from datasets import DatasetDict
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers.base.modules import Transformer
+from torch import nn
 
-from st_xlret.data import (
-    hold_out_pairs,
+from st_xlret import (
+    AsymmetricBNHead,
+    CCPLoss,
+    CrossLingualBatches,
+    CrossLingualDataCollator,
+    InterleavedBatches,
+    LossMonitorCallback,
+    LossStateCallback,
+    MaskedLMLoss,
+    SemanticContrastiveLoss,
 )
-from st_xlret.data.pairs.holdout import by_language
-from st_xlret.evaluation import TatoebaEvaluator
-from st_xlret.files import check_output_directory
-from st_xlret.hub import PushError, check_push, set_card_data
-from st_xlret.training import CCPOptions, build_ccp_trainer
-from st_xlret.training.data_arguments import DataArguments
+from st_xlret.hub import set_card_data
+from st_xlret.options import option, parse
+from st_xlret.training import run as runs
+from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments, TrainingArguments
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.finish import finish_training
 from st_xlret.training.lazy_adam import use_lazy_adam
-from st_xlret.training.run_arguments import HelpFormat, RunArguments
-from st_xlret.training.running import train
-
-logger = logging.getLogger("train_ccp")
 
 
-def main(arguments: list[str] | None = None) -> dict[str, Any]:
-    """Train as the command line says; returns what results.json holds."""
-    parser = HfArgumentParser(
-        [EncoderArguments, DataArguments, CCPOptions, RunArguments],
-        description=__doc__,
-        formatter_class=HelpFormat,
+@dataclass
+class CCPArguments:
+    """The method; its defaults are the paper's."""
+
+    _argument_group_name = "method"
+
+    window_size: int = option(5, "Largest distance between two sentences of a document that are positives.")
+    temperature: float = option(0.1, "Temperature of CCP.")
+    bank_size: int = option(32768, "Keys of earlier batches that serve as negatives too. 0 means no memory bank.")
+    pairs_temperature: float = option(0.05, "Temperature of the loss on parallel sentences.")
+    ccp_ratio: float = option(1.0, "How often a batch holds windows of documents. 0 leaves CCP out.")
+    mlm_ratio: float = option(1.0, "How often a batch is masked language modelling. A static encoder has none.")
+    pairs_ratio: float = option(1.0, "How often a batch holds parallel sentences, where --pairs are given.")
+    language_smoothing: float = option(
+        0.7, "Languages are sampled in proportion to their size raised to this power. 0 samples all alike."
     )
-    encoder, data, options, run = parser.parse_args_into_dataclasses(arguments)
-    run.refuse_foreign_checkpoints()
-    check_output_directory(Path(run.output) / "model", overwrite=run.overwrite)
-    if run.push_to_hub:
-        check_push(run.push_to_hub)
-    set_seed(run.seed)
 
-    documents, pairs = data.load_documents(), data.load_pairs()
+
+def build_losses(model: SentenceTransformer, datasets: DatasetDict, options: CCPArguments) -> dict[str, nn.Module]:
+    """One loss for each data set: context prediction with its head and memory bank, masked words, translations."""
+    losses: dict[str, nn.Module] = {}
+    if "ccp" in datasets:
+        head = AsymmetricBNHead(model.get_embedding_dimension())
+        losses["ccp"] = CCPLoss(model, head, bank_size=options.bank_size, temperature=options.temperature)
+    if "mlm" in datasets:
+        losses["mlm"] = MaskedLMLoss(model)
+    if "pairs" in datasets:
+        losses["pairs"] = SemanticContrastiveLoss(model, temperature=options.pairs_temperature)
+    return losses
+
+
+def build_batches(options: CCPArguments) -> CrossLingualBatches:
+    """Windows of one language in a batch; pairs of all languages in one."""
+    return CrossLingualBatches(window_size=options.window_size, language_smoothing=options.language_smoothing)
+
+
+def main(
+    arguments: list[str] | None = None,
+    options_class: type[CCPArguments] = CCPArguments,
+    build_losses: Callable[..., dict[str, nn.Module]] = build_losses,
+    build_batches: Callable[..., CrossLingualBatches] = build_batches,
+) -> dict[str, Any]:
+    """Train as the command line says; returns the content of results.json."""
+    groups = [EncoderArguments, DataArguments, options_class, LazyAdamArguments, RunArguments, TrainingArguments]
+    encoder, data, options, static, run, args = parse(groups, arguments, description=__doc__)
+    runs.start(args, run, encoder, data, options, static)
+
+    # 1. Data: documents as sentences in their order, and parallel sentences, some of which are held out.
+    documents = data.load_documents()
+    pairs, evaluator = data.hold_out_pairs(data.load_pairs(), args.seed)
     if documents is None and pairs is None:
-        raise ValueError(f"no word list is of the languages {', '.join(data.languages)}")
-    evaluator = None
-    if pairs is not None and data.evaluation_pairs:
-        pairs, held_out = hold_out_pairs(pairs, data.evaluation_pairs, seed=run.seed)
-        if len(held_out):
-            evaluator = TatoebaEvaluator(by_language(held_out), name="pairs", language_metrics=False)
+        raise ValueError("nothing to train on: give --documents or --pairs")
+
+    # 2. The encoder.
     texts = [] if documents is None else [(documents, "sentence", "language")]
-    if pairs is not None:
-        texts += [(pairs, side, f"{side}_language") for side in ("source", "target")]
-    model = encoder.build(
-        texts,
-        tokenizer_folder=Path(run.output) / "tokenizer",
-        keep_tokenizer=run.resume or not run.overwrite,
-        seed=run.seed,
-    )
+    texts += [] if pairs is None else [(pairs, side, f"{side}_language") for side in ("source", "target")]
+    model = encoder.load(texts, args, run)
     languages = sorted({code for dataset, _, column in texts for code in dataset.unique(column)})
     set_card_data(model, languages=languages, tags=["ccp"])
 
-    args = run.to_host(metric="eval_pairs_average_accuracy" if evaluator else None)
-    trainer = build_ccp_trainer(model, documents, pairs, options, args, evaluator=evaluator)
-    if run.lazy_adam:
+    # 3. One data set for each kind of batch.
+    datasets = DatasetDict()
+    if documents is not None and options.ccp_ratio:
+        datasets["ccp"] = documents.select_columns(["sentence", "language", "document"])
+    if documents is not None and options.mlm_ratio and isinstance(model[0], Transformer):
+        datasets["mlm"] = documents.select_columns(["sentence", "language"])
+    if pairs is not None and options.pairs_ratio:
+        datasets["pairs"] = pairs
+    if not datasets:
+        raise ValueError("nothing to train on: give a ratio above 0 to a kind of batch that the data and encoder allow")
+
+    # 4. A loss for each of them, and the batches: windows of documents, interleaved with the other kinds.
+    losses = build_losses(model, datasets, options)
+    ratios = {"ccp": options.ccp_ratio, "mlm": options.mlm_ratio, "pairs": options.pairs_ratio}
+    args.batch_sampler = build_batches(options)
+    args.multi_dataset_batch_sampler = InterleavedBatches(ratios=[ratios[name] for name in datasets])
+    runs.keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
+
+    # 5. The host's Trainer. The callbacks keep heads and banks across checkpoints and ranks, and watch the losses.
+    trainer = SentenceTransformerTrainer(
+        model=model,
+        args=args,
+        train_dataset=datasets,
+        loss=losses,
+        evaluator=evaluator,
+        data_collator=CrossLingualDataCollator(
+            model.preprocess, token_dropout=0.0 if isinstance(model[0], Transformer) else static.token_dropout
+        ),
+        callbacks=[LossStateCallback(losses), LossMonitorCallback(losses)],
+    )
+    if static.lazy_adam:
         use_lazy_adam(trainer)
-    started = time.perf_counter()
-    train(trainer, run)
-    results: dict[str, Any] = {
-        "command": shlex.join(["python", "training_scripts/train_ccp.py", *(arguments or sys.argv[1:])]),
-        "seconds": round(time.perf_counter() - started, 1),
-        "steps": trainer.state.global_step,
+
+    # 6. Train and save.
+    results = {
+        "command": runs.command("training_scripts/train_ccp.py", arguments),
+        **runs.train(trainer, run),
         "languages": languages,
         "sentences": 0 if documents is None else len(documents),
         "pairs": 0 if pairs is None else len(pairs),
     }
-    if trainer.is_world_process_zero():
-        if evaluator is not None:
-            evaluation = evaluator.evaluate(model)
-            results["held_out_pairs"] = {"scores": evaluation.scores, "average": evaluation.average}
-        finish_training(model, trainer, run, results)
+    if evaluator is not None and trainer.is_world_process_zero():
+        evaluation = evaluator.evaluate(model)
+        results["held_out_pairs"] = {"scores": evaluation.scores, "average": evaluation.average}
+    runs.finish(model, trainer, run, results)
     return results
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    try:
-        main()
-    except (ValueError, OSError, PushError) as error:
-        sys.exit(f"error: {error}")
+    runs.run_script(main)

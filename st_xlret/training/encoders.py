@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import logging
 import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from accelerate import PartialState
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from st_xlret.data.batches.sampling import column_codes, rows_by_code
+from st_xlret.files import atomic_directory
 from st_xlret.modules.from_scratch import static_encoder, train_tokenizer, transformer_encoder
+from st_xlret.options import option
+from st_xlret.training.arguments import RunArguments
 
 logger = logging.getLogger(__name__)
+
+TOKENIZER_CHARACTERS = 10_000_000
+"""Characters to train a tokenizer on, spread evenly over the languages."""
+
+MAX_SEQ_LENGTH = 64
+"""Tokens that a Transformer from scratch reads of a text."""
 
 _WORDS_REMEMBERED = 500_000
 
@@ -29,64 +36,64 @@ _WORDS_REMEMBERED = 500_000
 class EncoderArguments:
     """The encoder to train."""
 
-    model: str | None = field(
-        default=None, metadata={"help": "Hub name or folder of a checkpoint, for example xlm-roberta-base."}
+    _argument_group_name = "encoder"
+
+    model: str | None = option(None, "Hub name or folder of a checkpoint, for example xlm-roberta-base.")
+    from_scratch: str | None = option(
+        None,
+        "Instead of a checkpoint, with a tokenizer trained on the texts: static (a bag of token vectors, minutes on a "
+        "CPU), or a Transformer: mini (1 layer of 128 features), small (3 of 256), base (12 of 768, as XLM-R base), or "
+        "tiny (1 of 32) to try things out.",
+        choices=["static", "tiny", "mini", "small", "base"],
     )
-    from_scratch: str | None = field(
-        default=None,
-        metadata={
-            "help": "Instead of a checkpoint, with a tokenizer trained on the texts: static (a bag of token vectors, "
-            "minutes on a CPU), or a Transformer: mini (1 layer of 128), small (3 of 256), base (12 of 768, as XLM-R "
-            "base), or tiny (1 of 32) to try things out.",
-            "choices": ["static", "tiny", "mini", "small", "base"],
-        },
+    tokenizer: str | None = option(None, "From scratch: folder of a tokenizer to use instead of training one.")
+    vocabulary: int = option(60_000, "From scratch: size of the vocabulary of the tokenizer.")
+    features: int = option(256, "From scratch: vector size of a static encoder.")
+    max_seq_length: int | None = option(None, "Tokens to read of a text. By default the checkpoint's; 64 from scratch.")
+    pooling: str | None = option(
+        None,
+        "Sentence vector of a Transformer: cls (the first token's, the papers') or mean. By default the checkpoint's; "
+        "mean for one without pooling and from scratch.",
+        choices=["cls", "mean"],
     )
-    tokenizer: str | None = field(
-        default=None, metadata={"help": "Folder of a tokenizer to use from scratch instead of training one."}
-    )
-    vocabulary: int = field(default=60000, metadata={"help": "Tokens of a tokenizer trained here."})
-    tokenizer_characters: int = field(
-        default=10_000_000, metadata={"help": "Characters to train it on, spread evenly over the languages."}
-    )
-    features: int = field(default=256, metadata={"help": "Vector size of a static encoder."})
-    max_seq_length: int = field(default=64, metadata={"help": "Tokens read of a sentence."})
 
     def __post_init__(self) -> None:
         if (self.model is None) == (self.from_scratch is None):
             raise ValueError(
-                "give either --model (a checkpoint) or --from-scratch static|small|base, got "
-                f"--model {self.model} and --from-scratch {self.from_scratch}"
+                "give either --model (a checkpoint) or --from_scratch static|small|base, got "
+                f"--model {self.model} and --from_scratch {self.from_scratch}"
             )
+        for name, least in (("vocabulary", 16), ("features", 1), ("max_seq_length", 4)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"--{name} must be at least {least}, got {value}")
 
-    def build(
-        self,
-        texts: Iterable[tuple[Dataset, str, str]],
-        *,
-        tokenizer_folder: str | Path,
-        keep_tokenizer: bool = True,
-        seed: int = 0,
+    def load(
+        self, texts: Iterable[tuple[Dataset, str, str]], args: SentenceTransformerTrainingArguments, run: RunArguments
     ) -> SentenceTransformer:
-        """Load or make the encoder.
+        """Load the checkpoint, or make an encoder from scratch.
 
         Args:
-            texts: Where to take a tokenizer's texts from: datasets with their text and language columns.
-            tokenizer_folder: Where a tokenizer trained here is kept. One that is there is taken: a resumed
-                run and all ranks of a distributed one have the same.
-            keep_tokenizer: Off, one that is there is replaced.
-            seed: Seed of the choice of those texts.
+            texts: Texts to train a tokenizer on: data sets with the names of their text and language columns.
+            args: The host's training arguments: a tokenizer that is trained here is kept in `output_dir/tokenizer`,
+                so that a resumed run and all ranks of a distributed one have the same.
+            run: With `overwrite`, a tokenizer that is there is replaced, unless the run is resumed.
 
         Raises:
             ValueError: If the tokenizer is no fast one, or there are no texts to train one on.
         """
         if self.model is not None:
-            model = SentenceTransformer(self.model)
-            if not isinstance(model[0], StaticEmbedding):
-                model.max_seq_length = min(self.max_seq_length, model.max_seq_length or self.max_seq_length)
-            return model
-        tokenizer = self._tokenizer(texts, Path(tokenizer_folder), keep_tokenizer, seed)
+            return set_pooling(load_checkpoint(self.model, self.max_seq_length), self.pooling)
+        folder = Path(str(args.output_dir)) / "tokenizer"
+        tokenizer = self._tokenizer(texts, folder, run.resume or not run.overwrite, args.seed)
         if self.from_scratch == "static":
             return static_encoder(tokenizer, self.features)
-        return transformer_encoder(tokenizer, self.from_scratch, max_seq_length=self.max_seq_length)  # type: ignore[arg-type]
+        return transformer_encoder(
+            tokenizer,
+            self.from_scratch,  # type: ignore[arg-type]
+            max_seq_length=self.max_seq_length or MAX_SEQ_LENGTH,
+            pooling=self.pooling or "mean",  # type: ignore[arg-type]
+        )
 
     def _tokenizer(
         self, texts: Iterable[tuple[Dataset, str, str]], folder: Path, keep: bool, seed: int
@@ -97,13 +104,13 @@ class EncoderArguments:
                 if not keep and PartialState().is_main_process:
                     shutil.rmtree(folder, ignore_errors=True)
                 if folder.is_dir():
-                    logger.info("taking the tokenizer in %s", folder)
+                    logger.info("using the tokenizer in %s", folder)
                 else:
-                    sample = list(balanced_texts(texts, self.tokenizer_characters, seed=seed))
+                    sample = list(balanced_texts(texts, TOKENIZER_CHARACTERS, seed=seed))
                     logger.info("training a tokenizer of %d tokens on %d texts", self.vocabulary, len(sample))
-                    save_folder_atomically(
-                        train_tokenizer(sample, self.vocabulary, show_progress=True).save_pretrained, folder
-                    )
+                    trained = train_tokenizer(sample, self.vocabulary, show_progress=True)
+                    with atomic_directory(folder) as temporary:
+                        trained.save_pretrained(temporary)
         tokenizer = AutoTokenizer.from_pretrained(self.tokenizer or str(folder))
         if not isinstance(tokenizer, PreTrainedTokenizerFast):
             raise ValueError(f"{self.tokenizer!r} is no fast tokenizer")
@@ -111,19 +118,56 @@ class EncoderArguments:
         return tokenizer
 
 
+def load_checkpoint(name: str, max_seq_length: int | None = None) -> SentenceTransformer:
+    """Load a checkpoint from a folder or from the Hub.
+
+    Args:
+        name: Folder or Hub name.
+        max_seq_length: Tokens to read of a text, at most those that the checkpoint has positions for.
+
+    Raises:
+        ValueError: If `name` looks like a path, and there is no such folder.
+    """
+    path = Path(name).expanduser()
+    if not path.is_dir() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
+        raise ValueError(f"--model {name}: there is no such folder")
+    model = SentenceTransformer(str(path) if path.is_dir() else name)
+    if max_seq_length is not None and not isinstance(model[0], StaticEmbedding):
+        model.max_seq_length = min(max_seq_length, _positions(model) or max_seq_length)
+    return model
+
+
+def _positions(model: SentenceTransformer) -> int | None:
+    """How many tokens a Transformer has positions for; None if that cannot be told."""
+    config = getattr(getattr(model[0], "auto_model", None), "config", None)
+    positions = getattr(config, "max_position_embeddings", None)
+    if config is None or positions is None:
+        return model.max_seq_length
+    # RoBERTa and its kin count positions from the padding token's number on.
+    return positions - (config.pad_token_id + 1 if "roberta" in config.model_type else 0)
+
+
+def set_pooling(model: SentenceTransformer, pooling: str | None) -> SentenceTransformer:
+    """Make the sentence vector of a Transformer its first token's ("cls") or the mean of all ("mean"), in place.
+
+    Args:
+        model: The encoder. One without a pooling layer, such as a static encoder, is left as it is.
+        pooling: "cls" or "mean"; None leaves the model as it is.
+
+    Returns:
+        The same model.
+    """
+    for name, module in model.named_children():
+        if pooling and isinstance(module, Pooling):
+            model._modules[name] = Pooling(module.embedding_dimension, pooling_mode=pooling)  # type: ignore[arg-type]
+    return model
+
+
 def _remember_more_words(tokenizer: PreTrainedTokenizerFast) -> None:
     """Enlarge the tokenizer's own memory of words: 10 000 are few for many languages, and cost a third of its time."""
     resize = getattr(tokenizer.backend_tokenizer.model, "_resize_cache", None)
     if resize is not None:
         resize(_WORDS_REMEMBERED)
-
-
-def save_folder_atomically(save: Callable[[str], Any], folder: Path) -> None:
-    """Let ``save`` fill a temporary sibling of ``folder``, then rename it."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
-        save(f"{temporary}/whole")
-        Path(temporary, "whole").rename(folder)
 
 
 def balanced_texts(sources: Iterable[tuple[Dataset, str, str]], characters: int, *, seed: int = 0) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from st_xlret.files import atomic_file
 from st_xlret.losses.base import CrossLingualLoss
 
 LOSS_STATE_FILE = "loss_state.safetensors"
@@ -125,9 +125,8 @@ class LossStateCallback(TrainerCallback):
         """Write the state into the checkpoint that was just made."""
         folder = checkpoint_folder(args, state)
         if args.should_save and folder.is_dir():
-            temporary = folder / f".{LOSS_STATE_FILE}.tmp"
-            save_file(self.state_dict(), temporary)
-            os.replace(temporary, folder / LOSS_STATE_FILE)
+            with atomic_file(folder / LOSS_STATE_FILE) as temporary:
+                save_file(self.state_dict(), temporary)
 
 
 def checkpoint_folder(args: TrainingArguments, state: TrainerState) -> Path:

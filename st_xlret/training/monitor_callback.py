@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from st_xlret.data.languages import id_to_language
@@ -51,6 +51,21 @@ class LossMonitorCallback(TrainerCallback):
             self.counts[name] = self.counts.get(name, 0) + 1
             loss.last_value = None
 
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: nn.Module | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Before a checkpoint is written, look at the weights: a finite loss can have infinite gradients."""
+        if control.should_save and model is not None and (broken := not_finite(model)):
+            raise FloatingPointError(
+                f"{broken} holds values that are not finite at step {state.global_step}: lower the learning rate, or "
+                "train in bf16 or fp32 rather than fp16, and resume from the last checkpoint"
+            )
+
     def on_substep_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
@@ -73,6 +88,23 @@ class LossMonitorCallback(TrainerCallback):
         if state.log_history:
             state.log_history[-1].update(means)
         self.sums, self.counts = {}, {}
+
+
+def not_finite(model: nn.Module) -> str | None:
+    """The name of a parameter or buffer that holds NaN or infinity; None if there is none.
+
+    Example:
+        >>> layer = nn.Linear(2, 1)
+        >>> not_finite(layer) is None
+        True
+        >>> _ = nn.init.constant_(layer.bias, float("nan"))
+        >>> not_finite(layer)
+        'bias'
+    """
+    for name, tensor in model.state_dict().items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            return name
+    return None
 
 
 def describe_languages(ids: Tensor | None) -> str:

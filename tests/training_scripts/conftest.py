@@ -57,17 +57,19 @@ def train(program: ModuleType, tmp_path: Path) -> Train:
     """Run the script on a tiny static encoder; further options, a string of several or paths, override."""
 
     def run(*options: str | Path, output: str = "run") -> dict[str, Any]:
+        files = [str(option) for option in options if str(option).endswith(".yaml")]
+        options = tuple(option for option in options if str(option) not in files)
         given = [
+            *files,
             *SIZES.split(),
-            "--output",
+            "--output_dir",
             str(tmp_path / output),
-            "--training-arguments",
-            '{"use_cpu": true}',
+            "--use_cpu",
         ]
         for option in options:
             given += option.split() if isinstance(option, str) else [str(option)]
-        if not {"--model", "--from-scratch"} & set(given):
-            given += ["--from-scratch", "static"]
+        if not {"--model", "--from_scratch"} & set(given):
+            given += ["--from_scratch", "static"]
         return program.main(given)
 
     return run

@@ -21,6 +21,7 @@ from tests.training_scripts.train_ccp_runs import (
     Train,
     add_callback,
     assert_equal_weights,
+    checkpoints,
     hidden,
     names,
     weights,
@@ -37,21 +38,21 @@ def test_a_resumed_run_ends_as_the_uninterrupted_one(
     monkeypatch: pytest.MonkeyPatch,
     encoder: str,
 ) -> None:
-    options = (f"--max-steps 9 --save-steps 3 --evaluation-pairs 0 --from-scratch {encoder}",)
+    options = (f"--max_steps 9 --save_steps 3 --evaluation_pairs 0 --from_scratch {encoder}",)
     options += ("--documents", documents, "--pairs", pairs)
     whole = train(*options, output="whole")
     with monkeypatch.context() as patch:
         add_callback(program, patch, Stop(5))
         with pytest.raises(
-            SystemExit, match=r"stopped at step 5: KeyboardInterrupt\n.*checkpoint-3 is whole.*--resume"
+            SystemExit, match=r"stopped at step 5: KeyboardInterrupt\n.*checkpoint-3 is complete.*--resume"
         ):
             train(*options)
     run = tmp_path / "run"
-    assert names(run) == ["checkpoints", "model", "tokenizer"] and not names(run / "model")
+    assert names(run) == ["checkpoint-3", "model", "tokenizer"] and not names(run / "model")
     # As if the next checkpoint had been cut short by a power cut: the losses' state comes last.
-    half = run / "checkpoints" / "checkpoint-6"
+    half = run / "checkpoint-6"
     half.mkdir()
-    for file in (run / "checkpoints" / "checkpoint-3").iterdir():
+    for file in (run / "checkpoint-3").iterdir():
         if file.name != loss_state_callback.LOSS_STATE_FILE and file.is_file():
             (half / file.name).write_bytes(file.read_bytes())
 
@@ -65,28 +66,28 @@ def test_a_resumed_run_ends_as_the_uninterrupted_one(
 
 def test_resume_without_a_checkpoint_starts(train: Train, documents: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        results = train("--documents", documents, "--max-steps", "2", "--resume")
-    assert results["steps"] == 2 and "going on from the start" in caplog.text
+        results = train("--documents", documents, "--max_steps", "2", "--resume")
+    assert results["steps"] == 2 and "continuing from the start" in caplog.text
 
 
 def test_a_new_run_does_not_go_on_from_the_checkpoints_of_an_old_one(
     program: ModuleType, train: Train, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ("--documents", documents, "--save-steps", "2")
-    train(*options, "--max-steps", "8")
+    options = ("--documents", documents, "--save_steps", "2")
+    train(*options, "--max_steps", "8")
     mark = tmp_path / "run" / "tokenizer" / "of_the_first_run"
     mark.touch()
     with pytest.raises(FileExistsError, match=r"holds checkpoints of an earlier run; use --resume.*--overwrite"):
-        train(*options, "--max-steps", "5")
-    assert "checkpoint-8" in names(tmp_path / "run/checkpoints")
+        train(*options, "--max_steps", "5")
+    assert "checkpoint-8" in names(tmp_path / "run")
     with monkeypatch.context() as patch:
         add_callback(program, patch, Stop(3))
-        with pytest.raises(SystemExit, match="checkpoint-2 is whole"):
-            train(*options, "--max-steps", "5", "--overwrite")
-    assert names(tmp_path / "run/checkpoints") == ["checkpoint-2"]
+        with pytest.raises(SystemExit, match="checkpoint-2 is complete"):
+            train(*options, "--max_steps", "5", "--overwrite")
+    assert checkpoints(tmp_path / "run") == ["checkpoint-2"]
     assert not mark.exists()
     mark.touch()
-    assert train(*options, "--max-steps", "5", "--overwrite", "--resume")["steps"] == 5
+    assert train(*options, "--max_steps", "5", "--overwrite", "--resume")["steps"] == 5
     assert mark.exists()
 
 
@@ -95,7 +96,7 @@ def test_a_loss_that_is_no_number_stops_the_run(
 ) -> None:
     from st_xlret.losses import ccp
 
-    options = ("--documents", documents, "--max-steps", "8", "--save-steps", "2")
+    options = ("--documents", documents, "--max_steps", "8", "--save_steps", "2")
     train(*options, output="healthy")
     calls, loss = [0], ccp.contrastive_context_loss
 
@@ -105,7 +106,7 @@ def test_a_loss_that_is_no_number_stops_the_run(
 
     with monkeypatch.context() as patch:
         patch.setattr(ccp, "contrastive_context_loss", poisoned)
-        message = r"the loss 'ccp' is nan at step 6, in a batch of (en|fr) \(8 rows\)(.|\n)*checkpoint-4 is whole"
+        message = r"the loss 'ccp' is nan at step 6, in a batch of (en|fr) \(8 rows\)(.|\n)*checkpoint-4 is complete"
         with pytest.raises(SystemExit, match=message):
             train(*options)
     assert names(tmp_path / "run" / "model") == []
@@ -164,15 +165,15 @@ def test_a_disk_that_fills_at_a_checkpoint(
     reason: str,
 ) -> None:
     run = tmp_path / "run"
-    options = ("--documents", documents, "--max-steps", "6", "--save-steps", "2", "--overwrite")
-    train("--documents", documents, "--max-steps", "1", "--seed", "1")
+    options = ("--documents", documents, "--max_steps", "6", "--save_steps", "2", "--overwrite")
+    train("--documents", documents, "--max_steps", "1", "--seed", "1")
     older = weights(run / "model")
     with monkeypatch.context() as patch:
         fail_at(patch, place, "checkpoint-4")
-        message = rf"stopped at step 4: its checkpoint.*is the disk full\? .*{reason}.*\n.*checkpoint-2 is whole"
+        message = rf"stopped at step 4: its checkpoint.*is the disk full\? .*{reason}.*\n.*checkpoint-2 is complete"
         with pytest.raises(SystemExit, match=message):
             train(*options)
-    assert names(run / "checkpoints") == ["checkpoint-2"] and not hidden(run)
+    assert checkpoints(run) == ["checkpoint-2"] and not hidden(run)
     kept = weights(run / "model")
     assert all(torch.equal(kept[name], older[name]) for name in older)
     train(*options, "--resume")
@@ -184,27 +185,100 @@ def test_a_disk_that_is_full_at_the_first_checkpoint(
     train: Train, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_at(monkeypatch, "model", "checkpoint-2")
-    with pytest.raises(SystemExit, match="there is no checkpoint to go on from"):
-        train("--documents", documents, "--max-steps", "4", "--save-steps", "2")
-    assert names(tmp_path / "run" / "checkpoints") == []
+    with pytest.raises(SystemExit, match="there is no checkpoint to continue from"):
+        train("--documents", documents, "--max_steps", "4", "--save_steps", "2")
+    assert checkpoints(tmp_path / "run") == []
 
 
 def test_a_disk_that_fills_at_the_end(
     train: Train, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
-    options = ("--documents", documents, "--max-steps", "4", "--save-steps", "2", "--overwrite")
-    train("--documents", documents, "--max-steps", "1", "--seed", "1")
+    options = ("--documents", documents, "--max_steps", "4", "--save_steps", "2", "--overwrite")
+    train("--documents", documents, "--max_steps", "1", "--seed", "1")
     older = weights(run / "model")
     with monkeypatch.context() as patch:
         fail_at(patch, "model", ".model.")
         with pytest.raises(
             SystemExit,
-            match=r"training is done, but: .*No space left.*before is unchanged(.|\n)*checkpoint-4 is whole",
+            match=r"training is done, but: .*No space left.*before is unchanged(.|\n)*checkpoint-4 is complete",
         ):
             train(*options)
     kept = weights(run / "model")
     assert all(torch.equal(kept[name], older[name]) for name in older)
     assert not hidden(run)
     assert train(*options, "--resume")["steps"] == 4
-    assert_equal_weights(run / "model", run / "checkpoints" / "checkpoint-4")
+    assert_equal_weights(run / "model", run / "checkpoint-4")
+
+
+def test_a_finished_run_is_not_run_again(train: Train, documents: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--documents", documents, "--max_steps", "2")
+    train(*options)
+    with pytest.raises(SystemExit) as stopped:
+        train(*options, "--resume")
+    assert stopped.value.code == 0 and "is finished" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "changed, named",
+    [
+        ("--learning_rate 2e-2", "learning_rate was 0.01, is 0.02"),
+        ("--window_size 2", "window_size was 5, is 2"),
+        ("--seed 3", "seed was 0, is 3"),
+        ("--per_device_train_batch_size 2", "per_device_train_batch_size was 4, is 2"),
+        ("--mlm_ratio 0", "mlm_ratio was 1.0, is 0.0"),
+    ],
+)
+def test_resuming_with_other_options_is_refused(
+    program: ModuleType, train: Train, documents: Path, monkeypatch: pytest.MonkeyPatch, changed: str, named: str
+) -> None:
+    options = ("--documents", documents, "--max_steps", "4", "--save_steps", "2")
+    with monkeypatch.context() as patch:
+        add_callback(program, patch, Stop(3))
+        with pytest.raises(SystemExit, match="checkpoint-2 is complete"):
+            train(*options)
+    with pytest.raises(SystemExit, match=rf"{named}(.|\n)*--resume_anyway"):
+        train(*options, changed, "--resume")
+    assert train(*options, "--resume")["steps"] == 4
+
+
+def test_resuming_with_other_data_is_refused_unless_told(
+    program: ModuleType, train: Train, documents: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--documents", documents, "--max_steps", "4", "--save_steps", "2")
+    with monkeypatch.context() as patch:
+        add_callback(program, patch, Stop(3))
+        with pytest.raises(SystemExit):
+            train(*options)
+    documents.write_text("".join(documents.read_text().splitlines(keepends=True)[:-2]))
+    with pytest.raises(SystemExit, match="data.ccp was '96 rows"):
+        train(*options, "--resume")
+    assert train(*options, "--resume_anyway")["steps"] == 4
+
+
+def test_a_damaged_checkpoint_is_passed_over(
+    program: ModuleType, train: Train, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--documents", documents, "--max_steps", "6", "--save_steps", "2")
+    train(*options, output="whole")
+    with monkeypatch.context() as patch:
+        add_callback(program, patch, Stop(5))
+        with pytest.raises(SystemExit, match="checkpoint-4 is complete"):
+            train(*options)
+    file = tmp_path / "run" / "checkpoint-4" / "optimizer.pt"
+    file.write_bytes(file.read_bytes()[:-100])
+    train(*options, "--resume")
+    assert_equal_weights(tmp_path / "run" / "model", tmp_path / "whole" / "model")
+
+
+def test_weights_that_are_not_finite_are_not_saved(train: Train, documents: Path, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="not finite|is nan|is inf"):
+        train("--documents", documents, "--max_steps", "6", "--save_steps", "1", "--learning_rate", "1e38")
+    assert not names(tmp_path / "run" / "model")
+
+
+def test_a_token_is_written_nowhere(train: Train, documents: Path, tmp_path: Path) -> None:
+    results = train("--documents", documents, "--max_steps", "2", "--hub_token", "hf_secret")
+    assert "hf_secret" not in str(results)
+    for file in (tmp_path / "run").rglob("*"):
+        assert not file.is_file() or b"hf_secret" not in file.read_bytes(), file

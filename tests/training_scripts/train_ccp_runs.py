@@ -11,12 +11,17 @@ from typing import Any
 
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 from torch import Tensor
 from transformers import TrainerCallback
 
+from st_xlret.training.lock import LOCK_FILE
+
 Train = Callable[..., dict[str, Any]]
-SIZES = "--vocabulary 150 --features 16 --batch-size 4 --bank-size 32 --learning-rate 1e-2 --max-seq-length 16"
+SIZES = (
+    "--vocabulary 150 --features 16 --per_device_train_batch_size 4 --bank_size 32 --learning_rate 1e-2 "
+    "--max_seq_length 16"
+)
 
 
 LISTS = {
@@ -47,18 +52,26 @@ def assert_equal_weights(one: Path, other: Path) -> None:
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(os.listdir(folder))
+    return sorted(name for name in os.listdir(folder) if name != LOCK_FILE)
 
 
 def hidden(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.name.startswith(".") or "tmp" in path.name]
+    files = (path for path in folder.rglob("*") if path.name != LOCK_FILE)
+    return [path for path in files if path.name.startswith(".") or "tmp" in path.name]
 
 
 def add_callback(program: ModuleType, monkeypatch: pytest.MonkeyPatch, callback: TrainerCallback) -> None:
-    build = program.build_ccp_trainer
-    monkeypatch.setattr(
-        program, "build_ccp_trainer", lambda *args, **options: build(*args, **options, callbacks=(callback,))
-    )
+    """Give the script's Trainer one callback more."""
+
+    class Trainer(SentenceTransformerTrainer):
+        def __init__(self, *args: Any, callbacks: list[Any], **options: Any) -> None:
+            super().__init__(*args, callbacks=[*callbacks, callback], **options)
+
+    monkeypatch.setattr(program, "SentenceTransformerTrainer", Trainer)
+
+
+def checkpoints(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("checkpoint-*"))
 
 
 class Stop(TrainerCallback):

@@ -29,11 +29,10 @@ from st_xlret.calibration import (
     embed_pairs,
     fit_calibration_stages,
 )
-from st_xlret.data import load_documents, load_pairs
-from st_xlret.data.pairs.selection import lines_to_exclude
+from st_xlret.data import PairOptions, load_documents, load_pairs
 from st_xlret.evaluation import TatoebaEvaluator, markdown_table
 from st_xlret.files import write_json_atomically, write_text_atomically
-from st_xlret.training.run_arguments import HelpFormat
+from st_xlret.options import HelpFormat
 from training_scripts.studies.common import (
     DOCUMENTS,
     PAIRS,
@@ -56,13 +55,13 @@ ROWS: dict[str, tuple[dict[str, float], str]] = {
     "+ CCP + MLM": ({"ccp": 1, "mlm": 1}, ""),
     "+ CCP, vanilla BN": ({"ccp": 1}, "--normalization batch"),
     "+ CCP, no BN": ({"ccp": 1}, "--normalization none"),
-    "+ CCP, no bank": ({"ccp": 1}, "--bank-size 0"),
+    "+ CCP, no bank": ({"ccp": 1}, "--bank_size 0"),
 }
 ENCODERS = {
-    "static": "--from-scratch static --features 512 --learning-rate 5e-3 --lazy-adam --max-grad-norm 0 "
-    "--weight-decay 0 --token-dropout 0.15",
-    "mini": "--from-scratch mini --learning-rate 4e-3",
-    "small": "--from-scratch small --learning-rate 1e-3",
+    "static": "--from_scratch static --features 512 --learning_rate 5e-3 --lazy_adam --max_grad_norm 0 "
+    "--weight_decay 0 --token_dropout 0.15",
+    "mini": "--from_scratch mini --learning_rate 4e-3",
+    "small": "--from_scratch small --learning_rate 1e-3",
 }
 
 PROGRAM = "training_scripts.studies.study_ccp"
@@ -127,7 +126,7 @@ def tokenizer_of(data: Path, folder: Path) -> str:
 
     def sources() -> list[tuple[Any, str, str]]:
         documents = load_documents(folders_in(data, DOCUMENTS), languages=LANGUAGES)
-        pairs = load_pairs(folders_in(data, PAIRS), languages=LANGUAGES)
+        pairs = load_pairs(folders_in(data, PAIRS), PairOptions(languages=LANGUAGES))
         sides = [(pairs, side, f"{side}_language") for side in ("source", "target")]
         return [(documents, "sentence", "language"), *sides]
 
@@ -163,28 +162,25 @@ def training_command(arguments: Arguments, row: str, size: str) -> list[str]:
     """The train_ccp.py command of a row."""
     data, (extra, options) = Path(arguments.data), ROWS[row]
     steps = int(arguments.pair_steps * (1 + sum(extra.values())))
-    command = [
-        sys.executable,
-        str(Path(__file__).parents[1] / "train_ccp.py"),
-        *ENCODERS[arguments.encoder].split(),
-    ]
-    command += ["--pairs", *folders_in(data, PAIRS), "--exclude"]
-    command += [str(path) for path in sorted((data / "tatoeba/v1").glob("tatoeba.*.eng"))]
+    command = [sys.executable, "-m", "training_scripts.studies.train_ccp_ablation"]
+    command += ENCODERS[arguments.encoder].split()
+    pairs = folders_in(data, PAIRS)
     if size == "all":
-        command += ["--parallel-documents", str(data / "ebible/documents"), "--dictionaries"]
-        command += [str(path) for path in sorted((data / "dictionaries").glob("*.tsv.gz"))]
+        pairs.append(str(data / "ebible/documents"))
+        pairs += [str(path) for path in sorted((data / "dictionaries").glob("*.tsv.gz"))]
     else:
-        command += ["--pairs-per-language", size]
-    command += ["--documents", *folders_in(data, DOCUMENTS), "--languages", *LANGUAGES]
-    command += f"--ccp-weight {extra.get('ccp', 0)} --mlm-weight {extra.get('mlm', 0)} --max-steps {steps}".split()
+        command += ["--pairs_per_language", size]
+    command += ["--pairs", *pairs, "--documents", *folders_in(data, DOCUMENTS), "--languages", *LANGUAGES]
+    command += ["--exclude", *(str(path) for path in sorted((data / "tatoeba/v1").glob("tatoeba.*.eng")))]
+    command += f"--ccp_ratio {extra.get('ccp', 0)} --mlm_ratio {extra.get('mlm', 0)} --max_steps {steps}".split()
     if arguments.encoder == "static" and extra:
         # The head learns at a tenth of the rate of the vectors: at theirs, its loss hardly falls.
-        command += ["--training-arguments", '{"learning_rate_mapping": {"head": 0.001}}']
-    command += f"--batch-size {arguments.batch_size} --bank-size {arguments.bank_size} --alpha 0.6".split()
-    command += ["--save-steps", "0", "--evaluation-pairs", "0", "--overwrite"]
+        command += ["--learning_rate_mapping", '{"head": 0.001}']
+    command += f"--per_device_train_batch_size {arguments.batch_size} --bank_size {arguments.bank_size}".split()
+    command += ["--language_smoothing", "0.6", "--save_strategy", "no", "--evaluation_pairs", "0", "--overwrite"]
     if arguments.tokenizer:
         command += ["--tokenizer", arguments.tokenizer]
-    return [*command, *options.split(), "--output", str(file(Path(arguments.output), row, size).parent)]
+    return [*command, *options.split(), "--output_dir", str(file(Path(arguments.output), row, size).parent)]
 
 
 def measure(folder: Path, data: Path, size: str) -> None:
@@ -195,9 +191,11 @@ def measure(folder: Path, data: Path, size: str) -> None:
     embeddings = embed_documents(model, documents, sentences_per_language=5000)
     pairs = load_pairs(
         folders_in(data, PAIRS),
-        languages=LANGUAGES,
-        per_language=5000 if size == "all" else int(size),
-        exclude=lines_to_exclude((data / "tatoeba/v1").glob("tatoeba.*.eng")),
+        PairOptions(
+            languages=LANGUAGES,
+            per_language=5000 if size == "all" else int(size),
+            exclude=tuple(map(str, (data / "tatoeba/v1").glob("tatoeba.*.eng"))),
+        ),
         show_progress=False,
     )
     # Few pairs would turn the space at random: the prior keeps the rotation near the identity.

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from transformers import HfArgumentParser
 
-from st_xlret.training import CCPOptions
-from st_xlret.training.data_arguments import DataArguments
+from st_xlret.options import parse
+from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments, TrainingArguments
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.run_arguments import RunArguments
 from tests.training_scripts.scripts import load_script
+from training_scripts.studies.train_ccp_ablation import AblationArguments
 
 
 @pytest.fixture
@@ -33,8 +31,8 @@ def data(tmp_path: Path) -> Path:
 
 
 def parsed(command: list[str]) -> list[object]:
-    kinds = [EncoderArguments, DataArguments, CCPOptions, RunArguments]
-    return list(HfArgumentParser(kinds).parse_args_into_dataclasses(command))
+    kinds = [EncoderArguments, DataArguments, AblationArguments, LazyAdamArguments, RunArguments, TrainingArguments]
+    return list(parse(kinds, [*command, "--use_cpu"]))
 
 
 def test_every_row_is_run_with_every_number_of_pairs_and_ablations_come_last(study: ModuleType) -> None:
@@ -56,38 +54,40 @@ def test_rows_see_the_same_pairs_and_differ_in_what_they_add(study: ModuleType, 
         data=str(data), output="out", encoder=encoder, tokenizer="t", pair_steps=100, bank_size=64
     )
     expected: dict[str, tuple[int, dict[str, Any]]] = {
-        "pairs only": (100, {"ccp_weight": 0, "mlm_weight": 0}),
-        "+ CCP": (200, {"ccp_weight": 1, "mlm_weight": 0}),
-        "+ CCP + MLM": (300, {"ccp_weight": 1, "mlm_weight": 1}),
-        "+ CCP, vanilla BN": (200, {"ccp_weight": 1, "mlm_weight": 0, "normalization": "batch"}),
-        "+ CCP, no BN": (200, {"ccp_weight": 1, "mlm_weight": 0, "normalization": "none"}),
-        "+ CCP, no bank": (200, {"ccp_weight": 1, "mlm_weight": 0, "bank_size": 0}),
+        "pairs only": (100, {"ccp_ratio": 0, "mlm_ratio": 0}),
+        "+ CCP": (200, {"ccp_ratio": 1, "mlm_ratio": 0}),
+        "+ CCP + MLM": (300, {"ccp_ratio": 1, "mlm_ratio": 1}),
+        "+ CCP, vanilla BN": (200, {"ccp_ratio": 1, "mlm_ratio": 0, "normalization": "batch"}),
+        "+ CCP, no BN": (200, {"ccp_ratio": 1, "mlm_ratio": 0, "normalization": "none"}),
+        "+ CCP, no bank": (200, {"ccp_ratio": 1, "mlm_ratio": 0, "bank_size": 0}),
     }
     assert expected.keys() == study.ROWS.keys()
-    common: dict[str, Any] = {"bank_size": 64, "alpha": 0.6, "token_dropout": 0.15 if encoder == "static" else 0.0}
+    common: dict[str, Any] = {"bank_size": 64, "language_smoothing": 0.6}
     others = set()
     for row, (steps, changed) in expected.items():
-        program, *command = study.training_command(arguments, row, "500")[1:]
-        assert Path(program).name == "train_ccp.py" and Path(program).is_file()
-        model, texts, options, run = parsed(command)
-        assert isinstance(run, RunArguments) and options == CCPOptions(**(common | changed))
+        _, module, *command = study.training_command(arguments, row, "500")[1:]
+        assert module == "training_scripts.studies.train_ccp_ablation"
+        model, texts, options, static, run, args = parsed(command)
+        assert isinstance(args, TrainingArguments) and isinstance(static, LazyAdamArguments)
+        assert options == AblationArguments(**(common | changed))
+        assert static == LazyAdamArguments(*((True, 0.15) if encoder == "static" else (False, 0.0)))
         # A batch of pairs is as likely as one of each other kind: every row has as many of them.
-        assert run.max_steps == steps
-        assert run.output == str(Path("out") / study.run_name(row, "500"))
+        assert args.max_steps == steps
+        assert args.output_dir == str(Path("out") / study.run_name(row, "500"))
         # What a head learns with is set where there is one and the rate of the vectors would be too high for it.
-        assert ("learning_rate_mapping" in run.training_arguments) == (encoder == "static" and row != "pairs only")
-        others.add(repr((model, texts, {**asdict(run), "max_steps": 0, "output": "", "training_arguments": ""})))
+        assert bool(args.learning_rate_mapping) == (encoder == "static" and row != "pairs only")
+        own = {"max_steps": 0, "output_dir": "", "logging_dir": "", "learning_rate_mapping": {}}
+        others.add(repr((model, texts, run, {**args.to_dict(), **own})))
     assert len(others) == 1
 
 
 def test_the_number_of_pairs_decides_where_they_come_from(study: ModuleType, data: Path) -> None:
     arguments = study.Arguments(data=str(data), output="out")
-    some, everything = (parsed(study.training_command(arguments, "+ CCP", size)[2:])[1] for size in ("500", "all"))
+    some, everything = (parsed(study.training_command(arguments, "+ CCP", size)[3:])[1] for size in ("500", "all"))
     assert isinstance(some, DataArguments) and isinstance(everything, DataArguments)
-    assert (some.pairs_per_language, some.dictionaries, some.parallel_documents) == (500, [], [])
-    assert everything.pairs_per_language is None
-    assert everything.dictionaries == [str(data / "dictionaries/words.en-fr.tsv.gz")]
-    assert everything.parallel_documents == [str(data / "ebible/documents")]
+    assert some.pairs_per_language == 500 and everything.pairs_per_language is None
+    more = [str(data / "ebible/documents"), str(data / "dictionaries/words.en-fr.tsv.gz")]
+    assert everything.pairs == [*some.pairs, *more]
     # The test set's sentences are in neither.
     assert some.exclude == everything.exclude == [str(data / "tatoeba/v1/tatoeba.fra-eng.eng")]
     assert some.languages == everything.languages == study.LANGUAGES
@@ -119,5 +119,5 @@ def test_finished_runs_are_tabulated_and_not_run_again(
     assert set(json.loads((tmp_path / "study.json").read_text())) == {"pairs-only-500", "CCP-500"}
     # What was run can be run again as it stands.
     assert "--rows 'pairs only' '+ CCP' '+ CCP, no bank'\n" in (tmp_path / "command.txt").read_text()
-    study.main([*given, "--table-only"])
+    study.main([*given, "--table_only"])
     assert len(started) == 1

@@ -1,0 +1,123 @@
+"""The options that the scripts share, and files of options."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from st_xlret.options import own_options, parse
+from st_xlret.training.arguments import (
+    DataArguments,
+    LazyAdamArguments,
+    RunArguments,
+    TrainingArguments,
+)
+from st_xlret.training.encoders import EncoderArguments
+from tests import tiny
+
+GROUPS = [EncoderArguments, DataArguments, LazyAdamArguments, RunArguments, TrainingArguments]
+OWN = [group for group in GROUPS if group is not TrainingArguments]
+
+
+def parsed(*given: str) -> Any:
+    return parse(GROUPS, ["--from_scratch", "static", "--use_cpu", *given])
+
+
+@pytest.mark.parametrize("group", OWN)
+def test_every_option_has_a_help(group: Any) -> None:
+    assert all(option.metadata["help"].endswith(".") for option in fields(group) if option.init)
+
+
+def test_the_options_of_a_run_are_the_hosts(tmp_path: Path) -> None:
+    args = parsed(
+        *("--output_dir", str(tmp_path), "--per-device-train-batch-size", "7", "--optim", "adafactor"),
+        *("--learning_rate_mapping", '{"head": 0.1}', "--report_to", "none", "--gradient_checkpointing"),
+    )[-1]
+    assert (args.per_device_train_batch_size, args.optim, args.gradient_checkpointing) == (7, "adafactor", True)
+    assert args.learning_rate_mapping == {"head": 0.1} and args.max_steps == 10_000
+
+
+def test_epochs_replace_steps(tmp_path: Path) -> None:
+    assert parsed("--output_dir", str(tmp_path), "--num_train_epochs", "2")[-1].max_steps == -1
+
+
+def test_own_options_leave_out_the_hosts() -> None:
+    own = own_options(GROUPS)
+    assert "documents" in own and "learning_rate" not in own and len(own) == len(set(own))
+
+
+@pytest.mark.parametrize("ending", ["yaml", "json"])
+def test_a_file_of_options(tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"options.{ending}"
+    options = {
+        "from_scratch": "static",
+        "output_dir": str(tmp_path),
+        "use_cpu": True,
+        "learning_rate": 0.25,
+        "languages": ["en", "fr"],
+        "tokenizer": None,
+        "learning_rate_mapping": {"head": 0.5},
+        "max_steps": 7,
+    }
+    file.write_text(json.dumps(options))
+    encoder, data, _, _, args = parse(GROUPS, [str(file), "--max_steps", "9"])
+    assert (encoder.from_scratch, data.languages, args.learning_rate, args.max_steps) == (
+        "static",
+        ["en", "fr"],
+        0.25,
+        9,
+    )
+    assert args.learning_rate_mapping == {"head": 0.5}
+
+
+def test_yaml_without_a_dot_is_a_number_all_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "options.yml"
+    file.write_text(f"from_scratch: static\noutput_dir: {tmp_path}\nuse_cpu: true\nlearning_rate: 3e-5\n")
+    assert parse(GROUPS, [str(file)])[-1].learning_rate == 3e-5
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "a: [", "3"])
+def test_a_file_that_holds_no_options_is_named(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "options.yaml"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=str(file)):
+        parse(GROUPS, [str(file)])
+
+
+def test_an_unknown_option_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--learning_rat2"):
+        parsed("--output_dir", str(tmp_path), "--learning_rat2", "1")
+
+
+@pytest.mark.parametrize(
+    "given, named",
+    [
+        (["--output_dir", ""], "--output_dir"),
+        (["--output_dir", "x", "--gradient_accumulation_steps", "0"], "--gradient_accumulation_steps .* 0"),
+        (["--output_dir", "x", "--evaluation_pairs", "-1"], "--evaluation_pairs .* -1"),
+        (["--output_dir", "x", "--max_seq_length", "0"], "--max_seq_length .* 0"),
+        (["--output_dir", "x", "--vocabulary", "3"], "--vocabulary .* 3"),
+    ],
+)
+def test_values_out_of_range_are_named(given: list[str], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        parsed(*given)
+
+
+def test_held_out_pairs_are_evaluated() -> None:
+    pairs = tiny.pairs(60)
+    data = DataArguments(evaluation_pairs=5)
+    rest, evaluator = data.hold_out_pairs(pairs, seed=0)
+    assert rest is not None and evaluator is not None and 0 < len(rest) < len(pairs)
+    assert DataArguments(evaluation_pairs=0).hold_out_pairs(pairs, seed=0) == (pairs, None)
+    assert data.hold_out_pairs(None, seed=0) == (None, None)
+
+
+def test_a_hold_out_that_leaves_nothing_says_so() -> None:
+    pairs = tiny.pairs(30).map(lambda _: {"source": "one sentence"})
+    with pytest.raises(ValueError, match="--evaluation_pairs 5 leaves none of the 30 pairs"):
+        DataArguments(evaluation_pairs=5).hold_out_pairs(pairs, seed=0)

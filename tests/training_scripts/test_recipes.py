@@ -1,0 +1,97 @@
+"""The files of options train what they say: the papers' settings, held against tables taken from the papers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import DatasetDict
+
+from st_xlret.options import own_options, parse
+from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments, TrainingArguments
+from st_xlret.training.encoders import EncoderArguments
+from tests import tiny
+from training_scripts import train_msm
+from training_scripts.train_ccp import CCPArguments
+
+GROUPS = [EncoderArguments, DataArguments, CCPArguments, LazyAdamArguments, RunArguments, TrainingArguments]
+MSM_GROUPS = [
+    *(EncoderArguments, DataArguments, train_msm.MSMArguments),
+    *(LazyAdamArguments, RunArguments, train_msm.TrainingArguments),
+]
+
+CCP = {
+    "pooling": "cls",  # section 3.1: "a manually-inserted token [CLS]"
+    "temperature": 0.1,  # Table 5
+    "bank_size": 32768,  # section 4.1
+    "per_device_train_batch_size": 32,  # section 4.1: "small batches whose size is 32"
+    "learning_rate": 3e-5,  # section 4.1
+    "ccp_ratio": 1,  # section 4.1: "we select two pre-training tasks randomly"
+    "mlm_ratio": 1,
+    "pairs_ratio": 0,  # no parallel sentences
+    "weight_decay": 0,  # section 4.1: "Adam"
+}
+MSM = {
+    "model": "xlm-roberta-base",  # section 4.2
+    "pooling": "cls",  # section 3.1
+    "max_seq_length": 64,  # section 4.2
+    "block_sentences": 32,  # section 4.2
+    "negatives": 512,  # Table 6
+    "sum_mlm": True,  # Eq. 3
+    "pairs_ratio": 0,  # no parallel sentences
+    "learning_rate": 4e-5,  # section 4.2
+    "max_steps": 200_000,  # section 4.2
+    "weight_decay": 0,  # section 4.2: "Adam optimizer"
+    # Not in the paper: the authors' program, XLM-R, and as many sentences as there are negatives.
+    "warmup_steps": 10_000,
+    "language_smoothing": 0.3,
+    "per_device_train_batch_size": 16,
+}
+MSM_LOSS = {
+    "mu": 0.5,  # Table 5
+    "intra_document_negatives": True,
+    "num_negatives": 512,  # Table 6
+    "heads": "separate",  # Table 7
+    "document_encoder_layers": 2,  # Table 8
+    "language_groups": [],  # Table 4: one document encoder for all languages
+    "temperature": 0.1,  # not in Eq. 1; the authors' program
+}
+
+
+def options_of(repository: Path, name: str, tmp_path: Path, groups: Sequence[type] = GROUPS) -> dict[str, Any]:
+    file = repository / "training_scripts" / "recipes" / f"{name}.yaml"
+    given = ["--output_dir", str(tmp_path), "--use_cpu"]
+    found: dict[str, Any] = {}
+    for group in parse(groups, [str(file), *given]):
+        found |= vars(group)
+    return found
+
+
+def test_ccp_is_the_papers(repository: Path, tmp_path: Path) -> None:
+    options = options_of(repository, "ccp", tmp_path)
+    assert {name: options[name] for name in CCP} == CCP
+    assert options["per_device_train_batch_size"] * options["gradient_accumulation_steps"] == 2048
+
+
+def test_msm_is_the_papers(repository: Path, tmp_path: Path) -> None:
+    options = options_of(repository, "msm", tmp_path, MSM_GROUPS)
+    assert {name: options[name] for name in MSM} == MSM
+    method = train_msm.MSMArguments(negatives=options["negatives"], sum_mlm=options["sum_mlm"])
+    losses: Any = train_msm.build_losses(tiny.transformer(), DatasetDict({"msm": tiny.documents()}), method)
+    assert list(losses) == ["msm"]
+    settings = losses["msm"].get_config_dict()
+    assert {name: settings[name] for name in MSM_LOSS} == MSM_LOSS
+    assert (settings["mlm"]["mask_probability"], settings["mlm"]["weight"]) == (0.15, 1)
+    assert losses["msm"].networks.document_encoders[0].max_sentences == 32
+
+
+def test_two_cores_is_a_static_encoder(repository: Path, tmp_path: Path) -> None:
+    options = options_of(repository, "two-cores", tmp_path)
+    assert options["from_scratch"] == "static" and options["lazy_adam"] and options["max_grad_norm"] == 0
+
+
+@pytest.mark.parametrize("groups", [GROUPS, MSM_GROUPS])
+def test_a_script_has_few_options_of_its_own(groups: list[type]) -> None:
+    assert len(own_options(groups)) <= 30
