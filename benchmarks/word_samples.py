@@ -26,10 +26,9 @@ from typing import Any
 from datasets import Dataset, disable_progress_bars
 
 from benchmarks.ccp_losses import machine
-from st_xlret.data import load_pairs
-from st_xlret.data.pairs.opus import languages_in_name
-from st_xlret.data.words.dictionaries import Dictionary, read_dictionary
-from st_xlret.data.words.samples import build_word_samples_with_report
+from st_xlret.data import WordSampleReport, load_pairs
+from st_xlret.data.words.dictionaries import Dictionary, load_dictionaries
+from st_xlret.data.words.samples import build_word_samples
 from st_xlret.modules import train_tokenizer
 
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
@@ -63,9 +62,8 @@ def made_up_dictionary(words: int, entries: int) -> Dictionary:
 def measure(pairs: Dataset, dictionaries: list[Dictionary], tokenizer: Any, folder: Path) -> dict[str, Any]:
     """Seconds, pairs a second and what came of the pairs."""
     cpu, clock = time.process_time(), time.perf_counter()
-    samples, report = build_word_samples_with_report(
-        pairs, dictionaries, tokenizer, max_seq_length=64, cache_dir=folder
-    )
+    report = WordSampleReport()
+    samples = build_word_samples(pairs, dictionaries, tokenizer, max_seq_length=64, report=report, cache_dir=folder)
     seconds, cpu_seconds = time.perf_counter() - clock, time.process_time() - cpu
     return {
         "pairs": len(pairs),
@@ -84,7 +82,7 @@ def cases(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Dataset
     if args.real:
         pairs = load_pairs(args.real, cache_dir=folder)
         pairs = pairs.select(range(min(args.pairs, len(pairs))))
-        yield "real", pairs, [read_dictionary(f, *languages_in_name(f), skip_bad_lines=True) for f in args.dictionaries]
+        yield "real", pairs, load_dictionaries(args.dictionaries, skip_bad_lines=True)
         return
     made_up = {"count": args.pairs, "words": args.words}
     pairs = Dataset.from_generator(made_up_pairs, gen_kwargs=made_up, cache_dir=str(folder))

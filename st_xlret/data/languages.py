@@ -1,13 +1,19 @@
-"""Language codes: checking, normalising, and turning into integers and back."""
+"""Language codes: checking and normalising them, reading them off file names, turning them into integers and back."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable
 from functools import lru_cache
+from pathlib import Path
+
+from st_xlret.data.reading.jsonl import DataError
 
 MAX_CODE_BYTES = 7
-"""Longest code that fits into a signed 64-bit id with room for the sign (``zh-hans`` has 7 bytes)."""
+"""Longest code that fits into a signed 64-bit id with room for the sign (`zh-hans` has 7 bytes)."""
 
+_LOOKS_LIKE_A_PAIR = re.compile(r"[A-Za-z]{2,3}-[A-Za-z]{2,3}")
 _NOT_ONE_LANGUAGE = frozenset({"mis", "mul", "und", "zxx"})
 
 
@@ -15,14 +21,14 @@ def language_to_id(code: str) -> int:
     """Turn a language code into an integer that can travel in an int64 tensor.
 
     The integer is the code's ASCII bytes read as one big-endian number: no table has to be stored beside a
-    model or a checkpoint, and :func:`id_to_language` recovers the code. Ids are unique and positive.
+    model or a checkpoint, and `id_to_language` recovers the code. Ids are unique and positive.
 
     Args:
-        code: Code of 1 to 7 ASCII bytes as :func:`check_language` returns it. Whether the language exists is
+        code: Code of 1 to 7 ASCII bytes as `check_language` returns it. Whether the language exists is
             not checked here, since this runs once per training row.
 
     Raises:
-        ValueError: If ``code`` is empty, longer than 7 bytes, or not lower-case letters, digits and hyphens.
+        ValueError: If `code` is empty, longer than 7 bytes, or not lower-case letters, digits and hyphens.
 
     Example:
         >>> language_to_id("en")
@@ -44,10 +50,10 @@ def language_to_id(code: str) -> int:
 
 
 def id_to_language(language_id: int) -> str:
-    """Turn an id of :func:`language_to_id` back into its language code.
+    """Turn an id of `language_to_id` back into its language code.
 
     Raises:
-        ValueError: If ``language_id`` is not the id of any code.
+        ValueError: If `language_id` is not the id of any code.
 
     Example:
         >>> id_to_language(25966)
@@ -62,20 +68,20 @@ def id_to_language(language_id: int) -> str:
 
 
 def check_language(code: str, *, where: str = "") -> str:
-    """Check that ``code`` names a language, and return its normal form.
+    """Check that `code` names a language, and return its normal form.
 
-    The normal form is lower-case with hyphens; a region or script stays (``"pt_BR"`` becomes ``"pt-br"``).
-    A language that has a two-letter ISO 639-1 code is named by it (``"eng"`` becomes ``"en"``, the withdrawn
-    ``"iw"`` becomes ``"he"``), so that one language never goes by two names. Members of a macrolanguage keep
-    their own code (``"cmn"`` stays ``"cmn"``).
+    The normal form is lower-case with hyphens; a region or script stays (`"pt_BR"` becomes `"pt-br"`).
+    A language that has a two-letter ISO 639-1 code is named by it (`"eng"` becomes `"en"`, the withdrawn
+    `"iw"` becomes `"he"`), so that one language never goes by two names. Members of a macrolanguage keep
+    their own code (`"cmn"` stays `"cmn"`).
 
     Args:
-        code: BCP 47 tag, such as ``"en"``, ``"pt-BR"``, ``"zh-TW"`` or ``"zh-Hans"``.
-        where: Place to name in the error, for example ``"train.jsonl, line 3"``.
+        code: BCP 47 tag, such as `"en"`, `"pt-BR"`, `"zh-TW"` or `"zh-Hans"`.
+        where: Place to name in the error, for example `"train.jsonl, line 3"`.
 
     Raises:
-        ValueError: If ``code`` is not a string, is not in the IANA registry, stands for no single language
-            (``"mul"``, ``"und"``), or is longer than 7 bytes.
+        ValueError: If `code` is not a string, is not in the IANA registry, stands for no single language
+            (`"mul"`, `"und"`), or is longer than 7 bytes.
 
     Example:
         >>> check_language("zh-TW"), check_language("eng")
@@ -102,15 +108,15 @@ def check_language(code: str, *, where: str = "") -> str:
 
 
 def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
-    """Return the code under which a text in ``code`` is kept, or None if ``wanted`` leaves it out.
+    """Return the code under which a text in `code` is kept, or None if `wanted` leaves it out.
 
-    An exact entry wins. Otherwise a bare language in ``wanted`` takes its variants that are written in its
-    usual script, and they are kept under the bare code: ``"pt"`` takes ``"pt-br"``, while ``"zh"`` does not
-    take ``"zh-tw"`` (traditional characters) unless ``wanted`` names ``"zh-tw"`` too.
+    An exact entry wins. Otherwise a bare language in `wanted` takes its variants that are written in its
+    usual script, and they are kept under the bare code: `"pt"` takes `"pt-br"`, while `"zh"` does not
+    take `"zh-tw"` (traditional characters) unless `wanted` names `"zh-tw"` too.
 
     Args:
-        code: Code that :func:`check_language` returned.
-        wanted: Codes that :func:`check_language` returned, or None for all (every code is kept as it is).
+        code: Code that `check_language` returned.
+        wanted: Codes that `check_language` returned, or None for all (every code is kept as it is).
 
     Example:
         >>> match_language("pt-br", {"pt"}), match_language("pt-br", {"pt", "pt-br"})
@@ -143,6 +149,72 @@ def check_languages(languages: Iterable[str] | str | None) -> frozenset[str] | N
     if not checked:
         raise ValueError("languages is empty; pass None to keep every language")
     return checked
+
+
+def languages_in_name(path: str | os.PathLike[str]) -> tuple[str, str]:
+    """Read the two languages in a file name such as `WORDS.en-fr.tsv.gz`, `en-fr.txt` or `X.en-zh_TW.tmx`.
+
+    They are a part of the name between dots, with a hyphen between them. A region or script takes an underscore.
+
+    Returns:
+        The normal forms of both codes, in the order of the name.
+
+    Raises:
+        DataError: If the name contains no two languages, an unknown code, or more than one possible language pair.
+
+    Example:
+        >>> languages_in_name("data/my-words.en-pt_BR.tsv.gz")
+        ('en', 'pt-br')
+        >>> languages_in_name("words.en-xx.tsv")
+        Traceback (most recent call last):
+        st_xlret.data.reading.jsonl.DataError: 'words.en-xx.tsv' names the unknown language 'xx'; ...
+    """
+    name = Path(path).name
+    parts = [part for part in name.split(".") if "-" in part]
+    found: dict[tuple[str, str], None] = {}
+    for part in parts:
+        for place in (match.start() for match in re.finditer("-", part)):
+            codes = _normal_form(part[:place]), _normal_form(part[place + 1 :])
+            if codes[0] and codes[1]:
+                found[codes[0], codes[1]] = None
+    if len(found) == 1:
+        source, target = next(iter(found))
+        return check_language(source, where=name), check_language(target, where=name)
+    if found:
+        pairs = " or ".join(f"{source!r} and {target!r}" for source, target in found)
+        raise DataError(
+            f"{os.fspath(path)!r} does not say which languages it is in: it may be {pairs}; rename it, with an "
+            "underscore before a region or script, such as WORDS.en-pt_BR.tsv"
+        )
+    for part in parts:
+        unknown = [code for code in part.split("-") if _normal_form(code) is None]
+        if _LOOKS_LIKE_A_PAIR.fullmatch(part) and len(unknown) == 1:
+            raise DataError(
+                f"{os.fspath(path)!r} names the unknown language {unknown[0]!r}; use ISO 639-1 codes where they exist, "
+                "such as WORDS.en-fr.tsv.gz"
+            )
+    raise NoLanguagesError(f"{os.fspath(path)!r} does not name its two languages, as WORDS.en-fr.tsv.gz does")
+
+
+class NoLanguagesError(DataError):
+    """A file name has no part that looks like two languages."""
+
+
+def language_in_name(path: str | os.PathLike[str]) -> str:
+    """Read the language in a file name such as `en.txt` or `mine.pt-BR.txt`: its last part before the suffix.
+
+    Raises:
+        DataError: If that part is not a language code.
+
+    Example:
+        >>> language_in_name("stop_words.pt-BR.txt.gz")
+        'pt-br'
+    """
+    stem = Path(path).name.removesuffix(".gz").rpartition(".")[0]
+    try:
+        return check_language(stem.rpartition(".")[2])
+    except ValueError as error:
+        raise DataError(f"{os.fspath(path)!r} is not named after a language, as en.txt is ({error})") from error
 
 
 def _is_plain(code: str) -> bool:

@@ -1,4 +1,4 @@
-"""Pairs that are put aside to choose a model by."""
+"""Pairs and questions that are held out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import random
 import pytest
 from datasets import Dataset
 
-from st_xlret.data import hold_out_pairs
-from st_xlret.data.pairs.holdout import by_language
+from st_xlret.data import by_language, hold_out_pairs, hold_out_questions
 from training_scripts.demo.corpus import generate_pairs
 
 Row = tuple[str, str, str, str]
@@ -86,6 +85,15 @@ def test_generated_sentences_stay_apart() -> None:
     pairs = Dataset.from_list([*generate_pairs("en", "fr", 60), *generate_pairs("en", "ru", 60)])
     rest, held_out = hold_out_pairs(pairs, 50)
     assert count(held_out) == {"fr": 6, "ru": 6} and not texts(rest) & texts(held_out)
+
+
+def test_questions_are_held_out_with_their_passages() -> None:
+    rows = {"query": [str(i) for i in range(60)], "positive": [f"p{i // 3}" for i in range(60)]}
+    rest, held_out = hold_out_questions(Dataset.from_dict(rows), 5, seed=3)
+    assert len(held_out) == 6 and len(rest) == 54
+    assert not set(rest["positive"]) & set(held_out["positive"])
+    assert held_out.to_list() == hold_out_questions(Dataset.from_dict(rows), 5, seed=3)[1].to_list()
+    assert len(hold_out_questions(Dataset.from_dict(rows).select(range(9)), 5)[1]) == 0
 
 
 def test_the_evaluator_gets_each_language_beside_the_pivot() -> None:

@@ -47,7 +47,7 @@ def arguments(folder: Path, **changed: Any) -> SentenceTransformerTrainingArgume
         "use_cpu": True,
         "save_strategy": "no",
         "logging_strategy": "no",
-        "batch_sampler": CrossLingualBatches(radius=2),
+        "batch_sampler": CrossLingualBatches(window_size=2),
         "multi_dataset_batch_sampler": InterleavedBatches(),
     }
     return SentenceTransformerTrainingArguments(output_dir=str(folder), **(options | changed))

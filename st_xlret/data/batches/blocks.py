@@ -84,7 +84,7 @@ class BlockBatchSampler(DefaultBatchSampler):
         keep_single_sentences: Keep blocks of one sentence, which the loss takes as negatives only, instead of
             leaving them out.
         min_documents: Languages with fewer documents are left out.
-        alpha: Exponent of the language smoothing, see :func:`~st_xlret.data.smoothed_probabilities`.
+        language_smoothing: Exponent of the language smoothing, see :func:`~st_xlret.data.smoothed_probabilities`.
 
     Attributes:
         counts: A :class:`BlockCounts`.
@@ -113,7 +113,7 @@ class BlockBatchSampler(DefaultBatchSampler):
         fill: bool = True,
         keep_single_sentences: bool = False,
         min_documents: int = 1,
-        alpha: float = 0.7,
+        language_smoothing: float = 0.7,
     ) -> None:
         super().__init__(dataset, batch_size, True, valid_label_columns, generator, seed)
         missing = {"sentence", "language", "document"} - set(dataset.column_names)
@@ -149,7 +149,7 @@ class BlockBatchSampler(DefaultBatchSampler):
                 f"no language has {max(1, min_documents)} documents of two sentences: there is nothing to draw "
                 f"({self.counts})"
             )
-        self.probabilities = smoothed_probabilities(np.array(batches), alpha)
+        self.probabilities = smoothed_probabilities(np.array(batches), language_smoothing)
         self.batches = max(1, int(sum(batches)))
 
     def __len__(self) -> int:

@@ -24,7 +24,7 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         batch_samplers: One for each of them.
         generator: Ignored: the order depends on seed and epoch alone.
         seed: Seed.
-        weights: Relative weight of each dataset; by default its number of batches.
+        ratios: Relative weight of each dataset; by default its number of batches.
         batches: Batches of an epoch, over all ranks; by default as many as the samplers have in all.
 
     Raises:
@@ -38,19 +38,19 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         generator: Any = None,
         seed: int | None = 0,
         *,
-        weights: Sequence[float] | None = None,
+        ratios: Sequence[float] | None = None,
         batches: int | None = None,
     ) -> None:
         super().__init__(dataset, batch_samplers, generator, seed or 0)
         # Batches differ in length; with a number here, several processes would drop those of another length.
         self.batch_size = None  # type: ignore[assignment]
         self.drop_last = True
-        weights = [len(sampler) for sampler in batch_samplers] if weights is None else list(weights)
-        if len(weights) != len(batch_samplers):
-            raise ValueError(f"{len(batch_samplers)} datasets need as many weights, got {len(weights)}: {weights}")
-        if min(weights) < 0 or not sum(weights):
-            raise ValueError(f"weights must not be negative, and not all 0, got {weights}")
-        self.probabilities = np.array(weights, dtype=np.float64) / sum(weights)
+        ratios = [len(sampler) for sampler in batch_samplers] if ratios is None else list(ratios)
+        if len(ratios) != len(batch_samplers):
+            raise ValueError(f"{len(batch_samplers)} datasets need as many ratios, got {len(ratios)}: {ratios}")
+        if min(ratios) < 0 or not sum(ratios):
+            raise ValueError(f"ratios must not be negative, and not all 0, got {ratios}")
+        self.probabilities = np.array(ratios, dtype=np.float64) / sum(ratios)
         self.ranks = get_world_size()
         self.batches = batches or sum(len(sampler) for sampler in batch_samplers)
 
@@ -89,15 +89,15 @@ class InterleavedBatches:
     Pass it as ``multi_dataset_batch_sampler`` of the training arguments.
 
     Args:
-        weights: Relative weight of each dataset, in their order; None for their sizes.
+        ratios: Relative weight of each dataset, in their order; None for their sizes.
         batches: Batches of an epoch; None for one pass over everything.
     """
 
-    weights: Sequence[float] | None = None
+    ratios: Sequence[float] | None = None
     batches: int | None = None
 
     def __call__(
         self, dataset: ConcatDataset, batch_samplers: list[BatchSampler], **kwargs: Any
     ) -> InterleavedBatchSampler:
         """The sampler for these datasets, with the host's arguments."""
-        return InterleavedBatchSampler(dataset, batch_samplers, **kwargs, weights=self.weights, batches=self.batches)
+        return InterleavedBatchSampler(dataset, batch_samplers, **kwargs, ratios=self.ratios, batches=self.batches)

@@ -66,8 +66,8 @@ class PairsAndOthersBatchSampler(DefaultBatchSampler):
         generator: Ignored: batches depend on seed and epoch alone, which makes resuming exact.
         seed: Seed.
         others: Other sentences per batch; by default as many as pairs.
-        alpha: Exponent of the smoothing over languages, and over language pairs.
-        mixing: 1 for batches of mixed language pairs, 0 for batches of one. Others are always mixed.
+        language_smoothing: Exponent of the smoothing over languages, and over language pairs.
+        language_mixing: 1 for batches of mixed language pairs, 0 for batches of one. Others are always mixed.
 
     Raises:
         ValueError: If there are no rows of a kind.
@@ -90,21 +90,25 @@ class PairsAndOthersBatchSampler(DefaultBatchSampler):
         seed: int = 0,
         *,
         others: int | None = None,
-        alpha: float = 0.7,
-        mixing: float = 1.0,
+        language_smoothing: float = 0.7,
+        language_mixing: float = 1.0,
     ) -> None:
         super().__init__(dataset, batch_size, True, valid_label_columns, generator, seed)
         column = dataset.with_format("arrow", columns=["source_language"])[:]["source_language"]
         is_pair = pc.not_equal(column, "").to_numpy()
         kinds = (
-            (np.flatnonzero(is_pair), ["source_language", "target_language"], batch_size, mixing),
+            (np.flatnonzero(is_pair), ["source_language", "target_language"], batch_size, language_mixing),
             (np.flatnonzero(~is_pair), ["other_language"], others or batch_size, 1.0),
         )
         self.rows = [rows for rows, *_ in kinds]
         # The second sampler's draws must not be tied to the first's.
         self.samplers = [
             LanguageBatchSampler(
-                dataset.select(rows).select_columns(columns), size, seed=seed + 7919 * i, alpha=alpha, mixing=part
+                dataset.select(rows).select_columns(columns),
+                size,
+                seed=seed + 7919 * i,
+                language_smoothing=language_smoothing,
+                language_mixing=part,
             )
             for i, (rows, columns, size, part) in enumerate(kinds)
         ]
@@ -135,7 +139,7 @@ class MixedRowsDataCollator(CrossLingualDataCollator):
 
     Args:
         preprocess_fn: The model's ``preprocess``.
-        router_mapping: Route of each column, by dataset; see :func:`~st_xlret.training.ir_run.routes`.
+        router_mapping: Route of each column, by dataset; see `st_xlret.modules.two_encoders.router_mapping`.
         token_dropout: As for :class:`~st_xlret.CrossLingualDataCollator`.
 
     Example:
@@ -158,3 +162,45 @@ class MixedRowsDataCollator(CrossLingualDataCollator):
         for rows in kinds.values():
             batch |= super().__call__(rows)
         return batch
+
+
+@dataclass
+class JointBatches:
+    """Picks a batch sampler for each data set of a joint run: questions, pairs, and pairs beside other sentences.
+
+    Pass it as `batch_sampler` of the training arguments of a [`JointTrainer`][st_xlret.JointTrainer]; their batch size
+    is that of the questions.
+
+    - data sets without a `source` column give questions with their passages;
+    - data sets of pairs give parallel sentences;
+    - data sets of `pairs_and_others` give parallel sentences, and other sentences beside them.
+
+    Args:
+        pairs_batch_size: Parallel sentences in a batch. Default: the batch size.
+        others_batch_size: Sentences without translations in a batch. Default: as many as parallel sentences.
+        language_smoothing: Languages, and language pairs, are sampled in proportion to their size raised to this power.
+        pairs_language_mixing: 1: a batch mixes all language pairs (the paper's). 0: it is of one.
+
+    Example:
+        >>> languages = {"source_language": ["en"], "target_language": ["fr"]}
+        >>> pairs = Dataset.from_dict({"source": ["yes"], "target": ["oui"], **languages})
+        >>> both = pairs_and_others(pairs, Dataset.from_dict({"sentence": ["ja"], "language": ["de"]}))
+        >>> next(iter(JointBatches(others_batch_size=3)(both, 2)))
+        [0, 0, 1, 1, 1]
+    """
+
+    pairs_batch_size: int | None = None
+    others_batch_size: int | None = None
+    language_smoothing: float = 0.7
+    pairs_language_mixing: float = 1.0
+
+    def __call__(self, dataset: Dataset, batch_size: int, *args: Any, **kwargs: Any) -> DefaultBatchSampler:
+        """Make the sampler for this data set, with the host's arguments."""
+        kwargs = {**kwargs, "language_smoothing": self.language_smoothing}
+        if "source" not in dataset.column_names:
+            return LanguageBatchSampler(dataset, batch_size, *args, **kwargs)
+        size = self.pairs_batch_size or batch_size
+        kwargs["language_mixing"] = self.pairs_language_mixing
+        if "other" not in dataset.column_names:
+            return LanguageBatchSampler(dataset, size, *args, **kwargs)
+        return PairsAndOthersBatchSampler(dataset, size, *args, **kwargs, others=self.others_batch_size)

@@ -6,26 +6,26 @@ import numpy as np
 from datasets import Dataset
 
 
-def smoothed_probabilities(sizes: np.ndarray, alpha: float) -> np.ndarray:
-    """Sampling probabilities proportional to ``size ** alpha``.
+def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.ndarray:
+    """Sampling probabilities proportional to ``size ** language_smoothing``.
 
     Args:
         sizes: Rows per language (L,).
-        alpha: 1 samples languages by their size, 0 all alike; 0.3 to 0.7 are common.
+        language_smoothing: 1 samples languages by their size, 0 all alike; 0.3 to 0.7 are common.
 
     Returns:
         Probabilities (L,), summing to 1.
 
     Raises:
-        ValueError: If alpha is outside of [0, 1].
+        ValueError: If language_smoothing is outside of [0, 1].
 
     Example:
         >>> smoothed_probabilities(np.array([100, 1]), 0.5).round(3).tolist()
         [0.909, 0.091]
     """
-    if not 0 <= alpha <= 1:
-        raise ValueError(f"alpha must lie in [0, 1], got {alpha}")
-    powers = np.asarray(sizes, dtype=np.float64) ** alpha
+    if not 0 <= language_smoothing <= 1:
+        raise ValueError(f"language_smoothing must lie in [0, 1], got {language_smoothing}")
+    powers = np.asarray(sizes, dtype=np.float64) ** language_smoothing
     return powers / powers.sum()
 
 
@@ -37,31 +37,33 @@ class LanguageStreams:
 
     Args:
         groups: Rows of each language.
-        alpha: Exponent of the smoothing.
-        mixing: 0 draws each batch from one language, 1 each row from its own draw; between them, each row of
+        language_smoothing: Exponent of the smoothing.
+        language_mixing: 0 draws each batch from one language, 1 each row from its own draw; between them, each row of
             a batch leaves the batch's language with this probability.
         seed: Seed, any sequence of integers.
 
     Raises:
-        ValueError: If mixing is outside of [0, 1] or there are no rows.
+        ValueError: If language_mixing is outside of [0, 1] or there are no rows.
     """
 
-    def __init__(self, groups: list[np.ndarray], *, alpha: float, mixing: float, seed: list[int]) -> None:
-        if not 0 <= mixing <= 1:
-            raise ValueError(f"mixing must lie in [0, 1], got {mixing}")
+    def __init__(
+        self, groups: list[np.ndarray], *, language_smoothing: float, language_mixing: float, seed: list[int]
+    ) -> None:
+        if not 0 <= language_mixing <= 1:
+            raise ValueError(f"language_mixing must lie in [0, 1], got {language_mixing}")
         if not sum(len(group) for group in groups):
             raise ValueError("there are no rows to sample from")
         self.groups = [group for group in groups if len(group)]
-        self.probabilities = smoothed_probabilities(np.array([len(group) for group in self.groups]), alpha)
-        self.mixing = mixing
+        self.probabilities = smoothed_probabilities(np.array([len(group) for group in self.groups]), language_smoothing)
+        self.language_mixing = language_mixing
         self.generator = np.random.default_rng(seed)
         self._queues = [np.empty(0, dtype=np.int64) for _ in self.groups]
 
     def draw(self, rows: int) -> np.ndarray:
         """Rows of the next batch (rows,)."""
         chosen = np.full(rows, self.generator.choice(len(self.groups), p=self.probabilities))
-        if self.mixing:
-            leaves = self.generator.random(rows) < self.mixing
+        if self.language_mixing:
+            leaves = self.generator.random(rows) < self.language_mixing
             others = self.generator.choice(len(self.groups), size=rows, p=self.probabilities)
             chosen = np.where(leaves, others, chosen)
         result = np.empty(rows, dtype=np.int64)

@@ -31,8 +31,8 @@ class LanguageBatchSampler(DefaultBatchSampler):
         valid_label_columns: Ignored.
         generator: Ignored: batches depend on seed and epoch alone, which makes resuming exact.
         seed: Seed.
-        alpha: Exponent of the smoothing, see :func:`~st_xlret.data.smoothed_probabilities`.
-        mixing: 0 for batches of one language (pair), 1 for fully mixed ones.
+        language_smoothing: Exponent of the smoothing, see :func:`~st_xlret.data.smoothed_probabilities`.
+        language_mixing: 0 for batches of one language (pair), 1 for fully mixed ones.
 
     Raises:
         ValueError: If the dataset is empty or has no language column.
@@ -47,8 +47,8 @@ class LanguageBatchSampler(DefaultBatchSampler):
         generator: torch.Generator | None = None,
         seed: int = 0,
         *,
-        alpha: float = 0.7,
-        mixing: float = 1.0,
+        language_smoothing: float = 0.7,
+        language_mixing: float = 1.0,
     ) -> None:
         super().__init__(dataset, batch_size, True, valid_label_columns, generator, seed)
         self.draws = batch_size
@@ -59,7 +59,7 @@ class LanguageBatchSampler(DefaultBatchSampler):
             raise ValueError("the dataset is empty: there is nothing to sample")
         code, self.languages = column_codes(dataset, names)
         self.groups = rows_by_code(code, len(self.languages))
-        self.alpha, self.mixing = alpha, mixing
+        self.language_smoothing, self.language_mixing = language_smoothing, language_mixing
 
     @property
     def rows(self) -> int:
@@ -75,7 +75,12 @@ class LanguageBatchSampler(DefaultBatchSampler):
             yield streams.draw(self.draws).tolist()
 
     def _streams(self) -> LanguageStreams:
-        return LanguageStreams(self.groups, alpha=self.alpha, mixing=self.mixing, seed=[self.seed or 0, self.epoch])
+        return LanguageStreams(
+            self.groups,
+            language_smoothing=self.language_smoothing,
+            language_mixing=self.language_mixing,
+            seed=[self.seed or 0, self.epoch],
+        )
 
 
 class WindowBatchSampler(LanguageBatchSampler):
@@ -89,16 +94,16 @@ class WindowBatchSampler(LanguageBatchSampler):
     Args:
         dataset: Sentences in document order.
         batch_size: Windows per batch.
-        radius: Largest distance of a context sentence from its centre (the paper's window w).
-        mixing: 0 for batches of one language (the paper's), 1 for fully mixed ones.
+        window_size: Largest distance of a context sentence from its centre (the paper's window w).
+        language_mixing: 0 for batches of one language (the paper's), 1 for fully mixed ones.
         drop_last: Ignored: all batches are full.
         valid_label_columns: Ignored.
         generator: Ignored: batches depend on seed and epoch alone.
         seed: Seed.
-        alpha: Exponent of the language smoothing.
+        language_smoothing: Exponent of the language smoothing.
 
     Raises:
-        ValueError: If no document has two sentences, a document's rows are not together, or the radius is
+        ValueError: If no document has two sentences, a document's rows are not together, or the window_size is
             below 1.
 
     Example:
@@ -117,16 +122,23 @@ class WindowBatchSampler(LanguageBatchSampler):
         generator: torch.Generator | None = None,
         seed: int = 0,
         *,
-        radius: int = 5,
-        alpha: float = 0.7,
-        mixing: float = 0.0,
+        window_size: int = 5,
+        language_smoothing: float = 0.7,
+        language_mixing: float = 0.0,
     ) -> None:
         super().__init__(
-            dataset, batch_size, drop_last, valid_label_columns, generator, seed, alpha=alpha, mixing=mixing
+            dataset,
+            batch_size,
+            drop_last,
+            valid_label_columns,
+            generator,
+            seed,
+            language_smoothing=language_smoothing,
+            language_mixing=language_mixing,
         )
-        if radius < 1:
-            raise ValueError(f"radius must be at least 1, got {radius}")
-        self.radius = radius
+        if window_size < 1:
+            raise ValueError(f"window_size must be at least 1, got {window_size}")
+        self.window_size = window_size
         # Rows of a batch: with several processes, batches of another length than this would be dropped.
         self.batch_size = 2 * batch_size
         document = dataset.with_format("numpy", columns=["document"])[:]["document"]
@@ -149,8 +161,8 @@ class WindowBatchSampler(LanguageBatchSampler):
             yield [*centres.tolist(), *self._draw_contexts(centres, streams.generator).tolist()]
 
     def _draw_contexts(self, centres: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        low = np.maximum(self.first[centres], centres - self.radius)
-        high = np.minimum(self.last[centres], centres + self.radius)
+        low = np.maximum(self.first[centres], centres - self.window_size)
+        high = np.minimum(self.last[centres], centres + self.window_size)
         # One of high - low places; those from the centre on move up by one.
         context = low + (generator.random(len(centres)) * (high - low)).astype(np.int64)
         return context + (context >= centres)
@@ -160,11 +172,11 @@ class WindowBatchSampler(LanguageBatchSampler):
             documents = len(np.unique(self.first[group]))
             if not documents:
                 logger.warning("language %r has no document of two sentences: it gives no windows", language[0])
-            elif documents < self.draws and self.mixing < 1:
+            elif documents < self.draws and self.language_mixing < 1:
                 logger.warning(
                     "language %r has %d documents for batches of %d windows: several windows of a document "
                     "share a batch and are no negatives of each other; lower the batch size or raise "
-                    "the mixing",
+                    "the language_mixing",
                     *(language[0], documents, self.draws),
                 )
 
@@ -177,10 +189,10 @@ class CrossLingualBatches:
     Datasets with a ``document`` column give windows (CCP), others rows (MLM, pairs).
 
     Args:
-        radius: See :class:`WindowBatchSampler`.
-        alpha: Exponent of the language smoothing, for all datasets.
-        window_mixing: Language mixing of the windows.
-        row_mixing: Language mixing of other datasets.
+        window_size: See :class:`WindowBatchSampler`.
+        language_smoothing: Exponent of the language smoothing, for all datasets.
+        language_mixing: Language language_mixing of the windows.
+        pairs_language_mixing: Language language_mixing of other datasets.
 
     Example:
         >>> rows = {"source": ["a"], "target": ["b"], "source_language": ["en"], "target_language": ["fr"]}
@@ -188,10 +200,10 @@ class CrossLingualBatches:
         [0, 0]
     """
 
-    radius: int = 5
-    alpha: float = 0.7
-    window_mixing: float = 0.0
-    row_mixing: float = 1.0
+    window_size: int = 5
+    language_smoothing: float = 0.7
+    language_mixing: float = 0.0
+    pairs_language_mixing: float = 1.0
 
     def __call__(self, dataset: Dataset, batch_size: int, *args: Any, **kwargs: Any) -> LanguageBatchSampler:
         """The sampler for this dataset, with the host's arguments."""
@@ -201,8 +213,15 @@ class CrossLingualBatches:
                 batch_size,
                 *args,
                 **kwargs,
-                radius=self.radius,
-                alpha=self.alpha,
-                mixing=self.window_mixing,
+                window_size=self.window_size,
+                language_smoothing=self.language_smoothing,
+                language_mixing=self.language_mixing,
             )
-        return LanguageBatchSampler(dataset, batch_size, *args, **kwargs, alpha=self.alpha, mixing=self.row_mixing)
+        return LanguageBatchSampler(
+            dataset,
+            batch_size,
+            *args,
+            **kwargs,
+            language_smoothing=self.language_smoothing,
+            language_mixing=self.pairs_language_mixing,
+        )

@@ -1,22 +1,23 @@
-"""Reading documents into one memory-mapped dataset with a row per sentence."""
+"""Loading documents into one memory-mapped data set with a row per sentence."""
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import datasets
 
-from st_xlret.data.documents.splitting import split_sentences
-from st_xlret.data.languages import check_language, check_languages, match_language
+from st_xlret.data.documents.reading import Document, find_documents, read_documents
+from st_xlret.data.languages import check_languages
 from st_xlret.data.reading.arrow_cache import ArrowCache
 from st_xlret.data.reading.jsonl import BadLines, DataError
-from st_xlret.data.reading.records import clean_text, format_report, required_field
-from st_xlret.data.reading.sources import Sources
+from st_xlret.data.reading.report import Report
+
+logger = logging.getLogger(__name__)
 
 DOCUMENT_FEATURES = datasets.Features(
     {
@@ -37,8 +38,8 @@ class LanguageCounts:
         sentences: Sentences kept.
         one_sentence_documents: Kept documents that have a single sentence, so no context to predict.
         empty_documents: Documents skipped because no sentence was left.
-        short_documents: Documents skipped because they have fewer than ``min_sentences``.
-        documents_over_limit: Documents skipped because of ``max_documents_per_language``.
+        short_documents: Documents skipped because they have fewer than `min_sentences`.
+        documents_over_limit: Documents skipped because of `max_documents_per_language`.
     """
 
     documents: int = 0
@@ -50,38 +51,30 @@ class LanguageCounts:
 
 
 @dataclass
-class LoadReport:
-    """What :func:`load_documents` kept and what it left out; ``str(report)`` is a small table.
+class LoadReport(Report[LanguageCounts]):
+    """What [`load_documents`][st_xlret.load_documents] kept and what it left out; `str(report)` is a small table.
 
     Attributes:
         languages: Counts by language code.
         other_languages: Documents left out by the language filter, by language code.
-        bad_lines: (file, line, reason) of the first 1 000 lines that were skipped.
-        bad_line_count: How many lines were skipped.
-        skipped_files: Files found in directories that hold other kinds of records.
+        bad_lines: (file, line, reason) of the first 1,000 lines that were skipped.
+        bad_line_count: Number of lines that were skipped.
+        skipped_files: Files found in folders that hold other kinds of records.
         reused: Whether an earlier result for the same unchanged files was taken.
     """
 
-    languages: dict[str, LanguageCounts] = field(default_factory=dict)
-    other_languages: dict[str, int] = field(default_factory=dict)
-    bad_lines: list[tuple[str, int, str]] = field(default_factory=list)
-    bad_line_count: int = 0
-    skipped_files: list[str] = field(default_factory=list)
-    reused: bool = False
+    counts_class = LanguageCounts
+    header = ("language", "documents", "sentences", "one-sentence", "empty", "too short", "over limit")
 
     @property
     def documents(self) -> int:
         """Documents kept, over all languages."""
-        return sum(counts.documents for counts in self.languages.values())
+        return self.total("documents")
 
     @property
     def sentences(self) -> int:
         """Sentences kept, over all languages."""
-        return sum(counts.sentences for counts in self.languages.values())
-
-    def __str__(self) -> str:
-        header = ["language", "documents", "sentences", "one-sentence", "empty", "too short", "over limit"]
-        return format_report(header, self)
+        return self.total("sentences")
 
 
 def load_documents(
@@ -92,43 +85,45 @@ def load_documents(
     split_text: bool = True,
     min_sentences: int = 1,
     max_documents_per_language: int | None = None,
+    report: LoadReport | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     show_progress: bool = True,
 ) -> datasets.Dataset:
-    """Read documents into one memory-mapped dataset with a row per sentence.
+    """Read documents into one memory-mapped data set with a row per sentence.
 
-    The text is streamed to an Arrow file in ``cache_dir`` and mapped from there, so that a corpus need not
-    fit into memory. A second call with the same unchanged files (path, size, time of change) and options
-    takes the earlier file.
+    The text is streamed to an Arrow file in `cache_dir` and memory-mapped, so a corpus need not fit into memory. A
+    second call with the same unchanged files (path, size, modification time) and options reuses that file.
 
-    Documents are numbered from 0 in the order of the sorted file paths (in-memory sources last), whatever the
-    order of ``sources``. Rows of one document are contiguous and in order. White space inside a sentence
-    becomes single spaces; empty sentences are dropped before positions are counted.
+    Documents are numbered from 0 in the order of the sorted file paths (other sources last), whatever the order of
+    `sources`. The rows of a document are contiguous and in order. White space inside a sentence becomes single
+    spaces; empty sentences are dropped before positions are counted.
 
     Args:
-        sources: One or several of: a ``.jsonl`` or ``.jsonl.gz`` file; a directory, searched recursively for
-            such files whose first record is a document; a ``datasets.Dataset`` or other iterable of records.
-            A record has ``language`` and either ``sentences`` (list of strings) or ``text``; the other fields
-            are ignored.
-        languages: Language codes to keep, default all. ``"pt"`` also takes ``"pt-br"`` and stores it as
-            ``"pt"`` unless ``"pt-br"`` is named too; ``"zh"`` does not take ``"zh-tw"``, which is in another
-            script (see :func:`~st_xlret.data.languages.match_language`). Without a filter every code is kept
-            as it is.
-        skip_bad_lines: Count bad lines and go on, instead of raising.
-        split_text: Split ``text`` into sentences by :func:`~st_xlret.data.documents.splitting.split_sentences`;
-            otherwise each line of it is taken as one sentence.
+        sources: One or several of: a `.jsonl` or `.jsonl.gz` file; a folder, searched recursively for such files
+            whose first record is a document; the name of a Hugging Face data set as `NAME:CONFIG=LANGUAGE`, such as
+            `"wikimedia/wikipedia:20231101.fr=fr"` (its `train` split; `NAME:default` if the rows have a `language`
+            column); a `datasets.Dataset` or another iterable of records. A record has `language` and either
+            `sentences` (list of strings) or `text`; other fields are ignored.
+        languages: Language codes to keep. All by default. `"pt"` also takes `"pt-br"` and stores it as `"pt"`, unless
+            `"pt-br"` is named too; `"zh"` does not take `"zh-tw"`, which is in another script. Without a filter every
+            code is kept as it is.
+        skip_bad_lines: Skip and count bad lines instead of raising an error.
+        split_text: Split `text` into sentences by [`split_sentences`][st_xlret.data.split_sentences]; otherwise each
+            line of it is one sentence.
         min_sentences: Documents with fewer sentences are left out; 1 keeps one-sentence documents.
-        max_documents_per_language: Keep only the first so many documents of each language.
-        cache_dir: Folder for the Arrow files. Default: ``st_xlret`` inside the cache of ``datasets``.
+        max_documents_per_language: Maximum documents per language: the first ones are kept. No limit by default.
+        report: Filled with counts of what was kept and left out. They are logged as well, at the level INFO.
+        cache_dir: Folder for the Arrow files. By default `st_xlret` inside the cache of `datasets`.
         show_progress: Show a progress bar.
 
     Returns:
-        Dataset with the columns ``sentence`` (string), ``language`` (string), ``document`` (int64, unique
-        over all sources) and ``position`` (int32, from 0 in its document).
+        Data set with the columns `sentence` (string), `language` (string), `document` (int64, unique over all
+        sources) and `position` (int32, from 0 within the document).
 
     Raises:
-        DataError: For a bad line (file and line are named), a source that does not exist, or nothing left.
-        ValueError: For an unknown code in ``languages`` or a limit below 1.
+        DataError: For a bad line (file and line are named), a source that does not exist, or if no document is left.
+        ValueError: For an unknown code in `languages`, a limit below 1, or a Hugging Face data set without text or
+            language.
 
     Example:
         >>> import tempfile
@@ -137,30 +132,6 @@ def load_documents(
         >>> documents["sentence"][:], documents["position"][:]
         (['It rained.', 'We stayed in.'], [0, 1])
     """
-    return load_documents_with_report(
-        sources,
-        languages=languages,
-        skip_bad_lines=skip_bad_lines,
-        split_text=split_text,
-        min_sentences=min_sentences,
-        max_documents_per_language=max_documents_per_language,
-        cache_dir=cache_dir,
-        show_progress=show_progress,
-    )[0]
-
-
-def load_documents_with_report(
-    sources: Any,
-    *,
-    languages: Iterable[str] | None = None,
-    skip_bad_lines: bool = False,
-    split_text: bool = True,
-    min_sentences: int = 1,
-    max_documents_per_language: int | None = None,
-    cache_dir: str | os.PathLike[str] | None = None,
-    show_progress: bool = True,
-) -> tuple[datasets.Dataset, LoadReport]:
-    """Like :func:`load_documents`, and also return a :class:`LoadReport` of what was kept and left out."""
     if min_sentences < 1:
         raise ValueError(f"min_sentences must be at least 1, not {min_sentences}")
     if max_documents_per_language is not None and max_documents_per_language < 1:
@@ -168,8 +139,7 @@ def load_documents_with_report(
             f"max_documents_per_language must be at least 1 or None for all, not {max_documents_per_language}"
         )
     wanted = check_languages(languages)
-    found = Sources.find(sources, is_document)
-    cache = ArrowCache("documents", DOCUMENT_FEATURES, cache_dir)
+    found = find_documents(sources)
     key = found.cache_key(
         {
             "languages": None if wanted is None else sorted(wanted),
@@ -179,81 +149,20 @@ def load_documents_with_report(
             "max_documents_per_language": max_documents_per_language,
         }
     )
-    with cache.lock(key):
-        stored = cache.load(key)
-        if stored is not None:
-            dataset, report = stored[0], _report_from_json(stored[1])
-        else:
-            report = LoadReport(skipped_files=found.skipped)
-            bad_lines = BadLines(skip=skip_bad_lines)
-            rows = _rows(
-                read_documents(found, wanted, report, bad_lines, split_text=split_text, show_progress=show_progress),
-                report,
-                min_sentences,
-                max_documents_per_language,
-            )
+    made, bad_lines = LoadReport(skipped_files=found.skipped), BadLines(skip=skip_bad_lines)
+    read = read_documents(found, wanted, made, bad_lines, split_text=split_text, show_progress=show_progress)
 
-            def finish() -> dict[str, Any]:
-                report.bad_lines, report.bad_line_count = bad_lines.examples, bad_lines.count
-                if not report.sentences:
-                    raise DataError(f"no documents left to train on:\n{report}")
-                return asdict(report)
+    def check() -> None:
+        made.take_bad_lines(bad_lines)
+        if not made.sentences:
+            raise DataError(f"no documents left to train on:\n{made}")
 
-            dataset = cache.store(key, rows, finish)
-    for code in sorted((wanted or frozenset()) - report.languages.keys()):
+    rows = _rows(read, made, min_sentences, max_documents_per_language)
+    dataset, made = ArrowCache("documents", DOCUMENT_FEATURES, cache_dir).take_or_make(key, rows, made, check)
+    made.publish(report, logger)
+    for code in sorted((wanted or frozenset()) - made.languages.keys()):
         warnings.warn(f"no documents in language {code!r}", stacklevel=2)
-    return dataset, report
-
-
-def is_document(record: Mapping[str, Any]) -> bool:
-    """Whether a record looks like a document: a language, and sentences or text."""
-    return "language" in record and ("sentences" in record or "text" in record)
-
-
-class Document(NamedTuple):
-    """A document as read: cleaned sentences, ``""`` where one is empty, beside the whole record."""
-
-    language: str
-    sentences: list[str]
-    record: Mapping[str, Any]
-    file: str
-    line: int
-
-
-def read_documents(
-    found: Sources,
-    wanted: frozenset[str] | None,
-    report: LoadReport,
-    bad_lines: BadLines,
-    *,
-    split_text: bool = True,
-    show_progress: bool = True,
-) -> Iterator[Document]:
-    """Stream the documents in wanted languages."""
-    other_languages: Counter[str] = Counter()
-    for file, line, record in found.records(bad_lines, show_progress=show_progress, description="Reading documents"):
-        try:
-            code = check_language(required_field(record, "language", str))
-            language = match_language(code, wanted)
-            sentences = [] if language is None else _sentences(record, language, split_text)
-        except ValueError as error:
-            bad_lines(DataError(str(error), file=file, line=line))
-            continue
-        if language is None:
-            other_languages[code] += 1
-        else:
-            yield Document(language, sentences, record, file, line)
-    report.other_languages = dict(other_languages)
-
-
-def _sentences(record: Mapping[str, Any], language: str, split_text: bool) -> list[str]:
-    if record.get("sentences") is not None:
-        return [clean_text(sentence) for sentence in required_field(record, "sentences", list)]
-    if "text" not in record:
-        raise ValueError(f"no field 'sentences' or 'text' (the record has {', '.join(map(repr, record))})")
-    text = required_field(record, "text", str)
-    clean_text(text)
-    return split_sentences(text, language) if split_text else [clean_text(line) for line in text.splitlines()]
+    return dataset
 
 
 def _rows(
@@ -265,7 +174,7 @@ def _rows(
     number = 0
     for document in documents:
         language = document.language
-        counts = report.languages.setdefault(language, LanguageCounts())
+        counts = report.counts(language)
         sentences = [sentence for sentence in document.sentences if sentence]
         if not sentences:
             counts.empty_documents += 1
@@ -280,9 +189,3 @@ def _rows(
             for position, sentence in enumerate(sentences):
                 yield sentence, language, number, position
             number += 1
-
-
-def _report_from_json(stored: dict[str, Any]) -> LoadReport:
-    languages = {code: LanguageCounts(**counts) for code, counts in stored.pop("languages").items()}
-    bad_lines = [(file, line, reason) for file, line, reason in stored.pop("bad_lines")]
-    return LoadReport(languages=languages, bad_lines=bad_lines, **{**stored, "reused": True})

@@ -1,287 +1,245 @@
-"""Reading parallel sentences from pair files, verse-aligned documents and word lists."""
+"""Loading parallel sentences of every format into one memory-mapped data set."""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 import datasets
 
-from st_xlret.data.documents.loading import Document, LoadReport, is_document, read_documents
-from st_xlret.data.languages import check_language, check_languages, match_language
-from st_xlret.data.pairs.selection import (
-    Pair,
-    PairCounts,
-    PairReport,
-    PairSelection,
-    collect_pairs,
-    normalise_text,
-)
-from st_xlret.data.reading.jsonl import BadLines, DataError, read_lines
-from st_xlret.data.reading.records import clean_text, required_field
-from st_xlret.data.reading.sources import Sources
+from st_xlret.data.languages import NoLanguagesError, check_languages, match_language
+from st_xlret.data.pairs.formats import FORMATS, PairFile, recognise, require_format
+from st_xlret.data.pairs.readers import ReadPair, pair_of_record, read_pairs
+from st_xlret.data.pairs.selection import PAIR_FEATURES, Pair, PairReport, PairSelection
+from st_xlret.data.pairs.verses import pairs_of_verses
+from st_xlret.data.reading.arrow_cache import ArrowCache
+from st_xlret.data.reading.jsonl import BadLines, DataError
+from st_xlret.data.reading.sources import Records, Sources, texts_to_exclude
 
-__all__ = [
-    "PairCounts",
-    "PairReport",
-    "load_pairs",
-    "load_pairs_with_report",
-    "normalise_text",
-    "pairs_from_dictionary",
-    "pairs_from_parallel_documents",
-]
+logger = logging.getLogger(__name__)
 
-_SIDES = ("source", "target")
+_SUFFIXES = (".jsonl", ".tsv", ".txt")  # of files in folders that are mentioned if they contain something else
+
+
+@dataclass(frozen=True)
+class PairOptions:
+    """Which pairs [`load_pairs`][st_xlret.load_pairs] keeps, of every format.
+
+    Args:
+        languages: Codes to keep; *both* sides of a pair must be among them, so name the pivot language too. `"pt"`
+            also takes `"pt-br"`, see [`load_documents`][st_xlret.load_documents]. All by default.
+        per_language: Maximum pairs per (source language, target language), chosen by a hash of the pair. Samples are
+            nested: a 500-pair sample consists of the first rows of the 5,000-pair one, whatever the order of the files
+            and whatever else they contain. By default all pairs are kept, in the order of the files.
+        exclude: Text files, one sentence per line, such as a test set. A pair is left out if one of its sides occurs
+            in them; case, punctuation and white space make no difference.
+        skip_bad_lines: Skip and count bad lines instead of raising an error.
+        min_score: Lowest score to keep, for files with scores. The default, 1.04, is the margin score that WikiMatrix's
+            authors recommend (Schwenk et al., 2021, section 4.3).
+
+    Raises:
+        ValueError: For an unknown code in `languages`, or `per_language` below 1.
+    """
+
+    languages: Iterable[str] | None = None
+    per_language: int | None = None
+    exclude: Sequence[str | os.PathLike[str]] = ()
+    skip_bad_lines: bool = False
+    min_score: float = 1.04
+
+    def __post_init__(self) -> None:
+        wanted = check_languages(self.languages)
+        object.__setattr__(self, "languages", None if wanted is None else tuple(sorted(wanted)))
+        PairSelection(self.per_language)
 
 
 def load_pairs(
     sources: Any,
+    options: PairOptions | None = None,
     *,
-    languages: Iterable[str] | None = None,
-    per_language: int | None = None,
-    seed: int = 0,
-    exclude: Collection[str] | None = None,
-    alternatives: bool = False,
-    skip_bad_lines: bool = False,
+    report: PairReport | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     show_progress: bool = True,
 ) -> datasets.Dataset:
-    """Read parallel sentences into one memory-mapped dataset.
+    r"""Load parallel sentences of every format into one memory-mapped data set.
 
-    White space becomes single spaces. Pairs with an empty side, pairs whose sides are identical, and exact
-    duplicates are left out and counted. As for documents, a second call with the same unchanged files and
-    options takes the earlier Arrow file.
+    The format of a file is recognised by its name and its first lines. Every file may be gzipped (`.gz`):
+
+    | file | format |
+    | --- | --- |
+    | `*.jsonl` | records with `source`, `target`, `source_language` and `target_language` |
+    | `*.jsonl` | documents with `language`, `sentences` and `verses` (a reference for each sentence) |
+    | `*.tmx` | translation memories; the first language of a unit is the source |
+    | `X.en-fr.en` beside `X.en-fr.fr` | Moses: line by line; naming one of the two files is enough |
+    | `WikiMatrix.en-fr.tsv` | mined pairs: score, source, target |
+    | `X.en-fr.tsv`, `X.en-fr.txt` | two columns, such as dictionaries |
+    | `en-fr.txt` | MUSE dictionaries: two words with a space between them |
+
+    In documents with references, such as Bible texts, sentences of two languages with the same reference are a pair.
+    One language is the source of all such pairs: English or, without English documents, the largest one.
+
+    White space becomes single spaces. Pairs with an empty side, pairs with identical sides, and exact duplicates are
+    left out and counted. A second call with the same unchanged files (path, size, modification time) and options
+    reuses the stored result.
 
     Args:
-        sources: One or several of: a ``.jsonl`` or ``.jsonl.gz`` file; a directory, searched recursively for
-            such files whose first record is a pair; a ``datasets.Dataset`` or other iterable of records. A
-            record has ``source_language``, ``target_language``, ``source`` and ``target``.
-        languages: Codes to keep; *both* sides must be among them (so name the pivot too). Variants are taken
-            as :func:`~st_xlret.data.languages.match_language` says. Default: all.
-        per_language: Keep at most so many pairs of each (source language, target language), chosen by a
-            seeded hash of the pair: the 500 are a subset of the 5 000 and their first rows, and neither the
-            order of the files nor what else they hold matters. Default: all, in file order.
-        seed: Seed of that choice.
-        exclude: Texts as :func:`normalise_text` gives them; a pair with a side among them is left out
-            (to keep test sentences out of the training data).
-        alternatives: Also take each text in the record's list ``alternative_sources`` as a source.
-        skip_bad_lines: Count bad lines and go on, instead of raising.
-        cache_dir: Folder for the Arrow files. Default: ``st_xlret`` inside the cache of ``datasets``.
+        sources: One or several of: a file; a folder, searched recursively for files of all formats; a
+            `datasets.Dataset` or another iterable of records as in `.jsonl` files. The rows are in the order of the
+            sorted file paths, then those of data sets and iterables, then those of documents with references.
+        options: Which pairs to keep. By default all of them.
+        report: Filled with counts of what was kept and left out. They are logged as well, at the level INFO.
+        cache_dir: Folder for the Arrow files. By default `st_xlret` inside the cache of `datasets`.
         show_progress: Show a progress bar.
 
     Returns:
-        Dataset with the string columns ``source``, ``target``, ``source_language``, ``target_language``.
-        What the readers in this module return can be put together by ``datasets.concatenate_datasets``.
+        Data set with the string columns `source`, `target`, `source_language` and `target_language`.
 
     Raises:
-        DataError: For a bad line (file and line are named), a source that does not exist, or no pair left.
-        ValueError: For an unknown code in ``languages`` or ``per_language`` below 1.
+        DataError: For a file in none of the formats (they are listed), a file name with unknown or ambiguous
+            languages, a bad line (file and line are named), a source that does not exist, or if no pair is left.
 
     Example:
         >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "words.en-fr.tsv").write_text("dog\tchien\n", encoding="utf-8")
         >>> record = {"source_language": "en", "target_language": "fr", "source": "Yes.", "target": "Oui."}
-        >>> pairs = load_pairs([record], cache_dir=tempfile.mkdtemp(), show_progress=False)
-        >>> pairs[0]["target"], pairs[0]["target_language"]
-        ('Oui.', 'fr')
+        >>> pairs = load_pairs([folder, [record]], cache_dir=folder / "cache", show_progress=False)
+        >>> pairs["target"][:], pairs["target_language"][:]
+        (['chien', 'Oui.'], ['fr', 'fr'])
     """
-    return load_pairs_with_report(
-        sources,
-        languages=languages,
-        per_language=per_language,
-        seed=seed,
-        exclude=exclude,
-        alternatives=alternatives,
-        skip_bad_lines=skip_bad_lines,
-        cache_dir=cache_dir,
-        show_progress=show_progress,
-    )[0]
+    options = options or PairOptions()
+    found = _PairSources.find(sources)
+    selection = PairSelection(options.per_language, texts_to_exclude(options.exclude))
+    key = found.everything.cache_key(
+        {
+            "languages": options.languages,
+            "per_language": options.per_language,
+            "exclude": selection.digest(),
+            "skip_bad_lines": options.skip_bad_lines,
+            "min_score": options.min_score,
+            "verses": len(found.verses.collections),
+        },
+        other_files=[file.other_side for file in found.files.values() if file.other_side],
+    )
+    made = PairReport(skipped_files=found.everything.skipped)
+    bad_lines = BadLines(skip=options.skip_bad_lines)
+
+    def check() -> None:
+        made.take_bad_lines(bad_lines)
+        if not made.pairs:
+            raise DataError(f"no pairs left; a language filter must name both sides of a pair:\n{made}")
+
+    rows = selection.apply(_read(found, options, made, bad_lines, show_progress), made)
+    dataset, made = ArrowCache("pairs", PAIR_FEATURES, cache_dir).take_or_make(key, rows, made, check)
+    made.publish(report, logger)
+    return dataset
 
 
-def load_pairs_with_report(
-    sources: Any,
-    *,
-    languages: Iterable[str] | None = None,
-    per_language: int | None = None,
-    seed: int = 0,
-    exclude: Collection[str] | None = None,
-    alternatives: bool = False,
-    skip_bad_lines: bool = False,
-    cache_dir: str | os.PathLike[str] | None = None,
-    show_progress: bool = True,
-) -> tuple[datasets.Dataset, PairReport]:
-    """Like :func:`load_pairs`, and also return a :class:`PairReport` of what was kept and left out."""
-    wanted = check_languages(languages)
-    found = Sources.find(sources, lambda record: "source" in record and "target" in record)
+@dataclass
+class _PairSources:
+    """Sources sorted by how they are read.
 
-    def read(report: PairReport, bad_lines: BadLines) -> Iterator[Pair]:
-        other_languages: Counter[str] = Counter()
-        records = found.records(bad_lines, show_progress=show_progress, description="Reading pairs")
-        for file, line, record in records:
+    Attributes:
+        everything: All files and collections.
+        files: Files but those with verses, by path.
+        records: Collections of pairs.
+        verses: Files and collections of documents with verse references.
+    """
+
+    everything: Sources
+    files: dict[str, PairFile]
+    records: list[Records]
+    verses: Sources
+
+    @classmethod
+    def find(cls, sources: Any) -> _PairSources:
+        known: dict[str, PairFile] = {}
+
+        def choose(path: Path, is_named: bool) -> bool | None:
             try:
-                codes = [check_language(required_field(record, f"{side}_language", str)) for side in _SIDES]
-                kept = [match_language(code, wanted) for code in codes]
-                target = clean_text(required_field(record, "target", str))
-                texts = [clean_text(required_field(record, "source", str))]
-                if alternatives:
-                    texts.extend(clean_text(text) for text in record.get("alternative_sources") or ())
-            except ValueError as error:
-                bad_lines(DataError(str(error), file=file, line=line))
-                continue
-            if kept[0] is None or kept[1] is None:
-                other_languages[">".join(codes)] += len(texts)
-            else:
-                for text in texts:
-                    yield text, target, kept[0], kept[1]
-        report.other_languages = dict(other_languages)
+                file = require_format(path) if is_named else recognise(path)
+            except NoLanguagesError:
+                return False
+            if file is None:
+                return False if path.name.removesuffix(".gz").endswith(_SUFFIXES) else None
+            known[str(path)] = file
+            return True
 
-    selection = PairSelection(per_language, seed, exclude)
-    options = {"languages": None if wanted is None else sorted(wanted), "alternatives": alternatives}
-    return collect_pairs(found, "pairs", read, selection, options, skip_bad_lines, cache_dir)
-
-
-def pairs_from_parallel_documents(
-    sources: Any,
-    pivot: str = "en",
-    languages: Iterable[str] | None = None,
-    *,
-    per_language: int | None = None,
-    seed: int = 0,
-    exclude: Collection[str] | None = None,
-    skip_bad_lines: bool = False,
-    cache_dir: str | os.PathLike[str] | None = None,
-    show_progress: bool = True,
-) -> datasets.Dataset:
-    """Pair the sentences of documents that carry verse references, such as Bible texts.
-
-    A record has ``language``, ``sentences`` and ``verses``, a list of as many references; sentences of
-    different languages with the same reference are translations. The pivot's sentences are held in memory.
-
-    Args:
-        sources: As for :func:`~st_xlret.data.documents.loading.load_documents`; all hold one text, since references
-            are compared across sources. In a directory, documents without ``verses`` are passed over.
-        pivot: Source language of every pair.
-        languages: Target languages to keep, default all.
-        per_language: As in :func:`load_pairs`.
-        seed: As in :func:`load_pairs`.
-        exclude: As in :func:`load_pairs`.
-        skip_bad_lines: As in :func:`load_pairs`.
-        cache_dir: As in :func:`load_pairs`.
-        show_progress: As in :func:`load_pairs`.
-
-    Returns:
-        The same four columns as :func:`load_pairs`.
-
-    Raises:
-        DataError: For a bad line, a source that does not exist, or no pair left.
-
-    Example:
-        >>> import tempfile
-        >>> english = {"language": "en", "sentences": ["Let there be light."], "verses": ["GEN 1:3"]}
-        >>> german = {"language": "de", "sentences": ["Es werde Licht."], "verses": ["GEN 1:3"]}
-        >>> options = {"cache_dir": tempfile.mkdtemp(), "show_progress": False}
-        >>> pairs_from_parallel_documents([english, german], **options)["target"][:]
-        ['Es werde Licht.']
-    """
-    pivot = check_language(pivot, where="pivot")
-    wanted = check_languages(languages)
-    found = Sources.find(sources, lambda record: is_document(record) and "verses" in record)
-    # The documents are read twice, which a generator does not allow.
-    found.collections = [list(c) if isinstance(c, Iterator) else c for c in found.collections]
-
-    def read(report: PairReport, bad_lines: BadLines) -> Iterator[Pair]:
-        pivot_sentences: dict[str, str] = {}
-        first_reading = BadLines(skip=skip_bad_lines)
-        pivot_documents = read_documents(
-            found, frozenset({pivot}), LoadReport(), first_reading, show_progress=show_progress
+        everything = Sources.find(sources, choose, nothing=f"contains no parallel sentences; {FORMATS}")
+        # The two files of Moses' format are one entry, whichever of them was named.
+        files = {file.path: file for file in (known[path] for path in everything.files)}
+        everything.files = sorted(files)
+        judged = [_judge(collection) for collection in everything.collections]
+        everything.collections = [collection for collection, _ in judged]
+        verses = Sources(
+            [path for path in everything.files if files[path].format == "verses"],
+            [collection for collection, has_verses in judged if has_verses],
         )
-        for document in pivot_documents:
-            for verse, sentence in _verses(document, first_reading):
-                pivot_sentences.setdefault(verse, sentence)
-        if not pivot_sentences:
-            raise DataError(f"no documents in the pivot language {pivot!r}; pass another pivot")
-        document_report = LoadReport()
-        documents = read_documents(found, wanted, document_report, bad_lines, show_progress=show_progress)
-        for document in documents:
-            if document.language != pivot:
-                for verse, sentence in _verses(document, bad_lines):
-                    if verse in pivot_sentences:
-                        yield pivot_sentences[verse], sentence, pivot, document.language
-        report.other_languages = document_report.other_languages
-
-    selection = PairSelection(per_language, seed, exclude)
-    options = {"languages": None if wanted is None else sorted(wanted), "pivot": pivot}
-    return collect_pairs(found, "verses", read, selection, options, skip_bad_lines, cache_dir)[0]
+        others = {path: files[path] for path in everything.files if files[path].format != "verses"}
+        return cls(everything, others, [collection for collection, has_verses in judged if not has_verses], verses)
 
 
-def pairs_from_dictionary(
-    paths: Any,
-    source_language: str,
-    target_language: str,
-    *,
-    per_language: int | None = None,
-    seed: int = 0,
-    exclude: Collection[str] | None = None,
-    skip_bad_lines: bool = False,
-    cache_dir: str | os.PathLike[str] | None = None,
-    show_progress: bool = False,
-) -> datasets.Dataset:
-    r"""Read word lists as short pairs.
-
-    Args:
-        paths: One or several ``.tsv`` or ``.tsv.gz`` files, ``source<TAB>target`` a line.
-        source_language: Language of the first column.
-        target_language: Language of the second column.
-        per_language: As in :func:`load_pairs`.
-        seed: As in :func:`load_pairs`.
-        exclude: As in :func:`load_pairs`.
-        skip_bad_lines: As in :func:`load_pairs`.
-        cache_dir: As in :func:`load_pairs`.
-        show_progress: As in :func:`load_pairs`.
-
-    Returns:
-        The same four columns as :func:`load_pairs`; no entry stands twice.
-
-    Raises:
-        DataError: For a line that has not two columns, a file that does not exist, or no pair left.
-        ValueError: For an unknown language code.
-
-    Example:
-        >>> import tempfile, pathlib
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> _ = (folder / "en-de.tsv").write_text("dog\tHund\ndog\tHund\n", encoding="utf-8")
-        >>> pairs_from_dictionary(folder / "en-de.tsv", "en", "de", cache_dir=folder)["target"][:]
-        ['Hund']
-    """
-    source_language = check_language(source_language, where="source_language")
-    target_language = check_language(target_language, where="target_language")
-    for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
-        if os.path.isdir(path):
-            raise DataError(f"{str(path)!r} is a directory; pass the word lists of one language pair by name")
-    found = Sources.find(paths, lambda record: True, suffixes=(".tsv", ".tsv.gz"))
-
-    def read(report: PairReport, bad_lines: BadLines) -> Iterator[Pair]:
-        files = found.opened(read_lines, bad_lines, show_progress=show_progress, description="Reading word lists")
-        for file, lines in files:
-            for number, line in lines:
-                columns = line.split("\t")
-                if len(columns) == 2:
-                    yield clean_text(columns[0]), clean_text(columns[1]), source_language, target_language
-                else:
-                    reason = f"expected 2 columns with a tab between them, found {len(columns)}"
-                    bad_lines(DataError(reason, file=file, line=number))
-
-    selection = PairSelection(per_language, seed, exclude)
-    options = {"languages": [source_language, target_language]}
-    return collect_pairs(found, "words", read, selection, options, skip_bad_lines, cache_dir)[0]
+def _judge(collection: Records) -> tuple[Records, bool]:
+    """The collection, still whole, and whether it consists of documents with verse references."""
+    first = list(islice(collection, 1))
+    has_verses = bool(first) and isinstance(first[0], Mapping) and {"verses", "sentences"} <= first[0].keys()
+    if isinstance(collection, Iterator):
+        collection = chain(first, collection)
+        if has_verses:
+            # Documents with references are read twice, which an iterator does not allow.
+            collection = list(collection)
+    return collection, has_verses
 
 
-def _verses(document: Document, bad_lines: BadLines) -> Iterable[tuple[str, str]]:
-    verses = document.record.get("verses")
-    if isinstance(verses, list) and len(verses) == len(document.sentences):
-        return zip(map(str, verses), document.sentences, strict=True)
-    found = f"{len(verses)} verses" if isinstance(verses, list) else "no list 'verses'"
-    reason = f"expected a reference for each of the {len(document.sentences)} sentences, found {found}"
-    bad_lines(DataError(reason, file=document.file, line=document.line))
-    return ()
+def _read(
+    found: _PairSources, options: PairOptions, report: PairReport, bad_lines: BadLines, show_progress: bool
+) -> Iterator[Pair]:
+    """Stream the pairs of all sources in wanted languages, with high enough scores."""
+    wanted = check_languages(options.languages)
+    known: dict[tuple[str, str], tuple[str, str] | None] = {}
+
+    def kept_as(source_language: str, target_language: str) -> tuple[str, str] | None:
+        codes = (source_language, target_language)
+        if codes not in known:
+            source, target = (match_language(code, wanted) for code in codes)
+            known[codes] = None if source is None or target is None else (source, target)
+        return known[codes]
+
+    def keep(pairs: Iterable[ReadPair]) -> Iterator[Pair]:
+        for source, target, source_language, target_language, score in pairs:
+            codes = kept_as(source_language, target_language)
+            if codes is None:
+                report.leave_out(f"{source_language}>{target_language}")
+            elif score is not None and not score >= options.min_score:
+                report.counts(">".join(codes)).low_score += 1
+            else:
+                yield source, target, *codes
+
+    def read(path: str, **callbacks: Any) -> Iterator[ReadPair]:
+        return read_pairs(found.files[path], **callbacks)
+
+    files = Sources(list(found.files))
+    for path, pairs in files.opened(read, bad_lines, show_progress=show_progress, description="Reading pairs"):
+        languages = found.files[path].languages
+        if languages is not None and kept_as(*languages) is None:
+            report.leave_out(">".join(languages))
+        else:
+            yield from keep(pairs)
+    yield from keep(_pairs_of_records(Sources([], found.records), bad_lines))
+    if found.verses.files or found.verses.collections:
+        yield from pairs_of_verses(found.verses, wanted, report, bad_lines, show_progress=show_progress)
+
+
+def _pairs_of_records(found: Sources, bad_lines: BadLines) -> Iterator[ReadPair]:
+    for name, number, record in found.records(bad_lines, show_progress=False, description=""):
+        try:
+            pair = pair_of_record(record)
+        except ValueError as error:
+            bad_lines(DataError(str(error), file=name, line=number))
+        else:
+            yield pair

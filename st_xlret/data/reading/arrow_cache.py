@@ -1,4 +1,4 @@
-"""Keeping what was read as memory-mapped Arrow tables, to be taken again while the sources stay the same."""
+"""Keeping what was read as memory-mapped Arrow tables, to be reused while the sources stay the same."""
 
 from __future__ import annotations
 
@@ -8,19 +8,31 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import datasets
 import pyarrow as pa
 from filelock import FileLock
 
+from st_xlret.data.reading.report import Report
+from st_xlret.files import atomic_file, write_text_atomically
+
+AnyReport = TypeVar("AnyReport", bound=Report)
+
 _ROWS_PER_BATCH = 10_000
 
 
 class ArrowCache:
-    """A folder of memory-mapped Arrow tables, each beside the JSON report of how it was made."""
+    """A folder of memory-mapped Arrow tables, each beside the JSON report of how it was made.
+
+    Args:
+        kind: What the tables contain: the first part of their names.
+        features: Their columns.
+        cache_dir: The folder. By default `st_xlret` inside the cache of `datasets`.
+    """
 
     def __init__(self, kind: str, features: datasets.Features, cache_dir: str | os.PathLike[str] | None) -> None:
         self.kind = kind
@@ -28,7 +40,7 @@ class ArrowCache:
         self.folder = Path(cache_dir or Path(datasets.config.HF_DATASETS_CACHE) / "st_xlret").expanduser()
 
     def load(self, key: str | None) -> tuple[datasets.Dataset, dict[str, Any]] | None:
-        """Return the table and report stored under ``key``, if there are any."""
+        """Return the table and report stored under `key`, if there are any."""
         table = self._path(key or "", ".arrow")
         report = self._path(key or "", ".json")
         if key is None or not table.exists() or not report.exists():
@@ -36,45 +48,70 @@ class ArrowCache:
         return datasets.Dataset.from_file(str(table)), json.loads(report.read_text(encoding="utf-8"))
 
     def lock(self, key: str | None) -> AbstractContextManager[Any]:
-        """Lock under which to look for ``key`` and store it, so that ranks do not do the work twice."""
+        """Lock under which to look for `key` and store it, so that ranks do not do the work twice."""
         if key is None:
             return nullcontext()
         self.folder.mkdir(parents=True, exist_ok=True)
         return FileLock(self._path(key, ".lock"))
 
+    def take_or_make(
+        self, key: str | None, rows: Iterable[tuple[Any, ...]], report: AnyReport, check: Callable[[], None]
+    ) -> tuple[datasets.Dataset, AnyReport]:
+        """Return the table and report stored under `key`, or make them.
+
+        Args:
+            key: Name of the table; None to make it in any case.
+            rows: The rows to write, in the order of the features. They are only read if there is no such table.
+            report: Filled while the rows are read.
+            check: Called after the last row. Nothing is stored if it raises an error.
+        """
+        with self.lock(key):
+            stored = self.load(key)
+            if stored is not None:
+                return stored[0], type(report).from_json(stored[1])
+
+            def finish() -> dict[str, Any]:
+                check()
+                return asdict(report)
+
+            return self.store(key, rows, finish), report
+
     def store(
         self, key: str | None, rows: Iterable[tuple[Any, ...]], make_report: Callable[[], Mapping[str, Any]]
     ) -> datasets.Dataset:
-        """Write ``rows`` (in the order of the features) as they come, then the report; return the table.
+        """Write `rows` (in the order of the features) as they come, then the report; return the table.
 
-        Without a ``key`` the table is named by its content. Nothing half-written stays behind.
+        Without a `key` the table is named by its content. Nothing half-written stays behind.
 
         Raises:
             OSError: If the disk is full; the folder is named.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        temporary = self.folder / f".{uuid.uuid4().hex}.tmp"
+        table = self._path(key or f".{uuid.uuid4().hex}", ".arrow")
         content = hashlib.sha256()
         schema = self.features.arrow_schema
+        with self._name_full_disk():
+            with atomic_file(table) as temporary:
+                with open(temporary, "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+                    for columns in _batches(rows, len(schema)):
+                        writer.write_batch(pa.record_batch(columns, schema=schema))
+                        if key is None:
+                            content.update(repr(columns).encode("utf-8", "surrogatepass"))
+                report = json.dumps(make_report(), ensure_ascii=True)
+            if key is None:
+                key = hashlib.sha256(content.digest() + report.encode()).hexdigest()[:32]
+                table = table.replace(self._path(key, ".arrow"))
+            write_text_atomically(self._path(key, ".json"), report)
+        return datasets.Dataset.from_file(str(table))
+
+    @contextmanager
+    def _name_full_disk(self) -> Iterator[None]:
         try:
-            with open(temporary, "wb") as file, pa.ipc.new_stream(file, schema) as writer:
-                for columns in _batches(rows, len(schema)):
-                    writer.write_batch(pa.record_batch(columns, schema=schema))
-                    if key is None:
-                        content.update(repr(columns).encode("utf-8", "surrogatepass"))
-            report = json.dumps(make_report(), ensure_ascii=True)
-            name = key or hashlib.sha256(content.digest() + report.encode()).hexdigest()[:32]
-            os.replace(temporary, self._path(name, ".arrow"))
-            temporary.write_text(report, encoding="utf-8")
-            os.replace(temporary, self._path(name, ".json"))
+            yield
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
             message = f"no space left for the data cache in {str(self.folder)!r}; pass another cache_dir"
             raise OSError(errno.ENOSPC, message) from error
-        finally:
-            temporary.unlink(missing_ok=True)
-        return datasets.Dataset.from_file(str(self._path(name, ".arrow")))
 
     def _path(self, key: str, suffix: str) -> Path:
         return self.folder / f"{self.kind}-{key}{suffix}"

@@ -1,17 +1,20 @@
-"""Streaming JSONL and other line-based text files, with errors that name the file and the line."""
+"""Streaming JSON lines and other line-based text files, with errors that name the file and the line."""
 
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import IO, Any, cast
 
-SKIP_HINT = "use skip_bad_lines=True (--skip-bad-lines) to skip and count such lines"
+SKIP_HINT = "use skip_bad_lines=True (--skip_bad_lines) to skip and count such lines"
 _KEPT_BAD_LINES = 1_000
+_BUFFER_BYTES = 1 << 16
 
 
 class DataError(ValueError):
@@ -22,21 +25,34 @@ class DataError(ValueError):
         True
     """
 
+    _unit = "line"
+
     def __init__(self, reason: str, *, file: str = "", line: int = 0) -> None:
         self.reason = reason
         self.file = file
         self.line = line
-        super().__init__(f"{file}, line {line}: {reason}; {SKIP_HINT}" if file else reason)
+        super().__init__(f"{file}, {self._unit} {line}: {reason}; {SKIP_HINT}" if file else reason)
+
+
+class EntryError(DataError):
+    """A `DataError` in an entry of a JSON list or of an XML file, which has no line of its own.
+
+    Example:
+        >>> str(EntryError("no field 'question'", file="nq.json", line=3)).startswith("nq.json, entry 3: no field")
+        True
+    """
+
+    _unit = "entry"
 
 
 @dataclass
 class BadLines:
-    """What to do about a bad line: raise it (``skip=False``), or count it and go on.
+    """What to do about a bad line: raise the error (`skip=False`), or count it and go on.
 
     Attributes:
         skip: Whether to count instead of raising.
         count: Number of bad lines met.
-        examples: (file, line, reason) of the first 1 000 of them.
+        examples: (file, line, reason) of the first 1,000 of them.
     """
 
     skip: bool = False
@@ -52,36 +68,70 @@ class BadLines:
             self.examples.append((error.file, error.line, error.reason))
 
 
+@contextmanager
+def open_bytes(path: str | os.PathLike[str], on_bytes_read: Callable[[int], None] | None = None) -> Iterator[IO[bytes]]:
+    """Open a file for reading, and decompress it if its name ends in `.gz`.
+
+    Args:
+        path: The file.
+        on_bytes_read: Called with the number of bytes of the file, as stored, of each read: for progress bars.
+    """
+    with io.BufferedReader(_CountedFile(path, on_bytes_read), _BUFFER_BYTES) as stored:
+        if os.fspath(path).endswith(".gz"):
+            with gzip.GzipFile(fileobj=stored) as unpacked:
+                yield cast("IO[bytes]", unpacked)
+        else:
+            yield stored
+
+
+class _CountedFile(io.FileIO):
+    """A file that reports how many bytes of it are read."""
+
+    def __init__(self, path: str | os.PathLike[str], on_bytes_read: Callable[[int], None] | None) -> None:
+        super().__init__(os.fspath(path))
+        self._on_bytes_read = on_bytes_read
+
+    def readinto(self, buffer: Any) -> int | None:  # type: ignore[override]
+        count = super().readinto(buffer)
+        return self._report(count) if count else count
+
+    def readall(self) -> bytes:
+        content = super().readall()
+        self._report(len(content))
+        return content
+
+    def _report(self, count: int) -> int:
+        if self._on_bytes_read is not None:
+            self._on_bytes_read(count)
+        return count
+
+
 def read_lines(
     path: str | os.PathLike[str],
     *,
     on_bad_line: Callable[[DataError], None] | None = None,
     on_bytes_read: Callable[[int], None] | None = None,
 ) -> Iterator[tuple[int, str]]:
-    """Stream the non-blank lines of a UTF-8 text file, unpacking it if its name ends in ``.gz``.
+    """Stream the non-blank lines of a UTF-8 text file, decompressing it if its name ends in `.gz`.
 
     Args:
         path: The file.
-        on_bad_line: Called with a :class:`DataError` for a line that is not UTF-8 and for a damaged or
-            truncated gzip file (of which no more is read); if it returns, reading goes on. Default: raise.
+        on_bad_line: Called with a `DataError` for a line that is not UTF-8, and for a damaged or truncated gzip file
+            (the rest of which is not read). If it returns, reading goes on. By default the error is raised.
         on_bytes_read: Called now and then with the number of bytes of the file (as stored) read since.
 
     Yields:
         (line number from 1, line without its line break).
 
     Raises:
-        DataError: On bad input, if ``on_bad_line`` is None or raises it.
+        DataError: On bad input, if `on_bad_line` is None or raises it.
     """
     handle_error = on_bad_line or BadLines()
     name = os.fspath(path)
-    number = reported = 0
-    with open(name, "rb") as stored:
-        stream: IO[bytes] = gzip.GzipFile(fileobj=stored) if name.endswith(".gz") else stored  # type: ignore[assignment]
+    number = 0
+    with open_bytes(path, on_bytes_read) as stream:
         try:
             for number, raw in enumerate(stream, start=1):
-                if on_bytes_read is not None and number % 256 == 0:
-                    on_bytes_read(stored.tell() - reported)
-                    reported = stored.tell()
                 try:
                     line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:
@@ -93,8 +143,6 @@ def read_lines(
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             reason = f"the gzip file is truncated or damaged ({error}); fetch or write it again"
             handle_error(DataError(reason, file=name, line=number + 1))
-        if on_bytes_read is not None:
-            on_bytes_read(stored.tell() - reported)
 
 
 def read_jsonl(
@@ -103,19 +151,19 @@ def read_jsonl(
     on_bad_line: Callable[[DataError], None] | None = None,
     on_bytes_read: Callable[[int], None] | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    r"""Stream a ``.jsonl`` or ``.jsonl.gz`` file, one JSON object a line, without holding it in memory.
+    r"""Stream a `.jsonl` or `.jsonl.gz` file, one JSON object per line, without holding it in memory.
 
     Args:
         path: The file.
-        on_bad_line: Called with a :class:`DataError` for a line that is no UTF-8 or no JSON object; if it
-            returns, the line is left out. ``BadLines(skip=True)`` counts them. Default: raise.
-        on_bytes_read: As in :func:`read_lines`.
+        on_bad_line: Called with a `DataError` for a line that is not UTF-8 or not a JSON object. If it returns, the
+            line is left out; `BadLines(skip=True)` counts such lines. By default the error is raised.
+        on_bytes_read: Called now and then with the number of bytes of the file (as stored) read since.
 
     Yields:
         (line number from 1, record). Blank lines are left out.
 
     Raises:
-        DataError: On bad input, if ``on_bad_line`` is None or raises it. It names the file and the line.
+        DataError: On bad input, if `on_bad_line` is None or raises it. It names the file and the line.
 
     Example:
         >>> import tempfile, pathlib
@@ -138,3 +186,17 @@ def read_jsonl(
         else:
             reason = f"expected a JSON object, found {type(record).__name__} {line[:40]!r}"
             handle_error(DataError(reason, file=name, line=number))
+
+
+def required_field(record: Mapping[str, Any], name: str, kind: type) -> Any:
+    """Return a field of a record.
+
+    Raises:
+        ValueError: If the record lacks the field, or its value is not of the given type.
+    """
+    value = record.get(name)
+    if value is None:
+        raise ValueError(f"no field {name!r} (the record has {', '.join(map(repr, record)) or 'no fields'})")
+    if not isinstance(value, kind):
+        raise ValueError(f"field {name!r} must be a {kind.__name__}, found {type(value).__name__}")
+    return value

@@ -1,79 +1,77 @@
-"""Finding the files and datasets that a ``sources`` argument names, and streaming their records."""
+"""Finding the files and data sets that a `sources` argument names, and streaming their records."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import datasets
 from tqdm.auto import tqdm
 
-from st_xlret.data.reading.jsonl import BadLines, DataError, read_jsonl
+from st_xlret.data.reading.jsonl import BadLines, DataError, read_jsonl, read_lines
+from st_xlret.data.reading.text import normalise_text
 
-SUFFIXES = (".jsonl", ".jsonl.gz")
+JSONL = (".jsonl", ".jsonl.gz")
 _FORMAT_VERSION = 1
+
+Records = Iterable[Mapping[str, Any]]
 
 
 @dataclass
 class Sources:
-    """The files and in-memory record collections that a ``sources`` argument names.
+    """The files and in-memory record collections that a `sources` argument names.
 
     Attributes:
         files: Files in sorted order, each once, so that numbering does not depend on the order given.
-        collections: Datasets and other iterables of records, in the order given.
-        skipped: Files found in directories that hold other kinds of records.
+        collections: Data sets and other iterables of records, in the order given.
+        skipped: Files found in folders that hold other kinds of records.
     """
 
     files: list[str]
-    collections: list[Iterable[Mapping[str, Any]]]
-    skipped: list[str]
+    collections: list[Records] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
 
     @classmethod
-    def find(
-        cls, sources: Any, is_wanted: Callable[[Mapping[str, Any]], bool], suffixes: Sequence[str] = SUFFIXES
-    ) -> Sources:
-        """Sort out ``sources``; directories are searched for files whose first record ``is_wanted``.
+    def find(cls, sources: Any, choose: Callable[[Path, bool], bool | None], *, nothing: str) -> Sources:
+        """Sort out a `sources` argument.
+
+        Args:
+            sources: Files, folders (searched recursively), data sets, iterables of records, or lists of these.
+            choose: Tells whether to read a file. It is called with the file, and with whether the user named the file
+                itself instead of its folder; then it raises a `DataError` where it would return False. None is for
+                files in folders that are not worth a mention.
+            nothing: What to say of a folder without such a file; follows the folder's name.
 
         Raises:
-            DataError: If a path does not exist or has another suffix, or a directory holds no such file.
+            DataError: If a path does not exist, a folder contains no such file, or there are no sources.
         """
         files: set[str] = set()
         skipped: set[str] = set()
-        collections: list[Iterable[Mapping[str, Any]]] = []
-        for source in _listed(sources):
-            if not isinstance(source, (str, os.PathLike)):
-                collections.append(source)
-                continue
-            path = Path(source).expanduser().resolve()
-            if path.is_dir():
-                found = sorted(str(p) for p in path.rglob("*") if p.name.endswith(tuple(suffixes)) and p.is_file())
-                wanted = [file for file in found if _first_record_is(file, is_wanted)]
-                if not wanted:
-                    raise DataError(
-                        f"directory {str(source)!r} holds no file of the kind that is read here "
-                        f"({len(found)} files end in {' or '.join(suffixes)}, with other records)"
-                    )
-                files.update(wanted)
-                skipped.update(set(found) - set(wanted))
-            elif not path.is_file():
-                raise DataError(f"no such file or directory: {str(source)!r}")
-            elif not path.name.endswith(tuple(suffixes)):
-                raise DataError(f"{str(source)!r} does not end in {' or '.join(suffixes)}")
-            else:
+        paths, collections = split_sources(sources)
+        for source in paths:
+            path = existing_path(source)
+            if not path.is_dir():
+                choose(path, True)
                 files.add(str(path))
+                continue
+            chosen = {str(file): choose(file, False) for file in sorted(path.rglob("*")) if file.is_file()}
+            if not any(chosen.values()):
+                raise DataError(f"the folder {str(source)!r} {nothing}")
+            files.update(file for file, is_wanted in chosen.items() if is_wanted)
+            skipped.update(file for file, is_wanted in chosen.items() if is_wanted is False)
         if not files and not collections:
-            raise DataError("no sources given; pass files, directories or datasets")
+            raise DataError("no sources given; pass files, folders or data sets")
         return cls(sorted(files), collections, sorted(skipped - files))
 
     def records(
         self, bad_lines: BadLines, *, show_progress: bool, description: str
     ) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
-        """Stream (file, line number, record) over everything; collections are named ``<source N>``."""
+        """Stream (file, line number, record) of all JSON lines files and collections (named `<source N>`)."""
         for file, read in self.opened(read_jsonl, bad_lines, show_progress=show_progress, description=description):
             for number, record in read:
                 yield file, number, record
@@ -94,7 +92,7 @@ class Sources:
         show_progress: bool,
         description: str,
     ) -> Iterator[tuple[str, Iterator[Any]]]:
-        """Yield (file, ``reader`` of it) under one progress bar over the bytes of all files."""
+        """Yield (file, `reader` of it) under one progress bar over the bytes of all files."""
         total = sum(os.path.getsize(file) for file in self.files)
         with tqdm(
             total=total,
@@ -106,10 +104,15 @@ class Sources:
             for file in self.files:
                 yield file, reader(file, on_bad_line=bad_lines, on_bytes_read=bar.update)
 
-    def cache_key(self, options: Mapping[str, Any]) -> str | None:
-        """Name for what these unchanged sources and options give, or None if a source has no identity."""
+    def cache_key(self, options: Mapping[str, Any], *, other_files: Iterable[str] = ()) -> str | None:
+        """Name what these unchanged sources and options give, or return None if a source has no identity.
+
+        Args:
+            options: Everything else that the result depends on.
+            other_files: Files that are read beside those of `files`.
+        """
         parts: list[Any] = [_FORMAT_VERSION, datasets.__version__, sorted(options.items())]
-        for file in self.files:
+        for file in [*self.files, *other_files]:
             status = os.stat(file)
             parts.append((file, status.st_size, status.st_mtime_ns))
         parts.extend(getattr(collection, "_fingerprint", None) for collection in self.collections)
@@ -118,17 +121,45 @@ class Sources:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
+def split_sources(sources: Any) -> tuple[list[str], list[Records]]:
+    """The paths of a `sources` argument, and the collections of records."""
+    listed = _listed(sources)
+    paths = [os.fspath(source) for source in listed if isinstance(source, (str, os.PathLike))]
+    return paths, [source for source in listed if not isinstance(source, (str, os.PathLike))]
+
+
+def existing_path(path: str | os.PathLike[str]) -> Path:
+    """The absolute form of a path.
+
+    Raises:
+        DataError: If there is no such file or folder.
+    """
+    found = Path(path).expanduser().resolve()
+    if not found.exists():
+        raise DataError(f"no such file or directory: {os.fspath(path)!r}")
+    return found
+
+
+def texts_to_exclude(files: Iterable[str | os.PathLike[str]]) -> frozenset[str]:
+    """The lines of text files, as `normalise_text` gives them.
+
+    Raises:
+        DataError: If a file does not exist or is not UTF-8.
+    """
+    lines = (line for file in files for _, line in read_lines(existing_path(file)))
+    return frozenset(map(normalise_text, lines))
+
+
+def first_record(file: str | os.PathLike[str]) -> Mapping[str, Any] | None:
+    """The first record of a JSON lines file, an empty one if its first lines are all bad, or None if it is empty."""
+    bad_lines = BadLines(skip=True)
+    record = next((record for _, record in read_jsonl(file, on_bad_line=bad_lines)), None)
+    return {} if record is None and bad_lines.count else record
+
+
 def _listed(sources: Any) -> list[Any]:
     if isinstance(sources, datasets.DatasetDict):
         return list(sources.values())
     if not isinstance(sources, (list, tuple)) or (sources and all(isinstance(s, Mapping) for s in sources)):
         return [sources]
     return [part for source in sources for part in _listed(source)]
-
-
-def _first_record_is(file: str, is_wanted: Callable[[Mapping[str, Any]], bool]) -> bool:
-    # A file whose first lines are all bad is taken: reading it then reports them.
-    bad_lines = BadLines(skip=True)
-    for _, record in read_jsonl(file, on_bad_line=bad_lines):
-        return is_wanted(record)
-    return bad_lines.count > 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from st_xlret.data.documents.splitting import split_sentences
-from st_xlret.data.reading.records import clean_text
+from st_xlret.data.reading.text import clean_text
 
 
 class Example(NamedTuple):

@@ -1,4 +1,4 @@
-"""Bilingual dictionaries: reading them, turning them round, and noticing that one is the wrong way round."""
+"""Bilingual dictionaries: reading them, swapping their languages, and noticing when the languages are swapped."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import hashlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
 
-from st_xlret.data.languages import check_language
+from st_xlret.data.languages import check_language, check_languages, languages_in_name, match_language
 from st_xlret.data.reading.jsonl import BadLines, DataError, read_lines
-from st_xlret.data.reading.records import clean_text
-from st_xlret.data.reading.sources import Sources
-from st_xlret.data.words.segmentation import fold, split_words
+from st_xlret.data.reading.sources import existing_path
+from st_xlret.data.reading.text import fold, two_columns
+from st_xlret.data.words.segmentation import split_words
 
 SUFFIXES = (".txt", ".txt.gz", ".tsv", ".tsv.gz")
 _FEWEST_WORDS = 10  # fewer words in the wrong column may be there by chance
@@ -91,59 +91,86 @@ class Dictionary:
 
 
 def read_dictionary(
-    paths: Any,
-    source_language: str,
-    target_language: str,
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    source_language: str | None = None,
+    target_language: str | None = None,
     *,
     skip_bad_lines: bool = False,
-    show_progress: bool = False,
 ) -> Dictionary:
-    r"""Read bilingual dictionaries: two columns with a tab or, as in MUSE's files, a space between them.
+    r"""Read a bilingual dictionary: two columns with a tab or, as in MUSE's files, a space between them.
 
-    White space becomes single spaces. A line with a tab may hold phrases; one without has exactly two words.
-    An entry that stood before is taken once.
+    White space becomes single spaces. A line with a tab may contain phrases; a line without one has exactly two words.
+    An entry that occurs again is taken once.
 
     Args:
-        paths: One or several ``.txt`` or ``.tsv`` files, which may be gzipped, of one language pair.
-        source_language: Language of the first column.
+        paths: One or several `.txt` or `.tsv` files of one language pair, plain or gzipped (`.gz`).
+        source_language: Language of the first column. By default both languages are read off the name of each file,
+            such as `WORDS.en-fr.tsv.gz` or `en-fr.txt`.
         target_language: Language of the second column.
-        skip_bad_lines: Count bad lines and go on, instead of raising.
-        show_progress: Show a progress bar.
+        skip_bad_lines: Skip and count bad lines instead of raising an error.
 
     Returns:
         The entries of all files together.
 
     Raises:
-        DataError: For a line that is not UTF-8 or has not two columns (file and line are named), a file that does
-            not exist, or no entry at all.
-        ValueError: For an unknown language code.
+        DataError: For a line that is not UTF-8 or does not have two columns (file and line are named), a file that does
+            not exist, a name without languages or files of several language pairs, or if there is no entry.
+        ValueError: For an unknown language code, or one language without the other.
 
     Example:
         >>> import tempfile, pathlib
         >>> file = pathlib.Path(tempfile.mkdtemp()) / "en-de.txt"
         >>> _ = file.write_text("dog Hund\nguinea pig\tMeerschweinchen\n", encoding="utf-8")
-        >>> read_dictionary(file, "en", "de").entries
-        [('dog', 'Hund'), ('guinea pig', 'Meerschweinchen')]
+        >>> dictionary = read_dictionary(file)
+        >>> dictionary.target_language, dictionary.entries
+        ('de', [('dog', 'Hund'), ('guinea pig', 'Meerschweinchen')])
     """
-    listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    for path in listed:
-        if os.path.isdir(path):
-            raise DataError(f"{str(path)!r} is a directory; pass the dictionaries of one language pair by name")
-    found = Sources.find(listed, lambda record: True, suffixes=SUFFIXES)
+    files = sorted({_checked_path(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)})
+    if (source_language is None) != (target_language is None):
+        raise ValueError(f"give both languages or none, got {source_language!r} and {target_language!r}")
+    if source_language is None or target_language is None:
+        named = {languages_in_name(file): file for file in files}
+        if len(named) != 1:
+            raise DataError(f"a dictionary is of one language pair, got {len(named)}: {list(map(str, named.values()))}")
+        source_language, target_language = next(iter(named))
     bad_lines = _BadDictionaryLines(skip=skip_bad_lines)
     entries: dict[tuple[str, str], None] = {}
-    files = found.opened(read_lines, bad_lines, show_progress=show_progress, description="Reading dictionaries")
-    for file, lines in files:
-        for number, line in lines:
+    for file in files:
+        for number, line in read_lines(file, on_bad_line=bad_lines):
             try:
-                entries[_columns(line)] = None
+                entries[_entry(line)] = None
             except ValueError as error:
-                bad_lines(DataError(str(error), file=file, line=number))
-    name = ", ".join(found.files)
+                bad_lines(DataError(str(error), file=str(file), line=number))
+    name = ", ".join(map(str, files))
     if not entries:
         first = f"; {bad_lines.count} bad lines were skipped: {bad_lines.examples[0][2]}" if bad_lines.count else ""
-        raise DataError(f"{name} holds no entry{first}")
+        raise DataError(f"{name} contains no entry{first}")
     return Dictionary(source_language, target_language, list(entries), name, bad_lines.examples, bad_lines.count)
+
+
+def load_dictionaries(
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    languages: Iterable[str] | None = None,
+    skip_bad_lines: bool = False,
+) -> list[Dictionary]:
+    """Read the dictionaries between wanted languages, each file as one dictionary.
+
+    Args:
+        paths: Files that are named after their languages, such as `WORDS.en-fr.tsv.gz`.
+        languages: Codes to keep; both languages of a file must be among them, and other files are not read. All by
+            default.
+        skip_bad_lines: As for [`read_dictionary`][st_xlret.read_dictionary].
+
+    Raises:
+        DataError: For a bad file, as `read_dictionary`, or if no dictionary is left.
+    """
+    wanted, listed = check_languages(languages), list(paths)
+    kept = [path for path in listed if all(match_language(code, wanted) for code in languages_in_name(path))]
+    if not kept:
+        named = f" is between two of {', '.join(sorted(wanted))}: {[os.fspath(p) for p in listed]}" if wanted else ""
+        raise DataError(f"none of the {len(listed)} dictionaries{named}" if listed else "no dictionaries given")
+    return [read_dictionary(path, skip_bad_lines=skip_bad_lines) for path in kept]
 
 
 class _BadDictionaryLines(BadLines):
@@ -156,13 +183,19 @@ class _BadDictionaryLines(BadLines):
         super().__call__(error)
 
 
-def _columns(line: str) -> tuple[str, str]:
-    columns = line.split("\t") if "\t" in line else line.split()
-    if len(columns) != 2:
-        raise ValueError(f"expected 2 columns, divided by a tab or (single words) a space, found {len(columns)}")
-    source, target = map(clean_text, columns)
+def _checked_path(path: str | os.PathLike[str]) -> Path:
+    file = existing_path(path)
+    if file.is_dir():
+        raise DataError(f"{os.fspath(path)!r} is a directory; pass the dictionaries of one language pair by name")
+    if not file.name.endswith(SUFFIXES):
+        raise DataError(f"{os.fspath(path)!r} does not end in {' or '.join(SUFFIXES)}")
+    return file
+
+
+def _entry(line: str) -> tuple[str, str]:
+    source, target = two_columns(line, spaces=True)
     if not source or not target:
         raise ValueError("one of the two columns is empty")
     if "\ufffd" in line:
-        raise ValueError(f"{line!r:.60} holds the replacement character: the file was once read in a wrong encoding")
+        raise ValueError(f"{line!r:.60} contains the replacement character: the file was once read in a wrong encoding")
     return source, target

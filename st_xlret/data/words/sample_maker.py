@@ -6,7 +6,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -14,10 +14,11 @@ import datasets
 from tqdm.auto import tqdm
 
 from st_xlret.data.languages import match_language
-from st_xlret.data.reading.records import clean_text, format_report
+from st_xlret.data.reading.report import Report
+from st_xlret.data.reading.text import clean_text, fold
 from st_xlret.data.words.dictionaries import Dictionary
 from st_xlret.data.words.matching import TokenCounter, TokenisedSentence, WordMatch, WordMatcher
-from st_xlret.data.words.segmentation import fold, stop_words
+from st_xlret.data.words.segmentation import stop_words
 
 _TEXTS = ("source", "target", "source_language", "target_language")
 _PLACES = ("source_start", "source_end", "target_start", "target_end")
@@ -38,21 +39,21 @@ Row = tuple[Any, ...]
 class WordSampleCounts:
     """What became of the pairs of one (source language, target language).
 
-    Every pair is counted once: either it gave samples, or the reason is that of its word that came farthest.
+    Every pair is counted once: either it gave samples, or the reason is that of its word that passed the most checks.
 
     Attributes:
         pairs: Pairs read.
         used: Pairs that gave samples.
-        samples: Samples they gave.
-        empty: A side without text.
-        identical: Both sides are the same.
-        duplicate: The same pair stood before.
-        no_dictionary: There is no dictionary of the two languages.
-        no_word: No dictionary entry stands on both sides.
-        stop_word: Only entries with a stop word do.
-        repeated: Only entries with a word that stands more than once on a side do.
-        tokens: Its words have no tokens of their own, or tokens that stand elsewhere too.
-        truncated: Its words stand after the last token that is read.
+        samples: Samples that they gave.
+        empty: Pairs with a side without text.
+        identical: Pairs whose sides are the same.
+        duplicate: Pairs that occurred before.
+        no_dictionary: Pairs of two languages without a dictionary.
+        no_word: Pairs without a dictionary entry that occurs on both sides.
+        stop_word: Pairs in which only entries with a stop word do.
+        repeated: Pairs in which only entries do that have a word which occurs more than once on a side.
+        tokens: Pairs whose words have no tokens of their own, or tokens that occur elsewhere too.
+        truncated: Pairs whose words come after the last token that is read.
     """
 
     pairs: int = 0
@@ -70,39 +71,33 @@ class WordSampleCounts:
 
 
 @dataclass
-class WordSampleReport:
-    """How many pairs gave samples, and why the others gave none; ``str(report)`` is a small table.
+class WordSampleReport(Report[WordSampleCounts]):
+    """How many pairs gave samples, and why the others gave none; `str(report)` is a small table.
 
     Attributes:
-        languages: Counts by ``"source>target"`` language codes.
-        bad_lines: (file, line, reason) of the dictionaries' first 1 000 lines that were skipped.
-        bad_line_count: How many lines were skipped.
+        languages: Counts by `"source>target"` language codes.
+        bad_lines: (file, line, reason) of the first 1,000 lines of the dictionaries that were skipped.
+        bad_line_count: Number of lines that were skipped.
         reused: Whether an earlier result for the same pairs, dictionaries and tokenizer was taken.
     """
 
-    languages: dict[str, WordSampleCounts] = field(default_factory=dict)
-    bad_lines: list[tuple[str, int, str]] = field(default_factory=list)
-    bad_line_count: int = 0
-    reused: bool = False
-    # What format_report also shows; pairs and dictionaries have reported theirs.
-    other_languages: dict[str, int] = field(default_factory=dict)
-    skipped_files: list[str] = field(default_factory=list)
+    counts_class = WordSampleCounts
+    header = (
+        *("languages", "pairs", "used", "samples", "empty", "identical", "duplicate", "no dictionary", "no word"),
+        *("stop word", "more than once", "tokens", "truncated"),
+    )
 
     @property
     def samples(self) -> int:
         """Samples, over all languages."""
-        return sum(counts.samples for counts in self.languages.values())
-
-    def __str__(self) -> str:
-        reasons = ["empty", "identical", "duplicate", "no dictionary", "no word", "stop word", "more than once"]
-        return format_report(["languages", "pairs", "used", "samples", *reasons, "tokens", "truncated"], self)
+        return self.total("samples")
 
 
 _REASONS = {"no dictionary word": "no_word", "stop word": "stop_word", "more than once": "repeated"}
 
 
 class WordSampleMaker:
-    """Makes the samples of pairs, batch by batch, and counts what became of each pair in ``report``."""
+    """Makes the samples of pairs, batch by batch, and counts what became of each pair in `report`."""
 
     def __init__(
         self,
@@ -134,7 +129,7 @@ class WordSampleMaker:
                 bar.update(len(rows))
 
     def dictionaries_for(self, source_language: str, target_language: str) -> list[Dictionary]:
-        """The dictionaries that serve a language pair, turned round where needed."""
+        """The dictionaries that serve a language pair, swapped where needed."""
         found = []
         for dictionary in self.dictionaries:
             own = (dictionary.source_language, dictionary.target_language)
@@ -161,7 +156,7 @@ class WordSampleMaker:
         matched: list[tuple[tuple[str, str, str, str], WordSampleCounts, list[WordMatch]]] = []
         for row in rows:
             _, _, source_language, target_language = row
-            counts = self.report.languages.setdefault(f"{source_language}>{target_language}", WordSampleCounts())
+            counts = self.report.counts(f"{source_language}>{target_language}")
             counts.pairs += 1
             source, target = clean_text(row[0] or ""), clean_text(row[1] or "")
             identity = hash((source, target, source_language, target_language))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import datasets
@@ -14,14 +14,9 @@ from st_xlret.data.reading.arrow_cache import ArrowCache
 from st_xlret.data.reading.jsonl import DataError
 from st_xlret.data.words.dictionaries import Dictionary
 from st_xlret.data.words.matching import TokenCounter
-from st_xlret.data.words.sample_maker import (
-    WORD_SAMPLE_FEATURES,
-    WordSampleCounts,
-    WordSampleMaker,
-    WordSampleReport,
-)
+from st_xlret.data.words.sample_maker import WORD_SAMPLE_FEATURES, Row, WordSampleMaker, WordSampleReport
 
-__all__ = ["WordSampleCounts", "WordSampleReport", "build_word_samples", "build_word_samples_with_report"]
+logger = logging.getLogger(__name__)
 
 _PAIRS_TO_JUDGE_BY = 1_000
 
@@ -35,38 +30,40 @@ def build_word_samples(
     samples_per_pair: int | None = None,
     seed: int = 0,
     stop_words_by_language: Mapping[str, Collection[str]] | None = None,
+    report: WordSampleReport | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     show_progress: bool = True,
 ) -> datasets.Dataset:
     """Make word-positioned samples of parallel sentences (ML-CTL, Algorithm 1).
 
-    A sample is a pair with a dictionary word that stands exactly once in the source sentence, counted as word and
-    as tokens, and whose translation stands exactly once in the target sentence. Entries with a stop word on
-    either side are left out. A pair gives as many samples as it has such words. The samples are streamed to an Arrow
-    file in ``cache_dir`` and mapped from there; the same pairs, dictionaries, tokenizer and options take it again.
+    A sample is a pair with a dictionary word that occurs exactly once in the source sentence, counted as a word and as
+    tokens, and whose translation occurs exactly once in the target sentence. Entries with a stop word on either side
+    are left out. A pair gives as many samples as it has such words. The samples are streamed to an Arrow file in
+    `cache_dir` and memory-mapped; the same pairs, dictionaries, tokenizer and options reuse it.
 
     Args:
-        pairs: Parallel sentences as :func:`~st_xlret.data.load_pairs` makes them, of any language pairs.
-        dictionaries: Dictionaries, several of a language pair are put together. One from English to French also
-            serves pairs from French to English, and one of ``"pt"`` serves ``"pt-br"``.
+        pairs: Parallel sentences as [`load_pairs`][st_xlret.load_pairs] gives them, of any language pairs.
+        dictionaries: Dictionaries. Several of one language pair are merged. One from English to French also serves
+            pairs from French to English, and one of `"pt"` serves `"pt-br"`.
         tokenizer: The encoder's (fast) tokenizer.
-        max_seq_length: Tokens read of a sentence, special ones included: the encoder's ``max_seq_length``, or the
-            samples point to other tokens than it reads. Default: all.
-        samples_per_pair: Keep at most so many samples of a pair, chosen by a seeded hash. Default: all.
+        max_seq_length: Tokens read of a sentence, special tokens included. Pass the encoder's `max_seq_length`, or the
+            samples point to other tokens than it reads. By default sentences are not truncated.
+        samples_per_pair: Maximum samples of a pair, chosen by a seeded hash. By default all.
         seed: Seed of that choice.
-        stop_words_by_language: Language code -> words to leave out. Default: the lists of ``stopwordsiso``; a
-            language without a list there has no stop words.
-        cache_dir: Folder for the Arrow files. Default: ``st_xlret`` inside the cache of ``datasets``.
+        stop_words_by_language: Language code -> words to leave out. By default the lists of the library `stopwordsiso`;
+            a language without a list there has no stop words.
+        report: Filled with counts of what became of the pairs. They are logged as well, at the level INFO.
+        cache_dir: Folder for the Arrow files. By default `st_xlret` inside the cache of `datasets`.
         show_progress: Show a progress bar.
 
     Returns:
-        Dataset with ``source``, ``target``, ``source_language``, ``target_language``; ``source_start``,
-        ``source_end``, ``target_start``, ``target_end``: half-open spans of the word's tokens in the tokenised
-        sentence, special tokens in front counted; ``source_word``, ``target_word`` as they stand in the sentences.
+        Data set with `source`, `target`, `source_language`, `target_language`; `source_start`, `source_end`,
+        `target_start`, `target_end`: half-open spans of the word's tokens in the tokenised sentence, with the special
+        tokens before it counted; `source_word` and `target_word` as they occur in the sentences.
 
     Raises:
-        DataError: If a dictionary looks swapped, or no sample is left (the error holds the report).
-        ValueError: If the tokenizer gives no offsets, or there is no dictionary.
+        DataError: If the languages of a dictionary look swapped, or no sample is left (the error contains the report).
+        ValueError: If the tokenizer gives no offsets, there is no dictionary, or `samples_per_pair` is below 1.
         ImportError: If a language without spaces needs the optional word segmenter.
 
     Example:
@@ -83,32 +80,6 @@ def build_word_samples(
         >>> sample["source_word"], tokenizer.decode(tokens)
         ('dog', 'hund')
     """
-    return build_word_samples_with_report(
-        pairs,
-        dictionaries,
-        tokenizer,
-        max_seq_length=max_seq_length,
-        samples_per_pair=samples_per_pair,
-        seed=seed,
-        stop_words_by_language=stop_words_by_language,
-        cache_dir=cache_dir,
-        show_progress=show_progress,
-    )[0]
-
-
-def build_word_samples_with_report(
-    pairs: datasets.Dataset,
-    dictionaries: Iterable[Dictionary],
-    tokenizer: Any,
-    *,
-    max_seq_length: int | None = None,
-    samples_per_pair: int | None = None,
-    seed: int = 0,
-    stop_words_by_language: Mapping[str, Collection[str]] | None = None,
-    cache_dir: str | os.PathLike[str] | None = None,
-    show_progress: bool = True,
-) -> tuple[datasets.Dataset, WordSampleReport]:
-    """Like :func:`build_word_samples`, and also return a :class:`WordSampleReport`."""
     if samples_per_pair is not None and samples_per_pair < 1:
         raise ValueError(f"samples_per_pair must be at least 1 or None for all, not {samples_per_pair}")
     dictionaries = list(dictionaries)
@@ -117,20 +88,19 @@ def build_word_samples_with_report(
     maker = WordSampleMaker(
         dictionaries, TokenCounter(tokenizer, max_seq_length), stop_words_by_language, samples_per_pair, seed
     )
-    cache = ArrowCache("word-samples", WORD_SAMPLE_FEATURES, cache_dir)
-    key = maker.cache_key(pairs)
-    with cache.lock(key):
-        if (stored := cache.load(key)) is not None:
-            return stored[0], _report_from_json(stored[1])
+
+    def rows() -> Iterator[Row]:
         _check_directions(pairs, maker)
-        report = maker.report
+        yield from maker.rows(pairs, show_progress=show_progress)
 
-        def finish() -> dict[str, Any]:
-            if not report.samples:
-                raise DataError(f"no word-positioned samples; see why no pair gave one:\n{report}")
-            return asdict(report)
+    def check() -> None:
+        if not maker.report.samples:
+            raise DataError(f"no word-positioned samples; see why no pair gave one:\n{maker.report}")
 
-        return cache.store(key, maker.rows(pairs, show_progress=show_progress), finish), report
+    cache = ArrowCache("word-samples", WORD_SAMPLE_FEATURES, cache_dir)
+    samples, made = cache.take_or_make(maker.cache_key(pairs), rows(), maker.report, check)
+    made.publish(report, logger)
+    return samples
 
 
 def _check_directions(pairs: datasets.Dataset, maker: WordSampleMaker) -> None:
@@ -145,9 +115,3 @@ def _check_directions(pairs: datasets.Dataset, maker: WordSampleMaker) -> None:
             texts = [[text for text in some[side][:] if text] for side in ("source", "target")]
             for dictionary in found:
                 dictionary.check_direction(*texts)
-
-
-def _report_from_json(stored: dict[str, Any]) -> WordSampleReport:
-    languages = {name: WordSampleCounts(**counts) for name, counts in stored.pop("languages").items()}
-    bad_lines = [(file, line, reason) for file, line, reason in stored.pop("bad_lines")]
-    return WordSampleReport(languages=languages, bad_lines=bad_lines, **{**stored, "reused": True})

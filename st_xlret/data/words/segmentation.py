@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 
 import regex
 
-from st_xlret.data.languages import check_language
-from st_xlret.data.reading.jsonl import DataError, read_lines
-from st_xlret.data.reading.records import clean_text
+from st_xlret.data.languages import language_in_name
+from st_xlret.data.reading.jsonl import read_lines
+from st_xlret.data.reading.sources import existing_path
+from st_xlret.data.reading.text import clean_text, fold
 from st_xlret.optional import import_optional
 
 UNSPACED_LANGUAGES = frozenset({"ja", "km", "lo", "my", "th", "wuu", "yue", "zh"})
@@ -96,41 +95,27 @@ def stop_words(language: str) -> frozenset[str]:
 
 
 def read_stop_words(path: str | os.PathLike[str]) -> tuple[str, frozenset[str]]:
-    r"""A language and its stop words, from a file of one word a line that is named after it.
+    r"""Read stop words from a text file of one word per line that is named after its language.
 
     Args:
-        path: Such as ``en.txt`` or ``mine.pt-br.txt``; UTF-8, plain or gzip.
+        path: A UTF-8 file such as `en.txt` or `mine.pt-br.txt`, plain or gzipped.
+
+    Returns:
+        The language, and its words as `fold` gives them.
 
     Raises:
-        DataError: If there is no such file, its name tells no language, or it is not UTF-8.
+        DataError: If the file does not exist, is not named after a language, or is not UTF-8.
 
     Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp(), "short.en.txt")
+        >>> import tempfile, pathlib
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "short.en.txt")
         >>> _ = file.write_text("the\nAnd\n", encoding="utf-8")
         >>> language, words = read_stop_words(file)
         >>> language, sorted(words)
         ('en', ['and', 'the'])
     """
-    name = Path(path).name
-    parts = name.removesuffix(".gz").removesuffix(".txt").split(".")
-    try:
-        language = check_language(parts[-1])
-    except ValueError as error:
-        raise DataError(f"{os.fspath(path)!r} is not named after a language, as en.txt is") from error
-    if not Path(path).is_file():
-        raise DataError(f"no such file of stop words: {os.fspath(path)!r}")
-    return language, frozenset(fold(clean_text(line)) for _, line in read_lines(path))
-
-
-def fold(text: str) -> str:
-    """Make texts comparable that differ in case or in how their accents are encoded.
-
-    Example:
-        >>> fold("CAFE\u0301") == fold("café")
-        True
-    """
-    return unicodedata.normalize("NFC", text).casefold()
+    language = language_in_name(path)
+    return language, frozenset(fold(clean_text(line)) for _, line in read_lines(existing_path(path)))
 
 
 def _words_between_spaces(text: str) -> Spans:
