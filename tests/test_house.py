@@ -12,7 +12,21 @@ from pathlib import Path
 
 import pytest
 
-ROOMS = ["training", "hub", "evaluation", "calibration", "losses", "data", "search", "modules", "functional", "files"]
+ROOMS = [
+    "commands",
+    "training",
+    "hub",
+    "evaluation",
+    "calibration",
+    "losses",
+    "data",
+    "search",
+    "modules",
+    "functional",
+    "options",
+    "files",
+    "optional",
+]
 
 
 def imported_rooms(file: Path) -> set[str]:

@@ -7,6 +7,7 @@ from st_xlret.evaluation.bilingual_retrieval import (
     bilingual_accuracies,
     retrieval_accuracy,
     summarise_accuracies,
+    weighted_f1,
 )
 from st_xlret.evaluation.bucc import BUCCEvaluator
 from st_xlret.evaluation.cache import CachedEmbeddings, EmbeddingCache
@@ -19,11 +20,16 @@ from st_xlret.evaluation.reporting.tables import BenchmarkResult, markdown_table
 from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
 from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
 from st_xlret.evaluation.retrieval.files import read_beir
-from st_xlret.evaluation.retrieval.language_preference import language_preference
-from st_xlret.evaluation.retrieval.metrics import map_at_k, mrr_at_k, recall_at_k
-from st_xlret.evaluation.retrieval.ranking import Ranking, evaluate_retrieval, retrieve, score_ranking
+from st_xlret.evaluation.retrieval.metrics import (
+    Ranking,
+    language_preference,
+    map_at_k,
+    mrr_at_k,
+    recall_at_k,
+    score_ranking,
+)
+from st_xlret.evaluation.retrieval.ranking import evaluate_retrieval, retrieve
 from st_xlret.evaluation.tatoeba import TatoebaEvaluator
-from st_xlret.evaluation.weighted_f1 import weighted_f1
 from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator
 
 __all__ = [

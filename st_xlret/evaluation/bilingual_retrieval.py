@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
@@ -14,6 +13,8 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from st_xlret.evaluation.encoding.embedding import Calibration, Pooling, TextEmbedder
+from st_xlret.evaluation.reporting.benchmark_evaluator import append_csv_row
+from st_xlret.search import top_k, unit_rows
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -26,20 +27,6 @@ def _first_equal_row(embeddings: Tensor) -> Tensor:
     seen: dict[bytes, int] = {}
     rows = embeddings.cpu().numpy()
     return torch.tensor([seen.setdefault(row.tobytes(), index) for index, row in enumerate(rows)])
-
-
-def _unit_rows(embeddings: Tensor, side: str) -> Tensor:
-    if embeddings.ndim != 2:
-        raise ValueError(f"{side} embeddings must have shape (rows, dimension), got {tuple(embeddings.shape)}.")
-    embeddings = torch.as_tensor(embeddings).float()
-    finite = torch.isfinite(embeddings).all(dim=1)
-    if not bool(finite.all()):
-        row = int((~finite).nonzero()[0, 0])
-        raise ValueError(
-            f"{side} row {row} holds NaN or infinite values: the model that made it has diverged, "
-            "or its text is broken."
-        )
-    return torch.nn.functional.normalize(embeddings, dim=1)
 
 
 @torch.no_grad()
@@ -72,7 +59,7 @@ def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> 
         raise ValueError(
             f"source and target must be row-aligned, got shapes {tuple(source.shape)} and {tuple(target.shape)}."
         )
-    source, target = _unit_rows(source, "source"), _unit_rows(target.to(source.device), "target")
+    source, target = unit_rows(source, "source"), unit_rows(target, "target", device=source.device)
     rows = len(source)
     if rows == 0:
         raise ValueError("there are no sentences: accuracy over nothing is undefined.")
@@ -92,6 +79,39 @@ def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> 
     forward_hits = _first_equal_row(target)[forward.cpu()] == expected
     backward_hits = _first_equal_row(source)[backward.cpu()] == expected
     return int(forward_hits.sum()) / rows, int(backward_hits.sum()) / rows
+
+
+@torch.no_grad()
+def weighted_f1(source_embeddings: Tensor, target_embeddings: Tensor) -> float:
+    """F1 of the nearest neighbour by cosine, source to target, for row-aligned translations.
+
+    Each target row is a class: its F1 is that of the source rows which find it, and the mean over the target
+    rows is what scikit-learn calls weighted and mteb reports, ``f1``, for Tatoeba. Accuracy is higher or
+    equal: F1 also counts against a row that others find too. Equal cosines go to the lower row.
+
+    Args:
+        source_embeddings: Shape (n, d), not necessarily normalised.
+        target_embeddings: Shape (n, d), row-aligned with the source.
+
+    Returns:
+        A fraction in [0, 1].
+
+    Raises:
+        ValueError: If the shapes differ, there are no rows, or a row holds NaN or infinite values.
+
+    Example:
+        >>> source = torch.tensor([[1.0, 0.0], [0.9, 0.1]])
+        >>> round(weighted_f1(source, torch.eye(2)), 4)
+        0.3333
+    """
+    if source_embeddings.shape != target_embeddings.shape or not len(source_embeddings):
+        shapes = f"{tuple(source_embeddings.shape)} and {tuple(target_embeddings.shape)}"
+        raise ValueError(f"source and target must be row-aligned and not empty, got shapes {shapes}.")
+    source = unit_rows(source_embeddings, "source")
+    nearest = top_k(source, unit_rows(target_embeddings, "target", device=source.device), 1)[1][:, 0]
+    found = torch.bincount(nearest, minlength=len(source))
+    right = (nearest == torch.arange(len(source), device=nearest.device)).double()
+    return float((2 * right / (1 + found)).mean())
 
 
 def bilingual_accuracies(embeddings: Mapping[str, Tensor]) -> dict[tuple[str, str], float]:
@@ -175,8 +195,6 @@ class BilingualRetrievalEvaluator(BaseEvaluator):
         pair_metrics: Whether every ordered pair is a metric too, ``{from}-{to}_accuracy``.
         layer: See `encode_layer`.
         pooling: See `encode_layer`.
-        language_as_task: Passes the language as ``task=`` to ``model.encode``, for exported calibrated
-            models.
         calibration: Applied to the embeddings of each language, such as a ``CalibrationLayer``.
         batch_size: Texts per forward pass.
         show_progress_bar: Whether to show a bar over the languages.
@@ -204,7 +222,6 @@ class BilingualRetrievalEvaluator(BaseEvaluator):
         pair_metrics: bool = True,
         layer: int | None = None,
         pooling: Pooling | None = None,
-        language_as_task: bool = False,
         calibration: Calibration | None = None,
         batch_size: int = 32,
         show_progress_bar: bool = False,
@@ -220,7 +237,7 @@ class BilingualRetrievalEvaluator(BaseEvaluator):
         self.groups = {group: list(members) for group, members in (groups or {}).items()}
         for group, members in self.groups.items():
             _check_group(group, members, list(self.sentences))
-        self.embedder = TextEmbedder(layer, pooling, language_as_task, calibration, batch_size)
+        self.embedder = TextEmbedder(layer, pooling, calibration, batch_size)
         self.embedder.require_languages(list(self.sentences))
         self.name = name
         self.pair_metrics = pair_metrics
@@ -254,14 +271,3 @@ class BilingualRetrievalEvaluator(BaseEvaluator):
     def get_config_dict(self) -> dict[str, object]:
         """What the model card says about this evaluation."""
         return {"languages": list(self.sentences), "direction": "both, averaged", **self.embedder.describe()}
-
-
-def append_csv_row(path: str, row: Mapping[str, object]) -> None:
-    """Appends one row to a CSV file, with a header where the file is new; folders are made as needed."""
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    is_new = not os.path.isfile(path)
-    with open(path, "a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(row))
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)

@@ -6,11 +6,10 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tqdm.auto import tqdm
 
-from st_xlret.evaluation.bucc_scores import MinedPair, best_threshold, mining_scores
 from st_xlret.evaluation.encoding.embedding import Calibration, Pooling, TextEmbedder
 from st_xlret.evaluation.readers.bucc import BUCCCorpus, BUCCSplit, load_bucc_directory, load_bucc_hub
 from st_xlret.evaluation.reporting.benchmark_evaluator import BenchmarkEvaluator
@@ -19,6 +18,14 @@ from st_xlret.search.mining import Margin, mine_bitext
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+
+class MinedPair(NamedTuple):
+    """A pair of sentence ids, and its margin score."""
+
+    score: float
+    source: str
+    target: str
 
 
 class BUCCEvaluator(BenchmarkEvaluator):
@@ -48,8 +55,6 @@ class BUCCEvaluator(BenchmarkEvaluator):
         margin: See `mine_bitext`; the papers use ``"ratio"``.
         layer: See `encode_layer`.
         pooling: See `encode_layer`.
-        language_as_task: Passes the language (``"en"`` for English) as ``task=`` to ``model.encode``, for
-            exported calibrated models.
         calibration: Applied to each language's embeddings, such as a ``CalibrationLayer``.
         batch_size: Texts per forward pass.
         pairs_directory: Where the extracted pairs are written, ``de-en.test.mined.tsv`` (score and two ids a
@@ -88,7 +93,6 @@ class BUCCEvaluator(BenchmarkEvaluator):
         margin: Margin = "ratio",
         layer: int | None = None,
         pooling: Pooling | None = None,
-        language_as_task: bool = False,
         calibration: Calibration | None = None,
         batch_size: int = 128,
         pairs_directory: str | os.PathLike[str] | None = None,
@@ -116,7 +120,6 @@ class BUCCEvaluator(BenchmarkEvaluator):
         self.embedder = TextEmbedder(
             layer=layer,
             pooling=pooling,
-            language_as_task=language_as_task,
             calibration=calibration,
             batch_size=batch_size,
             show_progress_bar=show_progress_bar,
@@ -184,7 +187,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
                 self._write_pairs(language, extracted)
             if corpus.gold:
                 scores[language] = mining_scores(extracted, corpus.gold)
-        return BenchmarkResult("bucc", scores, macro_average(scores), self._protocol())
+        return BenchmarkResult("bucc", scores, macro_average(scores), self._protocol(model))
 
     def _mine(self, model: SentenceTransformer, corpus: BUCCCorpus, language: str) -> list[MinedPair]:
         """All one-to-one pairs, best first, but for those whose sentence stands more than once."""
@@ -213,7 +216,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
         unfinished.write_text("".join(f"{p.score:.6f}\t{p.source}\t{p.target}\n" for p in pairs), encoding="utf-8")
         os.replace(unfinished, path)
 
-    def _protocol(self) -> dict[str, str]:
+    def _protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
         sizes = [
             f"{language} {len(corpus.source)} x {len(corpus.target)} with {len(corpus.gold or ())} pairs"
             for language, corpus in self.corpora.items()
@@ -226,7 +229,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
             "pairs with a repeated sentence dropped",
             "split": self.split,
             "direction": "both, merged",
-            **self.embedder.describe(),
+            **self.embedder.describe(model),
             "threshold": threshold,
             "languages": str(len(self.corpora)),
             "corpus_size": "; ".join(sizes),
@@ -237,3 +240,46 @@ class BUCCEvaluator(BenchmarkEvaluator):
         if without_gold:
             protocol["without_gold"] = f"{', '.join(without_gold)}: pairs were mined; there is nothing to score them by"
         return protocol
+
+
+def best_threshold(candidates: Sequence[MinedPair], gold: set[tuple[str, str]]) -> float:
+    """The score from which on candidates are taken so that their F1 against the gold pairs is highest.
+
+    It lies halfway between the last candidate that is taken and the first that is not. Among equal F1 the
+    fewest candidates are taken; where none of them is right, all are (-inf).
+
+    Args:
+        candidates: Best first.
+        gold: Pairs (source id, target id).
+
+    Example:
+        >>> ranked = [MinedPair(1.4, "a", "x"), MinedPair(1.2, "b", "y"), MinedPair(1.0, "c", "z")]
+        >>> round(best_threshold(ranked, {("a", "x"), ("b", "y")}), 6)
+        1.1
+    """
+    best, threshold, right = 0.0, float("-inf"), 0
+    for taken, pair in enumerate(candidates, start=1):
+        right += (pair.source, pair.target) in gold
+        following = candidates[taken].score if taken < len(candidates) else None
+        if following == pair.score:
+            continue  # no threshold parts equal scores
+        f1 = 2 * right / (taken + len(gold))
+        if f1 > best:
+            best = f1
+            threshold = pair.score if following is None else (pair.score + following) / 2
+    return threshold
+
+
+def mining_scores(pairs: Sequence[MinedPair], gold: set[tuple[str, str]]) -> dict[str, float]:
+    """Precision, recall and F1 of mined pairs; all 0 where none is right.
+
+    Example:
+        >>> mining_scores([MinedPair(1.0, "a", "x"), MinedPair(0.9, "b", "z")], {("a", "x"), ("b", "y")})
+        {'precision': 0.5, 'recall': 0.5, 'f1': 0.5}
+    """
+    right = sum((pair.source, pair.target) in gold for pair in pairs)
+    return {
+        "precision": right / len(pairs) if pairs else 0.0,
+        "recall": right / len(gold),
+        "f1": 2 * right / (len(pairs) + len(gold)),
+    }

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from st_xlret.data.reading.jsonl import read_jsonl
 from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
@@ -21,6 +21,9 @@ _LAYOUTS = (
     "XQuAD-R is read from google-research-datasets/lareqa (files such as xquad-r/en.json) or in BEIR's layout "
     "(corpus.jsonl, queries.jsonl, qrels/test.tsv, qrels/test-same-language.tsv)"
 )
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 
 class LAReQAEvaluator(RetrievalEvaluator):
@@ -90,8 +93,8 @@ class LAReQAEvaluator(RetrievalEvaluator):
         candidate = "sentence followed by its paragraph" if context else "sentence"
         return cls(pools, candidate=candidate, split=split, **options)
 
-    def _protocol(self) -> dict[str, str]:
-        return {**super()._protocol(), "candidate": self.candidate, "average": "mean of the languages' means"}
+    def _protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
+        return {**super()._protocol(model), "candidate": self.candidate, "average": "mean of the languages' means"}
 
 
 def read_lareqa(path: str | os.PathLike[str], *, split: LareqaSplit = "test", context: bool = False) -> RetrievalData:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tqdm.auto import tqdm
 
@@ -14,6 +14,9 @@ from st_xlret.data.reading.jsonl import DataError, read_jsonl
 from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
 from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
 from st_xlret.evaluation.retrieval.files import find_file
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 MewsliSplit = Literal["test", "dev"]
 
@@ -80,9 +83,9 @@ class MewsliXEvaluator(RetrievalEvaluator):
             data = data.of_languages([languages] if isinstance(languages, str) else languages)
         return cls({"all": data}, split=split, **options)
 
-    def _protocol(self) -> dict[str, str]:
+    def _protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
         return {
-            **super()._protocol(),
+            **super()._protocol(model),
             "query": "mention: its sentence, the mention marked by braces",
             "candidate": "sentences of the entity's description, without its title",
             "average": "mean of the languages' means",

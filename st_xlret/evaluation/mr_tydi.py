@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from st_xlret.evaluation.readers.mr_tydi import MR_TYDI_LANGUAGES, find_in_directory, find_on_hub, load_mr_tydi
 from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 
 class MrTyDiEvaluator(RetrievalEvaluator):
@@ -107,6 +110,6 @@ class MrTyDiEvaluator(RetrievalEvaluator):
         }
         return cls(pools, split=split, **options)
 
-    def _protocol(self) -> dict[str, str]:
+    def _protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
         average = f"mean over the languages evaluated; the papers' is over all {len(MR_TYDI_LANGUAGES)}"
-        return {**super()._protocol(), "passage": "title and text", "average": average}
+        return {**super()._protocol(model), "passage": "title and text", "average": average}

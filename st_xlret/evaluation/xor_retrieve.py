@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,19 +23,106 @@ from st_xlret.evaluation.readers.xor_retrieve import (
 from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
 from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
 from st_xlret.evaluation.retrieval.ranking import DocumentEncoder, encode_in_memory, retrieve
-from st_xlret.evaluation.xor_retrieve_tokens import (
-    TokenizedPassage,
-    WordTokenizer,
-    first_tokens,
-    warn_unless_official,
-    word_tokenizer,
-)
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 BUDGETS = {"recall_at_2kt": 2_000, "recall_at_5kt": 5_000}
 _FIRST_DEPTH = 128
+
+
+@dataclass(frozen=True)
+class WordTokenizer:
+    """A way of cutting passages into tokens.
+
+    Attributes:
+        tokenize: A text's tokens.
+        description: What it is, for the protocol of a result.
+        is_official: Whether it is the benchmark's own.
+    """
+
+    tokenize: Callable[[str], list[str]]
+    description: str
+    is_official: bool
+
+
+def word_tokenizer() -> WordTokenizer:
+    """``nltk.word_tokenize`` where its sentence splitter's data (``punkt_tab``) is installed, else the nearest to it.
+
+    ``word_tokenize`` splits a text into sentences with Punkt's English model, which is a download of its own,
+    and each sentence into words by rules that come with NLTK. Without the download, the sentences are split by
+    `sentencex` and the words by the same rules of NLTK: tokens differ only where the two see another sentence
+    end (there, NLTK separates the full stop), which can move the end of a budget by a few tokens.
+
+    Example:
+        >>> word_tokenizer().tokenize('He said "No." It cost $3.88.')[:6]
+        ['He', 'said', '``', 'No', '.', "''"]
+    """
+    import nltk
+
+    try:
+        nltk.word_tokenize("Is it there?")
+    except LookupError:
+        return WordTokenizer(
+            _tokenize_without_punkt,
+            "nltk's word rules on sentences split by sentencex (punkt_tab is not installed; "
+            "python -m nltk.downloader punkt_tab gives nltk.word_tokenize itself)",
+            is_official=False,
+        )
+    return WordTokenizer(nltk.word_tokenize, "nltk.word_tokenize", is_official=True)
+
+
+def warn_unless_official(tokenizer: WordTokenizer) -> None:
+    """Warns that the token counts are not the benchmark's to the last token."""
+    if not tokenizer.is_official:
+        warnings.warn(
+            f"XOR-Retrieve: tokens are counted by {tokenizer.description}: the figures can differ slightly "
+            "from the official evaluation.",
+            stacklevel=3,
+        )
+
+
+def _tokenize_without_punkt(text: str) -> list[str]:
+    import sentencex
+    from nltk.tokenize import NLTKWordTokenizer
+
+    words = NLTKWordTokenizer()
+    return [token for sentence in sentencex.segment("en", text) for token in words.tokenize(sentence)]
+
+
+@dataclass(frozen=True)
+class TokenizedPassage:
+    """The tokens of a passage, joined by spaces (no token holds one), and how many they are."""
+
+    text: str
+    tokens: int
+
+    @classmethod
+    def of(cls, tokens: Sequence[str]) -> TokenizedPassage:
+        """Example: ``TokenizedPassage.of(["a", "b"])`` is ``TokenizedPassage("a b", 2)``."""
+        return cls(" ".join(tokens), len(tokens))
+
+
+def first_tokens(passages: Iterable[TokenizedPassage], budget: int) -> str:
+    """The first tokens of ranked passages, joined by spaces.
+
+    Args:
+        passages: Best first.
+        budget: How many tokens: 2 000 for R@2kt, 5 000 for R@5kt.
+
+    Example:
+        >>> first_tokens([TokenizedPassage("a b", 2), TokenizedPassage("c d e", 3)], 4)
+        'a b c d'
+    """
+    parts: list[str] = []
+    left = budget
+    for passage in passages:
+        if left <= 0:
+            break
+        if passage.tokens:
+            parts.append(passage.text if passage.tokens <= left else " ".join(passage.text.split(" ")[:left]))
+            left -= passage.tokens
+    return " ".join(parts)
 
 
 class XORRetrieveEvaluator(RetrievalEvaluator):
@@ -218,9 +307,9 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
         means = {language: np.mean(of_language, axis=0) for language, of_language in hits.items()}
         return {language: dict(zip(BUDGETS, map(float, mean), strict=True)) for language, mean in means.items()}
 
-    def _protocol(self) -> dict[str, str]:
+    def _protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
         return {
-            **super()._protocol(),
+            **super()._protocol(model),
             "passage": "title and text are encoded, the text is searched for answers",
             "tokens": self.tokenizer.description,
             "answers": 'case-sensitive substrings of the tokens joined by spaces; "yes" and "no" left out',

@@ -12,6 +12,7 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
+from st_xlret.evaluation.reporting.tables import markdown_table
 from st_xlret.files import write_text_atomically
 
 Rows = Mapping[str, Mapping[str, float | None]]
@@ -70,21 +71,19 @@ class ResultTable:
             >>> print(table.to_markdown())
             Metric: accuracy (%).
             <BLANKLINE>
-            | system | fr |
-            | --- | ---: |
-            | ours | 50.0 |
+            | system          |   fr |
+            |:----------------|-----:|
+            | ours            | 50.0 |
             | CCP (published) | 90.0 |
         """
         columns = self.columns()
-        lines = [
-            f"Metric: {self.metric}{' (%)' if self.percent else ''}.",
-            "",
-            _row(["system", *columns]),
-            _row(["---", *["---:"] * len(columns)]),
+        rows = [
+            [system + mark, *(self._cell(row.get(column)) for column in columns)]
+            for of_system, mark in ((self.rows, ""), (self.published, " (published)"))
+            for system, row in of_system.items()
         ]
-        for rows, mark in ((self.rows, ""), (self.published, " (published)")):
-            for system, row in rows.items():
-                lines.append(_row([system + mark, *(self._cell(row.get(column)) for column in columns)]))
+        table = markdown_table(["system", *columns], rows)
+        lines = [f"Metric: {self.metric}{' (%)' if self.percent else ''}.", "", table]
         if self.note:
             lines += ["", self.note]
         return "\n".join(lines)
@@ -261,28 +260,21 @@ def _usage(model_name: str, task_language: str | None) -> str:
 
 
 def _data_table(data: Sequence[DataSource]) -> str:
-    lines = [_row(["source", "licence", "used for"]), _row(["---", "---", "---"])]
-    for source in data:
-        name = f"[{source.name}]({source.url})" if source.url else source.name
-        lines.append(_row([name, source.licence, source.use]))
-    return "\n".join(lines)
+    names = [f"[{source.name}]({source.url})" if source.url else source.name for source in data]
+    rows = [[name, source.licence, source.use] for name, source in zip(names, data, strict=True)]
+    return markdown_table(["source", "licence", "used for"], rows, left=3)
 
 
 def _times(seconds: Mapping[str, float], hardware: str | None) -> str:
     lines = [f"Hardware: {hardware}."] if hardware else []
     if seconds:
         lines += [""] if lines else []
-        lines += [_row(["stage", "seconds"]), _row(["---", "---:"])]
-        lines += [_row([stage, f"{value:,.0f}"]) for stage, value in seconds.items()]
+        lines.append(markdown_table(["stage", "seconds"], [[name, f"{value:,.0f}"] for name, value in seconds.items()]))
     return "\n".join(lines)
 
 
 def _fence(language: str, code: str) -> str:
     return f"```{language}\n{code.strip()}\n```"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
 def _slug(text: str) -> str:

@@ -2,15 +2,21 @@ from __future__ import annotations
 
 import csv
 
+import numpy as np
 import pytest
 import torch
+from sklearn.metrics import accuracy_score, f1_score
+from sklearn.metrics.pairwise import cosine_similarity
 
 from st_xlret.evaluation import (
     BilingualRetrievalEvaluator,
     bilingual_accuracies,
+    bilingual_retrieval,
     retrieval_accuracy,
     summarise_accuracies,
+    weighted_f1,
 )
+from st_xlret.hub.export import export
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
 from .conftest import WORDS
@@ -78,15 +84,16 @@ def test_a_calibration_without_languages_serves_all(static_model) -> None:
 
 
 def test_languages_travel_as_the_task(static_model, monkeypatch) -> None:
+    model = export(static_model, CalibrationLayer(16, list(WORDS)))
     tasks: list[str] = []
-    encode = static_model.encode
+    encode = model.encode
 
     def recording(texts, *, task, **options):
         tasks.append(task)
-        return encode(texts, **options)
+        return encode(texts, task=task, **options)
 
-    monkeypatch.setattr(static_model, "encode", recording)
-    BilingualRetrievalEvaluator(WORDS, language_as_task=True)(static_model)
+    monkeypatch.setattr(model, "encode", recording)
+    BilingualRetrievalEvaluator(WORDS)(model)
     assert tasks == ["en", "fr", "de"]
 
 
@@ -132,7 +139,6 @@ def test_summary_counts_pairs_that_touch_a_group() -> None:
         ({"en": [], "fr": []}, {}, "'en': 0, 'fr': 0"),
         ({"en": ["a"], "fr": ["b"]}, {"groups": {"x": ["de"]}}, r"group 'x' .* got \['de'\]"),
         ({"en": ["a"], "fr": ["b"]}, {"groups": {"x": []}}, r"group 'x' .* got \[\]"),
-        ({"en": ["a"], "fr": ["b"]}, {"language_as_task": True, "layer": 2}, "language_as_task"),
         ({"en": ["a"], "fr": ["b"]}, {"pooling": "max"}, "'max'"),
     ],
 )
@@ -146,3 +152,87 @@ def test_a_diverged_model_is_reported(static_model) -> None:
         static_model[0].embedding.weight.fill_(float("nan"))
     with pytest.raises(ValueError, match="NaN"):
         BilingualRetrievalEvaluator(WORDS)(static_model)
+
+
+def naive_accuracy(queries: np.ndarray, corpus: np.ndarray) -> float:
+    hits = 0
+    for row, query in enumerate(queries):
+        best, best_cosine = -1, -np.inf
+        for candidate, vector in enumerate(corpus):
+            cosine = query @ vector / (np.linalg.norm(query) * np.linalg.norm(vector))
+            if cosine > best_cosine:
+                best, best_cosine = candidate, cosine
+        hits += best == row
+    return hits / len(queries)
+
+
+def noisy_translations(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    source = generator.normal(size=(rows, 6))
+    return source, source + 0.8 * generator.normal(size=source.shape)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 40])
+def test_equals_a_naive_loop_in_both_directions(rows: int) -> None:
+    source, target = noisy_translations(rows, seed=rows)
+    expected = (naive_accuracy(source, target), naive_accuracy(target, source))
+    assert retrieval_accuracy(torch.from_numpy(source), torch.from_numpy(target)) == expected
+    assert retrieval_accuracy(source, target) == expected
+
+
+def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = noisy_translations(50, seed=3)
+    whole = retrieval_accuracy(source, target)
+    monkeypatch.setattr(bilingual_retrieval, "_ROWS_PER_BLOCK", 7)
+    assert retrieval_accuracy(source, target) == whole
+
+
+def test_of_equal_rows_the_lower_wins_whatever_the_rounding() -> None:
+    # 97 copies of one random row: a matrix product may round the copies differently, in any order.
+    row = torch.randn(1, 333, generator=torch.Generator().manual_seed(0))
+    copies = row.repeat(97, 1)
+    assert retrieval_accuracy(copies, copies) == (1 / 97, 1 / 97)
+
+
+def test_ties_by_hand() -> None:
+    source = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
+    target = torch.tensor([[3.0, 0.0], [1.0, 0.0], [0.0, 5.0]])
+    # Both ways row 1 ties with row 0, which wins: two of three are right.
+    assert retrieval_accuracy(source, target) == (2 / 3, 2 / 3)
+
+
+def test_zero_vectors_are_similar_to_nothing() -> None:
+    zeros = torch.zeros(4, 3)
+    assert retrieval_accuracy(zeros, torch.eye(4, 3)) == (0.25, 0.25)
+
+
+def test_parity_with_scikit_learn() -> None:
+    source, target = noisy_translations(120, seed=5)
+    for ours, (queries, corpus) in zip(
+        retrieval_accuracy(source, target), [(source, target), (target, source)], strict=True
+    ):
+        assert 0.1 < ours < 1.0
+        assert ours == pytest.approx(accuracy_score(range(120), cosine_similarity(queries, corpus).argmax(axis=1)))
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_weighted_f1_is_that_of_scikit_learn(swap: bool) -> None:
+    source, target = noisy_translations(300, seed=3)[:: -1 if swap else 1]
+    predicted = cosine_similarity(source, target).argmax(axis=1)
+    expected = f1_score(range(300), predicted, average="weighted", zero_division=0)
+    assert 0.1 < expected < 0.98
+    assert weighted_f1(torch.from_numpy(source), torch.from_numpy(target)) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        (torch.ones(2, 3), torch.ones(3, 3), r"\(2, 3\) and \(3, 3\)"),
+        (torch.ones(0, 3), torch.ones(0, 3), "no sentences"),
+        (torch.ones(3), torch.ones(3), r"\(rows, dimension\), got \(3,\)"),
+        (torch.ones(2, 3), torch.tensor([[1.0] * 3, [float("nan")] * 3]), "target row 1 "),
+    ],
+)
+def test_bad_input_is_named(source: torch.Tensor, target: torch.Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        retrieval_accuracy(source, target)

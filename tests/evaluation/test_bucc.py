@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from st_xlret.evaluation.bucc import BUCCEvaluator
-from st_xlret.evaluation.bucc_scores import MinedPair, best_threshold, mining_scores
+from st_xlret.evaluation.bucc import BUCCEvaluator, MinedPair, best_threshold, mining_scores
 from st_xlret.evaluation.readers.bucc import BUCCCorpus, BUCCSide
+from st_xlret.hub.export import export
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from st_xlret.search import mine_bitext
 
@@ -134,15 +134,16 @@ def test_from_hub_says_that_it_is_the_training_split(static_model, monkeypatch: 
 
 
 def test_languages_reach_the_model_and_the_calibration(static_model, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = export(static_model, CalibrationLayer(16, ["en", "fr"]))
     tasks: list[str] = []
-    encode = static_model.encode
+    encode = model.encode
 
     def recording(texts, *, task, **options):
         tasks.append(task)
-        return encode(texts, **options)
+        return encode(texts, task=task, **options)
 
-    monkeypatch.setattr(static_model, "encode", recording)
-    BUCCEvaluator({"fr": corpus([0], seed=1)}, language_as_task=True).evaluate(static_model)
+    monkeypatch.setattr(model, "encode", recording)
+    BUCCEvaluator({"fr": corpus([0], seed=1)}).evaluate(model)
     assert tasks == ["fr", "en"]
     with pytest.raises(ValueError, match=r"no map for \['en'\]"):
         BUCCEvaluator({"fr": corpus([0], seed=1)}, calibration=CalibrationLayer(16, ["fr"]))

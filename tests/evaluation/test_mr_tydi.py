@@ -18,6 +18,8 @@ from st_xlret.evaluation.cache import EmbeddingCache
 from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator
 from st_xlret.evaluation.readers.mr_tydi import MR_TYDI_LANGUAGES, read_topics
 from st_xlret.evaluation.retrieval.files import read_qrels
+from st_xlret.hub.export import export
+from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests import tiny
 
 # Passages: id, title, text. The question with id 3 has no judgement: it does not count.
@@ -172,11 +174,13 @@ def test_prompts_are_put_before_questions_and_passages(model, tmp_path) -> None:
 
 
 def test_languages_reach_a_calibrated_model_as_tasks(model, tmp_path, monkeypatch) -> None:
+    model = export(model, CalibrationLayer(model.get_embedding_dimension(), ["sw", "te"]))
     tasks: list[str] = []
     encode = model.encode
-    monkeypatch.setattr(model, "encode", lambda texts, task, **options: tasks.append(task) or encode(texts, **options))
-    evaluator = MrTyDiEvaluator.from_directory(official(tmp_path), cache_dir=tmp_path / "cache", language_as_task=True)
-    evaluator.evaluate(model)
+    monkeypatch.setattr(
+        model, "encode", lambda texts, **options: tasks.append(options["task"]) or encode(texts, **options)
+    )
+    MrTyDiEvaluator.from_directory(official(tmp_path), cache_dir=tmp_path / "cache").evaluate(model)
     assert set(tasks) == {"sw", "te"}
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import importlib.util
+import errno
 import json
 import os
 import subprocess
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from st_xlret.commands.evaluate import Arguments, evaluate
+from st_xlret.hub.export import export
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests.evaluation.samples import write_beir, write_lareqa, write_mewsli_x
 
@@ -51,15 +53,6 @@ def test_an_error_is_one_line_and_leaves_the_old_output(run, tatoeba_folder, tmp
     assert (tmp_path / "scores.json").read_text() == "an older result"
 
 
-@pytest.fixture
-def program(repository: Path, monkeypatch: pytest.MonkeyPatch):
-    specification = importlib.util.spec_from_file_location("evaluation_run", repository / "evaluation" / "run.py")
-    module = importlib.util.module_from_spec(specification)
-    monkeypatch.setitem(sys.modules, "evaluation_run", module)  # dataclasses look their module up
-    specification.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -70,23 +63,24 @@ def program(repository: Path, monkeypatch: pytest.MonkeyPatch):
         ({"data": "nowhere"}, "nowhere is no directory"),
         ({"output": "EMPTY"}, "is a folder"),
         ({"calibration": "nowhere"}, "--calibration nowhere"),
-        ({"language_as_task": True, "layer": 3}, "language_as_task"),
+        ({"output": "tables.md"}, "tables.md"),
+        ({"output": "FILE/scores.json"}, "a-file"),
     ],
 )
-def test_errors_name_the_argument(program, tatoeba_folder, tmp_path, changes, message) -> None:
-    changes = {key: str(tmp_path) if value == "EMPTY" else value for key, value in changes.items()}
+def test_errors_name_the_argument(tatoeba_folder, tmp_path, changes, message) -> None:
+    (tmp_path / "a-file").touch()
+    places = {"EMPTY": str(tmp_path), "FILE/scores.json": str(tmp_path / "a-file" / "scores.json")}
+    changes = {key: places.get(str(value), value) for key, value in changes.items()}
     options = {"model": "unused", "data": str(tatoeba_folder), "output": "never-written.json", "quiet": True}
     with pytest.raises((ValueError, OSError), match=message):
-        program.main(program.Arguments(**{**options, **changes}))
+        evaluate(Arguments(**{**options, **changes}))
 
 
-def test_layer_and_calibration_reach_the_evaluator(
-    program, transformer_model, tatoeba_folder, tmp_path, capsys
-) -> None:
+def test_layer_and_calibration_reach_the_evaluator(transformer_model, tatoeba_folder, tmp_path, capsys) -> None:
     transformer_model.save_pretrained(str(tmp_path / "model"))
     CalibrationLayer(16, ["en", "fr", "de"]).save(str(tmp_path / "calibration"))
-    program.main(
-        program.Arguments(
+    evaluate(
+        Arguments(
             model=str(tmp_path / "model"),
             data=str(tatoeba_folder),
             output=str(tmp_path / "scores.json"),
@@ -101,26 +95,26 @@ def test_layer_and_calibration_reach_the_evaluator(
     assert "layer 2" in capsys.readouterr().out
 
 
-def arguments(program, model, tmp_path, **options):
+def arguments(model, tmp_path, **options):
     model.save_pretrained(str(tmp_path / "model"))
     output = str(tmp_path / "scores.json")
-    return program.Arguments(model=str(tmp_path / "model"), output=output, quiet=True, **options)
+    return Arguments(model=str(tmp_path / "model"), output=output, quiet=True, **options)
 
 
 def written(tmp_path: Path) -> dict:
     return json.loads((tmp_path / "scores.json").read_text())
 
 
-def test_lareqa(program, static_model, tmp_path, capsys) -> None:
+def test_lareqa(static_model, tmp_path, capsys) -> None:
     folder = write_lareqa(tmp_path / "lareqa", languages=("en", "de"))
-    program.main(arguments(program, static_model, tmp_path, benchmark="lareqa", data=str(folder), context=True))
+    evaluate(arguments(static_model, tmp_path, benchmark="lareqa", data=str(folder), context=True))
     result = written(tmp_path)
     assert set(result["scores"]) == {"en", "de"}
     assert set(result["average"]) == {"map_at_20", "mrr_at_100", "recall_at_100", "language_preference"}
     assert result["protocol"]["candidate"] == "sentence followed by its paragraph"
     printed, table = capsys.readouterr().out, (tmp_path / "scores.md").read_text()
     for text in (printed, table):
-        assert "| benchmark | model | map_at_20 |" in text
+        assert "map_at_20 beside published figures" in text
         assert "published: MSM paper, Table 12 (zero-shot, fine-tuned on SQuAD v1.1; test split)" in text
         assert "measured here, test split" in text
         # The candidates are the papers', but not all of them.
@@ -129,10 +123,10 @@ def test_lareqa(program, static_model, tmp_path, capsys) -> None:
         )
 
 
-def test_mewsli_x(program, static_model, tmp_path) -> None:
+def test_mewsli_x(static_model, tmp_path) -> None:
     folder = write_mewsli_x(tmp_path / "mewsli")
     options = {"benchmark": "mewsli-x", "data": str(folder), "split": "dev", "similarity": "dot"}
-    program.main(arguments(program, static_model, tmp_path, **options))
+    evaluate(arguments(static_model, tmp_path, **options))
     result = written(tmp_path)
     assert list(result["scores"]) == ["en"]
     assert (result["protocol"]["split"], result["protocol"]["similarity"]) == ("dev", "dot")
@@ -140,17 +134,17 @@ def test_mewsli_x(program, static_model, tmp_path) -> None:
     assert "measured here, dev split" in table and "- split: dev here; test in MSM paper, Table 11" in table
 
 
-def test_bucc(program, static_model, tmp_path) -> None:
+def test_bucc(static_model, tmp_path) -> None:
     for split in ("training", "test"):
         for side, texts in {"de": ["wagen nacht", "brot"], "en": ["bread", "taxi"]}.items():
             lines = [f"{side}-{row}\t{text}" for row, text in enumerate(texts)]
             (tmp_path / f"de-en.{split}.{side}").write_text("\n".join([*lines, ""]))
         (tmp_path / f"de-en.{split}.gold").write_text("de-1\ten-0\n")
-    program.main(arguments(program, static_model, tmp_path, benchmark="bucc", data=str(tmp_path)))
+    evaluate(arguments(static_model, tmp_path, benchmark="bucc", data=str(tmp_path)))
     assert set(written(tmp_path)["scores"]["de"]) == {"precision", "recall", "f1"}
 
 
-def test_mr_tydi_with_a_cache_of_embeddings(program, static_model, tmp_path, monkeypatch) -> None:
+def test_mr_tydi_with_a_cache_of_embeddings(static_model, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
     folder = tmp_path / "data" / "mrtydi-v1.1-finnish"
     (folder / "collection").mkdir(parents=True)
@@ -159,19 +153,19 @@ def test_mr_tydi_with_a_cache_of_embeddings(program, static_model, tmp_path, mon
     (folder / "topic.test.tsv").write_text("1\thotel\n2\ttaxi\n")
     (folder / "qrels.test.txt").write_text("1 0 2#0 1\n2 0 2#0 1\n")
     options = {"benchmark": "mrtydi", "data": str(tmp_path / "data"), "embedding_cache": str(tmp_path / "kept")}
-    program.main(arguments(program, static_model, tmp_path, **options))
+    evaluate(arguments(static_model, tmp_path, **options))
     assert written(tmp_path)["scores"] == {"fi": {"mrr_at_100": 0.75, "recall_at_100": 1.0}}
     assert any((tmp_path / "kept").rglob("*.npy"))
     assert "published: CCP paper, Table 3" in (tmp_path / "scores.md").read_text()
 
 
 @pytest.mark.filterwarnings("ignore:XOR-Retrieve")
-def test_xor_retrieve(program, static_model, tmp_path, monkeypatch) -> None:
+def test_xor_retrieve(static_model, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
     question = {"id": "a", "question": "taxi", "lang": "fi", "answers": ["Helsinki"], "split": "dev"}
     (tmp_path / "xor_dev_retrieve_eng_span_v1_1.jsonl").write_text(f"{json.dumps(question)}\n")
     (tmp_path / "psgs_w100.tsv").write_text("id\ttext\ttitle\n1\ttaxi in Helsinki\tA\n2\tbread\tB\n")
-    program.main(arguments(program, static_model, tmp_path, benchmark="xor-retrieve", data=str(tmp_path)))
+    evaluate(arguments(static_model, tmp_path, benchmark="xor-retrieve", data=str(tmp_path)))
     assert written(tmp_path)["scores"] == {"fi": {"recall_at_2kt": 1.0, "recall_at_5kt": 1.0}}
     assert "- split: dev here; not said in CCP paper, Table 4" in (tmp_path / "scores.md").read_text()
 
@@ -185,14 +179,36 @@ def test_xor_retrieve(program, static_model, tmp_path, monkeypatch) -> None:
         ({"benchmark": "lareqa", "data": ".", "distributed": True}, "--distributed needs --embedding-cache"),
     ],
 )
-def test_what_a_benchmark_cannot_do_is_said(program, changes, message, tmp_path, monkeypatch) -> None:
+def test_what_a_benchmark_cannot_do_is_said(changes, message, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(write_beir(write_mewsli_x(tmp_path)))
     with pytest.raises(ValueError, match=message):
-        program.main(program.Arguments(model="unused", output="never-written.json", quiet=True, **changes))
+        evaluate(Arguments(model="unused", output="never-written.json", quiet=True, **changes))
 
 
 def test_help_teaches(run) -> None:
     done = run("--help")
     assert done.returncode == 0
-    for phrase in ("--language-as-task", "LASER/data/tatoeba/v1 \\\n", "--layer 14", "fractions in [0, 1]"):
+    for phrase in ("run.py", "--embedding-cache", "LASER/data/tatoeba/v1 \\\n", "--layer 14", "fractions in [0, 1]"):
         assert phrase in done.stdout
+
+
+def test_a_calibrated_model_is_told_the_language_and_the_result_says_so(static_model, tatoeba_folder, tmp_path) -> None:
+    calibration = CalibrationLayer(16, ["en", "fr"])
+    calibration.weight[1].fill_(0.0)
+    exported = export(static_model, calibration)
+    evaluate(arguments(exported, tmp_path, data=str(tatoeba_folder), languages=["fr"]))
+    result = written(tmp_path)
+    assert result["scores"]["fr"]["accuracy"] == pytest.approx(1 / 6)
+    assert "task=language (en, fr" in result["protocol"]["calibration"]
+
+
+def test_scores_are_printed_before_a_disk_that_has_filled_up_refuses_them(
+    static_model, tatoeba_folder, tmp_path, capsys, monkeypatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr("st_xlret.commands.evaluate.write_json_atomically", full)
+    with pytest.raises(OSError, match="full"):
+        evaluate(arguments(static_model, tmp_path, data=str(tatoeba_folder)))
+    assert "75.0" in capsys.readouterr().out

@@ -9,7 +9,7 @@ import torch
 from mteb.tasks.bitext_mining.multilingual.tatoeba_bitext_mining import TatoebaBitextMining
 
 from st_xlret.evaluation import TatoebaEvaluator, retrieval_accuracy
-from st_xlret.evaluation.readers.tatoeba import load_tatoeba_directory, load_tatoeba_hub, tatoeba_language
+from st_xlret.evaluation.tatoeba import load_tatoeba_directory, load_tatoeba_hub, tatoeba_language
 from st_xlret.hub.export import export
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
@@ -62,17 +62,19 @@ def test_english_shared_by_languages_is_encoded_once(static_model, tatoeba_folde
     assert sorted(encoded) == sorted(word for words in WORDS.values() for word in words)
 
 
-def test_language_as_task_names_english_too(static_model, tatoeba_folder, monkeypatch) -> None:
-    tasks: list[str] = []
-    encode = static_model.encode
+def test_a_model_with_language_routes_is_told_the_language(static_model, tatoeba_folder, monkeypatch) -> None:
+    model = export(static_model, CalibrationLayer(16, ["en", "fr"]))
+    tasks: list[str | None] = []
+    encode = model.encode
 
-    def recording(texts, *, task, **options):
+    def recording(texts, *, task=None, **options):
         tasks.append(task)
-        return encode(texts, **options)
+        return encode(texts, task=task, **options)
 
-    monkeypatch.setattr(static_model, "encode", recording)
-    TatoebaEvaluator.from_directory(tatoeba_folder, ["fr", "de"], language_as_task=True)(static_model)
-    assert tasks == ["en", "fr", "de"]
+    monkeypatch.setattr(model, "encode", recording)
+    result = TatoebaEvaluator.from_directory(tatoeba_folder, ["fr", "de"]).evaluate(model)
+    assert tasks == ["en", "fr", None]  # German has no route: the model's default
+    assert "task=language (en, fr;" in result.protocol["calibration"]
 
 
 def test_calibration_needs_every_language(tatoeba_folder) -> None:
@@ -93,7 +95,7 @@ def test_an_exported_model_by_task_equals_its_calibration(static_model, tatoeba_
     calibration.weight[1:] = torch.randn(2, 16, 16)
     calibrated = TatoebaEvaluator.from_directory(tatoeba_folder, calibration=calibration)(static_model)
     exported = export(static_model, calibration)
-    by_task = TatoebaEvaluator.from_directory(tatoeba_folder, language_as_task=True)(exported)
+    by_task = TatoebaEvaluator.from_directory(tatoeba_folder)(exported)
     assert by_task == calibrated != TatoebaEvaluator.from_directory(tatoeba_folder)(static_model)
 
 
@@ -121,15 +123,6 @@ def test_csv_and_model_card(static_model, tatoeba_folder, tmp_path) -> None:
     assert json.dumps(evaluator.get_config_dict())
 
 
-def test_from_sentences_with_one_or_many_english_lists(static_model) -> None:
-    sentences = {"fr": WORDS["fr"], "de": WORDS["de"]}
-    shared = TatoebaEvaluator.from_sentences(sentences, WORDS["en"])(static_model)
-    own = TatoebaEvaluator.from_sentences(sentences, {"fr": WORDS["en"], "de": WORDS["en"]})(static_model)
-    assert shared == own and shared["tatoeba_average_accuracy"] == 0.75
-    with pytest.raises(ValueError, match=r"\['de'\]"):
-        TatoebaEvaluator.from_sentences(sentences, {"fr": WORDS["en"]})
-
-
 @pytest.mark.parametrize(
     ("sentences", "options", "message"),
     [
@@ -137,7 +130,6 @@ def test_from_sentences_with_one_or_many_english_lists(static_model) -> None:
         ({"fr": ([], [])}, {}, "'fr' has 0 sentences and 0"),
         ({"fr": (["a", "b"], ["c"])}, {}, "'fr' has 2 sentences and 1"),
         ({"fr": (["a"], ["b"])}, {"max_sentences": 0}, "max_sentences"),
-        ({"fr": (["a"], ["b"])}, {"layer": 1, "language_as_task": True}, "language_as_task"),
     ],
 )
 def test_bad_arguments_are_named(sentences, options, message) -> None:

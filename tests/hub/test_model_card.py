@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +77,13 @@ def test_the_card_holds_what_the_run_gave(tmp_path: Path) -> None:
         "Hardware: 2 CPU cores.",
         "| training | 1,234 |",
         "| system | fr | de | average | el |",
-        "| pairs only | 51.2 | 25.0 | 30.0 |  |",
-        "| + CCP | 51.2 | 25.0 | 38.1 |  |",
-        "| CCP (XLM-R) (published) | 95.1 |  |  | 90.0 |",
+        "| pairs only | 51.2 | 25.0 | 30.0 | |",
+        "| + CCP | 51.2 | 25.0 | 38.1 | |",
+        "| CCP (XLM-R) (published) | 95.1 | | | 90.0 |",
         "Both directions, averaged.",
         "- Short sentences only.",
     ):
-        assert line in text
+        assert line in re.sub(" +", " ", text)
     assert text.count("@article{ccp") == 1
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from st_xlret.evaluation.cache.cached_embeddings import CachedEmbeddings
+from st_xlret.evaluation.cache.cached_embeddings import CachedEmbeddings, Ranks, join_ranks
 from st_xlret.evaluation.cache.embedding_cache import EmbeddingCache
 from st_xlret.evaluation.cache.fingerprint import fingerprint
-from st_xlret.evaluation.cache.ranks import Ranks, join_ranks
 
 __all__ = ["CachedEmbeddings", "EmbeddingCache", "Ranks", "fingerprint", "join_ranks"]

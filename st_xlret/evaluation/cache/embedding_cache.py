@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from st_xlret.evaluation.cache.cached_embeddings import CachedEmbeddings
+from st_xlret.evaluation.cache.cached_embeddings import CachedEmbeddings, Ranks, join_ranks
 from st_xlret.evaluation.cache.encoding import Encode, Encoding
 from st_xlret.evaluation.cache.fingerprint import fingerprint
-from st_xlret.evaluation.cache.ranks import Ranks, join_ranks
 from st_xlret.evaluation.cache.shards import Item, ShardFolder
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ class EmbeddingCache:
             "prompt": embedder.prompt(encode.model, "document"),
             "layer": embedder.layer,
             "pooling": embedder.pooling,
-            "language_as_task": embedder.language_as_task,
+            "language_as_task": bool(embedder.routes(encode.model)),
             "similarity": encode.similarity,
         }
         with pool:

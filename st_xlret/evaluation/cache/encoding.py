@@ -11,8 +11,7 @@ import numpy as np
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.evaluation.cache.cached_embeddings import CachedEmbeddings
-from st_xlret.evaluation.cache.ranks import Ranks
+from st_xlret.evaluation.cache.cached_embeddings import CachedEmbeddings, Ranks
 from st_xlret.evaluation.cache.shards import HEADER_BYTES, Item, Shard, ShardFolder, cut_into_shards
 from st_xlret.evaluation.retrieval.ranking import BrokenEmbeddingError
 

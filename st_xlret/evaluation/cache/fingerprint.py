@@ -71,4 +71,11 @@ def _as_json(value: Any) -> bytes:
     def plain(other: Any) -> Any:
         return dict(other) if isinstance(other, Mapping) else f"{type(other).__qualname__}"
 
-    return json.dumps(value, sort_keys=True, default=plain).encode("utf-8", "surrogatepass")
+    return json.dumps(_with_json_keys(value), sort_keys=True, default=plain).encode("utf-8", "surrogatepass")
+
+
+def _with_json_keys(value: Any) -> Any:
+    """The value with tuples among the keys of mappings, such as those of a `Router`, as strings."""
+    if isinstance(value, Mapping):
+        return {repr(key) if isinstance(key, tuple) else key: _with_json_keys(held) for key, held in value.items()}
+    return [_with_json_keys(held) for held in value] if isinstance(value, list | tuple) else value

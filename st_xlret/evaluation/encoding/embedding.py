@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 import torch
 from torch import Tensor
 
+from st_xlret.data.languages import check_language
 from st_xlret.evaluation.encoding.hidden_states import encode_hidden_states
 
 if TYPE_CHECKING:
@@ -128,15 +129,54 @@ def encode_layer(
     return encode_hidden_states(model, texts, layer, resolved, batch_size, show_progress_bar)
 
 
+def language_routes(model: Any) -> list[str]:
+    """The languages that a model has a map of its own for, to be named in `encode(texts, task=...)`.
+
+    These are the routes of a stock `Router` that are all named after languages, as `st_xlret.export` makes it from
+    a calibration per language. A `Router` by other tasks, such as queries and documents, has none.
+
+    Args:
+        model: Any Sentence Transformer.
+
+    Example:
+        >>> from sentence_transformers import SentenceTransformer
+        >>> from sentence_transformers.sentence_transformer.modules import BoW
+        >>> from st_xlret import CalibrationLayer, export
+        >>> model = SentenceTransformer(modules=[BoW(vocab=["one", "two"])], device="cpu")
+        >>> language_routes(model), language_routes(export(model, CalibrationLayer(2, ["en", "fr"], pivot="en")))
+        ([], ['en', 'fr'])
+    """
+    from sentence_transformers.base.modules import Router
+
+    for router in (module for module in model.children() if isinstance(module, Router)) if model is not None else ():
+        tasks_of: dict[str, list[str]] = {route: [] for route in router.sub_modules}
+        for route in tasks_of:
+            tasks_of[route] += [route] if _is_language(route) else []
+        for (task, _), route in router.route_mappings.items():
+            if task is not None and _is_language(task) and task not in tasks_of[route]:
+                tasks_of[route].append(task)
+        if all(tasks_of.values()):
+            return [task for tasks in tasks_of.values() for task in tasks]
+    return []
+
+
+def _is_language(name: str) -> bool:
+    try:
+        return bool(check_language(name))
+    except ValueError:
+        return False
+
+
 @dataclass(frozen=True)
 class TextEmbedder:
     """How an evaluator turns the texts of one language into embeddings.
 
+    A model with a map per language, as `st_xlret.export` makes it, is told the language of the texts
+    (`encode(texts, task="fr")`), see [`language_routes`][st_xlret.evaluation.encoding.embedding.language_routes].
+
     Attributes:
         layer: See `encode_layer`.
         pooling: See `encode_layer`.
-        language_as_task: Passes the language as ``task=`` to ``model.encode``, as exported calibrated models
-            want.
         calibration: Applied to the embeddings of every language, such as a ``CalibrationLayer``.
         batch_size: Texts per forward pass.
         show_progress_bar: Whether ``encode`` shows its bar.
@@ -145,8 +185,7 @@ class TextEmbedder:
         pool: A pool of ``model.start_multi_process_pool``, which then encodes.
 
     Raises:
-        ValueError: If the pooling is unknown, or ``language_as_task`` comes with a layer or ``pooling="mean"``,
-            which bypass the task.
+        ValueError: If the pooling is unknown.
 
     Example:
         >>> TextEmbedder(layer=14).describe()["pooling"]
@@ -155,7 +194,6 @@ class TextEmbedder:
 
     layer: int | None = None
     pooling: Pooling | None = None
-    language_as_task: bool = False
     calibration: Calibration | None = None
     batch_size: int = 32
     show_progress_bar: bool = False
@@ -165,11 +203,6 @@ class TextEmbedder:
 
     def __post_init__(self) -> None:
         resolve_pooling(self.layer, self.pooling)
-        if self.language_as_task and self._bypasses_encode:
-            raise ValueError(
-                f"language_as_task needs model.encode, which layer={self.layer} with "
-                f"pooling={self.pooling!r} bypasses: choose one of the two."
-            )
 
     def embed(
         self, model: SentenceTransformer, texts: Sequence[str], language: str, *, side: Side | None = None
@@ -194,7 +227,7 @@ class TextEmbedder:
             pooling=self.pooling,
             batch_size=self.batch_size,
             show_progress_bar=self.show_progress_bar,
-            **({} if self._bypasses_encode else self._encode_arguments(language, side, prompt)),
+            **({} if self._bypasses_encode else self._encode_arguments(model, language, side, prompt)),
         )
         if self.calibration is not None:
             with torch.inference_mode():
@@ -216,9 +249,13 @@ class TextEmbedder:
     def _bypasses_encode(self) -> bool:
         return self.layer is not None or resolve_pooling(self.layer, self.pooling) == "mean"
 
-    def _encode_arguments(self, language: str, side: Side | None, prompt: str | None) -> dict[str, Any]:
-        # As encode_query and encode_document set them; a calibrated model's task is the language.
-        task = language if self.language_as_task else side
+    def routes(self, model: Any) -> list[str]:
+        """The languages whose texts go through a map of their own in the model; none with a layer or the mean."""
+        return [] if self._bypasses_encode else language_routes(model)
+
+    def _encode_arguments(self, model: Any, language: str, side: Side | None, prompt: str | None) -> dict[str, Any]:
+        # As encode_query and encode_document set them; the task of a calibrated model is the language.
+        task = language if language in self.routes(model) else side
         arguments = {"task": task, "prompt": prompt, "pool": self.pool}
         return {name: value for name, value in arguments.items() if value is not None}
 
@@ -233,12 +270,18 @@ class TextEmbedder:
                 "Evaluate those languages only, or fit the calibration on the missing ones too."
             )
 
-    def describe(self) -> dict[str, str]:
-        """Pooling and calibration in words, for the protocol of a result."""
-        if self.language_as_task:
-            calibration = "in the model, by task=language"
-        else:
-            calibration = "none" if self.calibration is None else type(self.calibration).__name__
+    def describe(self, model: Any = None) -> dict[str, str]:
+        """Pooling and calibration in words, for the protocol of a result.
+
+        Args:
+            model: The model that was evaluated, whose own maps per language are then described too.
+        """
+        calibration = "none" if self.calibration is None else type(self.calibration).__name__
+        if routes := self.routes(model):
+            inside = f"in the model, by task=language ({', '.join(routes)}; its default route for other languages)"
+            calibration = inside if self.calibration is None else f"{inside}, then {calibration}"
+        elif self._bypasses_encode and language_routes(model):
+            calibration += " (the model's maps per language come after the layer, and were not used)"
         prompts = {"query_prompt": self.query_prompt, "document_prompt": self.document_prompt}
         return {
             "pooling": describe_pooling(self.layer, self.pooling),

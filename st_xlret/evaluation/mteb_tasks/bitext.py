@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import torch
 from datasets import Dataset
-from mteb._evaluators import BitextMiningEvaluator
 from mteb.abstasks import AbsTaskBitextMining
 from mteb.tasks.bitext_mining import TatoebaBitextMining
 from torch import Tensor
@@ -18,7 +17,7 @@ from torch.utils.data import DataLoader
 from st_xlret.evaluation.bucc import BUCCEvaluator
 from st_xlret.evaluation.encoding.embedding import TextEmbedder
 from st_xlret.evaluation.mteb_tasks.metadata import LANGUAGE_SCRIPTS, local_metadata
-from st_xlret.evaluation.readers.tatoeba import load_tatoeba_directory, tatoeba_language
+from st_xlret.evaluation.tatoeba import load_tatoeba_directory, tatoeba_language
 
 _BOTH_WAYS = [("sentence1", "sentence2"), ("sentence2", "sentence1")]
 
@@ -66,35 +65,18 @@ class TatoebaTask(AbsTaskBitextMining):
         self.hf_subsets = [subset for subset in self.hf_subsets if subset in self.dataset]
         self.data_loaded = True
 
-    def _evaluate_subset(
-        self,
-        model: Any,
-        data_split: Any,
-        *,
-        hf_split: str,
-        hf_subset: str,
-        encode_kwargs: Any,
-        prediction_folder: Any = None,
-        parallel: bool = False,
-        num_proc: int | None = None,
-        timer: Any,
-        **options: Any,
-    ) -> Any:
-        evaluator = BitextMiningEvaluator(
-            data_split,
-            task_metadata=self.metadata,
-            pair_columns=_BOTH_WAYS,
-            hf_split=hf_split,
-            hf_subset=hf_subset,
-            timer=timer,
-            **options,
-        )
-        neighbours = evaluator(model, encode_kwargs=encode_kwargs, num_proc=num_proc)
-        gold = [(row, row) for row in range(len(data_split))]
-        to_english, from_english = (
-            self._compute_metrics(neighbours[f"{one}-{other}"], gold) for one, other in _BOTH_WAYS
-        )
-        scores = {name: float(cast(float, value)) for name, value in to_english.items()}
+    def _get_pairs(self, parallel: bool) -> list[tuple[str, str]]:
+        return _BOTH_WAYS
+
+    def _add_main_score(self, scores: Any) -> None:
+        if self.metadata.main_score in scores:  # the scores of one direction lack it
+            super()._add_main_score(scores)
+
+    def _evaluate_subset(self, model: Any, data_split: Any, **options: Any) -> Any:
+        # With `parallel`, mteb scores all of _get_pairs, here the two directions, and encodes each side once.
+        found = super()._evaluate_subset(model, data_split, **{**options, "parallel": True})
+        to_english, from_english = (cast(Any, found)[f"{one}-{other}"] for one, other in _BOTH_WAYS)
+        scores = {name: float(value) for name, value in to_english.items()}
         scores["accuracy_from_en"] = from_english["accuracy"]
         scores["accuracy_both_ways"] = (to_english["accuracy"] + from_english["accuracy"]) / 2
         self._add_main_score(scores)
@@ -187,6 +169,10 @@ class _ByMteb(TextEmbedder):
     """Embeds with an encoder of mteb, as its own bitext evaluator calls it."""
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def routes(self, model: Any) -> list[str]:
+        """None: mteb does not say the language to a model."""
+        return []
 
     def embed(self, model: Any, texts: Sequence[str], language: str, *, side: Any = None) -> Tensor:
         """Float32 (n, d)."""

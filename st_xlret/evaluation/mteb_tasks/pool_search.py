@@ -11,6 +11,7 @@ from mteb.models import SearchEncoderWrapper
 from torch import Tensor
 
 from st_xlret.search import top_k as exact_top_k
+from st_xlret.search import unit_rows
 
 
 class ExactIndex:
@@ -51,7 +52,7 @@ class ExactIndex:
 
     def _rows(self, embeddings: Any) -> Tensor:
         rows = torch.as_tensor(np.asarray(embeddings)) if not isinstance(embeddings, Tensor) else embeddings
-        return torch.nn.functional.normalize(rows.float(), dim=1) if self.cosine else rows.float()
+        return unit_rows(rows) if self.cosine else rows.float()
 
 
 class PoolSearch(SearchEncoderWrapper):

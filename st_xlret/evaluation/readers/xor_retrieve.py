@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import fnmatch
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +13,8 @@ from pathlib import Path
 from st_xlret.data.reading.jsonl import DataError, read_jsonl, read_lines
 from st_xlret.evaluation.readers.passage_table import Passage, load_passages
 from st_xlret.evaluation.retrieval.data import TextCollection
-from st_xlret.evaluation.xor_retrieve_tokens import span_answers
 
+YES_NO = ("yes", "no")
 _SPLITS = ("train", "dev", "test")
 _LONGEST_FIELD = 2**27
 
@@ -192,6 +192,16 @@ def read_passages(file: Path, on_bytes_read: Callable[[int], None]) -> Iterator[
             is_first = False
     except csv.Error as error:
         raise DataError(f"no tab-separated passage: {error}", file=str(file), line=last_line) from error
+
+
+def span_answers(answers: Iterable[str]) -> list[str]:
+    """The answers that can be looked for in a text: all but "yes", "no" and blank ones.
+
+    Example:
+        >>> span_answers(["yes", "12 May 1990", ""])
+        ['12 May 1990']
+    """
+    return [answer for answer in answers if answer not in YES_NO and answer.strip()]
 
 
 def _question_pattern(split: str) -> str:

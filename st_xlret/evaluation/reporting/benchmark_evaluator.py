@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sentence_transformers.base.evaluation import BaseEvaluator
 
-from st_xlret.evaluation.bilingual_retrieval import append_csv_row
 from st_xlret.evaluation.reporting.tables import BenchmarkResult
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class BenchmarkEvaluator(BaseEvaluator):
         """Scores per language, their averages, and the protocol."""
         raise NotImplementedError
 
-    def _protocol(self) -> dict[str, str]:
+    def _protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
         """What decides the figures, apart from the model."""
         raise NotImplementedError
 
@@ -68,3 +69,14 @@ class BenchmarkEvaluator(BaseEvaluator):
     def get_config_dict(self) -> dict[str, Any]:
         """What the model card says about this evaluation: the protocol."""
         return self._protocol()
+
+
+def append_csv_row(path: str, row: Mapping[str, object]) -> None:
+    """Appends one row to a CSV file, with a header where the file is new; folders are made as needed."""
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    is_new = not os.path.isfile(path)
+    with open(path, "a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(row))
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)

@@ -1,26 +1,98 @@
-"""Pictures of an evaluation: two languages in the plane, and accuracies by stage. Need the extra ``plots``."""
+"""Plots of training runs and of evaluations. They need matplotlib (the extra `plots`)."""
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from st_xlret.files import atomic_file
+
+logger = logging.getLogger(__name__)
+
 _COLOURS = ("tab:blue", "tab:orange")
+_INCHES_PER_BAR, _CHARACTERS_PER_LABEL = 0.2, 22
+
+
+def plot_training(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> Path | None:
+    """Draw the losses and the average scores of a run over its steps.
+
+    Args:
+        history: `trainer.state.log_history` of the host's Trainer.
+        path: PNG file.
+
+    Returns:
+        The file, or None where matplotlib is not installed or the history holds no losses and no scores.
+    """
+    losses = sorted({key for line in history for key in line if key.startswith("loss_")})
+    scores = sorted({key for line in history for key in line if key.startswith("eval_") and "average" in key})
+    panels = [(title, keys) for title, keys in (("training loss", losses), ("evaluation", scores)) if keys]
+    if not panels or (figure := _figure(path, 6 * len(panels), 4.5)) is None:
+        return None
+    axes = figure.subplots(1, len(panels), squeeze=False)
+    for axis, (title, keys) in zip(axes[0], panels, strict=True):
+        for key in keys:
+            points = [(line["step"], line[key]) for line in history if key in line]
+            axis.plot(*zip(*points, strict=True), marker=".", label=key.removeprefix("loss_").removeprefix("eval_"))
+        axis.set(title=title, xlabel="step")
+        axis.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.18))
+        axis.grid(alpha=0.3)
+    return _save(figure, path)
+
+
+def plot_stages(
+    stages: Mapping[str, Mapping[str, float]],
+    path: str | os.PathLike[str],
+    *,
+    title: str = "bilingual retrieval",
+    metric: str = "accuracy",
+) -> Path | None:
+    """Draw scores as groups of horizontal bars: one group per benchmark or kind of language, one bar per stage.
+
+    Args:
+        stages: Stage -> group, such as "all" -> score in [0, 1]. Every stage has the same groups.
+        path: PNG file.
+        title: Title of the plot.
+        metric: What the scores are, for the label of the axis.
+
+    Returns:
+        The file, or None where matplotlib is not installed.
+    """
+    groups = list(next(iter(stages.values())))
+    bars = len(groups) * (len(stages) + 1)
+    figure = _figure(path, 8, 1.2 + _INCHES_PER_BAR * (bars + len(stages) / 2))
+    if figure is None:
+        return None
+    axis = figure.subplots()
+    width = 1 / (len(stages) + 1)  # the space of one bar lies between two groups
+    for number, (stage, scores) in enumerate(stages.items()):
+        places = [group + (number - (len(stages) - 1) / 2) * width for group in range(len(groups))]
+        drawn = axis.barh(places, [100 * scores[group] for group in groups], 0.95 * width, label=stage)
+        axis.bar_label(drawn, fmt="%.1f", fontsize=7, padding=2)
+    axis.set_yticks(range(len(groups)), [fill(group.replace("_", " "), _CHARACTERS_PER_LABEL) for group in groups])
+    axis.invert_yaxis()  # the first group and the first stage at the top, as in the legend
+    axis.margins(x=0.08, y=0.02)
+    axis.set(title=title, xlabel=f"{metric} (%)")
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.legend(fontsize="small", loc="outside lower center", ncols=2)
+    return _save(figure, path)
 
 
 def principal_plane(embeddings: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Project the embeddings of several languages on the two principal components of all of them together.
+    """Project the embeddings of several languages on their first two joint principal components.
 
     Args:
         embeddings: Language -> (n, d), with d >= 2.
 
     Returns:
-        Language -> (n, 2). The sign of a component is such that its largest loading is positive, so that equal
-        embeddings give equal pictures everywhere.
+        Language -> (n, 2). The sign of a component makes its largest loading positive, so that equal embeddings
+        give equal plots.
 
     Raises:
         ValueError: If there are fewer than two rows in all.
@@ -32,7 +104,7 @@ def principal_plane(embeddings: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """
     rows = torch.cat([cloud.double() for cloud in embeddings.values()])
     if len(rows) < 2:
-        raise ValueError(f"a plane wants two rows or more, got {len(rows)}")
+        raise ValueError(f"principal components need two rows or more, got {len(rows)}")
     mean = rows.mean(dim=0)
     axes = torch.linalg.svd(rows - mean, full_matrices=False).Vh[:2]
     largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))
@@ -41,31 +113,31 @@ def principal_plane(embeddings: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def plot_language_planes(
-    panels: Mapping[str, Mapping[str, Tensor]], path: str | Path, *, highlighted: Sequence[int] = range(5)
+    panels: Mapping[str, Mapping[str, Tensor]], path: str | os.PathLike[str], *, highlighted: Sequence[int] = range(5)
 ) -> Path | None:
-    """Draw two languages in the plane, once per panel, with a few translations joined (CCP, Figure 1).
+    """Draw two languages in the plane, in one panel per stage, with lines between some translations.
 
-    Each panel has principal components of its own.
+    As Figure 1 of CCP. Each panel has its own principal components.
 
     Args:
         panels: Title -> language -> (n, d): two languages, row-aligned translations.
-        path: PNG file, written whole or not at all.
+        path: PNG file.
         highlighted: Rows whose two sides are numbered and joined by a line.
 
     Returns:
         The file, or None where matplotlib is not installed.
 
     Raises:
-        ValueError: If a panel does not hold two languages with as many rows.
+        ValueError: If a panel does not hold two languages of equally many rows.
     """
     for title, clouds in panels.items():
         if len(clouds) != 2 or len({len(cloud) for cloud in clouds.values()}) != 1:
             shapes = {language: tuple(cloud.shape) for language, cloud in clouds.items()}
             raise ValueError(f"panel {title!r} must hold two row-aligned languages, got {shapes}")
-    pyplot = _pyplot()
-    if pyplot is None:
+    figure = _figure(path, 5.5 * len(panels), 5)
+    if figure is None:
         return None
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(5.5 * len(panels), 5), squeeze=False)
+    axes = figure.subplots(1, len(panels), squeeze=False)
     for axis, (title, clouds) in zip(axes[0], panels.items(), strict=True):
         plane = principal_plane(clouds)
         for colour, (language, points) in zip(_COLOURS, plane.items(), strict=True):
@@ -77,54 +149,22 @@ def plot_language_planes(
             for colour, end in zip(_COLOURS, ends, strict=True):
                 axis.scatter(*end, s=90, color=colour, edgecolors="black", zorder=4)
                 axis.annotate(str(number), end.tolist(), ha="center", va="center", fontsize=7, zorder=5)
-        axis.set(title=title, xticks=[], yticks=[])
+        axis.set(title=fill(title, 40), xticks=[], yticks=[])
         axis.legend(fontsize="small", loc="upper right")
     return _save(figure, path)
 
 
-def plot_stages(
-    stages: Mapping[str, Mapping[str, float]], path: str | Path, *, title: str = "bilingual retrieval"
-) -> Path | None:
-    """Draw accuracies as groups of bars: a group per kind of language, a bar per stage.
-
-    Args:
-        stages: Stage -> group, such as "all" -> accuracy in [0, 1]; every stage has the same groups.
-        path: PNG file, written whole or not at all.
-        title: Of the picture.
-
-    Returns:
-        The file, or None where matplotlib is not installed.
-    """
-    pyplot = _pyplot()
-    if pyplot is None:
-        return None
-    groups = list(next(iter(stages.values())))
-    width = 0.8 / len(stages)
-    figure, axis = pyplot.subplots(figsize=(7, 4))
-    for number, (stage, accuracies) in enumerate(stages.items()):
-        places = [group + (number - (len(stages) - 1) / 2) * width for group in range(len(groups))]
-        bars = axis.bar(places, [100 * accuracies[group] for group in groups], width * 0.95, label=stage)
-        axis.bar_label(bars, fmt="%.1f", fontsize=7)
-    axis.set_xticks(range(len(groups)), [group.replace("_", " ") for group in groups])
-    axis.set(title=title, ylabel="accuracy (%)")
-    axis.legend(fontsize="small")
-    return _save(figure, path)
-
-
-def _pyplot() -> Any:
+def _figure(path: str | os.PathLike[str], width: float, height: float) -> Any:
+    """A figure outside of pyplot, whose global state belongs to the caller's program."""
     try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as pyplot
+        from matplotlib.figure import Figure
     except ImportError:
+        logger.warning('%s is not drawn, as matplotlib is not installed: pip install "st-xlret[plots]"', path)
         return None
-    return pyplot
+    return Figure(figsize=(width, height), layout="constrained")
 
 
-def _save(figure: Any, path: str | Path) -> Path:
-    figure.tight_layout()
-    temporary = Path(path).with_suffix(".tmp.png")
-    figure.savefig(temporary, dpi=120)
-    _pyplot().close(figure)
-    return temporary.replace(path)
+def _save(figure: Any, path: str | os.PathLike[str]) -> Path:
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, dpi=120)
+    return Path(path)

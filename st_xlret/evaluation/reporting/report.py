@@ -34,16 +34,16 @@ def markdown_row(result: BenchmarkResult, model_name: str) -> str:
     Example:
         >>> result = BenchmarkResult("lareqa", {"fr": {"map_at_20": 0.5}}, {"map_at_20": 0.5}, {"split": "test"})
         >>> print(markdown_row(result, "tiny"))
-        | benchmark | model | map_at_20 | languages | split |
-        | --------- | ----: | --------: | --------: | ----: |
-        | lareqa    |  tiny |      50.0 |         1 |  test |
+        | benchmark   | model   |   map_at_20 |   languages |   split |
+        |:------------|:--------|------------:|------------:|--------:|
+        | lareqa      | tiny    |        50.0 |           1 |    test |
     """
     protocol = {
         name: result.protocol[name] for name in ("split", "direction", "corpus_size") if name in result.protocol
     }
     header = ["benchmark", "model", *result.average, "languages", *protocol]
     row = [result.benchmark, model_name, *map(percent, result.average.values()), str(len(result.scores))]
-    return markdown_table(header, [[*row, *protocol.values()]])
+    return markdown_table(header, [[*row, *protocol.values()]], left=2)
 
 
 def report(result: BenchmarkResult, model_name: str) -> str:

@@ -39,31 +39,35 @@ def macro_average(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]
     return {metric: sum(values[metric] for values in scores.values()) / len(scores) for metric in metrics}
 
 
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table with aligned columns: the first to the left, the others to the right.
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """Render a Markdown table.
+
+    Args:
+        header: Names of the columns.
+        rows: One sequence of cells per row. Characters that would break the table are escaped.
+        left: How many columns are aligned to the left. The others, which hold figures, are aligned to the right.
+
+    Returns:
+        The table, without a line break at its end.
 
     Raises:
         ValueError: If a row has another number of cells than the header.
 
     Example:
         >>> print(markdown_table(["model", "fr"], [["ours", "91.5"], ["theirs", "9.0"]]))
-        | model  |   fr |
-        | ------ | ---: |
-        | ours   | 91.5 |
-        | theirs |  9.0 |
+        | model   |   fr |
+        |:--------|-----:|
+        | ours    | 91.5 |
+        | theirs  |  9.0 |
     """
+    from tabulate import tabulate
+
     for row in rows:
         if len(row) != len(header):
             raise ValueError(f"the header has {len(header)} cells and this row {len(row)}: {list(row)}.")
-    widths = [max(3, *(len(row[column]) for row in (header, *rows))) for column in range(len(header))]
-    rule = ["-" * widths[0]] + ["-" * (width - 1) + ":" for width in widths[1:]]
-
-    def line(cells: Sequence[str]) -> str:
-        aligned = [cells[0].ljust(widths[0])]
-        aligned += [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
-        return "| " + " | ".join(aligned) + " |"
-
-    return "\n".join([line(header), line(rule), *(line(row) for row in rows)])
+    cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in (header, *rows)]
+    alignment = ["left" if column < left else "right" for column in range(len(header))]
+    return tabulate(cells[1:], cells[0], tablefmt="pipe", colalign=alignment if rows else None, disable_numparse=True)
 
 
 def percent(value: float | None) -> str:
@@ -117,9 +121,9 @@ def results_table(
     Example:
         >>> result = BenchmarkResult("tatoeba", {"fr": {"accuracy": 0.5}}, {"accuracy": 0.5})
         >>> print(results_table(result, model_name="tiny"))
-        | system |   fr | mean |        source |
-        | ------ | ---: | ---: | ------------: |
-        | tiny   | 50.0 | 50.0 | measured here |
+        | system   |   fr |   mean |        source |
+        |:---------|-----:|-------:|--------------:|
+        | tiny     | 50.0 |   50.0 | measured here |
     """
     shown = list(result.scores if languages is None else languages)
     missing = [language for language in shown if language not in result.scores]

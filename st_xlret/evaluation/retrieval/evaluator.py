@@ -11,9 +11,8 @@ from st_xlret.evaluation.encoding.embedding import Calibration, Pooling, TextEmb
 from st_xlret.evaluation.reporting.benchmark_evaluator import BenchmarkEvaluator
 from st_xlret.evaluation.reporting.tables import BenchmarkResult, macro_average
 from st_xlret.evaluation.retrieval.data import RetrievalData
-from st_xlret.evaluation.retrieval.language_preference import language_preference
-from st_xlret.evaluation.retrieval.metrics import parse_metric
-from st_xlret.evaluation.retrieval.ranking import EmbedCorpus, Similarity, retrieve, score_ranking, similarity_of
+from st_xlret.evaluation.retrieval.metrics import language_preference, parse_metric, score_ranking
+from st_xlret.evaluation.retrieval.ranking import EmbedCorpus, Similarity, retrieve, similarity_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -35,8 +34,6 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         split: Which part of the benchmark this is; goes into the result.
         layer: See `encode_layer`.
         pooling: See `encode_layer`.
-        language_as_task: Passes the language as ``task=`` to ``model.encode``, for exported calibrated
-            models.
         calibration: Applied to each language's embeddings, such as a ``CalibrationLayer``.
         query_prompt: Put before queries in place of the model's own prompt.
         document_prompt: Put before documents in place of the model's own prompt.
@@ -75,7 +72,6 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         split: str = "test",
         layer: int | None = None,
         pooling: Pooling | None = None,
-        language_as_task: bool = False,
         calibration: Calibration | None = None,
         query_prompt: str | None = None,
         document_prompt: str | None = None,
@@ -101,7 +97,6 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         self.embedder = TextEmbedder(
             layer=layer,
             pooling=pooling,
-            language_as_task=language_as_task,
             calibration=calibration,
             batch_size=batch_size,
             show_progress_bar=show_progress_bar,
@@ -135,7 +130,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
             scores,
             macro_average(scores),
             {
-                **self._protocol(),
+                **self._protocol(model),
                 "similarity": similarity_of(model, self.similarity),
                 "languages": str(len(scores)),
                 "queries": str(queries),
@@ -178,5 +173,5 @@ class RetrievalEvaluator(BenchmarkEvaluator):
             list(dict.fromkeys([*data.queries.language_set(), *data.corpus.language_set()]))
         )
 
-    def _protocol(self) -> dict[str, str]:
-        return {"task": self.task, "split": self.split, "direction": self.direction, **self.embedder.describe()}
+    def _protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
+        return {"task": self.task, "split": self.split, "direction": self.direction, **self.embedder.describe(model)}

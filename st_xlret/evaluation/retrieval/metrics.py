@@ -1,13 +1,16 @@
-"""Metrics over ranked results, vectorised over queries: MRR, recall and mean average precision at k."""
+"""Metrics of ranked results: MRR, recall and mean average precision at k, and preference for one language."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from st_xlret.evaluation.retrieval.data import RetrievalData
 
 Metric: TypeAlias = Callable[[ArrayLike, ArrayLike], NDArray[np.float64]]
 
@@ -136,3 +139,97 @@ def parse_metric(name: str) -> tuple[Metric, int]:
         raise ValueError(f"unknown metric {name!r}: give names such as 'mrr_at_100', 'recall_at_100', 'map_at_20'.")
     function, k = _METRICS[match[1]], int(match[2])
     return lambda hits, relevant: function(hits, relevant, k), k
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The best corpus rows of each query.
+
+    Attributes:
+        rows: Corpus rows, (Q, K) int64, best first; equal scores by the lower row.
+        scores: Their similarities, (Q, K) float32.
+    """
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
+def score_ranking(
+    ranking: Ranking, data: RetrievalData, metrics: Iterable[str] = ("mrr_at_100", "recall_at_100")
+) -> dict[str, dict[str, float]]:
+    """Means of metrics over the queries of each language.
+
+    Args:
+        ranking: The results of ``data.judged``, in its order.
+        data: What was searched.
+        metrics: Names such as ``"mrr_at_100"``, ``"recall_at_100"``, ``"map_at_20"``.
+
+    Returns:
+        Query language to metric to value, fractions in [0, 1].
+
+    Raises:
+        ValueError: If a metric is unknown or looks deeper than the ranking goes.
+    """
+    hits = hits_of_ranking(ranking.rows, data.relevant, len(data.corpus))
+    counts = np.array([len(rows) for rows in data.relevant])
+    values: dict[str, NDArray[np.float64]] = {}
+    for name in metrics:
+        metric, k = parse_metric(name)
+        if hits.shape[1] < min(k, len(data.corpus)):
+            raise ValueError(f"{name} needs {k} results a query; the ranking has {hits.shape[1]}.")
+        values[name] = metric(hits, counts)
+    languages = np.array([data.judged.language_of(row) for row in range(len(data.judged))])
+    return {
+        language: {name: float(of_query[languages == language].mean()) for name, of_query in values.items()}
+        for language in data.judged.language_set()
+        if (languages == language).any()
+    }
+
+
+def language_preference(ranking: Ranking, data: RetrievalData, *, k: int = 20) -> dict[str, dict[str, float]]:
+    """How much more often the top results share the query's language than the relevant documents do.
+
+    For a query with R relevant documents, its top min(R, k) results are looked at: a perfect ranking shows
+    the relevant documents there, so that its preference is 0 whatever the languages of the answers. A model
+    that groups texts by language has a preference near 1 minus the share among the relevant documents; a
+    negative one avoids the query's language.
+
+    Args:
+        ranking: The results of ``data.judged``, in its order.
+        data: What was searched.
+        k: The depth at most; the ranking's where that is less.
+
+    Returns:
+        Query language to ``{"results": share of the top results in the query's language, "relevant": the same
+        share of the relevant documents, "preference": the difference}``, means over queries, in [0, 1] and
+        [-1, 1].
+
+    Raises:
+        ValueError: If k is below 1.
+
+    Example:
+        >>> from st_xlret.evaluation.retrieval.data import TextCollection
+        >>> corpus = TextCollection(["a", "b", "c", "d"], ["one", "un", "two", "deux"], ["en", "fr", "en", "fr"])
+        >>> data = RetrievalData(corpus, TextCollection(["q"], ["1 ?"], "en"), {"q": {"a": 1, "b": 1}})
+        >>> language_preference(Ranking(np.array([[0, 2, 1]]), np.array([[3.0, 2.0, 1.0]])), data)
+        {'en': {'results': 1.0, 'relevant': 0.5, 'preference': 0.5}}
+    """
+    if k < 1:
+        raise ValueError(f"k must be at least 1, got {k}.")
+    codes: dict[str, int] = {}
+    corpus = data.corpus
+    languages = [corpus.languages] * len(corpus) if isinstance(corpus.languages, str) else corpus.languages
+    document_codes = np.array([codes.setdefault(language, len(codes)) for language in languages])
+    results: dict[str, list[float]] = {}
+    relevant: dict[str, list[float]] = {}
+    for row, gold in enumerate(data.relevant):
+        language = data.judged.language_of(row)
+        code = codes.get(language, -1)
+        top = ranking.rows[row, : min(len(gold), k)]
+        results.setdefault(language, []).append(float((document_codes[top] == code).mean()))
+        relevant.setdefault(language, []).append(float((document_codes[gold] == code).mean()))
+    shares = {language: (float(np.mean(results[language])), float(np.mean(relevant[language]))) for language in results}
+    return {
+        language: {"results": found, "relevant": wanted, "preference": found - wanted}
+        for language, (found, wanted) in shares.items()
+    }

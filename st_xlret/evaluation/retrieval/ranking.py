@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from st_xlret.evaluation.encoding.embedding import Side, TextEmbedder
 from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
-from st_xlret.evaluation.retrieval.metrics import hits_of_ranking, parse_metric
-from st_xlret.search import top_k
+from st_xlret.evaluation.retrieval.metrics import Ranking, parse_metric, score_ranking
+from st_xlret.search import top_k, unit_rows
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -46,19 +45,6 @@ class BrokenEmbeddingError(ValueError):
     def __init__(self, message: str, row: int) -> None:
         super().__init__(message)
         self.row = row
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """The best corpus rows of each query.
-
-    Attributes:
-        rows: Corpus rows, (Q, K) int64, best first; equal scores by the lower row.
-        scores: Their similarities, (Q, K) float32.
-    """
-
-    rows: NDArray[np.int64]
-    scores: NDArray[np.float32]
 
 
 def similarity_of(model: SentenceTransformer, similarity: Similarity | None = None) -> Similarity:
@@ -100,7 +86,7 @@ def encode_rows(
     known_languages = [languages] * len(texts) if isinstance(languages, str) else list(languages)
     groups: dict[str, list[int]] = {}
     # One pass where the language does not change the encoding: batches are better sorted by length.
-    by_language = embedder.language_as_task or embedder.calibration is not None
+    by_language = bool(embedder.routes(model)) or embedder.calibration is not None
     for row, language in enumerate(known_languages):
         groups.setdefault(language if by_language else known_languages[0], []).append(row)
     embeddings: Tensor | None = None
@@ -119,7 +105,7 @@ def encode_rows(
             f"({len(broken)} of {len(texts)} texts): it has diverged, or the text is broken.",
             row,
         )
-    return torch.nn.functional.normalize(embeddings, dim=1) if similarity == "cosine" else embeddings
+    return unit_rows(embeddings) if similarity == "cosine" else embeddings
 
 
 @dataclass(frozen=True)
@@ -199,38 +185,6 @@ def retrieve(
 def encode_in_memory(corpus: TextCollection, encode: DocumentEncoder) -> Tensor:
     """The embeddings of a whole corpus as one tensor."""
     return encode(corpus.full_texts(slice(None)), corpus.languages)
-
-
-def score_ranking(
-    ranking: Ranking, data: RetrievalData, metrics: Iterable[str] = ("mrr_at_100", "recall_at_100")
-) -> dict[str, dict[str, float]]:
-    """Means of metrics over the queries of each language.
-
-    Args:
-        ranking: The results of ``data.judged``, in its order.
-        data: What was searched.
-        metrics: Names such as ``"mrr_at_100"``, ``"recall_at_100"``, ``"map_at_20"``.
-
-    Returns:
-        Query language to metric to value, fractions in [0, 1].
-
-    Raises:
-        ValueError: If a metric is unknown or looks deeper than the ranking goes.
-    """
-    hits = hits_of_ranking(ranking.rows, data.relevant, len(data.corpus))
-    counts = np.array([len(rows) for rows in data.relevant])
-    values: dict[str, NDArray[np.float64]] = {}
-    for name in metrics:
-        metric, k = parse_metric(name)
-        if hits.shape[1] < min(k, len(data.corpus)):
-            raise ValueError(f"{name} needs {k} results a query; the ranking has {hits.shape[1]}.")
-        values[name] = metric(hits, counts)
-    languages = np.array([data.judged.language_of(row) for row in range(len(data.judged))])
-    return {
-        language: {name: float(of_query[languages == language].mean()) for name, of_query in values.items()}
-        for language in data.judged.language_set()
-        if (languages == language).any()
-    }
 
 
 def evaluate_retrieval(

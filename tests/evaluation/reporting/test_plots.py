@@ -1,4 +1,4 @@
-"""Curves of a run."""
+"""What is drawn, and that nothing is drawn over anything else."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from st_xlret.training.plots import plot_training
+from st_xlret.evaluation.reporting.plots import plot_language_planes, plot_stages, plot_training
 
 HISTORY: list[dict[str, Any]] = [
     {"step": 5, "loss": 2.0, "loss_ccp": 2.5, "loss_pairs": 1.5},
@@ -52,7 +53,9 @@ def test_nothing_to_draw(tmp_path: Path, history: list[dict[str, Any]]) -> None:
     assert not os.listdir(tmp_path)
 
 
-def test_without_matplotlib_there_is_no_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_there_is_no_plot_and_the_log_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     load = builtins.__import__
 
     def without(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -62,6 +65,29 @@ def test_without_matplotlib_there_is_no_plot(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(builtins, "__import__", without)
     assert plot_training(HISTORY, tmp_path / "training.png") is None
+    assert "training.png" in caplog.text and "st-xlret[plots]" in caplog.text
+
+
+def test_labels_of_many_long_groups_do_not_overlap(tmp_path: Path, figures: list[Any]) -> None:
+    groups = ["Tatoeba", "tuned: Tatoeba, 13 languages of Table 1", "mAP@20", "MRR@100, own language", "all", "none"]
+    stages = {f"stage {number}": dict.fromkeys(groups, number / 7) for number in range(7)}
+    plot_stages(stages, tmp_path / "stages.png")
+    axis = figures[0].axes[0]
+    names = [label.get_window_extent() for label in axis.get_yticklabels()]
+    values = [text.get_window_extent() for text in axis.texts]
+    assert (len(names), len(values)) == (6, 42)
+    for boxes in (names, values):
+        assert not any(one.overlaps(other) for row, one in enumerate(boxes) for other in boxes[:row])
+    legend = figures[0].legends[0].get_window_extent()
+    assert legend.y0 >= 0 and not legend.overlaps(axis.get_tightbbox()) and axis.get_tightbbox().x0 >= 0
+
+
+def test_planes_have_a_panel_per_stage(tmp_path: Path, figures: list[Any]) -> None:
+    cloud = torch.randn(20, 4)
+    plot_language_planes(
+        {"before": {"en": cloud, "fr": cloud + 3}, "after": {"en": cloud, "fr": cloud}}, tmp_path / "p.png"
+    )
+    assert [axis.get_title() for axis in figures[0].axes] == ["before", "after"]
 
 
 def test_a_full_disk_leaves_the_old_plot_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

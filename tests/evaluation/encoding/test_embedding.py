@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize, Router
 
 from st_xlret.evaluation import encode_layer
-from st_xlret.evaluation.encoding.embedding import TextEmbedder
+from st_xlret.evaluation.encoding.embedding import TextEmbedder, language_routes
+from st_xlret.hub.export import export
+from st_xlret.modules.calibration_layer import CalibrationLayer
 
 TEXTS = ["taxi", "hotel bread water night house", "pain eau", "haus", "nuit maison brot"]
 
@@ -93,3 +97,21 @@ def test_equal_texts_get_equal_embeddings(transformer_model) -> None:
 
 def test_half_precision_models_give_float32(static_model) -> None:
     assert encode_layer(static_model.half(), TEXTS).dtype == torch.float32
+
+
+def test_a_router_by_query_and_document_has_no_language_routes(static_model) -> None:
+    routes = {"query": [Normalize()], "document": [Normalize()]}
+    assert language_routes(SentenceTransformer(modules=[static_model[0], Router(routes)], device="cpu")) == []
+
+
+def test_language_routes_survive_saving_and_odd_names(static_model, tmp_path) -> None:
+    languages = ["en", "to", "zh-hans"]  # "to" is a method of ModuleDict
+    export(static_model, CalibrationLayer(16, languages)).save_pretrained(str(tmp_path))
+    assert sorted(language_routes(SentenceTransformer(str(tmp_path), device="cpu"))) == languages
+
+
+def test_a_layer_bypasses_language_routes_and_says_so(transformer_model) -> None:
+    model = export(transformer_model, CalibrationLayer(16, ["en", "fr"]))
+    embedder = TextEmbedder(layer=2)
+    assert embedder.embed(model, ["taxi"], "fr").equal(embedder.embed(transformer_model, ["taxi"], "fr"))
+    assert "not used" in embedder.describe(model)["calibration"]

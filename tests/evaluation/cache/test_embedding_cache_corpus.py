@@ -13,6 +13,7 @@ from st_xlret.evaluation.cache import EmbeddingCache
 from st_xlret.evaluation.encoding.embedding import TextEmbedder
 from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
 from st_xlret.evaluation.retrieval.ranking import evaluate_retrieval, retrieve
+from st_xlret.hub.export import export
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests import tiny
 
@@ -79,16 +80,17 @@ def test_whatever_decides_the_embeddings_is_an_entry_of_its_own(cache, data) -> 
 
 
 def test_each_language_reaches_the_model_as_its_task(cache, data, monkeypatch) -> None:
-    model = tiny.static()
+    static = tiny.static()
+    model = export(static, CalibrationLayer(static.get_embedding_dimension(), sorted(set(LANGUAGES))))
     seen: set[tuple[str, str]] = set()
     encode = model.encode
 
     def noting(texts, task, **options):
         seen.update((text, task) for text in texts)
-        return encode(texts, **options)
+        return encode(texts, task=task, **options)
 
     monkeypatch.setattr(model, "encode", noting)
-    rows(model, data, TextEmbedder(language_as_task=True), cache)
+    rows(model, data, TextEmbedder(), cache)
     assert {(f"sun {text}", language) for text, language in zip(DOCUMENTS, LANGUAGES, strict=True)} <= seen
 
 

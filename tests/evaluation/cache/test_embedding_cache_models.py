@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 from st_xlret.evaluation.cache import EmbeddingCache
 from tests import tiny
-from tests.evaluation.cached import TEXTS, Encoder, embed
+from tests.evaluation.cache.cached import TEXTS, Encoder, embed
 
 
 @pytest.fixture

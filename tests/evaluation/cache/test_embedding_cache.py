@@ -13,7 +13,7 @@ import torch
 
 from st_xlret.evaluation.cache import EmbeddingCache
 from st_xlret.search import top_k
-from tests.evaluation.cached import DIMENSION, TEXTS, Encoder, Stream, embed, shard_files, vectors
+from tests.evaluation.cache.cached import DIMENSION, TEXTS, Encoder, Stream, embed, shard_files, vectors
 
 
 @pytest.fixture

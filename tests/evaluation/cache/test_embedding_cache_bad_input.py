@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from st_xlret.evaluation.cache import EmbeddingCache
-from tests.evaluation.cached import DIMENSION, TEXTS, Encoder, Stream, embed, shard_files, vectors
+from tests.evaluation.cache.cached import DIMENSION, TEXTS, Encoder, Stream, embed, shard_files, vectors
 
 
 @pytest.fixture

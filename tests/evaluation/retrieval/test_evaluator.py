@@ -19,6 +19,8 @@ from st_xlret.evaluation.retrieval.ranking import (
     score_ranking,
     similarity_of,
 )
+from st_xlret.hub.export import export
+from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests.evaluation.samples import write_beir
 
 WORDS = ["query", "passage", "taxi", "hotel", "bread", "water"]
@@ -80,14 +82,15 @@ def test_sides_are_the_hosts_own(model, monkeypatch) -> None:
 
 def test_language_is_the_task_of_a_calibrated_model(model, monkeypatch) -> None:
     tasks = []
+    model = export(model, CalibrationLayer(len(WORDS), ["en", "fr"]))
     encode = model.encode
 
     def record(texts, **options):
-        tasks.append((options.pop("task", None), sorted(texts)))
+        tasks.append((options.get("task"), sorted(texts)))
         return encode(texts, **options)
 
     monkeypatch.setattr(model, "encode", record)
-    evaluate_retrieval(model, small(), metrics=["mrr_at_100"], embedder=TextEmbedder(language_as_task=True))
+    evaluate_retrieval(model, small(), metrics=["mrr_at_100"])
     assert tasks == [
         ("en", ["bread", "taxi water"]),
         ("fr", ["hotel"]),

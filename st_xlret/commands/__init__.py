@@ -1,0 +1,58 @@
+"""The commands of `st-xlret`: a module each, with `main(arguments, prog=...)`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+COMMANDS = {
+    "evaluate": "Measure a model on a published benchmark and show its scores beside the papers'.",
+}
+"""Name of each command, which is also its module here, and what it does."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command that the first argument names.
+
+    Args:
+        arguments: The command line after the program's name. Default: that of the process.
+
+    Raises:
+        SystemExit: With a line that says what is wrong, if the command fails or there is no such command.
+
+    Example:
+        >>> main(["--version"])
+        st-xlret 0.1.0
+    """
+    name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if name in ("-h", "--help"):
+        width = max(map(len, COMMANDS))
+        print("usage: st-xlret COMMAND [OPTIONS]\n\ncommands:")
+        print("\n".join(f"  {command:{width}}  {purpose}" for command, purpose in COMMANDS.items()))
+        print("\nst-xlret COMMAND --help shows the options of a command.")
+    elif name == "--version":
+        from st_xlret import __version__
+
+        print(f"st-xlret {__version__}")
+    else:
+        run(name, rest, prog=f"st-xlret {name}")
+
+
+def run(name: str, arguments: Sequence[str], *, prog: str) -> None:
+    """Run one command, and turn its errors into one line and the exit status 1.
+
+    Args:
+        name: One of `COMMANDS`.
+        arguments: The options of the command.
+        prog: The program's name in its help.
+
+    Raises:
+        SystemExit: If there is no such command, or it fails on its input.
+    """
+    if name not in COMMANDS:
+        sys.exit(f"error: there is no command {name!r}; there are: {', '.join(COMMANDS)}")
+    try:
+        import_module(f"st_xlret.commands.{name}").main(arguments, prog=prog)
+    except (ValueError, OSError, ImportError) as error:
+        sys.exit(f"error: {error}")

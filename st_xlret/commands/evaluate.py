@@ -1,0 +1,172 @@
+r"""Measure a Sentence Transformer on a published benchmark and show its scores beside the papers'.
+
+Tatoeba (nearest-neighbour accuracy between 112 languages and English), from a local copy:
+
+    st-xlret evaluate --model runs/ccp/model --benchmark tatoeba --data LASER/data/tatoeba/v1 \
+        --languages fr de zh --output tatoeba.json
+
+LAReQA (answers in 11 languages from one pool of sentences), from its release, with each sentence read in its
+paragraph:
+
+    st-xlret evaluate --model runs/ccp/model --benchmark lareqa --data lareqa/xquad-r --context \
+        --output lareqa.json
+
+Mr.TyDi from the Hugging Face Hub, with the embeddings of the passages kept on disk. A run that was interrupted
+continues where it stopped. Under torchrun, --distributed shares the work among the processes:
+
+    st-xlret evaluate --model runs/ccp/model --benchmark mrtydi --embedding-cache embeddings \
+        --output mrtydi.json
+
+Without --data, a benchmark is loaded from the Hugging Face Hub if it is there (with HF_HUB_OFFLINE=1, from its cache).
+The CCP paper averages the hidden states of layer 14 of its 24-layer model: --layer 14.
+A model with a map per language, as st_xlret.export makes it, is told the language of each text; the output says so.
+The output file holds the scores as fractions in [0, 1]. Tables in Markdown are written beside it, with the ending .md.
+A published row that was measured on another split or by another protocol is marked, and the differences are listed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from st_xlret.commands.models import load_calibration, load_model
+from st_xlret.evaluation.benchmarks import BENCHMARKS, benchmark
+from st_xlret.files import check_output_file, write_json_atomically, write_text_atomically
+from st_xlret.options import option, parse
+
+ON_HUB = ", ".join(known.name for known in BENCHMARKS.values() if known.hub)
+LAYOUTS = "; ".join(f"{known.name}: {known.layout}" for known in BENCHMARKS.values())
+
+
+@dataclass
+class Arguments:
+    """What to evaluate, on what, and how."""
+
+    model: str = field(metadata={"help": "Model: a folder, or a name on the Hugging Face Hub."})
+    output: str = field(
+        metadata={"help": "JSON file for the scores (fractions in [0, 1]). An existing file is replaced at the end."}
+    )
+    benchmark: str = option("tatoeba", f"One of {', '.join(BENCHMARKS)}.")
+    data: str | None = option(
+        None, f"Folder with the files of the benchmark. Default: load {ON_HUB} from the Hub. Files: {LAYOUTS}."
+    )
+    languages: list[str] | None = option(
+        None, "Languages (of the questions), such as fr de zh. Default: all that the benchmark has."
+    )
+    split: str | None = option(
+        None,
+        "Split of the benchmark, such as dev; lareqa also has test-same-language. Default: test; for xor-retrieve dev, "
+        "as the answers to its test questions are not published; for bucc from the Hub training, the only one there.",
+    )
+    layer: int | None = option(
+        None,
+        "Embed with the hidden states of this layer (0: input embeddings, n: output of layer n) instead of the output "
+        "of the model. The CCP paper uses 14 for 24-layer models.",
+    )
+    pooling: Literal["auto", "model", "mean"] = option(
+        "auto",
+        "mean: average the hidden states under the attention mask; model: the pooling of the model; auto: mean with "
+        "--layer, model without.",
+    )
+    similarity: str | None = option(None, "Similarity for retrieval, cosine or dot. Default: that of the model.")
+    query_prompt: str | None = option(None, "Prompt put before queries. Default: that of the model.")
+    document_prompt: str | None = option(None, "Prompt put before documents. Default: that of the model.")
+    context: bool = option(
+        False,
+        "lareqa: candidates are sentences followed by their paragraph, as the models of the papers read them, instead "
+        "of sentences alone.",
+    )
+    calibration: str | None = option(None, "Folder of a saved CalibrationLayer that is applied to the embeddings.")
+    embedding_cache: str | None = option(
+        None, "Folder that keeps the embeddings of the corpus: a run that was interrupted continues from there."
+    )
+    devices: list[str] | None = option(
+        None, "With --embedding-cache: encode with one process on each device, such as cuda:0 cuda:1."
+    )
+    distributed: bool = option(False, "With --embedding-cache, under torchrun: share the corpus among the processes.")
+    batch_size: int = option(128, "Texts per forward pass.")
+    max_sentences: int | None = option(
+        None,
+        "tatoeba: use only the first sentences of each language, at most this many. The task is then easier than the "
+        "benchmark, and published figures are not comparable.",
+    )
+    device: str | None = option(None, "Device: cpu, cuda, cuda:1, mps. Default: the best there is.")
+    quiet: bool = option(False, "Show no progress bars.")
+
+
+def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evaluate") -> None:
+    """Run the command `evaluate`."""
+    (given,) = parse([Arguments], arguments, description=__doc__, prog=prog)
+    evaluate(given)
+
+
+def evaluate(arguments: Arguments) -> None:
+    """Evaluate a model, print the result, and write the scores and the tables.
+
+    Args:
+        arguments: What to evaluate, on what, and how.
+
+    Raises:
+        ValueError: If the model, the benchmark or an option is unknown, or the data is malformed.
+        OSError: If a file is missing or the output cannot be written, which is checked before the evaluation.
+    """
+    known = benchmark(arguments.benchmark)
+    tables = Path(arguments.output).with_suffix(".md")
+    if tables == Path(arguments.output):
+        raise ValueError(f"--output {arguments.output}: this file is for the tables; name the JSON file otherwise.")
+    is_writer = int(os.environ.get("RANK", "0")) == 0  # every process of torchrun has the result; one writes it
+    for file in (arguments.output, tables) if is_writer else ():
+        check_output_file(file)
+    evaluator = known.load(arguments.data, arguments.languages, evaluator_options(arguments))
+    result = evaluator.evaluate(load_model(arguments.model, arguments.device))
+    if not is_writer:
+        return
+
+    from st_xlret.evaluation.reporting.report import report, result_as_json
+
+    text = report(result, arguments.model)
+    print(text, flush=True)  # first: a disk that has filled up meanwhile takes no scores away
+    write_json_atomically(arguments.output, result_as_json(result, arguments.model))
+    write_text_atomically(tables, f"{text}\n")
+    print(f"\nWritten to {arguments.output} and {tables}")
+
+
+def evaluator_options(arguments: Arguments) -> dict[str, Any]:
+    """The options of the evaluator: those that every evaluator has, and of the others those that were given."""
+    asked_for = {
+        "split": arguments.split,
+        "similarity": arguments.similarity,
+        "query_prompt": arguments.query_prompt,
+        "document_prompt": arguments.document_prompt,
+        "context": arguments.context or None,
+        "max_sentences": arguments.max_sentences,
+        "embed_corpus": _embedding_cache(arguments),
+    }
+    return {
+        "layer": arguments.layer,
+        "pooling": None if arguments.pooling == "auto" else arguments.pooling,
+        "calibration": load_calibration(arguments.calibration),
+        "batch_size": arguments.batch_size,
+        "show_progress_bar": not arguments.quiet,
+        **{name: value for name, value in asked_for.items() if value is not None},
+    }
+
+
+def _embedding_cache(arguments: Arguments) -> Any:
+    if arguments.embedding_cache is None:
+        if arguments.distributed:
+            raise ValueError("--distributed needs --embedding-cache, the folder that the processes share.")
+        if arguments.devices:
+            raise ValueError(f"--devices {' '.join(arguments.devices)} needs --embedding-cache.")
+        return None
+    from st_xlret.evaluation.cache import EmbeddingCache
+
+    return EmbeddingCache(
+        arguments.embedding_cache,
+        devices=arguments.devices,
+        distributed=arguments.distributed,
+        show_progress_bar=not arguments.quiet,
+    )

@@ -1,0 +1,52 @@
+"""Loading what the commands are given: models and calibrations, with errors that name the option."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from st_xlret.modules.calibration_layer import CalibrationLayer
+
+
+def load_model(name: str, device: str | None = None) -> SentenceTransformer:
+    """The model that `--model` names.
+
+    Args:
+        name: A folder, or a name on the Hugging Face Hub.
+        device: Such as "cuda:1". Default: the best there is.
+
+    Raises:
+        ValueError: If there is no such model.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    path = os.path.expanduser(name)
+    looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
+    if looks_local and not os.path.isdir(path):
+        raise ValueError(f"--model {name}: no such folder.")
+    if os.path.isdir(path) and not any(os.path.isfile(os.path.join(path, f)) for f in ("modules.json", "config.json")):
+        raise ValueError(f"--model {name}: the folder holds no model (neither modules.json nor config.json).")
+    try:
+        return SentenceTransformer(path, device=device)
+    except (OSError, ValueError) as error:
+        offline = os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
+        hint = " HF_HUB_OFFLINE is set: only folders and cached models can be loaded." if offline else ""
+        raise ValueError(f"--model {name} cannot be loaded: {error}{hint}") from error
+
+
+def load_calibration(path: str | None) -> CalibrationLayer | None:
+    """The calibration that `--calibration` names; None without one.
+
+    Raises:
+        ValueError: If there is no such folder.
+    """
+    if path is None:
+        return None
+    from st_xlret.modules.calibration_layer import CalibrationLayer
+
+    if not os.path.isdir(path):
+        raise ValueError(f"--calibration {path}: no such folder; give one that CalibrationLayer.save wrote.")
+    return CalibrationLayer.load(path)
