@@ -1,4 +1,4 @@
-"""Fit shift, scale and rotation between languages, and the removers of language bias."""
+"""Fit calibrations: shift, scale and rotation between languages (CCP), and projections that remove language bias."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The adversarial stage of Conneau et al. (2018): a rotation that a discriminator cannot see through."""
+"""The adversarial stage of Conneau et al. (2018): a rotation after which no discriminator tells languages apart."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tqdm.auto import tqdm
 
 @dataclass(frozen=True)
 class AdversarialOptions:
-    """How the adversarial stage is trained.
+    """Options of the adversarial training.
 
-    The defaults are the paper's, but for a smaller discriminator, far fewer steps and, to make up for that, a
-    higher learning rate of the rotation.
+    The defaults are those of Conneau et al. (2018, section 3.2) except for a smaller discriminator, far fewer steps
+    and, to make up for that, a higher learning rate of the rotation.
 
     Attributes:
-        epochs: A candidate rotation comes out of each.
-        steps_per_epoch: Updates of the rotation in one epoch.
-        discriminator_steps: Updates of the discriminator before each one of the rotation.
-        batch_size: Sentences of each language in a batch.
-        hidden: Width of the discriminator's two hidden layers (the paper: 2 048).
-        learning_rate: Of the discriminator, by SGD.
-        rotation_learning_rate: Of the rotation, by SGD (the paper: 0.1).
-        learning_rate_decay: Factor on both after each epoch.
-        input_dropout: Noise on the discriminator's input.
+        epochs: Number of epochs. Each yields a candidate rotation.
+        steps_per_epoch: Updates of the rotation per epoch.
+        discriminator_steps: Updates of the discriminator before each update of the rotation.
+        batch_size: Sentences of each language per batch.
+        hidden: Width of the discriminator's two hidden layers (2,048 in the paper).
+        learning_rate: Learning rate of the discriminator, with SGD.
+        rotation_learning_rate: Learning rate of the rotation, with SGD (0.1 in the paper).
+        learning_rate_decay: Factor on both learning rates after each epoch.
+        input_dropout: Dropout probability of the discriminator's input.
         smoothing: Label smoothing of the discriminator.
-        beta: Pull towards orthogonality: ``W <- (1 + beta) W - beta (W W^T) W``.
+        beta: Strength of the pull towards orthogonal matrices: `W <- (1 + beta) W - beta (W W^T) W`.
     """
 
     epochs: int = 10
@@ -46,7 +46,14 @@ class AdversarialOptions:
 
 
 def pull_to_orthogonal(matrix: Tensor, beta: float) -> Tensor:
-    """``(1 + beta) W - beta (W W^T) W``: keeps W near the orthogonal matrices (Conneau et al. 2018, Eq. 7).
+    """Compute `(1 + beta) W - beta (W W^T) W`, which keeps W near the orthogonal matrices (Conneau et al. 2018, Eq. 7).
+
+    Args:
+        matrix: W (d, d).
+        beta: Strength of the pull.
+
+    Returns:
+        The updated matrix (d, d).
 
     Example:
         >>> matrix = 1.1 * torch.eye(1)
@@ -66,19 +73,22 @@ def adversarial_rotations(
     seed: int = 0,
     show_progress: bool = False,
 ) -> Iterator[Tensor]:
-    """Train a rotation against a discriminator that tells rotated source rows from target rows.
+    """Train a rotation against a discriminator that tells rotated source rows from target rows (Conneau et al. 2018).
 
-    Starts from the identity. Needs no pairs: only the shapes of the two clouds are compared.
+    The training starts from the identity. It needs no pairs, since it compares only the shapes of the two point clouds.
+    It finds rotations around the identity reliably, but not arbitrary ones: of ten seeds on a cloud of 30 topics in six
+    dimensions, all recovered half of a random rotation and two to four recovered a whole one. Which seeds succeed
+    changes with the rounding of the machine. The criterion on held-out sentences tells failures from successes.
 
     Args:
-        source: (S, d) unit-length rows.
-        target: (T, d) unit-length rows.
-        options: Of the training.
-        seed: Same seed, same rotations; PyTorch's own random state is left as it was.
-        show_progress: A bar over all steps.
+        source: Unit-length rows (S, d).
+        target: Unit-length rows (T, d).
+        options: Options of the training.
+        seed: Seed. Equal seeds give equal rotations on one machine; PyTorch's global random state is not changed.
+        show_progress: Show a progress bar over all steps.
 
     Yields:
-        The matrix W (d, d), float64, after each epoch: near orthogonal, ``W x`` lies in the target's space.
+        The matrix W (d, d), float64, after each epoch. It is nearly orthogonal, and `W x` is in the target's space.
     """
     options = options or AdversarialOptions()
     dimension = source.shape[1]
@@ -133,6 +143,6 @@ def _draw(rows: Tensor, options: AdversarialOptions, generator: torch.Generator)
 
 @torch.no_grad()
 def _descend(loss: Tensor, parameters: Sequence[Tensor], rate: float) -> None:
-    """A step of plain SGD on these parameters only; torch.optim's bookkeeping would double the time."""
+    """Take a step of plain SGD on these parameters only; the bookkeeping of torch.optim would double the time."""
     for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
         parameter.sub_(gradient, alpha=rate)

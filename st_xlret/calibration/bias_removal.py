@@ -1,4 +1,4 @@
-"""Projections that take a language's identity out of its embeddings: LIR and LSAR."""
+"""Projections that remove a language's identity from its embeddings: LIR and LSAR."""
 
 from __future__ import annotations
 
@@ -7,28 +7,26 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from st_xlret.calibration.affine import Affine
-from st_xlret.calibration.statistics import Moments
+from st_xlret.calibration.statistics import Affine, Moments
 
 
 def lir_map(moments: Moments, components: int = 1, strength: float = 1.0) -> Affine:
     """Remove the top principal components of one language (LIR, Yang et al. 2021).
 
-    The components are the leading right singular vectors of the language's embeddings, not centred, as in
-    that
-    paper: without a shift before it the first one is close to the language's mean. ``x - strength * C C^T
-        x``.
+    The map is `x - strength * C C^T x`, where the columns of C are the leading right singular vectors of the language's
+    embeddings. They are not centred, as in that paper: without a shift before it, the first component is close to the
+    language's mean.
 
     Args:
-        moments: Of the embeddings that go in.
-        components: How many to remove; 0 removes nothing.
-        strength: How much of them.
+        moments: Moments of the embeddings that go in.
+        components: Number of components to remove; 0 removes nothing.
+        strength: Fraction of each component to remove.
 
     Returns:
-        A linear map, (d, d).
+        A linear map (d, d).
 
     Raises:
-        ValueError: If ``components`` is negative or leaves no dimension.
+        ValueError: If `components` is negative or leaves no dimension.
 
     Example:
         >>> from st_xlret.calibration.statistics import moments_of
@@ -46,20 +44,20 @@ def lir_map(moments: Moments, components: int = 1, strength: float = 1.0) -> Aff
 def lsar_map(means: Sequence[Tensor], rank: int | None = None, strength: float = 1.0) -> Affine:
     """Project out the subspace in which the languages' means differ (LSAR, Xie et al. 2022).
 
-    The subspace is spanned by the leading left singular vectors of the means, centred on their average. (The
-    paper re-centres on a vector orthogonal to the subspace: that changes the vector, not the subspace.) One
-    map serves all languages, so none has to be known when text is encoded. ``x - strength * M M^T x``.
+    The map is `x - strength * M M^T x`, where the columns of M are the leading left singular vectors of the means,
+    centred on their average. (The paper re-centres on a vector orthogonal to the subspace. That changes the vector, not
+    the subspace.) One map serves all languages, so that the language of a text need not be known.
 
     Args:
-        means: The mean (d,) of each language; all count alike.
-        rank: Dimensions removed; ``None``: all in which the means differ, at most languages - 1.
-        strength: How much of them.
+        means: The mean (d,) of each language; all have equal weight.
+        rank: Number of dimensions to remove. None removes all in which the means differ, at most languages - 1.
+        strength: Fraction of each dimension to remove.
 
     Returns:
-        A linear map, (d, d); the identity for a single language.
+        A linear map (d, d); the identity for a single language.
 
     Raises:
-        ValueError: If ``rank`` is negative, exceeds languages - 1, or would leave no dimension.
+        ValueError: If `rank` is negative, exceeds languages - 1, or would leave no dimension.
 
     Example:
         >>> means = [torch.tensor([1.0, 3.0]), torch.tensor([5.0, 3.0])]
@@ -82,6 +80,6 @@ def lsar_map(means: Sequence[Tensor], rank: int | None = None, strength: float =
 
 
 def _removal(directions: Tensor, strength: float) -> Affine:
-    """``x - strength * D D^T x`` for orthonormal columns D."""
+    """The map `x - strength * D D^T x` for orthonormal columns D."""
     identity = torch.eye(len(directions), dtype=directions.dtype)
     return Affine.linear(identity - strength * directions @ directions.T)

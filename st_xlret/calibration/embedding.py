@@ -1,4 +1,4 @@
-"""Embeddings of documents and of parallel sentences by language, as the fit wants them."""
+"""Embed documents and parallel sentences by language, as the fit of a calibration takes them."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def embed_documents(
     """Embed a sample of the sentences of each language.
 
     Args:
-        model: Its ``encode`` is used as it is, with its final normalisation if it has one.
-        documents: With the columns ``sentence`` and ``language``, as :func:`st_xlret.data.load_documents`
-            gives it.
-        languages: Which ones; default: all there are.
-        sentences_per_language: Drawn at random; ``None``: all. Repeated sentences count once.
+        model: The encoder. Its `encode` is used as it is, with its final normalisation if it has one.
+        documents: Data set with the columns `sentence` and `language`, as `st_xlret.load_documents` returns it.
+        languages: Languages to embed. Default: all in the documents.
+        sentences_per_language: Maximum number of sentences, drawn at random; None for all. Repeated sentences count
+            once.
         batch_size: Sentences per forward pass.
-        seed: Of the draw.
-        show_progress: A bar over languages.
+        seed: Seed of the draw.
+        show_progress: Show a progress bar over languages.
 
     Returns:
-        Language -> (n, d) float32 on the CPU, in the order of ``languages``, or sorted.
+        Language -> (n, d) float32 on the CPU, in the order of `languages`, or sorted.
 
     Raises:
-        ValueError: If a language has no sentence at all; names it and those there are.
+        ValueError: If a language has no sentence; the message names it and the languages there are.
     """
     rows = _rows_by_language(documents)
     chosen = sorted(rows) if languages is None else list(languages)
@@ -69,16 +69,16 @@ def embed_pairs(
     """Embed both sides of the parallel sentences that have the pivot on one side.
 
     Args:
-        model: As in :func:`embed_documents`.
-        pairs: With the columns ``source``, ``target``, ``source_language`` and ``target_language``, as
-            :func:`st_xlret.data.load_pairs` gives it. Pairs without the pivot are left out.
-        pivot: The language that the others are rotated into.
-        languages: The other sides that are wanted; default: all.
+        model: The encoder, used as in `embed_documents`.
+        pairs: Data set with the columns `source`, `target`, `source_language` and `target_language`, as
+            `st_xlret.load_pairs` returns it. Pairs without the pivot are left out.
+        pivot: The language into which the others are rotated.
+        languages: The other languages to embed. Default: all.
         batch_size: Sentences per forward pass.
-        show_progress: A bar over languages.
+        show_progress: Show a progress bar over languages.
 
     Returns:
-        Language -> row-aligned (n, d) embeddings of its sentences and of the pivot's, float32 on the CPU.
+        Language -> row-aligned embeddings (n, d) of its sentences and of the pivot's, float32 on the CPU.
 
     Raises:
         ValueError: If no pair has the pivot on one side and a wanted language on the other.

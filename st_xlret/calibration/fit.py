@@ -1,4 +1,4 @@
-"""From embeddings of several languages to a :class:`CalibrationLayer`."""
+"""From embeddings of several languages to a `CalibrationLayer`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.calibration.affine import Affine
 from st_xlret.calibration.bias_removal import lir_map, lsar_map
 from st_xlret.calibration.inputs import (
     CalibrationOptions,
     Pairs,
     check_embeddings,
     check_pairs,
+    check_rotation,
     check_steps,
 )
 from st_xlret.calibration.rotation import partial_rotation, procrustes
-from st_xlret.calibration.statistics import Moments, moments_of, scale_map, shift_map
+from st_xlret.calibration.statistics import Affine, Moments, moments_of, scale_map, shift_map
 from st_xlret.calibration.unsupervised import RotationOptions, describe_candidates, unsupervised_rotation
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
@@ -38,40 +38,40 @@ def fit_calibration(
     options: CalibrationOptions | None = None,
     show_progress: bool = False,
 ) -> CalibrationLayer:
-    """Fit the maps that bring the embeddings of several languages together (CCP, section 3.2).
+    """Fit the maps that align the embeddings of several languages (CCP, Wu et al. 2022, section 3.2).
 
-    Steps run in the order given; each is estimated on what those before it, at their strength, make of the
-    data:
+    Steps run in the order given. Each is estimated on the output of the steps before it, at their strength:
 
-    - ``"shift"``: minus the language's mean. At strength s: ``x - s mean``.
-    - ``"scale"``: divided by the language's standard deviation per dimension. At strength s:
-      ``x / std ** s``.
-    - ``"rotate"``: an orthogonal map into the pivot's space. Languages with ``pairs`` get the closed form of
-      Procrustes, the others the unsupervised search of Conneau et al. (2018). At strength s: the orthogonal
-      matrix nearest to ``(1 - s) I + s W``. The pivot is not rotated.
-    - ``"lir"``: minus the projection P on the language's top principal components. At strength s:
-      ``x - s P x``.
-    - ``"lsar"``: minus the projection on the subspace in which the languages' means differ, likewise. The
-      only step that is the same for all languages; alone, it makes a layer that needs no language.
+    - `"shift"` subtracts the language's mean. At strength s: `x - s mean`.
+    - `"scale"` divides by the language's standard deviation in each dimension. At strength s: `x / std ** s`.
+    - `"rotate"` applies an orthogonal map into the pivot's space. Languages with `pairs` get the closed-form solution
+      (Procrustes), the others the unsupervised search of Conneau et al. (2018). At strength s: the orthogonal matrix
+      nearest to `(1 - s) I + s W`. The pivot is not rotated.
+    - `"lir"` subtracts the projection P on the language's top principal components (Yang et al. 2021). At strength s:
+      `x - s P x`.
+    - `"lsar"` subtracts the projection on the subspace in which the languages' means differ (Xie et al. 2022),
+    likewise.
+      It is the only step that is equal for all languages: alone, it gives a layer that needs no language.
 
     Args:
-        embeddings: Language -> (n, d), of text in that language, parallel or not. NumPy arrays are taken
-            too. Give what the model's ``encode`` returns: where it ends with a normalisation, that is
-            calibrated.
-        steps: Any of them, each at most once.
-        pivot: The language that the others are rotated into.
-        pairs: Embeddings of parallel sentences for ``"rotate"``, for as many languages as there are.
-        strength: In [0, 1], for all steps or by step (1 where none is given). At 0 the layer is the identity.
-        seed: Same seed and embeddings, same layer.
-        options: Details.
-        show_progress: A bar over languages.
+        embeddings: Language -> (n, d) tensor or NumPy array of texts in that language, parallel or not. Pass what the
+            model's `encode` returns: if the model ends with a normalisation, its output is calibrated.
+        steps: Any of the steps, each at most once.
+        pivot: The language into which the others are rotated.
+        pairs: Language -> row-aligned embeddings of parallel sentences, its own and the pivot's, for `"rotate"`. Not
+            every language needs them.
+        strength: In [0, 1], for all steps or by step (1 for steps without one). At 0 the layer is the identity.
+        seed: Seed. Equal seeds and embeddings give equal layers on one machine.
+        options: Further options.
+        show_progress: Show a progress bar over languages.
 
     Returns:
-        The layer, float32, on the CPU; computed in float64.
+        The layer in float32 on the CPU. It is computed in float64.
 
     Raises:
-        ValueError: If a step is unknown, the pivot has no embeddings, a language has too few sentences
-            (named with its count), dimensions differ, or a strength lies outside [0, 1].
+        ValueError: If a step is unknown, the pivot has no embeddings, a language has too few sentences (the message
+            gives its count; a rotation needs at least as many as dimensions), dimensions differ, or a strength is
+            outside [0, 1].
 
     Example:
         >>> _ = torch.manual_seed(0)
@@ -104,9 +104,9 @@ def fit_calibration_stages(
     options: CalibrationOptions | None = None,
     show_progress: bool = False,
 ) -> dict[str, CalibrationLayer]:
-    """As :func:`fit_calibration`, but with a layer after each step: "+ shift", "+ scale", "+ rotate".
+    """Fit a calibration and return a layer after each step: "+ shift", "+ scale", "+ rotate".
 
-    Costs no more than the last one alone. Arguments and errors are those of :func:`fit_calibration`.
+    It takes no longer than fitting the last layer alone. Arguments and errors are those of `fit_calibration`.
 
     Returns:
         Step -> the layer of all steps up to it, in the order of the steps.
@@ -122,6 +122,8 @@ def fit_calibration_stages(
     strengths = check_steps(steps, strength)
     rows = check_embeddings(embeddings, pivot, options)
     parallel = check_pairs(pairs or {}, rows, pivot, options)
+    if strengths.get("rotate"):
+        check_rotation(rows, parallel, pivot, options)
     moments = {
         language: moments_of(cloud, language, min_sentences=options.min_sentences)
         for language, cloud in tqdm(rows.items(), desc="means and spreads", disable=not show_progress, leave=False)
@@ -182,7 +184,7 @@ def _rotations(
     notes: dict[str, str],
     show_progress: bool,
 ) -> dict[str, Affine]:
-    """A rotation into the pivot for every language, on rows as the steps so far map them."""
+    """A rotation into the pivot's space for every language, fitted on rows as the steps so far map them."""
     dimension = len(maps[pivot].bias)
     rotations = {pivot: Affine.identity(dimension)}
     pivot_rows = maps[pivot](sample_rows(rows[pivot], options.max_sentences, seed))
@@ -207,7 +209,7 @@ def _rotations(
 
 
 def sample_rows(rows: Tensor, size: int, seed: int) -> Tensor:
-    """At most so many rows, by a seeded draw; all of them, in order, where there are no more."""
+    """Draw at most `size` rows with a seed. If there are no more than that, return all of them in order."""
     if len(rows) <= size:
         return rows
     drawn = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:size]

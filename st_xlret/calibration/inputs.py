@@ -1,4 +1,4 @@
-"""What a calibration is fitted on and how: options, and checks of what is given."""
+"""Options of a calibration, and checks of what it is fitted on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from st_xlret.calibration.unsupervised import RotationOptions
 
 STEPS = ("shift", "scale", "rotate", "lir", "lsar")
-"""What a calibration can be made of, the first three in the paper's order."""
+"""The steps of a calibration, the first three in the order of the paper."""
 
 Pairs = Mapping[str, tuple[Tensor, Tensor]]
 """Language -> embeddings of its sentences (n, d) and of their translations into the pivot (n, d)."""
@@ -21,16 +21,17 @@ Pairs = Mapping[str, tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class CalibrationOptions:
-    """Details of the steps.
+    """Options of the steps.
 
     Attributes:
         scale_by: Divide by standard deviations, or by variances as the paper words it.
-        scale_floor: Least standard deviation of a dimension, see :func:`scale_map`.
-        rotation: How a rotation is found without pairs; its ``prior`` counts with pairs, too.
-        lir_components: Principal components that LIR removes from each language.
-        lsar_rank: Dimensions that LSAR removes; ``None``: all in which the languages' means differ.
-        normalize_inputs: Bring embeddings to unit length before the first step, in the fit and in the layer.
-        min_sentences: A language with fewer is an error.
+        scale_floor: Smallest standard deviation of a dimension, relative to the root mean square over all dimensions
+            (see `scale_map`).
+        rotation: How a rotation is found without pairs. Its `prior` applies with pairs too.
+        lir_components: Number of principal components that LIR removes from each language.
+        lsar_rank: Number of dimensions that LSAR removes; None for all in which the languages' means differ.
+        normalize_inputs: Scale embeddings to unit length before the first step, in the fit and in the layer.
+        min_sentences: Minimum number of sentences of a language.
     """
 
     scale_by: Literal["std", "variance"] = "std"
@@ -43,7 +44,11 @@ class CalibrationOptions:
 
 
 def check_steps(steps: Sequence[str], strength: float | Mapping[str, float]) -> dict[str, float]:
-    """Strength by step, in the order of the steps."""
+    """Return the strength of each step, in the order of the steps.
+
+    Raises:
+        ValueError: If a step is unknown or named twice, or a strength is outside [0, 1] or of no step.
+    """
     if isinstance(steps, str) or not steps:
         raise ValueError(f"steps must be a sequence out of {', '.join(STEPS)}, got {steps!r}")
     for step in steps:
@@ -61,7 +66,11 @@ def check_steps(steps: Sequence[str], strength: float | Mapping[str, float]) -> 
 
 
 def check_embeddings(embeddings: Mapping[str, Tensor], pivot: str, options: CalibrationOptions) -> dict[str, Tensor]:
-    """Embeddings as tensors of one width, at unit length where that is asked for."""
+    """Return embeddings as tensors of one width, scaled to unit length if the options say so.
+
+    Raises:
+        ValueError: If the pivot has no embeddings, or widths differ.
+    """
     if pivot not in embeddings:
         known = ", ".join(embeddings) or "none"
         raise ValueError(f"no embeddings of the pivot language {pivot!r}: there are {known}")
@@ -74,10 +83,41 @@ def check_embeddings(embeddings: Mapping[str, Tensor], pivot: str, options: Cali
     return rows
 
 
+def check_rotation(
+    rows: Mapping[str, Tensor], pairs: Mapping[str, tuple[Tensor, Tensor]], pivot: str, options: CalibrationOptions
+) -> None:
+    """Refuse to fit a rotation of d dimensions to fewer than d sentences: most of it would be arbitrary.
+
+    A prior decides the directions about which the sentences say nothing, so fewer sentences are allowed with one.
+
+    Raises:
+        ValueError: If languages have fewer sentences, or pairs, than dimensions; the message names all of them.
+    """
+    others = set(rows) - {pivot}
+    if options.rotation.prior > 0 or not others:
+        return
+    dimension, most = rows[pivot].shape[-1], options.rotation.max_sentences
+    counts = {language: (min(len(cloud), most), "sentences") for language, cloud in rows.items()}
+    counts |= {language: (len(own), "pairs") for language, (own, _) in pairs.items()}
+    if others <= set(pairs):
+        del counts[pivot]  # its own sentences are not used then
+    few = [f"{language!r} has {count} {kind}" for language, (count, kind) in counts.items() if count < dimension]
+    if few:
+        raise ValueError(
+            f"a rotation in {dimension} dimensions needs at least {dimension} sentences, or pairs, of each language: "
+            f"{', '.join(few)}. Give more text or pairs, leave these languages or the step 'rotate' out, or keep the "
+            "rotation near the identity with RotationOptions(prior=1.0) (--rotation-prior 1)"
+        )
+
+
 def check_pairs(
     pairs: Pairs, rows: Mapping[str, Tensor], pivot: str, options: CalibrationOptions
 ) -> dict[str, tuple[Tensor, Tensor]]:
-    """Pairs as tensors, row-aligned and as wide as the embeddings, at unit length where that is asked for."""
+    """Return pairs as tensors of the embeddings' width, scaled to unit length if the options say so.
+
+    Raises:
+        ValueError: If pairs are not row-aligned, have another width, or belong to no language of the embeddings.
+    """
     checked = {}
     for language, (own, other) in pairs.items():
         if language not in rows or language == pivot:

@@ -1,4 +1,4 @@
-"""Orthogonal maps between the spaces of two languages, and what to judge them by."""
+"""Orthogonal maps between the spaces of two languages, and the criterion to judge them by."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from st_xlret.search.neighbours import csls_nearest
 
 
 def nearest_orthogonal(matrix: Tensor) -> Tensor:
-    """The orthogonal matrix nearest to a square one (its polar factor), in float64.
+    """Compute the orthogonal matrix nearest to a square one (its polar factor), in float64.
 
     Example:
         >>> nearest_orthogonal(3 * torch.eye(2)).tolist()
@@ -20,22 +20,22 @@ def nearest_orthogonal(matrix: Tensor) -> Tensor:
 
 
 def procrustes(source: Tensor, target: Tensor, *, prior: float = 0.0) -> Tensor:
-    """The orthogonal W for which ``source W^T`` is nearest to ``target`` in squared distance, in closed form.
+    """Compute the orthogonal W for which `source W^T` is nearest to `target` in squared distance, in closed form.
 
-    ``W = U V^T`` with ``U S V^T = SVD(target^T source)`` (Conneau et al. 2018, Eq. 2).
+    The solution is `W = U V^T` with `U S V^T = SVD(target^T source)` (Conneau et al. 2018, Eq. 2).
 
     Args:
-        source: (n, d).
-        target: (n, d), row-aligned.
-        prior: Weight of the identity: adds ``prior`` times the mean singular value to the diagonal, so that
-            directions of which the pairs say little are left alone. With fewer pairs than dimensions a trace
-            of it is always added, since some directions would be rotated at random otherwise.
+        source: Rows (n, d).
+        target: Rows (n, d), aligned with `source`.
+        prior: Weight of the identity. The mean singular value times `prior` is added to the diagonal, so that
+            directions about which the pairs say little stay as they are. If there are fewer pairs than dimensions, a
+            small weight is always added, since some directions would be rotated at random otherwise.
 
     Returns:
-        (d, d) float64.
+        W (d, d), float64.
 
     Raises:
-        ValueError: If the shapes differ, there is no pair, or ``prior`` is negative.
+        ValueError: If the shapes differ, there is no pair, or `prior` is negative.
 
     Example:
         >>> source = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -43,7 +43,9 @@ def procrustes(source: Tensor, target: Tensor, *, prior: float = 0.0) -> Tensor:
         [[0.0, -1.0], [1.0, 0.0]]
     """
     if source.shape != target.shape or source.ndim != 2 or not len(source):
-        raise ValueError(f"Procrustes wants row-aligned pairs, got {tuple(source.shape)} and {tuple(target.shape)}")
+        raise ValueError(
+            f"Procrustes needs row-aligned pairs, got shapes {tuple(source.shape)} and {tuple(target.shape)}"
+        )
     if prior < 0:
         raise ValueError(f"prior must not be negative, got {prior}")
     correlation = target.double().T @ source.double()
@@ -55,10 +57,17 @@ def procrustes(source: Tensor, target: Tensor, *, prior: float = 0.0) -> Tensor:
 
 
 def partial_rotation(rotation: Tensor, strength: float) -> Tensor:
-    """Part of the way from the identity to W: the orthogonal matrix nearest to ``(1 - s) I + s W``.
+    """Go part of the way from the identity to W: the orthogonal matrix nearest to `(1 - s) I + s W`.
 
-    Half-way to a plane rotation by an angle is the rotation by half of it. (For a reflection, which no path
-    of rotations reaches, the step happens at s = 1/2.)
+    Half of a plane rotation is the rotation by half of its angle. (A reflection, which no path of rotations reaches,
+    switches at s = 1/2.)
+
+    Args:
+        rotation: W (d, d), orthogonal.
+        strength: s in [0, 1].
+
+    Returns:
+        An orthogonal matrix (d, d), float64.
 
     Example:
         >>> quarter_turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
@@ -75,13 +84,17 @@ def partial_rotation(rotation: Tensor, strength: float) -> Tensor:
 
 
 def rotation_agreement(one: Tensor, other: Tensor) -> float:
-    """How much two rotations have in common beyond the identity: the cosine of their parts off it.
+    """Measure what two rotations have in common beyond the identity: the cosine of their parts off it.
 
-    The part off the identity is ``W - (tr W / d) I``. Rotations that were fitted to noise give about 0 (0.1
-    for static embeddings of unrelated documents in two languages), those that follow a true one nearly 1.
+    The part of W off the identity is `W - (tr W / d) I`. Rotations that were fitted to noise give about 0 (0.1 for
+    static embeddings of unrelated documents in two languages), and rotations that follow a true one give nearly 1.
+
+    Args:
+        one: A rotation (d, d).
+        other: Another one (d, d).
 
     Returns:
-        In [-1, 1]; 1 where either is the identity.
+        A number in [-1, 1]; 1 if either is the identity.
 
     Example:
         >>> turn = torch.tensor([[0.6, -0.8], [0.8, 0.6]])
@@ -94,15 +107,18 @@ def rotation_agreement(one: Tensor, other: Tensor) -> float:
 
 
 def mean_csls_criterion(source: Tensor, target: Tensor, neighbours: int = 10) -> float:
-    """Mean cosine of source rows to the target rows that CSLS matches them with: higher is better aligned.
+    """Mean cosine of the source rows to the target rows that CSLS matches them with.
 
-    The unsupervised criterion of Conneau et al. 2018, section 3.3: it needs no pairs and follows translation
-    accuracy.
+    It is the unsupervised criterion of Conneau et al. (2018, section 3.3): it needs no pairs and follows translation
+    accuracy. Higher is better between rotations of the same rows.
 
     Args:
-        source: (S, d), already mapped.
-        target: (T, d).
+        source: Mapped rows (S, d).
+        target: Rows (T, d).
         neighbours: k of CSLS.
+
+    Returns:
+        A cosine in [-1, 1].
 
     Example:
         >>> mean_csls_criterion(torch.eye(3), torch.eye(3).flip(0), neighbours=1)

@@ -22,21 +22,24 @@ from st_xlret.search.neighbours import mutual_nearest_neighbours
 
 @dataclass(frozen=True)
 class RotationOptions:
-    """How a rotation is found without parallel sentences.
+    """Options of the search for a rotation without parallel sentences.
 
     Attributes:
-        initial: Where refinement starts: ``"identity"`` (one encoder's spaces are often nearly aligned once
-            shifted and scaled; seconds), ``"adversarial"`` (a minute or so of one core for each language), or
-            ``"both"``, of which the criterion chooses.
+        initial: Start of the refinement: "identity" (takes seconds; the spaces of one encoder are often nearly aligned
+            after shift and scale), "adversarial" (takes about a minute per language on one core), or "both", between
+            which the criterion chooses.
         refinements: Rounds of matching by CSLS and Procrustes on the matches.
         neighbours: k of CSLS.
-        max_sentences: Sentences drawn from each language; time grows with the square.
-        validation_fraction: Share of them on which candidates are compared and never fitted: on its own
-            matches Procrustes would always look better than what it started from.
-        min_agreement: A rotation is only taken if the same search on two disjoint halves of the sentences
-            gives two that agree this well, see :func:`rotation_agreement`. 0 skips the check.
-        prior: Weight of staying where we are, see :func:`procrustes`; the fit applies it with pairs, too.
-        adversarial: Of the adversarial stage.
+        max_sentences: Maximum number of sentences drawn from each language. The time grows with its square.
+        validation_fraction: Fraction of the sentences on which candidates are compared and which are not used in the
+            fit. On its own matches, Procrustes always looks better than what it started from.
+        min_agreement: A rotation is used only if the same search on two disjoint halves of the sentences gives two
+            rotations that agree at least this well (see `rotation_agreement`); -1 accepts all, 0 skips the check.
+        prior: Weight of staying near the current map (see `procrustes`). The fit applies it with pairs too.
+        adversarial: Options of the adversarial stage.
+
+    Raises:
+        ValueError: If an option is out of its range.
     """
 
     initial: Literal["identity", "adversarial", "both"] = "both"
@@ -49,7 +52,7 @@ class RotationOptions:
     adversarial: AdversarialOptions = field(default_factory=AdversarialOptions)
 
     def __post_init__(self) -> None:
-        """Check the values."""
+        """Check the ranges."""
         if self.initial not in ("identity", "adversarial", "both"):
             raise ValueError(f"initial must be 'identity', 'adversarial' or 'both', got {self.initial!r}")
         if not -1 <= self.min_agreement <= 1:
@@ -58,7 +61,7 @@ class RotationOptions:
             raise ValueError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction}")
         if self.refinements < 0 or self.neighbours < 1 or self.max_sentences < 4:
             raise ValueError(
-                "refinements >= 0, neighbours >= 1 and max_sentences >= 4 are wanted, got "
+                "refinements must be at least 0, neighbours at least 1 and max_sentences at least 4, got "
                 f"{self.refinements}, {self.neighbours} and {self.max_sentences}"
             )
 
@@ -67,12 +70,12 @@ class Candidate(NamedTuple):
     """A rotation that was considered.
 
     Attributes:
-        name: Where it comes from, such as ``"identity"`` or ``"adversarial, refined 2x"``.
-        criterion: :func:`mean_csls_criterion` on held-out sentences.
+        name: Origin of the rotation, for example "identity" or "adversarial, refined 2x".
+        criterion: `mean_csls_criterion` on held-out sentences.
         rotation: W (d, d), float64.
-        agreement: What two halves of the sentences say of it, see :class:`RotationOptions`; ``None``: not
-            asked.
-        trusted: Whether it may be taken.
+        agreement: How well two halves of the sentences agree on it (see `RotationOptions`); None if this was not
+            checked.
+        trusted: Whether it may be used.
     """
 
     name: str
@@ -90,26 +93,26 @@ def unsupervised_rotation(
     seed: int = 0,
     show_progress: bool = False,
 ) -> list[Candidate]:
-    """Find the rotation of one language's cloud onto another's without any pairs (Conneau et al. 2018).
+    """Find the rotation of one language's embeddings onto another's without any pairs (Conneau et al. 2018).
 
-    Identity and adversarial start, each refined by Procrustes on the mutual nearest neighbours under CSLS.
-    Every matrix on the way is a candidate, the identity too, and the criterion on held-out sentences ranks
+    Both the identity and the result of the adversarial stage are refined by Procrustes on the mutual nearest neighbours
+    under CSLS. Every matrix on the way is a candidate, the identity too, and the criterion on held-out sentences ranks
     them.
 
-    The criterion alone is not to be trusted here: for one encoder and documents on different topics it rises
-    by turning topics onto each other while translations drift apart (on static embeddings of novels and
-    articles retrieval fell from 47 to 25 %). Hence a start whose search on two halves of the sentences gives
-    two different rotations is dropped, and the identity stays.
+    The criterion alone cannot be trusted here. For one encoder and documents on different topics it rises when topics
+    are turned onto each other while translations drift apart: on static embeddings of novels and articles, retrieval
+    fell from 47 to 25 %. A start whose search on two halves of the sentences gives two different rotations is therefore
+    dropped, and the identity remains.
 
     Args:
-        source: (S, d) embeddings, mean near the origin (shift first).
-        target: (T, d).
-        options: Of the search.
-        seed: Same seed, same result.
-        show_progress: A bar over the adversarial stage.
+        source: Embeddings (S, d) with their mean near the origin (shift first).
+        target: Embeddings (T, d), likewise.
+        options: Options of the search.
+        seed: Seed. Equal seeds give equal results on one machine.
+        show_progress: Show a progress bar over the adversarial stage.
 
     Returns:
-        All candidates, best first; those of dropped starts last.
+        All candidates, the best first and those of dropped starts last.
 
     Raises:
         ValueError: If a side has fewer than 4 rows.
@@ -168,7 +171,7 @@ def unsupervised_rotation(
 
 
 def describe_candidates(candidates: Sequence[Candidate]) -> str:
-    """What was chosen and what was not, in a line.
+    """Describe in one line which candidate was chosen and which were not.
 
     Example:
         >>> stay = Candidate("identity", 0.31, torch.eye(2))
@@ -204,9 +207,9 @@ def _refinements(start: Tensor, source: Tensor, target: Tensor, options: Rotatio
 
 
 def _draw(rows: Tensor, options: RotationOptions, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Unit-length rows to fit on and rows held out, by a seeded draw."""
+    """Draw unit-length rows to fit on, and rows to hold out, with a seed."""
     if len(rows) < 4:
-        raise ValueError(f"a rotation wants at least 4 sentences of each language, got {len(rows)}")
+        raise ValueError(f"a rotation needs at least 4 sentences of each language, got {len(rows)}")
     order = torch.randperm(len(rows), generator=generator)[: options.max_sentences]
     held = max(1, int(options.validation_fraction * len(order)))
     drawn = F.normalize(rows[order.to(rows.device)].float(), dim=1)

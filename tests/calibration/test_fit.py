@@ -120,6 +120,28 @@ def test_a_planted_map_is_undone_with_pairs() -> None:
     )
 
 
+def test_a_rotation_needs_as_many_sentences_as_dimensions() -> None:
+    clouds = {
+        "en": torch.randn(90, 64),
+        "fr": torch.randn(60, 64),
+        "sw": torch.randn(55, 64),
+        "de": torch.randn(70, 64),
+    }
+    pairs = {"de": (torch.randn(10, 64), torch.randn(10, 64))}
+    with pytest.raises(ValueError, match="64 dimensions.*'fr' has 60 sentences, 'sw' has 55.*'de' has 10 pairs"):
+        fit_calibration(clouds, pairs=pairs, options=QUICK)
+    drawn = RotationOptions(max_sentences=50)
+    with pytest.raises(ValueError, match="'en' has 50 sentences"):
+        fit_calibration(clouds, steps=["rotate"], options=CalibrationOptions(rotation=drawn))
+    # Neither a prior, nor other steps, nor a language with enough pairs is a reason to stop.
+    near = RotationOptions(initial="identity", refinements=1, prior=1.0)
+    fit_calibration(clouds, pairs=pairs, options=CalibrationOptions(rotation=near))
+    fit_calibration(clouds, steps=["shift", "scale"])
+    fit_calibration(clouds, strength={"rotate": 0.0}, options=QUICK)
+    enough = {"fr": (torch.randn(80, 64), torch.randn(80, 64))}
+    fit_calibration({"en": clouds["en"][:50], "fr": clouds["fr"]}, steps=["shift", "rotate"], pairs=enough)
+
+
 def test_inputs_can_be_normalized_first(clouds: dict[str, Tensor]) -> None:
     layer = fit_calibration(clouds, steps=["shift"], options=CalibrationOptions(normalize_inputs=True))
     unit = torch.nn.functional.normalize(clouds["fr"], dim=1)

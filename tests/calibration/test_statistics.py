@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from st_xlret.calibration.affine import Affine
-from st_xlret.calibration.statistics import distance_between_means, moments_of, scale_map, shift_map
+from st_xlret.calibration.statistics import Affine, distance_between_means, moments_of, scale_map, shift_map
 
 
 def test_moments_equal_the_definitions_in_any_chunks() -> None:

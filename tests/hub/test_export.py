@@ -24,7 +24,7 @@ TEXTS = {
     "fr": ["le chat dort", "un chien aboie", "la pluie tombe", "le soleil brille", "nous lisons un livre"],
     "to": ["'oku mohe 'a e pusi", "'oku ululu 'a e kuli", "'oku 'uha", "'oku ulo 'a e la'a", "'oku mau lau"],
 }
-OPTIONS = CalibrationOptions(min_sentences=2, rotation=RotationOptions(initial="identity", refinements=2))
+OPTIONS = CalibrationOptions(min_sentences=2, rotation=RotationOptions(initial="identity", refinements=2, prior=1.0))
 
 
 @pytest.fixture(scope="module")
