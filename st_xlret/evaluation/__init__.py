@@ -17,9 +17,8 @@ from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
 from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator
 from st_xlret.evaluation.reporting.published import PublishedRow, published_rows
 from st_xlret.evaluation.reporting.tables import BenchmarkResult, markdown_table, results_table, scores_table
-from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection, read_beir
 from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
-from st_xlret.evaluation.retrieval.files import read_beir
 from st_xlret.evaluation.retrieval.metrics import (
     Ranking,
     language_preference,

@@ -14,6 +14,7 @@ from st_xlret.evaluation.encoding.embedding import Calibration, Pooling, TextEmb
 from st_xlret.evaluation.readers.bucc import BUCCCorpus, BUCCSplit, load_bucc_directory, load_bucc_hub
 from st_xlret.evaluation.reporting.benchmark_evaluator import BenchmarkEvaluator
 from st_xlret.evaluation.reporting.tables import BenchmarkResult, macro_average
+from st_xlret.files import write_text_atomically
 from st_xlret.search.mining import Margin, mine_bitext
 
 if TYPE_CHECKING:
@@ -210,11 +211,8 @@ class BUCCEvaluator(BenchmarkEvaluator):
 
     def _write_pairs(self, language: str, pairs: Sequence[MinedPair]) -> None:
         assert self.pairs_directory is not None
-        self.pairs_directory.mkdir(parents=True, exist_ok=True)
-        path = self.pairs_directory / f"{language}-en.{self.split}.mined.tsv"
-        unfinished = path.with_name(path.name + ".part")
-        unfinished.write_text("".join(f"{p.score:.6f}\t{p.source}\t{p.target}\n" for p in pairs), encoding="utf-8")
-        os.replace(unfinished, path)
+        lines = [f"{pair.score:.6f}\t{pair.source}\t{pair.target}\n" for pair in pairs]
+        write_text_atomically(self.pairs_directory / f"{language}-en.{self.split}.mined.tsv", "".join(lines))
 
     def _protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
         sizes = [

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from st_xlret.data.reading.jsonl import read_jsonl
-from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection, find_file, read_beir
 from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
-from st_xlret.evaluation.retrieval.files import find_file, read_beir
 
 LareqaSplit = Literal["test", "test-same-language"]
 

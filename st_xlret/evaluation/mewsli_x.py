@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from tqdm.auto import tqdm
 
 from st_xlret.data.reading.jsonl import DataError, read_jsonl
-from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection, find_file
 from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
-from st_xlret.evaluation.retrieval.files import find_file
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -116,9 +116,7 @@ def test_wrong_layouts_say_what_was_expected(tmp_path) -> None:
         read_lareqa(tmp_path, split="dev")
     beir = write_beir(tmp_path / "beir")
     (beir / "qrels" / "test.tsv").unlink()
-    with pytest.raises(
-        FileNotFoundError, match=r"expected .*qrels/test.tsv \(or test.tsv.gz\).*test-same-language.tsv"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"qrels/test.tsv .*test-same-language"):
         read_lareqa(beir)
 
 

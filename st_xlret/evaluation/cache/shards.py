@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 import shutil
 import time
-import uuid
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -16,6 +14,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+
+from st_xlret.files import atomic_file
 
 Item: TypeAlias = "str | tuple[str, str] | tuple[str, str, str]"
 """A text, an id with its text, or an id with its text and its language."""
@@ -123,31 +123,23 @@ class ShardFolder:
         """
         array = np.ascontiguousarray(embeddings, dtype=np.float16)
         target = self.path / f"{key}-{_checksum(array):08x}.npy"
-        temporary = self.path / f".{key}.{uuid.uuid4().hex[:8]}.tmp"
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            with open(temporary, "xb") as file:
-                np.save(file, array, allow_pickle=False)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
+            with atomic_file(target) as temporary:
+                np.save(temporary, array, allow_pickle=False)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
             message = (
                 f"the disk of {self.path} is full: another program has taken the space. The shards written so "
-                "far are valid: make room and run again, and it goes on from there"
+                "far are valid: make room and run again, and the run continues from there"
             )
             raise OSError(errno.ENOSPC, message) from error
-        finally:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
         self._files.setdefault(key, []).append(target)
         return target
 
     def remove_abandoned(self) -> None:
         """Deletes the unfinished files that killed runs have left behind."""
-        for file in self.path.glob(".*.tmp"):
+        for file in self.path.glob(".*.tmp.npy"):
             with suppress(OSError):
                 if time.time() - file.stat().st_mtime > _ABANDONED_AFTER_SECONDS:
                     file.unlink()

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from st_xlret.data.reading.jsonl import DataError, read_jsonl, read_lines
+from st_xlret.data.retrieval.beir import read_qrels
 from st_xlret.evaluation.readers.passage_table import Passage, load_passages
 from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
-from st_xlret.evaluation.retrieval.files import read_qrels
 
 MR_TYDI_LANGUAGES = {
     "ar": "arabic",

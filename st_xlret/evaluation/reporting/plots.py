@@ -154,6 +154,34 @@ def plot_language_planes(
     return _save(figure, path)
 
 
+def plot_language_bias(languages: Sequence[str], shares: Any, path: str | os.PathLike[str]) -> Path | None:
+    """Draw a heat map: the language of a query against the languages of its nearest neighbours.
+
+    Args:
+        languages: Codes of the languages.
+        shares: Shape (L, L): row i has the languages of the neighbours of texts in language i.
+        path: PNG file.
+
+    Returns:
+        The file, or None where matplotlib is not installed.
+    """
+    size = 2.5 + 0.42 * len(languages)
+    if (figure := _figure(path, size + 1, size)) is None:
+        return None
+    axis = figure.subplots()
+    image = axis.imshow(100 * shares, cmap="viridis", vmin=0, vmax=100)
+    axis.set_xticks(range(len(languages)), languages, rotation=90)
+    axis.set_yticks(range(len(languages)), languages)
+    axis.set(xlabel="language of the neighbours", ylabel="language of the query")
+    for i, row in enumerate(shares):
+        for j, share in enumerate(row):
+            if share >= 0.005:
+                colour = "black" if share > 0.6 else "white"
+                axis.text(j, i, f"{100 * share:.0f}", ha="center", va="center", fontsize=7, color=colour)
+    figure.colorbar(image, label="share of the nearest neighbours (%)", shrink=0.8)
+    return _save(figure, path)
+
+
 def _figure(path: str | os.PathLike[str], width: float, height: float) -> Any:
     """A figure outside of pyplot, whose global state belongs to the caller's program."""
     try:

@@ -1,15 +1,18 @@
-"""What a retrieval benchmark is made of: a corpus, queries, and which documents answer which query."""
+"""The parts of a retrieval benchmark: a corpus, queries, and judgements of which document answers which query."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from st_xlret.data.reading.jsonl import read_lines
+from st_xlret.data.reading.jsonl import DataError, read_lines
+from st_xlret.data.retrieval.beir import find_beir, read_qrels, read_texts
 
 Qrels = Mapping[str, Mapping[str, int]]
 
@@ -205,3 +208,68 @@ class RetrievalData:
                     where = f"{self.qrels_file}, line {number}:"
                     break
         return f"{where} {unknown} is not in {source}. Give the queries, corpus and qrels of one split and version."
+
+
+def read_beir(
+    folder: str | os.PathLike[str],
+    *,
+    split: str = "test",
+    language: str | None = None,
+    languages: Sequence[str] | None = None,
+) -> RetrievalData:
+    """Read a retrieval benchmark in BEIR's layout: `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`.
+
+    Each file may be gzipped.
+
+    Args:
+        folder: The folder of these files.
+        split: Name of the judgements. Queries without a judgement are left out.
+        language: Language of the texts that have no `metadata.language` and no field `language`.
+        languages: Languages of the queries to keep; the corpus stays whole. Default: all.
+
+    Raises:
+        FileNotFoundError: If a file is missing.
+        ValueError: If a line is malformed, an id stands twice, a text has no language, or a judgement names an
+            unknown id. The message names the file and the line.
+    """
+    files = find_beir(folder, split)
+    corpus, queries = (_read_collection(file, language) for file in (files.corpus, files.queries))
+    data = RetrievalData(corpus, queries, read_qrels(files.qrels), str(files.qrels))
+    return data if languages is None else data.of_languages(languages)
+
+
+def find_file(folder: str | os.PathLike[str], name: str, *, instead: str = "") -> Path:
+    """Find the file `name` or `name.gz` in a folder.
+
+    Args:
+        folder: The folder.
+        name: Name of the file.
+        instead: What the file belongs to, for the message.
+
+    Raises:
+        FileNotFoundError: If there is neither. The message says what was expected where.
+    """
+    for candidate in (Path(folder) / name, Path(folder) / f"{name}.gz"):
+        if candidate.is_file():
+            return candidate
+    there = sorted(entry.name for entry in Path(folder).iterdir())[:12] if Path(folder).is_dir() else None
+    found = f"the folder holds {there}" if there is not None else "there is no such folder"
+    raise FileNotFoundError(f"expected {Path(folder) / name} (or {name}.gz){instead}; {found}.")
+
+
+def _read_collection(path: Path, language: str | None) -> TextCollection:
+    line_of: dict[str, int] = {}
+    texts, titles, languages = [], [], []
+    for record in read_texts(path):
+        of_record = record.language or language
+        if of_record is None:
+            reason = "the text has no language: give metadata.language, or one language for all texts"
+            raise DataError(reason, file=str(path), line=record.line)
+        if record.id in line_of:
+            reason = f"the id {record.id!r} stands in line {line_of[record.id]} too"
+            raise DataError(reason, file=str(path), line=record.line)
+        line_of[record.id] = record.line
+        texts.append(record.text)
+        titles.append(record.title)
+        languages.append(of_record)
+    return TextCollection(list(line_of), texts, languages, titles if any(titles) else None, source=str(path))

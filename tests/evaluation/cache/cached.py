@@ -60,4 +60,4 @@ def embed(cache: EmbeddingCache, texts=TEXTS, encoder=None, **identity) -> Cache
 
 
 def shard_files(cache: EmbeddingCache) -> list[Path]:
-    return sorted(cache.folder.glob("*/*.npy"))
+    return sorted(file for file in cache.folder.glob("*/*.npy") if not file.name.startswith("."))

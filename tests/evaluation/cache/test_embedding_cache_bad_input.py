@@ -114,7 +114,7 @@ def test_a_disk_that_others_fill_meanwhile(cache, monkeypatch) -> None:
     monkeypatch.setattr(np, "save", full_after_two)
     with pytest.raises(OSError, match="is full.*written so far are valid"):
         embed(cache)
-    assert len(shard_files(cache)) == 2 and not list(cache.folder.glob("*/.*.tmp"))
+    assert len(shard_files(cache)) == 2 and not list(cache.folder.glob("*/.*.tmp*"))
     monkeypatch.setattr(np, "save", save)
     again = Encoder()
     embed(cache, encoder=again)

@@ -106,7 +106,7 @@ def test_a_model_that_gives_nan_names_the_document(cache, data, monkeypatch) -> 
     monkeypatch.setattr(model, "encode", broken)
     with pytest.raises(ValueError, match=rf"text 'd5' \(row 5\): the model gives NaN .* document 'sun {DOCUMENTS[5]}'"):
         rows(model, data, TextEmbedder(), cache)
-    assert len(list(cache.folder.glob("*/*.npy"))) == 1 and not list(cache.folder.glob("*/.*.tmp"))
+    assert len(list(cache.folder.glob("*/*.npy"))) == 1 and not list(cache.folder.glob("*/.*.tmp*"))
 
 
 def test_the_layers_of_a_model_are_kept_apart(cache, data) -> None:

@@ -8,10 +8,10 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import BoW
 
+from st_xlret.data.retrieval.beir import read_qrels
 from st_xlret.evaluation.encoding.embedding import TextEmbedder
-from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
+from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection, read_beir
 from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
-from st_xlret.evaluation.retrieval.files import read_beir, read_qrels, read_texts
 from st_xlret.evaluation.retrieval.ranking import (
     encode_rows,
     evaluate_retrieval,
@@ -194,9 +194,9 @@ def test_beir_layout(compressed, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("corpus.jsonl", "en-00-0-1", "en-00-0-0", "corpus.jsonl, line 2: id 'en-00-0-0' stood in line 1"),
-        ("corpus.jsonl", '"text": "A taxi', '"text": 3, "x": "A taxi', "corpus.jsonl, line 1: needs '_id' and 'text'"),
-        ("queries.jsonl", '"language": "fr"', '"x": 1', "queries.jsonl, line 3: has no language"),
+        ("corpus.jsonl", "en-00-0-1", "en-00-0-0", "corpus.jsonl, line 2: .*'en-00-0-0' .*line 1"),
+        ("corpus.jsonl", '"text": "A taxi', '"text": 3, "x": "A taxi', "corpus.jsonl, line 1: .*'text'"),
+        ("queries.jsonl", '"language": "fr"', '"x": 1', "queries.jsonl, line 3: .*no language"),
         ("queries.jsonl", "Who took the taxi", "", "query 'en-q1' is empty"),
         (
             "qrels/test.tsv",
@@ -205,8 +205,8 @@ def test_beir_layout(compressed, tmp_path) -> None:
             r"qrels/test.tsv, line \d+: document 'fr-9' is not in .*corp",
         ),
         ("qrels/test.tsv", "en-q2\ten", "xx-q2\ten", r"test.tsv, line \d+: query 'xx-q2' is not in .*queries.jsonl"),
-        ("qrels/test.tsv", "fr-00-0-0\t1", "fr-00-0-0\tyes", "line 3: the judgement 'yes' is no whole number"),
-        ("qrels/test.tsv", "en-q1\tfr-00-0-0\t1", "en-q1", "line 3: expected 'query document judgement'"),
+        ("qrels/test.tsv", "fr-00-0-0\t1", "fr-00-0-0\tyes", "line 3: .*'yes'"),
+        ("qrels/test.tsv", "en-q1\tfr-00-0-0\t1", "en-q1", "line 3: .*'en-q1'"),
     ],
 )
 def test_broken_files_are_named(file, old, new, message, tmp_path) -> None:
@@ -226,9 +226,12 @@ def test_qrels_of_trec_and_contradictions(tmp_path) -> None:
 
 
 def test_a_language_for_all(tmp_path) -> None:
-    file = tmp_path / "queries.jsonl"
-    file.write_text('{"_id": 7, "text": "one"}\n')
-    assert (read_texts(file, "sw").ids, read_texts(file, "sw").language_of(0)) == (["7"], "sw")
+    (tmp_path / "qrels").mkdir()
+    for name in ("corpus", "queries"):
+        (tmp_path / f"{name}.jsonl").write_text('{"_id": 7, "text": "one"}\n')
+    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n7\t7\t1\n")
+    data = read_beir(tmp_path, language="sw")
+    assert (data.queries.ids, data.queries.language_of(0), data.corpus.language_of(0)) == (["7"], "sw", "sw")
 
 
 def test_evaluator_over_pools(model, tmp_path) -> None:
