@@ -130,3 +130,22 @@ def _options_of_file(file: str) -> list[str]:
         values = value if isinstance(value, list) else [json.dumps(value) if isinstance(value, dict) else value]
         options += [f"--{name}", *map(str, values)]
     return options
+
+
+def name_leading_words(arguments: Sequence[str], *names: str) -> list[str]:
+    """Give the words before the first option their names; the last name takes all that are left.
+
+    Example:
+        >>> name_leading_words(["a.txt", "b.txt", "--model", "m"], "source", "target")
+        ['--source', 'a.txt', '--target', 'b.txt', '--model', 'm']
+        >>> name_leading_words(["a", "b", "--model", "m"], "documents")
+        ['--documents', 'a', 'b', '--model', 'm']
+    """
+    given = list(arguments)
+    count = next((i for i, word in enumerate(given) if word.startswith("--")), len(given))
+    words, rest = given[:count], given[count:]
+    named: list[str] = []
+    for i, name in enumerate(names):
+        own = words[i:] if i == len(names) - 1 else words[i : i + 1]
+        named += [f"--{name}", *own] if own else []
+    return named + rest

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from importlib import import_module
 
 COMMANDS = {
+    "report": "Measure how much an encoder's search prefers the language of the query.",
     "evaluate": "Measure a model on a published benchmark and show its scores beside the papers'.",
+    "index": "Encode documents of many languages, to search them.",
+    "search": "Search an index by a query in any language.",
+    "mine": "Mine parallel sentences from two files of texts.",
 }
 """Name of each command, which is also its module here, and what it does."""
 

@@ -1,0 +1,174 @@
+"""The commands report, mine, index and search, on a model that knows translations word by word."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+
+from st_xlret.commands import main
+
+WORDS = {
+    "en": ["sun", "moon", "star", "rain", "wind", "snow", "tree", "leaf", "root", "fish", "bird", "wolf"],
+    "fr": [
+        "soleil",
+        "lune",
+        "astre",
+        "pluie",
+        "vent",
+        "neige",
+        "arbre",
+        "feuille",
+        "racine",
+        "poisson",
+        "oiseau",
+        "loup",
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Translations have the same vector, plus one of their language."""
+    vocabulary = {word: i for i, word in enumerate(["[UNK]", *WORDS["en"], *WORDS["fr"]])}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    weights = torch.zeros(len(vocabulary), 16)
+    for side, words in enumerate(WORDS.values()):
+        for i, word in enumerate(words):
+            weights[vocabulary[word]] = torch.eye(16)[i] + 0.8 * torch.eye(16)[12 + side]
+    folder = tmp_path_factory.mktemp("model")
+    SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=weights.numpy())]).save(str(folder))
+    return folder
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    file = tmp_path / "documents.jsonl"
+    records = [
+        {"language": code, "sentences": [f"{a} {b}", f"{b} {a} {a}"]}
+        for code, words in WORDS.items()
+        for a, b in zip(words, words[1:] + words[:1], strict=True)
+    ]
+    file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return file
+
+
+def lines(tmp_path: Path, code: str) -> str:
+    file = tmp_path / f"{code}.txt"
+    words = WORDS[code]
+    file.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    return str(file)
+
+
+@pytest.mark.parametrize("ending", ["tsv", "jsonl"])
+@pytest.mark.parametrize("cached", [False, True])
+def test_mine_finds_translations(tmp_path: Path, model: Path, ending: str, cached: bool) -> None:
+    output = tmp_path / f"pairs.{ending}"
+    given = ["mine", lines(tmp_path, "en"), lines(tmp_path, "fr"), "--model", str(model), "--output", str(output)]
+    main([*given, *(["--embedding_cache", str(tmp_path / "cache")] if cached else [])])
+    rows = output.read_text(encoding="utf-8").splitlines()
+    if ending == "tsv":
+        found = [tuple(row.split("\t")) for row in rows]
+    else:
+        found = [tuple(str(json.loads(row)[key]) for key in ("score", "source", "target")) for row in rows]
+    scores = [float(score) for score, _, _ in found]
+    assert scores == sorted(scores, reverse=True)
+    assert {(source, target) for _, source, target in found} == set(zip(*WORDS.values(), strict=True))
+
+
+def test_mine_keeps_what_is_above_the_threshold(tmp_path: Path, model: Path) -> None:
+    output = tmp_path / "pairs.tsv"
+    given = ["mine", lines(tmp_path, "en"), lines(tmp_path, "fr"), "--model", str(model), "--output", str(output)]
+    main([*given, "--threshold", "99"])
+    assert output.read_text() == ""
+
+
+def test_report_shows_the_bias(
+    tmp_path: Path, model: Path, documents: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "bias.json"
+    given = ["--documents", str(documents), "--output", str(output), "--neighbours", "5"]
+    main(["report", "--model", str(model), *given])
+    report = json.loads(output.read_text())
+    assert set(report["languages"]) == {"en", "fr"}
+    assert report["same_language_share"] > 0.8 > report["chance"] > 0.45
+    english = report["languages"]["en"]
+    assert english["same_language_share"] == pytest.approx(1 - english["neighbours"]["fr"])
+    assert "| mean" in capsys.readouterr().out
+    assert output.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_index_and_search(tmp_path: Path, model: Path, documents: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "index"
+    main(["index", str(documents), "--model", str(model), "--output", str(folder)])
+    assert sorted(path.name for path in folder.iterdir()) == ["index.json", "texts.jsonl", "vectors.npy"]
+    assert json.loads((folder / "index.json").read_text())["languages"] == ["en", "fr"]
+    capsys.readouterr()
+    main(["search", str(folder), "--query", "sun moon", "vent neige", "--top-k", "3", "--json"])
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [entry["query"] for entry in found] == ["sun moon", "vent neige"]
+    assert all(len(entry["results"]) == 3 for entry in found)
+    best = found[0]["results"][0]
+    assert (best["language"], best["text"]) == ("en", "sun moon") and best["score"] == pytest.approx(1, abs=1e-3)
+    assert found[1]["results"][0]["language"] == "fr"
+
+
+def test_queries_come_from_the_terminal_too(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main(["index", lines(tmp_path, "en"), "--language", "en", "--model", str(model), "--output", str(tmp_path / "i")])
+    monkeypatch.setattr("sys.stdin", io.StringIO("fish\n\nnever read\n"))
+    main(["search", str(tmp_path / "i")])
+    assert "1.000  en   fish" in capsys.readouterr().out
+
+
+def test_an_index_is_replaced_only_if_asked(tmp_path: Path, model: Path, documents: Path) -> None:
+    given = ["index", str(documents), "--model", str(model), "--output", str(tmp_path / "i"), "--unit", "document"]
+    main(given)
+    with pytest.raises(SystemExit, match="--overwrite"):
+        main(given)
+    main([*given, "--overwrite"])
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.txt").touch()
+    with pytest.raises(SystemExit, match="other"):
+        main([*given[:5], str(tmp_path / "other"), "--overwrite"])
+    assert (tmp_path / "other" / "mine.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "given, named",
+    [
+        (["mine", "a.txt", "--model", "m", "--output", "o.tsv"], "--target"),
+        (["mine", "a.txt", "b.txt", "--model", "m", "--output", "o.txt"], "o.txt"),
+        (["mine", "no/a.txt", "no/b.txt", "--model", "m", "--output", "o.tsv"], "no/a.txt"),
+        (["index", "--model", "m", "--output", "o"], "--documents"),
+        (["search", "nowhere", "--query", "q"], "nowhere is no index"),
+        (["search", "nowhere", "--query", "q", "--top-k", "0"], "--top_k .* 0"),
+        (["report", "--model", "m", "--documents", "d"], "--output"),
+        (
+            ["report", "--model", "m", "--documents", "d", "--output", "o.json", "--neighbours", "0"],
+            "--neighbours .* 0",
+        ),
+    ],
+)
+def test_what_cannot_work_is_said_in_one_line(
+    given: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=named):
+        main(given)
+
+
+def test_one_language_has_no_bias(tmp_path: Path, model: Path, documents: Path) -> None:
+    given = ["--model", str(model), "--documents", str(documents), "--output", str(tmp_path / "o.json")]
+    with pytest.raises(SystemExit, match="two languages"):
+        main(["report", *given, "--languages", "en"])
