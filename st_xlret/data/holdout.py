@@ -11,17 +11,17 @@ from st_xlret.data.batches.sampling import column_codes, rows_by_code
 
 
 def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple[Dataset, Dataset]:
-    """Put some parallel sentences of each language pair aside, and take their texts out of the rest.
+    """Hold out some parallel sentences of each language pair, and remove their texts from the rest.
 
-    At most a tenth of a language pair's rows is put aside, so that small ones keep what they have.
+    At most a tenth of the rows of a language pair is held out, so that small ones keep enough to train on.
 
     Args:
-        pairs: Rows with ``source``, ``target`` and their languages.
-        per_language: Rows to put aside for each language pair.
+        pairs: Rows with `source`, `target` and their languages.
+        per_language: Rows to hold out of each language pair.
         seed: Seed of the choice.
 
     Returns:
-        The rows to train on, and those put aside; neither has a text of the other.
+        The rows to train on, and those held out. No text is in both.
 
     Example:
         >>> rows = {"source": list("abcdefghij"), "target": list("klmnopqrst")}
@@ -49,17 +49,17 @@ def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple
 
 
 def hold_out_questions(retrieval: Dataset, questions: int, *, seed: int = 0) -> tuple[Dataset, Dataset]:
-    """Put some questions aside, with all others about the same passages.
+    """Hold out some questions, together with all other questions about the same passages.
 
-    At most a tenth of the rows is put aside.
+    At most about a tenth of the rows is held out.
 
     Args:
-        retrieval: Rows with ``query`` and ``positive``.
-        questions: Rows to put aside, about: passages are taken whole.
+        retrieval: Rows with `query` and `positive`.
+        questions: Approximate number of rows to hold out; all rows of a passage are held out together.
         seed: Seed of the choice.
 
     Returns:
-        The rows to train on, and those put aside; no gold passage is in both.
+        The rows to train on, and those held out. No gold passage is in both.
 
     Example:
         >>> rows = {"query": [str(i) for i in range(40)], "positive": [f"p{i // 2}" for i in range(40)]}
@@ -78,16 +78,16 @@ def hold_out_questions(retrieval: Dataset, questions: int, *, seed: int = 0) -> 
 
 
 def by_language(pairs: Dataset) -> dict[str, tuple[list[str], list[str]]]:
-    """Row-aligned sentences of the pivot and each other language, as the Tatoeba evaluator takes them.
+    """Group pairs by language into row-aligned sentences, as `TatoebaEvaluator` takes them.
 
-    The pivot is the language that is on a side of the most rows; rows without it are left out.
+    The pivot is the language that occurs in the most rows; rows without it are left out.
 
     Returns:
-        Other language -> (its sentences, the pivot's).
+        Other language -> (its sentences, the pivot's sentences).
     """
     if not len(pairs):
         return {}
-    # Sources first: of two languages on as many rows, the source is the pivot.
+    # Sources come first: of two languages in equally many rows, the source is the pivot.
     sides = np.array([*pairs["source_language"], *pairs["target_language"]])
     values, first, counts = np.unique(sides, return_index=True, return_counts=True)
     pivot = values[np.lexsort((first, -counts))[0]]

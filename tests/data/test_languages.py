@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from st_xlret.data import DataError
 from st_xlret.data.languages import (
     check_language,
     check_languages,
     id_to_language,
+    language_in_name,
     language_to_id,
+    languages_in_name,
     match_language,
 )
 
@@ -97,3 +100,43 @@ def test_filters() -> None:
         check_languages(["en", "xx1"])
     with pytest.raises(ValueError, match="languages is empty"):
         check_languages([])
+
+
+@pytest.mark.parametrize(
+    ("name", "languages"),
+    [
+        ("WikiMatrix.en-fr.tsv.gz", ("en", "fr")),
+        ("data/my-words.en-fr.tsv", ("en", "fr")),
+        ("en-fr.txt", ("en", "fr")),
+        ("tatoeba.ENG-rus.txt", ("en", "ru")),
+        ("OpenSubtitles.en-zh_TW.tsv", ("en", "zh-tw")),
+        ("words.fr-CA-en.tsv", ("fr-ca", "en")),
+        ("words.en-zh-Hans.tsv", ("en", "zh-hans")),
+        ("big-run-2.two-column.sw-en.v2-1.tsv", ("sw", "en")),
+    ],
+)
+def test_languages_are_read_off_a_name(name: str, languages: tuple[str, str]) -> None:
+    assert languages_in_name(name) == languages
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("mined.tsv", "mined.tsv.*does not name"),
+        ("my-words.tsv", "my-words.tsv.*does not name"),
+        ("words.en-xx.tsv", "unknown language 'xx'"),
+        ("words.qq-de.tsv", "unknown language 'qq'"),
+        ("words.en-pt-br.tsv", "'en' and 'pt-br' or 'en-pt' and 'br'"),
+        ("my-to.en-fr.tsv", "'my' and 'to' or 'en' and 'fr'"),
+        ("words.en-zh_Hant_TW.tsv", "'zh-hant-tw'.*7 bytes"),
+    ],
+)
+def test_missing_unknown_and_ambiguous_languages_are_refused(name: str, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        languages_in_name(name)
+
+
+def test_one_language_in_a_name() -> None:
+    assert language_in_name("x/mine.pt-BR.txt.gz") == "pt-br" and language_in_name("en.txt") == "en"
+    with pytest.raises(DataError, match="stop words.txt"):
+        language_in_name("stop words.txt")

@@ -21,14 +21,14 @@ _ROWS_AT_A_TIME = 100_000
 
 @dataclass(frozen=True)
 class BlockCounts:
-    """What a :class:`BlockBatchSampler` found in its documents.
+    """What a [`BlockBatchSampler`][st_xlret.BlockBatchSampler] found in its documents.
 
     Attributes:
         documents: Documents that give blocks.
-        sentences: Their sentences.
-        split_documents: Of these documents, those longer than a block.
-        one_sentence_documents: Documents of a single sentence: left out, or negatives only.
-        empty_sentences: Rows without text: left out.
+        sentences: Sentences of these documents.
+        split_documents: Documents longer than a block.
+        one_sentence_documents: Documents of a single sentence, which are left out or are negatives only.
+        empty_sentences: Rows without text, which are left out.
     """
 
     documents: int
@@ -45,10 +45,10 @@ class BlockCounts:
 
 
 class AnyLength(int):
-    """A number of rows that every number equals.
+    """A number of rows that is equal to every number.
 
-    Blocks make batches of many lengths. Where several processes share batches out, accelerate drops those that are not
-    as long as the sampler's ``batch_size``, unless that is None, which the host's samplers of several datasets refuse.
+    Blocks make batches of many lengths. When several processes share the batches, accelerate drops those that are not
+    as long as the sampler's `batch_size`, unless it is None, which the host's samplers of several data sets refuse.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -59,39 +59,41 @@ class AnyLength(int):
 
 
 class BlockBatchSampler(DefaultBatchSampler):
-    """Batches of blocks of documents, one language a batch (MSM, section 4.2).
+    """Batches of blocks of documents, of one language each (MSM, section 4.2).
 
-    A document of up to ``block_size`` sentences is one block; a longer one is cut, at borders that are drawn anew in
-    every pass, so that each sentence comes with other neighbours and at other positions. All rows of a block are in
-    the batch, so that batches are ragged, and a document has at most one block in a batch. The rows of a batch come in
-    random order; :class:`~st_xlret.CrossLingualDataCollator` with ``blocks=True`` says which block and place each has.
+    A document of up to `block_size` sentences is one block. A longer one is cut, at borders that are drawn anew in
+    every pass, so that each sentence gets other neighbours and positions. All rows of a block are in the batch, so
+    batches are ragged, and a document has at most one block in a batch. The rows of a batch come in random order;
+    [`CrossLingualDataCollator`][st_xlret.CrossLingualDataCollator] with `blocks=True` tells which block and position
+    each of them has.
 
-    The dataset has a row per sentence (columns ``language`` and ``document``), rows of a document together and in
-    order, as :func:`~st_xlret.data.load_documents` and :func:`~st_xlret.data.pack_documents` make it. In a pass over a
-    language every document comes once, but for those that do not fill a last batch; small languages come again, cut
-    and combined anew.
+    The data set has a row per sentence (columns `language` and `document`), and the rows of a document are contiguous
+    and in order, as [`load_documents`][st_xlret.load_documents] and
+    [`pack_documents`][st_xlret.data.pack_documents] give them. In a pass over a language every document occurs once,
+    except for those that do not fill a last batch. Small languages are passed over several times per epoch.
 
     Args:
-        dataset: Sentences in document order, in a text column named ``sentence``.
+        dataset: Sentences in document order, in a text column named `sentence`.
         batch_size: Documents per batch.
-        drop_last: Ignored: a last, smaller batch is left out unless it is a language's only one.
+        drop_last: Ignored: a last, smaller batch is left out unless it is the only one of its language.
         valid_label_columns: Ignored.
-        generator: Ignored: batches depend on seed and epoch alone, which makes resuming exact.
+        generator: Ignored: batches depend on the seed and the epoch only, so a resumed run repeats them.
         seed: Seed.
-        block_size: Largest number of sentences in a block; the paper's 32.
-        fill: Take as many documents as have ``batch_size * block_size`` sentences together, so that batches of
-            short documents are as large as others; off, take ``batch_size`` documents whatever their length.
-        keep_single_sentences: Keep blocks of one sentence, which the loss takes as negatives only, instead of
-            leaving them out.
+        block_size: Maximum sentences in a block (32 in the paper).
+        fill: Take as many documents as have `batch_size * block_size` sentences together, so that batches of short
+            documents are as large as others. Otherwise take `batch_size` documents, whatever their length.
+        keep_single_sentences: Keep blocks of one sentence, which the loss uses as negatives only, instead of leaving
+            them out.
         min_documents: Languages with fewer documents are left out.
-        language_smoothing: Exponent of the language smoothing, see :func:`~st_xlret.data.smoothed_probabilities`.
+        language_smoothing: Languages are sampled in proportion to their size raised to this power, see
+            [`smoothed_probabilities`][st_xlret.data.smoothed_probabilities].
 
     Attributes:
-        counts: A :class:`BlockCounts`.
+        counts: A `BlockCounts`.
 
     Raises:
-        ValueError: If no document has two sentences, a document's rows are not together, columns are missing or
-            ``block_size`` is below 2.
+        ValueError: If no document has two sentences, the rows of a document are not contiguous, columns are missing,
+            or `block_size` is below 2.
 
     Example:
         >>> rows = {"sentence": list("abcdef"), "language": ["en"] * 6, "document": [0, 0, 0, 1, 1, 2]}
@@ -146,8 +148,8 @@ class BlockBatchSampler(DefaultBatchSampler):
                 batches.append(self._expected_batches(group))
         if not self.groups:
             raise ValueError(
-                f"no language has {max(1, min_documents)} documents of two sentences: there is nothing to draw "
-                f"({self.counts})"
+                f"no language has {max(1, min_documents)} documents of two or more sentences, so there is nothing to "
+                f"sample ({self.counts})"
             )
         self.probabilities = smoothed_probabilities(np.array(batches), language_smoothing)
         self.batches = max(1, int(sum(batches)))
@@ -172,7 +174,7 @@ class BlockBatchSampler(DefaultBatchSampler):
                 yield generator.permutation(rows).tolist()
 
     def _pack(self, waiting: np.ndarray, document: np.ndarray, length: np.ndarray) -> Iterator[list[int]]:
-        """Blocks into batches, in order; a block waits while another one of its document is in the batch."""
+        """Pack blocks into batches, in order; a block waits while another one of its document is in the batch."""
         documents = len(np.unique(document[waiting]))
         packed = 0
         while len(waiting):
@@ -192,14 +194,14 @@ class BlockBatchSampler(DefaultBatchSampler):
                     sentences += int(length[block])
             offered = len(waiting)
             waiting = np.concatenate([np.array(held, dtype=waiting.dtype), waiting[looked_at:]])
-            # The next block did not fit, or none is left that could: else it is the rest of the pass.
+            # The batch is full if the next block did not fit, or no block is left that could.
             full = looked_at < offered or len(seen) == documents or self._is_full(len(batch), sentences + self.shortest)
             if (full or not packed) and length[batch].max() > 1:
                 packed += 1
                 yield batch
 
     def _is_full(self, blocks: int, sentences: int) -> bool:
-        """Whether a batch of so many blocks has no room for one that would make it so many sentences."""
+        """Whether a batch of `blocks` blocks is full: another block would make it `sentences` sentences long."""
         if self.sentences_per_batch is None:
             return blocks >= self.documents_per_batch
         return blocks > 0 and sentences > self.sentences_per_batch
@@ -210,7 +212,7 @@ class BlockBatchSampler(DefaultBatchSampler):
         return max(1.0, -(-self.length[group] // self.block_size).sum() / self.documents_per_batch)
 
     def _find_documents(self, dataset: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[str]]:
-        """Rows with text; of each document its first place among them, length and language code; language names."""
+        """Find the rows with text, each document's first place among them, length and language, and the languages."""
         texts = dataset.with_format("arrow", columns=["sentence"])
         filled = [
             pc.greater(pc.binary_length(texts[i : i + _ROWS_AT_A_TIME]["sentence"]), 0).fill_null(False).to_numpy()
@@ -223,20 +225,20 @@ class BlockBatchSampler(DefaultBatchSampler):
             raise ValueError("there are no sentences to draw blocks from")
         first = np.concatenate([[0], np.flatnonzero(np.diff(document)) + 1])
         if len(np.unique(document)) != len(first):
-            raise ValueError("the sentences of a document must stand together: sort the dataset by document")
+            raise ValueError("the sentences of a document must be contiguous: sort the data set by document")
         return rows, first, np.diff(np.append(first, len(rows))), code[rows][first], [name for (name,) in names]
 
     def _is_large_enough(self, group: np.ndarray, language: str, min_documents: int) -> bool:
         longer = int((self.length[group] > 1).sum())
         if longer < max(1, min_documents):
             logger.warning(
-                "language %r has %d documents of two sentences, and %d are needed: it gives no blocks",
+                "language %r has %d documents of two or more sentences, and needs %d: it gives no blocks",
                 *(language, longer, max(1, min_documents)),
             )
             return False
         if len(group) < min(self.documents_per_batch, 4):
             logger.warning(
-                "language %r has %d documents: its batches have as few, and hardly a negative of another document",
+                "language %r has only %d documents: its batches have hardly any negatives of other documents",
                 *(language, len(group)),
             )
         return True
@@ -245,7 +247,7 @@ class BlockBatchSampler(DefaultBatchSampler):
 def cut_into_blocks(
     lengths: np.ndarray, size: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut documents into blocks, longer ones at every ``size`` sentences from a random first border on.
+    """Cut documents into blocks; longer documents are cut every `size` sentences, from a random first border on.
 
     Args:
         lengths: Sentences of each document (documents,).
@@ -253,7 +255,7 @@ def cut_into_blocks(
         generator: Source of randomness.
 
     Returns:
-        For each block the number of its document, where it begins there, and its length.
+        For each block: the index of its document, its first sentence in the document, and its length.
 
     Example:
         >>> document, begin, length = cut_into_blocks(np.array([3, 10]), 4, np.random.default_rng(0))
@@ -264,7 +266,7 @@ def cut_into_blocks(
     count = (offset > 0) + -(-(lengths - offset) // size)
     document = np.repeat(np.arange(len(lengths)), count)
     number = np.arange(len(document)) - np.repeat(np.cumsum(count) - count, count)
-    # A first, shorter block is the end of one that would begin before the document.
+    # The first block is the end of one that would begin before the document.
     origin = np.where(offset > 0, offset - size, 0)[document] + number * size
     begin = np.maximum(origin, 0)
     return document, begin, np.minimum(origin + size, lengths[document]) - begin

@@ -1,4 +1,4 @@
-"""Collator that carries languages, documents, texts and positions of words beside the tokens."""
+"""The collator that passes languages, documents, text ids and positions of words to the losses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPAN_SUFFIXES = ("_start", "_end", "_word")
 
 
 def text_to_id(text: str) -> int:
-    """A stable 63-bit id of a text: equal texts have equal ids.
+    """Compute a stable 63-bit id of a text: equal texts have equal ids.
 
     Example:
         >>> text_to_id("a") == text_to_id("a"), text_to_id("a") == text_to_id("b")
@@ -30,30 +30,28 @@ def text_to_id(text: str) -> int:
 
 @dataclass
 class CrossLingualDataCollator(SentenceTransformerDataCollator):
-    """Takes metadata columns out of the rows and attaches them to every text column's features as integers.
+    """Takes metadata columns out of the rows, and attaches them as integers to the features of every text column.
 
-    Pass it to the Trainer as ``data_collator=CrossLingualDataCollator(model.preprocess)``.
+    Pass it to the Trainer as `data_collator=CrossLingualDataCollator(model.preprocess)`.
 
-    - ``language``, or ``<column>_language`` for one column: ISO 639 codes -> ``language_id`` (rows,), see
-      :func:`~st_xlret.data.language_to_id`;
-    - ``document``: integers -> ``document_id`` (rows,);
-    - ``position`` is dropped, it serves the sampler;
-    - with ``blocks``, rows that have a document and a position: ``block_id`` and ``sentence_position`` (rows,), for
-      batches of :class:`~st_xlret.data.BlockBatchSampler`, where a document has one block;
-    - ``<column>_start`` and ``<column>_end``, beside a text column of that name: the token span of a word,
-      half open, in the tokenised text -> ``word_start`` and ``word_end`` (rows,); ``<column>_word``, the word
-      itself, is dropped;
-    - every text's own id -> ``text_id`` (rows,).
+    - `language` (or `<column>_language` for one column) contains ISO 639 codes. It becomes `language_id` (rows,), see
+      [`language_to_id`][st_xlret.data.language_to_id].
+    - `document` contains integers. It becomes `document_id` (rows,).
+    - `position` is only for the sampler, and is dropped.
+    - With `blocks`, rows that have a document and a position get `block_id` and `sentence_position` (rows,), for the
+      batches of [`BlockBatchSampler`][st_xlret.BlockBatchSampler], where a document has one block.
+    - `<column>_start` and `<column>_end` beside a text column of that name are the token span of a word, half open, in
+      the tokenised text. They become `word_start` and `word_end` (rows,); `<column>_word`, the word itself, is dropped.
+    - Every text gets an id of its own, `text_id` (rows,).
 
     Args:
-        preprocess_fn: The model's ``preprocess``.
-        token_dropout: Share of tokens left out of the flattened inputs of a ``StaticEmbedding``, at least one
-            stays. Seeded by the batch's own texts, so that a resumed run drops the same tokens.
+        preprocess_fn: The model's `preprocess`.
+        token_dropout: Probability of dropping a token from the flattened inputs of a `StaticEmbedding`. At least one
+            token of a text stays. Seeded by the batch's own texts, so a resumed run drops the same tokens.
         blocks: Whether rows are sentences of blocks of documents, as MSM takes them.
 
     Raises:
-        ValueError: On a language code that is none, a span that is none, or ``token_dropout`` with an encoder
-            of padded inputs.
+        ValueError: On an invalid language code or span, or for `token_dropout` with an encoder of padded inputs.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -106,7 +104,7 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
 
 
 def span_columns(names: Iterable[str]) -> list[str]:
-    """The columns that say where a word stands in the text column of the same name.
+    """List the columns that give the position of a word in the text column of the same name.
 
     Example:
         >>> span_columns(["source", "source_start", "source_end", "source_word", "the_end"])
@@ -119,10 +117,10 @@ def span_columns(names: Iterable[str]) -> list[str]:
 
 
 def word_spans(rows: list[dict[str, Any]], column: str) -> tuple[Tensor, Tensor]:
-    """Token spans of the words of a text column: first token and one past the last, each (rows,).
+    """Collect the token spans of a text column's words: first token and one past the last, each (rows,).
 
     Raises:
-        ValueError: If a row has no whole span.
+        ValueError: If a row lacks the start or the end, or they are not token positions in order.
     """
     for row in rows:
         start, end = row.get(f"{column}_start"), row.get(f"{column}_end")
@@ -137,12 +135,12 @@ def word_spans(rows: list[dict[str, Any]], column: str) -> tuple[Tensor, Tensor]
 def drop_tokens(
     tokens: int, offsets: Tensor, probability: float, generator: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Which tokens of flattened rows to keep, and where the rows start then.
+    """Choose which tokens of flattened rows to keep, and compute where the rows start then.
 
     Args:
         tokens: Number of tokens.
         offsets: Start of each row (rows,).
-        probability: Chance of each token to go; the first drawn token of a row stays where all would go.
+        probability: Probability of dropping a token. A random token stays where a row would lose all of them.
         generator: Source of randomness.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Random interleaving of batches of several datasets."""
+"""Random interleaving of the batches of several data sets."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from torch.utils.data import BatchSampler, ConcatDataset
 
 
 class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
-    """Each step takes its batch from a dataset chosen at random by weight.
+    """Takes each batch from a data set that is chosen at random.
 
-    "We select two pre-training tasks randomly in different batches" (CCP, section 4).
-    A dataset that runs out starts a new pass. All ranks of a distributed run get the same dataset in a step:
-    losses that gather across ranks would otherwise wait for each other.
+    "We select two pre-training tasks randomly in different batches" (CCP, section 4). A data set that is exhausted
+    starts a new pass. In a distributed run all ranks take a step on the same data set, because losses that gather
+    across ranks would otherwise wait for each other forever.
 
     Args:
-        dataset: The concatenated datasets.
+        dataset: The concatenated data sets.
         batch_samplers: One for each of them.
-        generator: Ignored: the order depends on seed and epoch alone.
+        generator: Ignored: the order depends on the seed and the epoch only.
         seed: Seed.
-        ratios: Relative weight of each dataset; by default its number of batches.
-        batches: Batches of an epoch, over all ranks; by default as many as the samplers have in all.
+        ratios: How often a batch of each data set is drawn, relative to the others. By default its number of batches.
+        batches: Batches per epoch, over all ranks. By default the sum of the samplers' batches.
 
     Raises:
-        ValueError: If there is not one weight per dataset, or one is negative, or all are 0.
+        ValueError: If there is not one ratio for each data set, one is negative, or all are 0.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         batches: int | None = None,
     ) -> None:
         super().__init__(dataset, batch_samplers, generator, seed or 0)
-        # Batches differ in length; with a number here, several processes would drop those of another length.
+        # Batches differ in length. With a number here, several processes would drop those of another length.
         self.batch_size = None  # type: ignore[assignment]
         self.drop_last = True
         ratios = [len(sampler) for sampler in batch_samplers] if ratios is None else list(ratios)
         if len(ratios) != len(batch_samplers):
-            raise ValueError(f"{len(batch_samplers)} datasets need as many ratios, got {len(ratios)}: {ratios}")
+            raise ValueError(f"{len(batch_samplers)} data sets need as many ratios, got {len(ratios)}: {ratios}")
         if min(ratios) < 0 or not sum(ratios):
             raise ValueError(f"ratios must not be negative, and not all 0, got {ratios}")
         self.probabilities = np.array(ratios, dtype=np.float64) / sum(ratios)
@@ -76,21 +76,30 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
                 yield batch
             if not batches:
                 raise ValueError(
-                    f"the {type(sampler).__name__} of a dataset gives no batch at all: it has fewer rows "
-                    "than a batch and drops incomplete ones; lower the batch size or set its weight to 0"
+                    f"the {type(sampler).__name__} of a data set gives no batch at all: it has fewer rows "
+                    "than a batch and drops incomplete ones; lower the batch size or set its ratio to 0"
                 )
             repeats += 1
 
 
 @dataclass
 class InterleavedBatches:
-    """Makes an :class:`InterleavedBatchSampler`.
+    """Makes an `InterleavedBatchSampler`.
 
-    Pass it as ``multi_dataset_batch_sampler`` of the training arguments.
+    Pass it as `multi_dataset_batch_sampler` of the training arguments.
 
     Args:
-        ratios: Relative weight of each dataset, in their order; None for their sizes.
-        batches: Batches of an epoch; None for one pass over everything.
+        ratios: How often a batch of each data set is drawn, in the order of the data sets. By default in proportion to
+            their numbers of batches.
+        batches: Batches per epoch. By default the sum of the samplers' batches.
+
+    Example:
+        >>> from torch.utils.data import BatchSampler, SequentialSampler
+        >>> data = ConcatDataset([["a", "b"], ["c", "d"]])
+        >>> samplers = [BatchSampler(SequentialSampler(part), 1, drop_last=False) for part in data.datasets]
+        >>> sampler = InterleavedBatches(ratios=[0, 1], batches=2)(data, batch_samplers=samplers, seed=0)
+        >>> list(sampler)
+        [[2], [3]]
     """
 
     ratios: Sequence[float] | None = None
@@ -99,5 +108,5 @@ class InterleavedBatches:
     def __call__(
         self, dataset: ConcatDataset, batch_samplers: list[BatchSampler], **kwargs: Any
     ) -> InterleavedBatchSampler:
-        """The sampler for these datasets, with the host's arguments."""
+        """Make the sampler for these data sets, with the host's arguments."""
         return InterleavedBatchSampler(dataset, batch_samplers, **kwargs, ratios=self.ratios, batches=self.batches)

@@ -1,4 +1,4 @@
-"""Batches that hold parallel sentences and, beside them, sentences without a translation."""
+"""Batches of parallel sentences together with sentences that have no translation."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ PAIR_COLUMNS = ["source", "target", "source_language", "target_language"]
 
 
 def pairs_and_others(pairs: Dataset, others: Dataset | None) -> Dataset:
-    """One dataset of parallel sentences and of sentences without a translation, each row one of the two.
+    """Put parallel sentences and sentences without translations into one data set.
 
-    The columns that a row has not are empty: the host cannot read nulls.
+    A row is one of the two kinds, and its other columns are empty strings, because the host cannot read nulls.
 
     Args:
-        pairs: ``source``, ``target``, ``source_language``, ``target_language``.
-        others: ``sentence`` and ``language``; None or empty for parallel sentences alone.
+        pairs: `source`, `target`, `source_language` and `target_language`.
+        others: `sentence` and `language`; None or empty for parallel sentences alone.
 
     Returns:
-        The four columns of the pairs, and ``other`` and ``other_language`` where there are others.
+        The four columns of the pairs and, if there are other sentences, `other` and `other_language`.
 
     Example:
         >>> languages = {"source_language": ["en"], "target_language": ["fr"]}
@@ -53,24 +53,24 @@ def _with_empty(dataset: Dataset, columns: list[str]) -> Dataset:
 
 
 class PairsAndOthersBatchSampler(DefaultBatchSampler):
-    """Batches of some pairs and some other sentences of :func:`pairs_and_others`.
+    """Batches of pairs and of other sentences, both from a data set of `pairs_and_others`.
 
-    An epoch is one of the pairs: the other sentences, shuffled and smoothed over their languages by
-    themselves, begin anew where they run out.
+    An epoch is one pass over the pairs. The other sentences are shuffled and smoothed over their languages on their
+    own, and start again when they are exhausted.
 
     Args:
         dataset: Rows of both kinds.
         batch_size: Pairs per batch.
         drop_last: Ignored: all batches are full.
         valid_label_columns: Ignored.
-        generator: Ignored: batches depend on seed and epoch alone, which makes resuming exact.
+        generator: Ignored: batches depend on the seed and the epoch only, so a resumed run repeats them.
         seed: Seed.
-        others: Other sentences per batch; by default as many as pairs.
-        language_smoothing: Exponent of the smoothing over languages, and over language pairs.
-        language_mixing: 1 for batches of mixed language pairs, 0 for batches of one. Others are always mixed.
+        others: Other sentences per batch. By default as many as pairs.
+        language_smoothing: Languages, and language pairs, are sampled in proportion to their size raised to this power.
+        language_mixing: 1: a batch mixes all language pairs. 0: it is of one. Other sentences are always mixed.
 
     Raises:
-        ValueError: If there are no rows of a kind.
+        ValueError: If there are no rows of one of the kinds.
 
     Example:
         >>> languages = {"source_language": ["en"], "target_language": ["fr"]}
@@ -121,7 +121,7 @@ class PairsAndOthersBatchSampler(DefaultBatchSampler):
             yield [*self.rows[0][pairs].tolist(), *self.rows[1][others].tolist()]
 
     def set_epoch(self, epoch: int) -> None:
-        """Batches of another epoch differ."""
+        """Choose the batches of an epoch."""
         super().set_epoch(epoch)
         self.samplers[0].set_epoch(epoch)
 
@@ -133,14 +133,14 @@ class PairsAndOthersBatchSampler(DefaultBatchSampler):
 
 @dataclass
 class MixedRowsDataCollator(CrossLingualDataCollator):
-    """Collates rows of different kinds into one batch: a column holds the rows in which it is not empty.
+    """Collates rows of different kinds into one batch: a column has the rows in which it is not empty.
 
-    Columns of one batch may then differ in length, as parallel sentences and others do.
+    The columns of a batch may then differ in length, as those of parallel sentences and of others do.
 
     Args:
-        preprocess_fn: The model's ``preprocess``.
-        router_mapping: Route of each column, by dataset; see `st_xlret.modules.two_encoders.router_mapping`.
-        token_dropout: As for :class:`~st_xlret.CrossLingualDataCollator`.
+        preprocess_fn: The model's `preprocess`.
+        router_mapping: Route of each column, by data set; see `st_xlret.modules.two_encoders.router_mapping`.
+        token_dropout: As for [`CrossLingualDataCollator`][st_xlret.CrossLingualDataCollator].
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer

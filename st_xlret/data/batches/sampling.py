@@ -1,4 +1,4 @@
-"""Which language comes next, and which of its rows: shared by all batch samplers."""
+"""Sampling languages and their rows, for all batch samplers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from datasets import Dataset
 
 
 def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.ndarray:
-    """Sampling probabilities proportional to ``size ** language_smoothing``.
+    """Compute sampling probabilities proportional to `size ** language_smoothing`.
 
     Args:
         sizes: Rows per language (L,).
-        language_smoothing: 1 samples languages by their size, 0 all alike; 0.3 to 0.7 are common.
+        language_smoothing: 1 samples languages in proportion to their size, 0 samples all equally often. Values of 0.3
+            to 0.7 are common (XLM-R: Conneau et al., 2020, section 3.1).
 
     Returns:
-        Probabilities (L,), summing to 1.
+        Probabilities (L,), which sum to 1.
 
     Raises:
-        ValueError: If language_smoothing is outside of [0, 1].
+        ValueError: If `language_smoothing` is outside [0, 1].
 
     Example:
         >>> smoothed_probabilities(np.array([100, 1]), 0.5).round(3).tolist()
@@ -30,20 +31,19 @@ def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.n
 
 
 class LanguageStreams:
-    """Endless shuffled streams of rows, one per language, drawn from with smoothed probabilities.
+    """Endless shuffled streams of rows, one per language, sampled with smoothed probabilities.
 
-    A language's rows come in a fresh random order, each once, before any comes again. Deterministic in
-    ``seed``.
+    The rows of a language come in a random order, each once before any comes again, and then in a new order.
 
     Args:
         groups: Rows of each language.
-        language_smoothing: Exponent of the smoothing.
-        language_mixing: 0 draws each batch from one language, 1 each row from its own draw; between them, each row of
-            a batch leaves the batch's language with this probability.
+        language_smoothing: Languages are sampled in proportion to their size raised to this power.
+        language_mixing: 0: all rows of a batch are of one language. 1: the language of each row is drawn on its own.
+            In between, each row leaves the language of its batch with this probability.
         seed: Seed, any sequence of integers.
 
     Raises:
-        ValueError: If language_mixing is outside of [0, 1] or there are no rows.
+        ValueError: If `language_mixing` is outside [0, 1], or there are no rows.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class LanguageStreams:
         self._queues = [np.empty(0, dtype=np.int64) for _ in self.groups]
 
     def draw(self, rows: int) -> np.ndarray:
-        """Rows of the next batch (rows,)."""
+        """Draw the rows of the next batch (rows,)."""
         chosen = np.full(rows, self.generator.choice(len(self.groups), p=self.probabilities))
         if self.language_mixing:
             leaves = self.generator.random(rows) < self.language_mixing
@@ -84,7 +84,7 @@ def column_codes(dataset: Dataset, columns: list[str]) -> tuple[np.ndarray, list
     """Number the distinct values of some columns.
 
     Returns:
-        A code for each row (rows,), and what each code stands for.
+        A code for each row (rows,), and the values of each code.
     """
     code = np.zeros(len(dataset), dtype=np.int64)
     names: list[tuple[str, ...]] = [()]
@@ -97,6 +97,6 @@ def column_codes(dataset: Dataset, columns: list[str]) -> tuple[np.ndarray, list
 
 
 def rows_by_code(code: np.ndarray, codes: int) -> list[np.ndarray]:
-    """Rows of each code, ascending."""
+    """List the rows of each code, in ascending order."""
     order = np.argsort(code, kind="stable")
     return np.split(order, np.cumsum(np.bincount(code, minlength=codes))[:-1])

@@ -1,4 +1,4 @@
-"""Pairs of texts of one document, drawn anew for every batch: CROP and ICT, the rivals of MSM."""
+"""Pairs of texts of one document, drawn anew for every batch: CROP and ICT, the baselines of MSM."""
 
 from __future__ import annotations
 
@@ -13,27 +13,30 @@ from st_xlret.data.documents.packing import join_sentences, token_offsets
 
 @dataclass
 class SpanDataCollator(CrossLingualDataCollator):
-    """Makes two text columns, anchor and positive, of the blocks of a :class:`~st_xlret.data.BlockBatchSampler`.
+    """Makes two text columns, `anchor` and `positive`, of the documents of a batch: CROP and ICT.
 
-    One row for each document of the batch, for a loss of two columns such as
-    :class:`~st_xlret.SemanticContrastiveLoss`:
+    The rows are sentences of blocks, as a [`BlockBatchSampler`][st_xlret.BlockBatchSampler] gives them. Each document
+    of the batch becomes one row, for a loss of two columns such as
+    [`SemanticContrastiveLoss`][st_xlret.SemanticContrastiveLoss]:
 
-    - ``"crop"``: two random spans of tokens, drawn independently of each other so that they may overlap (CROP, as
-      mContriever: Izacard et al., 2021, section 3.1: up to 256 tokens of a document, spans of 5 % to 50 % of them);
-    - ``"ict"``: a random sentence, and the others of its block as its context, which keeps the sentence itself in one
-      case of ten (inverse cloze task: Lee et al., 2019, section 4).
+    - `"crop"`: two random spans of tokens, drawn independently of each other, so that they may overlap (as in
+      mContriever: Izacard et al., 2021, section 3.1, with up to 256 tokens of a document and spans of 5 % to 50 % of
+      them);
+    - `"ict"`: a random sentence, and as its context the other sentences of its block. The context keeps the sentence
+      itself in 10 % of the cases (inverse cloze task: Lee et al., 2019, section 4).
 
-    Spans are drawn by a generator that is seeded with the batch's rows in their order, which the sampler shuffles: anew
-    in every pass, and the same in a resumed run. Rows of datasets without a document and a position, such as those for
-    masked language modelling in the same run, are collated as :class:`~st_xlret.CrossLingualDataCollator` does.
+    The random generator is seeded with the rows of the batch in their order, which the sampler shuffles. So spans are
+    drawn anew in every pass, and a resumed run draws the same ones. Rows without a document and a position, such as
+    those for masked language modelling, are collated as
+    [`CrossLingualDataCollator`][st_xlret.CrossLingualDataCollator] does.
 
     Args:
         kind: "crop" or "ict".
         tokenizer: The encoder's tokenizer, a fast one; needed by "crop".
-        max_tokens: Tokens of a document that "crop" draws both spans from: a random stretch of it.
-        shortest: Least length of a crop, as a share of those tokens.
-        longest: Largest length of a crop, as a share of those tokens.
-        keep_sentence: How often the context of "ict" keeps the sentence.
+        max_tokens: Tokens of the random stretch of a document from which "crop" draws both spans.
+        shortest: Minimum length of a crop, as a share of those tokens.
+        longest: Maximum length of a crop, as a share of those tokens.
+        keep_sentence: Probability that the context of "ict" keeps the sentence.
 
     Raises:
         ValueError: If an option is out of its range, or "crop" has no tokenizer.
@@ -70,26 +73,26 @@ class SpanDataCollator(CrossLingualDataCollator):
             raise ValueError(f"keep_sentence must lie in [0, 1], got {self.keep_sentence}")
 
     def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
-        """Collate sentences of blocks into one batch of pairs, other rows as they are."""
+        """Collate sentences of blocks into a batch of pairs, and other rows as they are."""
         if features and {"document", "position"} <= features[0].keys():
             features = self.make_pairs(features)
         return super().__call__(features)
 
     def make_pairs(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Pairs of texts, one for each document of which there are two sentences.
+        """Make a pair of texts of each document that has at least two sentences in the batch.
 
         Args:
-            rows: Sentences with ``language``, ``document`` and ``position``, in any order.
+            rows: Sentences with `language`, `document` and `position`, in any order.
 
         Returns:
-            Rows with ``anchor``, ``positive`` and what else a document's rows have.
+            Rows with `anchor`, `positive` and the other columns of a document's rows.
 
         Raises:
-            ValueError: If no document has two sentences, or there is not one text column.
+            ValueError: If no document has two sentences, or there is not exactly one text column.
         """
         texts = [name for name in rows[0] if name not in ("language", "document", "position", "dataset_name")]
         if len(texts) != 1:
-            raise ValueError(f"sentences of blocks must stand in one text column, got {texts}")
+            raise ValueError(f"sentences of blocks must be in one text column, got {texts}")
         generator = np.random.default_rng([text_to_id(f"{row['document']} {row['position']}") for row in rows])
         blocks: dict[int, list[dict[str, Any]]] = {}
         for row in sorted(rows, key=lambda row: (row["document"], row["position"])):

@@ -18,24 +18,24 @@ logger = logging.getLogger(__name__)
 
 
 class LanguageBatchSampler(DefaultBatchSampler):
-    """Batches of rows, languages sampled with exponent smoothing.
+    """Batches of rows whose languages are sampled with smoothing.
 
-    Rows are grouped by every column named ``language`` or ``*_language``: a language, or a language pair. An
-    epoch has as many rows as the dataset; with smoothing, small languages come more often and large ones
-    less.
+    Rows are grouped by every column named `language` or `*_language`: by language, or by language pair. An epoch has as
+    many rows as the data set; smoothing makes small languages occur more often, and large ones less often.
 
     Args:
         dataset: Rows with a language column.
         batch_size: Rows per batch.
         drop_last: Ignored: all batches are full.
         valid_label_columns: Ignored.
-        generator: Ignored: batches depend on seed and epoch alone, which makes resuming exact.
+        generator: Ignored: batches depend on the seed and the epoch only, so a resumed run repeats them.
         seed: Seed.
-        language_smoothing: Exponent of the smoothing, see :func:`~st_xlret.data.smoothed_probabilities`.
-        language_mixing: 0 for batches of one language (pair), 1 for fully mixed ones.
+        language_smoothing: Languages are sampled in proportion to their size raised to this power, see
+            [`smoothed_probabilities`][st_xlret.data.smoothed_probabilities].
+        language_mixing: 0: a batch is of one language (or language pair). 1: its languages are fully mixed.
 
     Raises:
-        ValueError: If the dataset is empty or has no language column.
+        ValueError: If the data set is empty or has no language column.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class LanguageBatchSampler(DefaultBatchSampler):
         if not names:
             raise ValueError(f"a 'language' column is needed to sample languages, got {dataset.column_names}")
         if not len(dataset):
-            raise ValueError("the dataset is empty: there is nothing to sample")
+            raise ValueError("the data set is empty: there is nothing to sample")
         code, self.languages = column_codes(dataset, names)
         self.groups = rows_by_code(code, len(self.languages))
         self.language_smoothing, self.language_mixing = language_smoothing, language_mixing
 
     @property
     def rows(self) -> int:
-        """Rows that are drawn from."""
+        """Number of rows that are sampled from."""
         return sum(len(group) for group in self.groups)
 
     def __len__(self) -> int:
@@ -84,26 +84,26 @@ class LanguageBatchSampler(DefaultBatchSampler):
 
 
 class WindowBatchSampler(LanguageBatchSampler):
-    """Batches of windows (CCP, Algorithm 1): N centre sentences, then one sentence of the context of each.
+    """Batches of windows (CCP, Algorithm 1): N centre sentences, followed by one context sentence of each.
 
-    The dataset has a row per sentence, rows of a document together and in order (columns ``language``,
-    ``document``), as :func:`~st_xlret.data.load_documents` makes it. A batch of ``batch_size`` windows is ``2
-    * batch_size`` rows. Centres come in a new order every epoch and their contexts are drawn anew. Sentences
-    of one-sentence documents have no context and are never drawn.
+    The data set has a row per sentence, and the rows of a document are contiguous and in order (columns `language`,
+    `document`), as [`load_documents`][st_xlret.load_documents] gives them. A batch of `batch_size` windows has
+    `2 * batch_size` rows. In every epoch the centres come in a new order and their contexts are drawn anew. Documents
+    of one sentence have no context, so they are left out.
 
     Args:
         dataset: Sentences in document order.
         batch_size: Windows per batch.
-        window_size: Largest distance of a context sentence from its centre (the paper's window w).
-        language_mixing: 0 for batches of one language (the paper's), 1 for fully mixed ones.
+        window_size: Largest distance of a context sentence from its centre (w in the paper).
+        language_mixing: 0: a batch is of one language (as in the paper). 1: its languages are fully mixed.
+        language_smoothing: Languages are sampled in proportion to their size raised to this power.
         drop_last: Ignored: all batches are full.
         valid_label_columns: Ignored.
-        generator: Ignored: batches depend on seed and epoch alone.
+        generator: Ignored: batches depend on the seed and the epoch only, so a resumed run repeats them.
         seed: Seed.
-        language_smoothing: Exponent of the language smoothing.
 
     Raises:
-        ValueError: If no document has two sentences, a document's rows are not together, or the window_size is
+        ValueError: If no document has two sentences, the rows of a document are not contiguous, or `window_size` is
             below 1.
 
     Example:
@@ -139,13 +139,13 @@ class WindowBatchSampler(LanguageBatchSampler):
         if window_size < 1:
             raise ValueError(f"window_size must be at least 1, got {window_size}")
         self.window_size = window_size
-        # Rows of a batch: with several processes, batches of another length than this would be dropped.
+        # The number of rows: with several processes, batches of another length would be dropped.
         self.batch_size = 2 * batch_size
         document = dataset.with_format("numpy", columns=["document"])[:]["document"]
         borders = np.flatnonzero(np.diff(document)) + 1
         starts = np.concatenate([[0], borders])
         if len(np.unique(document)) != len(starts):
-            raise ValueError("the sentences of a document must stand together: sort the dataset by document")
+            raise ValueError("the sentences of a document must be contiguous: sort the data set by document")
         lengths = np.diff(np.append(starts, len(document)))
         self.first = np.repeat(starts, lengths)
         self.last = np.repeat(starts + lengths - 1, lengths)
@@ -163,7 +163,7 @@ class WindowBatchSampler(LanguageBatchSampler):
     def _draw_contexts(self, centres: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         low = np.maximum(self.first[centres], centres - self.window_size)
         high = np.minimum(self.last[centres], centres + self.window_size)
-        # One of high - low places; those from the centre on move up by one.
+        # One of high - low positions; those from the centre on move up by one.
         context = low + (generator.random(len(centres)) * (high - low)).astype(np.int64)
         return context + (context >= centres)
 
@@ -175,24 +175,24 @@ class WindowBatchSampler(LanguageBatchSampler):
             elif documents < self.draws and self.language_mixing < 1:
                 logger.warning(
                     "language %r has %d documents for batches of %d windows: several windows of a document "
-                    "share a batch and are no negatives of each other; lower the batch size or raise "
-                    "the language_mixing",
+                    "share a batch and are not negatives of each other; lower the batch size or raise "
+                    "language_mixing",
                     *(language[0], documents, self.draws),
                 )
 
 
 @dataclass
 class CrossLingualBatches:
-    """Picks a batch sampler for each dataset of a run.
+    """Chooses the batch sampler for each data set of a run.
 
-    Pass it as ``batch_sampler`` of the training arguments.
-    Datasets with a ``document`` column give windows (CCP), others rows (MLM, pairs).
+    Pass it as `batch_sampler` of the training arguments. Data sets with a `document` column give windows (CCP); all
+    others give rows (masked language modelling, pairs).
 
     Args:
-        window_size: See :class:`WindowBatchSampler`.
-        language_smoothing: Exponent of the language smoothing, for all datasets.
-        language_mixing: Language language_mixing of the windows.
-        pairs_language_mixing: Language language_mixing of other datasets.
+        window_size: Largest distance of the two sentences of a window.
+        language_smoothing: Languages are sampled in proportion to their size raised to this power, in all data sets.
+        language_mixing: 0: a batch of windows is of one language. 1: its languages are fully mixed.
+        pairs_language_mixing: The same for all other data sets.
 
     Example:
         >>> rows = {"source": ["a"], "target": ["b"], "source_language": ["en"], "target_language": ["fr"]}
@@ -206,7 +206,7 @@ class CrossLingualBatches:
     pairs_language_mixing: float = 1.0
 
     def __call__(self, dataset: Dataset, batch_size: int, *args: Any, **kwargs: Any) -> LanguageBatchSampler:
-        """The sampler for this dataset, with the host's arguments."""
+        """Make the sampler for this data set, with the host's arguments."""
         if "document" in dataset.column_names:
             return WindowBatchSampler(
                 dataset,

@@ -1,4 +1,4 @@
-"""Units of text of about equal length: consecutive sentences packed up to a number of tokens."""
+"""Packing consecutive sentences into units of text of about equal length."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from st_xlret.data.documents.loading import DOCUMENT_FEATURES
 from st_xlret.data.reading.arrow_cache import ArrowCache
 
 LANGUAGES_WITHOUT_SPACES = frozenset({"ja", "zh", "yue"})
-"""Languages whose sentences follow each other without a space."""
+"""Languages that put no space between sentences."""
 
 _SENTENCES_AT_A_TIME = 1_000
 
@@ -29,24 +29,24 @@ def pack_documents(
     cache_dir: str | os.PathLike[str] | None = None,
     show_progress: bool = True,
 ) -> datasets.Dataset:
-    """Pack consecutive sentences of a document, from its beginning on, into units of up to ``max_tokens`` tokens.
+    """Pack consecutive sentences of a document, from its beginning, into units of up to `max_tokens` tokens.
 
-    As MSM's published program does: units have more of a context than short sentences have, and a batch less padding.
-    A sentence that is longer alone stays a unit, which the encoder truncates. Empty sentences are dropped. The result
-    is memory-mapped, and taken again for the same documents and tokenizer.
+    This follows MSM's published program: units have more context than short sentences have, and batches less padding.
+    A sentence that is longer than `max_tokens` is a unit of its own, which the encoder truncates. Empty sentences are
+    dropped. The result is memory-mapped, and reused for the same documents and tokenizer.
 
     Args:
-        documents: Sentences as :func:`~st_xlret.data.load_documents` makes them.
-        tokenizer: The encoder's tokenizer (``model.tokenizer``), a fast one.
-        max_tokens: Tokens of a unit, special tokens included.
-        cache_dir: Folder for the Arrow file. Default: ``st_xlret`` inside the cache of ``datasets``.
+        documents: Sentences as [`load_documents`][st_xlret.load_documents] gives them.
+        tokenizer: The encoder's tokenizer (`model.tokenizer`), a fast one.
+        max_tokens: Maximum tokens of a unit, special tokens included.
+        cache_dir: Folder for the Arrow file. By default `st_xlret` inside the cache of `datasets`.
         show_progress: Show a progress bar.
 
     Returns:
-        A dataset of the same columns with a row per unit.
+        A data set of the same columns with a row per unit.
 
     Raises:
-        ValueError: If ``max_tokens`` leaves no room beside the special tokens, or there is no text at all.
+        ValueError: If `max_tokens` leaves no room beside the special tokens, or there is no text at all.
 
     Example:
         >>> import tempfile
@@ -58,7 +58,7 @@ def pack_documents(
         >>> pack_documents(documents, tokenizer, max_tokens=9, **options)["sentence"][:]
         ['a b c', 'd d d', 'a']
     """
-    # A static encoder, which has a Tokenizer, reads no special tokens.
+    # A static encoder, whose tokenizer is a Tokenizer, reads no special tokens.
     specials = 0 if isinstance(tokenizer, Tokenizer) else tokenizer.num_special_tokens_to_add()
     if max_tokens <= specials:
         raise ValueError(f"max_tokens must be above the {specials} special tokens of a unit, got {max_tokens}")
@@ -84,10 +84,10 @@ def pack_documents(
 
 
 def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-    """Where the tokens of each text begin and end (characters), special tokens left out, nothing truncated.
+    """Find where the tokens of each text begin and end (in characters), without special tokens and truncation.
 
     Args:
-        tokenizer: A fast tokenizer of ``transformers``, or one of ``tokenizers`` (that of a static encoder).
+        tokenizer: A fast tokenizer of `transformers`, or one of `tokenizers` (that of a static encoder).
         texts: Texts.
 
     Returns:
@@ -98,7 +98,7 @@ def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, 
             [span for span, mask in zip(e.offsets, e.attention_mask, strict=True) if mask]
             for e in tokenizer.encode_batch(list(texts), add_special_tokens=False)
         ]
-    # "verbose" off: texts longer than the model's are no mistake here.
+    # Not verbose: texts may be longer than the model reads.
     encoded = tokenizer(
         list(texts), add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False
     )
@@ -106,7 +106,7 @@ def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, 
 
 
 def join_sentences(sentences: Sequence[str], language: str) -> str:
-    """Running text of consecutive sentences.
+    """Join consecutive sentences into running text.
 
     Example:
         >>> join_sentences(["It rained.", "We left."], "en"), join_sentences(["下雨了。", "我们走了。"], "zh")
@@ -119,7 +119,7 @@ def join_sentences(sentences: Sequence[str], language: str) -> str:
 def _counted_sentences(
     documents: datasets.Dataset, tokenizer: Any, show_progress: bool
 ) -> Iterator[tuple[str, str, int, int]]:
-    """(sentence, language, document, tokens) of each sentence that has text."""
+    """Stream (sentence, language, document, tokens) of each sentence that has text."""
     with tqdm(total=len(documents), desc="Packing sentences", unit="sentence", disable=not show_progress) as bar:
         for batch in documents.select_columns(["sentence", "language", "document"]).iter(_SENTENCES_AT_A_TIME):
             sentences = [sentence or "" for sentence in batch["sentence"]]
@@ -150,7 +150,7 @@ def _units(sentences: Iterator[tuple[str, str, int, int]], limit: int) -> Iterat
 def _cache_key(documents: datasets.Dataset, tokenizer: Any, max_tokens: int) -> str:
     backend = tokenizer if isinstance(tokenizer, Tokenizer) else tokenizer.backend_tokenizer
     state = json.loads(backend.to_str())
-    # What an earlier call left behind, and no part of what the tokens are.
+    # These settings are left behind by earlier calls, and do not change the tokens.
     settings = {name: value for name, value in state.items() if name not in ("truncation", "padding")}
     parts = [documents._fingerprint, str(max_tokens), json.dumps(settings, sort_keys=True)]
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 UNMARKED_LANGUAGES = frozenset({"lo", "th"})
-"""Languages whose writing puts spaces between phrases and no mark at the end of a sentence."""
+"""Languages that put spaces between phrases and no mark at the end of a sentence."""
 
 PHRASE_RUN_CHARACTERS = 60
-"""Least length, in characters, of the phrase runs that stand in for sentences in unmarked languages."""
+"""Minimum length, in characters, of the phrase runs that replace sentences in unmarked languages."""
 
 _PARAGRAPH_BREAK = re.compile(r"\n\s*\n")
 
@@ -16,20 +16,19 @@ _PARAGRAPH_BREAK = re.compile(r"\n\s*\n")
 def split_sentences(text: str, language: str) -> list[str]:
     r"""Split running text into sentences.
 
-    The work is done by `sentencex` (Wikimedia; rules and abbreviation lists, no model to download). Languages
-    that it has no rules for use those of the relative that it knows as fallback or, failing that, general
-    rules: the sentence-ending marks of all scripts (``. ? ! 。 । ؟ ።`` ...), no abbreviations. No language is
-    refused. It prefers to leave two sentences together over cutting one in two.
+    This uses the library `sentencex` (Wikimedia), which has rules and lists of abbreviations and downloads no model.
+    A language without rules there is split by those of a related language or, failing that, by general rules: the
+    sentence-ending marks of all scripts (`. ? ! 。 । ؟ ።` ...) and no abbreviations. No language is refused. In doubt,
+    two sentences are left together.
 
-    Thai and Lao have no sentence marks. There, text is cut at spaces into runs of whole phrases of at least
-    60 characters (a shorter rest joins the run before), which approximates a sentence.
+    Thai and Lao have no sentence marks. Their text is cut at spaces into runs of whole phrases of at least 60
+    characters (a shorter rest joins the run before), which approximate sentences.
 
-    White space inside a sentence, line breaks included, becomes a single space; a blank line always ends a
-    sentence.
+    White space inside a sentence, line breaks included, becomes a single space. A blank line always ends a sentence.
 
     Args:
         text: Running text, any length.
-        language: Language code, with or without region (``"pt-br"`` uses the rules of ``"pt"``).
+        language: Language code, with or without region (`"pt-br"` uses the rules of `"pt"`).
 
     Returns:
         The sentences in order, none empty. An empty text gives an empty list.

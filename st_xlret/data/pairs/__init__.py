@@ -1,1 +1,1 @@
-"""Parallel sentences in every format, which of them to keep, and what to hold out."""
+"""Parallel sentences: reading every format, and choosing which pairs to keep."""

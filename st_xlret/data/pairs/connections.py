@@ -1,4 +1,4 @@
-"""Which language pairs are connected by parallel sentences: the settings of lang-contrastive, Tables 4 and 5."""
+"""Which language pairs have parallel sentences: the settings of lang-contrastive, Tables 4 and 5."""
 
 from __future__ import annotations
 
@@ -29,23 +29,22 @@ SETTINGS = {
 def connect_languages(
     languages: Sequence[str], setting: str, *, pivot: str = "en", bridge: str | None = None
 ) -> list[Connection]:
-    """The language pairs of a setting (section 5.3.2 of lang-contrastive, generalised to any languages).
+    """List the language pairs of a setting (section 5.3.2 of lang-contrastive, generalised to any languages).
 
-    The paper's languages are En, Fi, Ja and Ko, its pivot is En and its bridge is Ko; "the rest" are the
-    others, here connected in a row.
+    The languages of the paper are En, Fi, Ja and Ko, its pivot is En and its bridge is Ko. "The rest" are all other
+    languages, of which each is connected with the next one.
 
     Args:
         languages: All languages, the pivot among them.
-        setting: A name in :data:`SETTINGS`, or pairs like ``"en-ko ja-fi"``.
+        setting: A name in `SETTINGS`, or pairs like `"en-ko ja-fi"`.
         pivot: The language of the labelled data.
-        bridge: The language through which the rest is reached; by default the last one.
+        bridge: The language that connects the rest with the pivot. By default the last one.
 
     Returns:
         Language pairs, each once.
 
     Raises:
-        ValueError: If a language is unknown, the setting is none, or the pivot or bridge is not among the
-            languages.
+        ValueError: If a language or the setting is unknown, or the pivot or bridge is not among the languages.
 
     Example:
         >>> connect_languages(["en", "ja", "fi", "ko"], "bridge")
@@ -83,11 +82,11 @@ def connect_languages(
 
 @dataclass
 class ConnectionReport:
-    """Pairs of each connection, and where they come from.
+    """Number of pairs of each connection, and their origin.
 
     Attributes:
-        direct: Pairs that were there, by ``"en-ko"``.
-        joined: Pairs made of two that share their pivot sentence, likewise.
+        direct: Pairs that are in the data, by `"en-ko"`.
+        joined: Pairs that were made of two pairs with the same pivot sentence, by `"ja-fi"`.
         left_out: Pairs of language pairs that are not connected.
     """
 
@@ -106,13 +105,13 @@ def keep_connections(
 ) -> tuple[Dataset, ConnectionReport]:
     """Keep the pairs of connected languages only.
 
-    A connection that has no pair of its own is made of two that have: a Japanese and a Finnish sentence with
+    If a connection has no pairs in the data, pairs are joined through the pivot: a Japanese and a Finnish sentence with
     the same English translation are a pair.
 
     Args:
-        pairs: Rows as :func:`~st_xlret.data.load_pairs` gives them, of either direction.
-        connections: Language pairs, as :func:`connect_languages` gives them.
-        pivot: The language to join through; None to join none.
+        pairs: Rows as [`load_pairs`][st_xlret.load_pairs] gives them, of either direction.
+        connections: Language pairs, as [`connect_languages`][st_xlret.data.connect_languages] gives them.
+        pivot: The language to join through; None to join no pairs.
 
     Returns:
         The pairs left, and a report.
@@ -144,21 +143,21 @@ def keep_connections(
             missing.append(f"{a}-{b}")
     if missing:
         there = ", ".join(sorted("-".join(name) for name in names))
-        raise DataError(f"there are no parallel sentences of {', '.join(missing)}; there are {there}")
+        raise DataError(f"there are no parallel sentences of {', '.join(missing)}; the data has {there}")
     kept = np.sort(np.concatenate(chosen))
     report.left_out = len(pairs) - len(kept)
     return concatenate_datasets([pairs.select(kept), *parts]) if parts else pairs.select(kept), report
 
 
 def without_parallel(pairs: Dataset, languages: Iterable[str]) -> tuple[Dataset, int]:
-    """Take every pair with one of these languages out: the setting of Table 5.
+    """Remove every pair with one of these languages (the setting of Table 5).
 
     Args:
-        pairs: Rows as :func:`~st_xlret.data.load_pairs` gives them.
+        pairs: Rows as [`load_pairs`][st_xlret.load_pairs] gives them.
         languages: Languages to leave without parallel sentences.
 
     Returns:
-        The pairs left, and how many were taken out.
+        The pairs left, and the number of pairs removed.
 
     Raises:
         DataError: If no pair is left.
@@ -174,17 +173,17 @@ def without_parallel(pairs: Dataset, languages: Iterable[str]) -> tuple[Dataset,
 def _named(setting: str, languages: list[str]) -> list[Connection]:
     connections = []
     for name in setting.replace(",", " ").split():
-        # "en-pt-br": the dash may be in a code; both sides must be known languages.
+        # "en-pt-br": the hyphen may be part of a code.
         cuts = [(name[:i], name[i + 1 :]) for i, character in enumerate(name) if character == "-"]
         found = next(((a, b) for a, b in cuts if a in languages and b in languages and a != b), None)
         if found is None:
-            raise ValueError(f"{name!r} is no pair of two of the languages {', '.join(languages)}")
+            raise ValueError(f"{name!r} is not a pair of two of the languages {', '.join(languages)}")
         connections.append(found)
     return list(dict.fromkeys(connections))
 
 
 def _join(pairs: Dataset, rows: dict[tuple[str, ...], np.ndarray], a: str, b: str, pivot: str) -> Dataset | None:
-    """Pairs of a and b whose pivot sentences are equal."""
+    """Make pairs of the languages `a` and `b` whose pivot sentences are equal."""
     sides = [_with_pivot(pairs, rows, code, pivot) for code in (a, b)]
     if sides[0] is None or sides[1] is None:
         return None

@@ -1,1 +1,1 @@
-"""Files of JSON lines, JSON lists and tables, and the Arrow cache of what they hold."""
+"""Streaming text files and records, and caching what was read."""

@@ -1,1 +1,1 @@
-"""Questions with passages in the formats in which they are published."""
+"""Questions with the passages that answer them, in the formats in which they are published."""

@@ -1,4 +1,4 @@
-"""What the readers of retrieval data give: a question, a passage that answers it, and passages that do not."""
+"""What the readers of retrieval data yield: a question, a passage that answers it, and passages that do not."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class Example(NamedTuple):
 
 
 def passage_text(title: Any, text: Any) -> str:
-    """What is encoded of a passage: its title, if it has one, and its text, joined with a space."""
+    """Join the title of a passage, if it has one, and its text with a space: that is what is encoded."""
     return clean_text(f"{title} {text}" if title else text)
 
 
 def answer_sentence(text: str, answers: Sequence[str], language: str = "en", *, start: int | None = None) -> str | None:
-    """The sentence of a passage that holds the answer.
+    """Find the sentence of a passage that contains the answer.
 
     Args:
         text: The passage.
         answers: Accepted answers; the first that occurs counts.
         language: Language of the passage.
-        start: Where the first answer starts, in characters, if that is known.
+        start: Character position of the first answer, if it is known.
 
     Returns:
-        The sentence, or None where no answer occurs, or only across sentences.
+        The sentence, or None if no sentence contains an answer.
 
     Example:
         >>> answer_sentence("It rained. The sun came out at 7.", ["the moon", "at 7"])
@@ -41,7 +41,7 @@ def answer_sentence(text: str, answers: Sequence[str], language: str = "en", *, 
     """
     sentences = split_sentences(text, language)
     if start is not None and answers:
-        # White space was changed in the sentences: characters are counted without it.
+        # Splitting changes white space, so characters are counted without it.
         position = len("".join(text[:start].split()))
         for sentence in sentences:
             length = len("".join(sentence.split()))
@@ -66,19 +66,19 @@ def make_example(
     start: int | None = None,
     language: str = "en",
 ) -> Example:
-    """An example of raw fields.
+    """Make an example of raw fields.
 
     Args:
         query: The question.
         title: Title of the passage that answers it, or None.
-        text: Text of it.
-        negatives: (title, text) of passages that do not.
-        answers: To take the sentence with the answer instead of the whole passage, the accepted answers.
-        start: Where the first answer starts in the passage, if that is known.
+        text: Text of that passage.
+        negatives: (title, text) of passages that do not answer it.
+        answers: The accepted answers, to take the sentence with the answer instead of the whole passage.
+        start: Character position of the first answer in the passage, if it is known.
         language: Language of the passage.
 
     Raises:
-        ValueError: If something is no text.
+        ValueError: If a field is not a string.
     """
     found = True
     if answers is not None:

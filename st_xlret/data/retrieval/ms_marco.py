@@ -19,23 +19,23 @@ def read_ms_marco(
     on_bad_line: Callable[[DataError], None] | None = None,
     on_bytes_read: Callable[[int], None] | None = None,
 ) -> Iterator[Example]:
-    r"""Stream ``query<TAB>positive<TAB>negative`` lines, such as ``triples.train.small.tsv``.
+    r"""Stream `query<TAB>positive<TAB>negative` lines, such as `triples.train.small.tsv`.
 
-    Where the columns are ids (``qidpidtriples.train.full.2.tsv``), the texts are taken from
-    ``collection.tsv`` and ``queries.train.tsv`` in the same folder; the ids are then read twice, and only
-    the texts that they name are held in memory.
+    If the columns are ids (`qidpidtriples.train.full.2.tsv`), the texts are taken from `collection.tsv` and
+    `queries.train.tsv` in the same folder. The ids are then read twice, and only the texts that they name are held in
+    memory.
 
     Args:
-        path: A ``.tsv`` or ``.tsv.gz`` file.
-        on_bad_line: Called with an error that names file and line; if it returns, the line is left out.
-            Default: raise.
-        on_bytes_read: Called now and then with the number of bytes read since.
+        path: A `.tsv` or `.tsv.gz` file.
+        on_bad_line: Called with an error that names file and line. If it returns, the line is left out. By default the
+            error is raised.
+        on_bytes_read: Called now and then with the number of bytes of the file (as stored) read since.
 
     Yields:
         Examples with one negative each.
 
     Raises:
-        DataError: For a bad line, or ids without their texts.
+        DataError: For a bad line, or ids without texts.
 
     Example:
         >>> import tempfile, pathlib
@@ -78,14 +78,14 @@ def _holds_ids(path: str | os.PathLike[str]) -> bool:
 
 
 def _texts_of_ids(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Texts of the queries and of the passages that the triplets name."""
+    """Read the texts of the queries and of the passages that the triplets name."""
     triplets = [cells for _, cells in _cells(path, 3, BadLines(skip=True))]
     needed = [{cells[0] for cells in triplets}, {cell for cells in triplets for cell in cells[1:]}]
     found: list[dict[str, str]] = []
     for names, ids in zip((QUERIES, COLLECTIONS), needed, strict=True):
         file = next((f for name in names if (f := Path(path).parent / name).is_file()), None)
         if file is None:
-            raise DataError(f"{os.fspath(path)!r} holds ids: put {names[0]} with their texts into its folder")
+            raise DataError(f"{os.fspath(path)!r} contains ids: put {names[0]} with their texts into its folder")
         lines = _cells(file, 2, BadLines())
         found.append({cells[0]: cells[1] for _, cells in lines if cells[0] in ids})
     return found[0], found[1]

@@ -1,1 +1,1 @@
-"""Word-positioned samples: dictionaries, and their words in parallel sentences."""
+"""Word-positioned samples: dictionaries, and finding their words in parallel sentences."""

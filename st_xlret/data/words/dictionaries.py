@@ -26,9 +26,9 @@ class Dictionary:
         source_language: Language of the first words.
         target_language: Language of the second words.
         entries: (source word, target word), each pair once, in the order read. Words may be phrases.
-        name: Where it comes from, for messages.
-        bad_lines: (file, line, reason) of the first 1 000 lines that were skipped.
-        bad_line_count: How many lines were skipped.
+        name: Its files, for messages.
+        bad_lines: (file, line, reason) of the first 1,000 lines that were skipped.
+        bad_line_count: Number of lines that were skipped.
 
     Example:
         >>> dictionary = Dictionary("en", "de", [("dog", "Hund")])
@@ -51,21 +51,22 @@ class Dictionary:
         return len(self.entries)
 
     def swapped(self) -> Dictionary:
-        """The same dictionary from the target to the source language."""
+        """Return the same dictionary from the target to the source language."""
         entries = [(target, source) for source, target in self.entries]
         return Dictionary(
             self.target_language, self.source_language, entries, self.name, self.bad_lines, self.bad_line_count
         )
 
     def digest(self) -> str:
-        """Hash of languages and entries."""
+        """Compute a hash of languages and entries."""
         parts = [self.source_language, self.target_language, *("\t".join(entry) for entry in self.entries)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def check_direction(self, sources: Iterable[str], targets: Iterable[str]) -> None:
         """Refuse a dictionary whose columns look swapped, judged by sentences of the two languages.
 
-        It does where more than twice as many of their words stand in the other language's column as in their own.
+        They look swapped if more than twice as many words of the sentences are in the column of the other language as
+        in the column of their own.
 
         Args:
             sources: Sentences in the source language.
@@ -84,8 +85,8 @@ class Dictionary:
         if other >= _FEWEST_WORDS and other > 2 * own:
             one, two = self.source_language, self.target_language
             raise DataError(
-                f"{self.name} is said to go from {one!r} to {two!r}, but {other} words of the sentences stand in the "
-                f"other language's column and {own} in their own; did you mean to swap its languages? "
+                f"{self.name} is read from {one!r} to {two!r}, but {other} words of the sentences are in the column "
+                f"of the other language and {own} in their own; did you mean to swap its languages? "
                 f"Read it from {two!r} to {one!r} (a file is named after its languages: words.{two}-{one}.tsv)"
             )
 

@@ -1,4 +1,4 @@
-"""Algorithm 1 of ML-CTL on one pair: which dictionary words stand exactly once in both of its sentences."""
+"""Algorithm 1 of ML-CTL on one pair: which dictionary words occur exactly once in both of its sentences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from st_xlret.data.words.dictionaries import Dictionary
 from st_xlret.data.words.segmentation import Spans, fold, is_unspaced, word_splitter
 
 LONGEST_PHRASE = 5
-"""Longest dictionary phrase that is looked for, in words."""
+"""Maximum length, in words, of the dictionary phrases that are searched for."""
 
 Translations = dict[str, tuple[str, ...]]
 _KEPT_OWN_TOKENS = 500_000
@@ -24,13 +24,14 @@ class WordMatch(NamedTuple):
 
 
 class WordMatcher:
-    """Finds dictionary words of one language pair in its sentences, by word and never by a scan of the dictionary.
+    """Finds the dictionary words of one language pair in sentences, by lookup of each word.
 
-    Words are compared folded (case, composed accents). Phrases of up to :data:`LONGEST_PHRASE` words are found too.
+    Words are compared without regard to case and to how accents are encoded. Phrases of up to `LONGEST_PHRASE` words
+    are found too.
 
     Args:
         dictionaries: Dictionaries from the source to the target language.
-        stop_words: Folded stop words of a language; an entry with one on either side is left out.
+        stop_words: Function from a language to its folded stop words; entries with one on either side are left out.
     """
 
     def __init__(self, dictionaries: Sequence[Dictionary], stop_words: Callable[[str], Collection[str]]) -> None:
@@ -53,10 +54,10 @@ class WordMatcher:
         self.phrases = tuple(map(_phrases, self.vocabularies, self.languages))
 
     def match(self, source: str, target: str) -> list[WordMatch] | str:
-        """Words that stand exactly once as words, on both sides.
+        """Find the dictionary words that occur exactly once, as words, on both sides.
 
         Returns:
-            The matches in the order of the source sentence; or, where there is none, why: "no dictionary word",
+            The matches in the order of the source sentence or, if there are none, the reason: "no dictionary word",
             "stop word" or "more than once".
         """
         found = self._occurrences(source, 0)
@@ -80,7 +81,7 @@ class WordMatcher:
         spans = self.splitters[side](text)
         vocabulary, phrases = self.vocabularies[side], self.phrases[side]
         folded = fold(text)
-        # Folding may shift places ("ß" becomes "ss"); then each word is folded by itself.
+        # Folding may shift positions ("ß" becomes "ss"); then each word is folded on its own.
         in_place = len(folded) == len(text) and text.casefold() == folded
         found: dict[str, Spans] = {}
         for i, (start, end) in enumerate(spans):
@@ -95,7 +96,7 @@ class WordMatcher:
 
 
 def _phrases(vocabulary: Iterable[str], language: str) -> dict[str, int]:
-    """The first words of phrases, and how many words the longest of them has."""
+    """Map the first word of phrases to the length, in words, of the longest of them."""
     longest: dict[str, int] = {}
     splitter, unspaced = word_splitter(language), is_unspaced(language)
     for entry in vocabulary:
@@ -109,15 +110,15 @@ def _phrases(vocabulary: Iterable[str], language: str) -> dict[str, int]:
 
 
 class TokenCounter:
-    """Finds the tokens of a word in a tokenised sentence, and whether they stand there exactly once.
+    """Finds the tokens of a word in a tokenised sentence, and checks that they occur there exactly once.
 
-    Algorithm 1 asks for ``TK(A).count(TK(a)) == 1``. BERT gives a word the same tokens in every place; a
-    SentencePiece tokenizer marks the space before a word, and lacks it after a bracket or in text without spaces.
-    So neither the tokens that the word has in its place nor those that it has by itself may stand anywhere else.
+    Algorithm 1 requires `TK(A).count(TK(a)) == 1`. A BERT tokenizer gives a word the same tokens everywhere. A
+    SentencePiece tokenizer marks the space before a word, but not after a bracket or in text without spaces. So neither
+    the tokens of the word in its place nor those of the word alone may occur anywhere else.
 
     Args:
         tokenizer: A fast tokenizer.
-        max_length: Tokens read of a sentence, special ones included; None for all.
+        max_length: Tokens read of a sentence, special tokens included; None for all.
 
     Raises:
         ValueError: If the tokenizer gives no offsets.
@@ -126,8 +127,8 @@ class TokenCounter:
     def __init__(self, tokenizer: Any, max_length: int | None) -> None:
         if not getattr(tokenizer, "is_fast", False):
             raise ValueError(
-                f"{type(tokenizer).__name__} does not say which characters a token stands for (it is no fast "
-                "tokenizer), so words cannot be found among its tokens; take a checkpoint that has a tokenizer.json"
+                f"{type(tokenizer).__name__} is not a fast tokenizer: it does not tell which characters a token "
+                "covers, so words cannot be found among its tokens; use a checkpoint that has a tokenizer.json"
             )
         self.tokenizer, self.max_length = tokenizer, max_length
         self.unknown = tokenizer.unk_token_id
@@ -148,7 +149,7 @@ class TokenCounter:
             yield TokenisedSentence(text, ids, offsets, bool(self.max_length) and len(ids) == self.max_length)
 
     def learn_own_tokens(self, words: Iterable[str]) -> None:
-        """Tokenise words by themselves, to be looked up by :meth:`token_span`."""
+        """Tokenise words on their own, for later calls of `token_span`."""
         if len(self._own_tokens) > _KEPT_OWN_TOKENS:
             self._own_tokens.clear()
         new = list({word: None for word in words if word not in self._own_tokens})
@@ -157,16 +158,16 @@ class TokenCounter:
             self._own_tokens.update(zip(new, self.tokenizer(new, **options)["input_ids"], strict=True))
 
     def token_span(self, sentence: TokenisedSentence, start: int, end: int) -> tuple[int, int] | str:
-        """Tokens of the word at some characters.
+        """Find the tokens of the word at some characters.
 
         Args:
-            sentence: A sentence that :meth:`tokenise` gave.
-            start: First character of the word, which :meth:`learn_own_tokens` has seen.
+            sentence: A sentence that `tokenise` gave.
+            start: First character of the word, which `learn_own_tokens` has seen.
             end: Character after its last.
 
         Returns:
-            The half-open span of tokens, special ones counted; or why there is none: "truncated", or "tokens"
-            where the word has no tokens of its own, unknown ones, or ones that stand elsewhere too.
+            The half-open span of tokens, with special tokens counted or, if there is none, the reason: "truncated", or
+            "tokens" if the word has no tokens of its own, unknown tokens, or tokens that occur elsewhere too.
         """
         span = sentence.tokens_between(start, end)
         if isinstance(span, str):
@@ -187,7 +188,7 @@ class TokenCounter:
 
 
 class TokenisedSentence(NamedTuple):
-    """A sentence with its token ids, the characters each stands for, and whether it was cut."""
+    """A sentence with its token ids, the characters that each token covers, and whether it was truncated."""
 
     text: str
     ids: list[int]
@@ -195,12 +196,12 @@ class TokenisedSentence(NamedTuple):
     is_cut: bool
 
     def tokens_between(self, start: int, end: int) -> tuple[int, int] | str:
-        """The tokens that stand for these characters and no others but spaces; or why there are none."""
+        """Find the tokens that cover these characters and no others but spaces, or the reason why there are none."""
         first = last = reached = -1
         for i, (a, b) in enumerate(self.offsets):
             if b > reached:
                 reached = b
-            if a == b or b <= start:  # special tokens stand for no character
+            if a == b or b <= start:  # special tokens cover no characters
                 continue
             if a >= end:
                 break
@@ -213,6 +214,6 @@ class TokenisedSentence(NamedTuple):
 
 
 def _places(ids: list[int], tokens: list[int]) -> list[int]:
-    """Where a sequence of tokens starts."""
+    """Find where a sequence of tokens starts."""
     size = len(tokens)
     return [i for i, token in enumerate(ids) if token == tokens[0] and ids[i : i + size] == tokens]

@@ -1,4 +1,4 @@
-"""Where the words of a sentence are, and which of them are stop words."""
+"""Finding the words of a sentence, and stop words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNSPACED_LANGUAGES = frozenset({"ja", "km", "lo", "my", "th", "wuu", "yue", "zh"
 Spans = list[tuple[int, int]]
 """Half-open character spans."""
 
-# Marks belong to the word (Indic vowel signs, accents), and so do the joiners inside one.
+# Marks (Indic vowel signs, accents) belong to the word, and so do the joiners inside it.
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}\u200c\u200d]+")
 _ASCII_WORD = re.compile("[A-Za-z0-9]+")  # the same, faster
 _STOP_WORD_CODES = {"nb": "no", "nn": "no", "fil": "tl"}
@@ -30,8 +30,8 @@ _STOP_WORD_CODES = {"nb": "no", "nn": "no", "fil": "tl"}
 def split_words(text: str, language: str) -> Spans:
     """Find the words of a sentence.
 
-    Words are runs of letters, marks and digits. In :data:`UNSPACED_LANGUAGES` they come from the dictionaries
-    of ICU, through the optional library ``icu4py``.
+    Words are runs of letters, marks and digits. In `UNSPACED_LANGUAGES` they come from the dictionaries
+    of ICU, through the optional library `icu4py`.
 
     Args:
         text: A sentence.
@@ -57,7 +57,7 @@ def is_unspaced(language: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def word_splitter(language: str) -> Callable[[str], Spans]:
-    """The function from a text to its word spans, for one language; see :func:`split_words`."""
+    """The function from a text to its word spans, for one language; see `split_words`."""
     if not is_unspaced(language):
         return _words_between_spaces
     purpose = f"finding words in {language!r}, which puts no spaces between them (needs Python 3.11; or leave it out)"
@@ -77,7 +77,7 @@ def word_splitter(language: str) -> Callable[[str], Spans]:
 
 @lru_cache(maxsize=1024)
 def stop_words(language: str) -> frozenset[str]:
-    """The stop words of a language, folded as :func:`fold` does, from the library ``stopwordsiso``.
+    """The stop words of a language, folded as `fold` does, from the library `stopwordsiso`.
 
     Returns:
         The words; none where the library has no list for the language.

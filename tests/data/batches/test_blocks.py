@@ -154,7 +154,7 @@ def test_sentences_without_text_are_left_out_and_counted() -> None:
 def test_a_document_alone_in_its_language_makes_batches_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         sampler = sampler_of({"en": [4] * 6, "fr": [13]}, language_smoothing=0.0)
-    assert "language 'fr' has 1 documents" in caplog.text and "'en'" not in caplog.text
+    assert "language 'fr' has only 1 documents" in caplog.text and "'en'" not in caplog.text
     french = [batch for batch in epochs(sampler) if min(batch) >= 24]
     assert french and all(2 <= len(batch) <= 4 for batch in french)
 
@@ -163,7 +163,7 @@ def test_languages_of_too_few_documents_are_left_out(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING):
         sampler = sampler_of({"en": [4] * 6, "fr": [13], "sw": [1, 1]}, min_documents=2)
     assert sampler.languages == ["en"]
-    assert "language 'fr' has 1 documents of two sentences, and 2 are needed" in caplog.text
+    assert "language 'fr' has 1 documents" in caplog.text and "needs 2" in caplog.text
     assert "language 'sw' has 0 documents" in caplog.text
 
 
@@ -186,8 +186,8 @@ def test_processes_share_batches_out_and_drop_none_for_its_length() -> None:
     [
         (lambda d: d.remove_columns("document"), {}, r"blocks need the columns \['document'\]"),
         (lambda d: d, {"block_size": 1}, "block_size must be at least 2 sentences, got 1"),
-        (lambda d: d.select([0, 9, 1, 10]), {}, "sentences of a document must stand together"),
-        (lambda d: d.select([11]), {}, "no language has 1 documents of two sentences"),
+        (lambda d: d.select([0, 9, 1, 10]), {}, "sentences of a document must be contiguous"),
+        (lambda d: d.select([11]), {}, "no language has 1 documents"),
         (lambda d: d.select([]), {}, "there are no sentences"),
     ],
 )

@@ -115,13 +115,13 @@ def test_a_dataset_of_less_than_a_batch_is_an_error_and_no_endless_loop() -> Non
     dataset = tiny.texts(3)
     sampler = DefaultBatchSampler(SequentialSampler(dataset), batch_size=8, drop_last=True)
     together = InterleavedBatchSampler(ConcatDataset([dataset]), [sampler], ratios=[1], batches=4)
-    with pytest.raises(ValueError, match="DefaultBatchSampler of a dataset gives no batch at all"):
+    with pytest.raises(ValueError, match="DefaultBatchSampler of a data set gives no batch at all"):
         list(together)
 
 
 def test_wrong_ratios() -> None:
     for ratios, message in (
-        ([1, 2], r"3 datasets need as many ratios, got 2: \[1, 2\]"),
+        ([1, 2], r"3 data sets.*ratios, got 2: \[1, 2\]"),
         ([1, -1, 1], r"must not be negative.*got \[1, -1, 1\]"),
         ([0, 0, 0], "not all 0"),
     ):

@@ -56,7 +56,7 @@ def test_batches_depend_on_seed_and_epoch_alone(both: Dataset) -> None:
 
 
 def test_no_rows_of_a_kind_are_refused() -> None:
-    with pytest.raises(ValueError, match="the dataset is empty"):
+    with pytest.raises(ValueError, match="data set is empty"):
         PairsAndOthersBatchSampler(pairs_and_others(tiny.pairs(2).select([]), tiny.texts(4)), 2)
 
 

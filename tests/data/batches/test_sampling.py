@@ -115,5 +115,5 @@ def test_batches_are_new_in_every_epoch_and_the_same_for_one_seed() -> None:
 def test_datasets_that_will_not_do() -> None:
     with pytest.raises(ValueError, match=r"'language' column is needed.*got \['sentence'\]"):
         LanguageBatchSampler(Dataset.from_dict({"sentence": ["a"]}), 2)
-    with pytest.raises(ValueError, match="dataset is empty"):
+    with pytest.raises(ValueError, match="data set is empty"):
         LanguageBatchSampler(rows_dataset().select([]), 2)

@@ -113,7 +113,7 @@ def test_datasets_and_options_that_will_not_do() -> None:
         WindowBatchSampler(documents({"en": [1, 1], "fr": [1]}), 2)
     with pytest.raises(ValueError, match="window_size must be at least 1, got 0"):
         WindowBatchSampler(documents(), 2, window_size=0)
-    with pytest.raises(ValueError, match="sentences of a document must stand together"):
+    with pytest.raises(ValueError, match="sentences of a document must be contiguous"):
         WindowBatchSampler(documents().select([0, 9, 1, 10]), 2)
     with pytest.raises(ValueError, match="'language' column is needed"):
         WindowBatchSampler(documents().remove_columns("language"), 2)

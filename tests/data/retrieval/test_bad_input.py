@@ -122,7 +122,7 @@ def test_bad_triplets(tmp_path: Path, load: Any) -> None:
     with pytest.raises(DataError, match="ids.tsv, line 3: there is no passage with the id '99'"):
         load(ids)
     (tmp_path / "collection.tsv").unlink()
-    with pytest.raises(DataError, match="holds ids: put collection.tsv with their texts into its folder"):
+    with pytest.raises(DataError, match="contains ids.*collection.tsv"):
         load(ids)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from st_xlret.data import DataError
-from st_xlret.data.words.dictionaries import Dictionary, read_dictionary
+from st_xlret.data.words.dictionaries import Dictionary, load_dictionaries, read_dictionary
 from tests.data.files import write_text
 
 
@@ -61,6 +61,26 @@ def test_what_is_no_dictionary_is_refused(tmp_path: Path) -> None:
         read_dictionary(write_text(tmp_path / "words.csv", "a,b\n"), "en", "de")
     with pytest.raises(ValueError, match="target_language: unknown language code 'german'"):
         Dictionary("en", "german", [])
+
+
+def test_languages_are_read_off_the_names(tmp_path: Path) -> None:
+    files = [write_text(tmp_path / f"{name}.txt", f"dog {name}\n") for name in ("my-words.en-DE", "en-de", "en-fr")]
+    dictionary = read_dictionary(files[:2])
+    assert (dictionary.source_language, dictionary.target_language, len(dictionary)) == ("en", "de", 2)
+    with pytest.raises(DataError, match=r"one language pair.*2.*en-fr\.txt"):
+        read_dictionary(files)
+    with pytest.raises(ValueError, match="'en' and None"):
+        read_dictionary(files[0], "en")
+
+
+def test_dictionaries_of_wanted_languages(tmp_path: Path) -> None:
+    files = [write_text(tmp_path / f"{name}.tsv", "dog\tx\n") for name in ("en-de", "en-pt_BR", "my-words.en-fr")]
+    assert [d.target_language for d in load_dictionaries(files)] == ["de", "pt-br", "fr"]
+    assert [d.target_language for d in load_dictionaries(files, languages=["EN", "por", "fra"])] == ["pt-br", "fr"]
+    with pytest.raises(DataError, match=r"between two of en, sw.*en-de\.tsv"):
+        load_dictionaries(files, languages=["en", "sw"])
+    with pytest.raises(DataError, match="no dictionaries"):
+        load_dictionaries([])
 
 
 def test_swapping_and_digest() -> None:
