@@ -7,17 +7,20 @@ from typing import Any
 
 import pytest
 import torch
+from sentence_transformers import SentenceTransformerTrainer
 
-from st_xlret.training.msm_run import MSMOptions, build_msm_trainer
+from st_xlret import InterleavedBatches, LossMonitorCallback, LossStateCallback, TokenCountCallback
 from tests import tiny
 from tests.distributed.workers import Result, run_on_two_ranks
 from tests.training.runs import Recorder, arguments
+from training_scripts.studies import train_msm_ablation
+from training_scripts.train_msm import build_batches, build_collator, build_datasets
 
 pytestmark = pytest.mark.distributed
 RUNS: dict[str, dict[str, Any]] = {
     "alternate": {"pairs": tiny.pairs},
     # Micro-batches, of which the ranks have different numbers, and a second loss in every step.
-    "sum": {"mlm": "sum", "mini_batch_size": 3, "batch_by": "documents", "document_encoder": "separate"},
+    "sum": {"sum_mlm": True, "mini_batch_size": 3, "document_encoder": "separate"},
 }
 
 
@@ -28,12 +31,17 @@ def work(rank: int, ranks: int, folder: Path) -> Result:
 def run(rank: int, folder: Path, *, pairs: Any = None, **options: Any) -> Result:
     # Ranks start from different weights: rank 0's are to win.
     model = tiny.transformer(dropout=0.1, seed=rank)
-    trainer: Any = build_msm_trainer(
-        model,
-        tiny.documents(16, 5),
-        None if pairs is None else pairs(),
-        MSMOptions(block_sentences=4, negatives=16, **options),
-        arguments(folder, per_device_train_batch_size=2, max_steps=6, ddp_backend="gloo"),
+    method = train_msm_ablation.AblationArguments(block_sentences=4, negatives=16, **options)
+    datasets = build_datasets(model, tiny.documents(16, 5), None if pairs is None else pairs(), method)
+    losses: Any = train_msm_ablation.build_losses(model, datasets, method)
+    batches = {"batch_sampler": build_batches(method), "multi_dataset_batch_sampler": InterleavedBatches()}
+    trainer: Any = SentenceTransformerTrainer(
+        model=model,
+        args=arguments(folder, per_device_train_batch_size=2, max_steps=6, ddp_backend="gloo", **batches),
+        train_dataset=datasets,
+        loss=losses,
+        data_collator=build_collator(model, method, 0.0),
+        callbacks=[LossStateCallback(losses), LossMonitorCallback(losses), TokenCountCallback(losses)],
     )
     recorder = Recorder(trainer.loss)
     trainer.callback_handler.callbacks.insert(0, recorder)
@@ -42,6 +50,7 @@ def run(rank: int, folder: Path, *, pairs: Any = None, **options: Any) -> Result
     owned = {f"{name}/{k}": v for name, loss in trainer.loss.items() for k, v in loss.owned_state().items()}
     return {
         "steps": recorder.steps,
+        "tokens": trainer.state.num_input_tokens_seen,
         "first": first,
         "encoder": {name: tensor.clone() for name, tensor in model.state_dict().items()},
         "owned": {name: tensor.clone() for name, tensor in owned.items()},
@@ -61,6 +70,8 @@ def test_both_ranks_take_the_same_steps_and_learn_the_same(results: list[Result]
     assert taken[0] == taken[1] and [step for step, _ in taken[0]] == list(range(6))
     assert {loss for _, loss in taken[0]} == losses
     assert all(torch.tensor(value).isfinite() for rank in (first, second) for _, _, value in rank["steps"])
+    # Of both ranks, which read different sentences.
+    assert first["tokens"] == second["tokens"] > 2 * 6 * 8 * 3
     for part in ("encoder", "owned"):
         for key, tensor in first[part].items():
             # Each rank counts the lone sentences of its own batches.

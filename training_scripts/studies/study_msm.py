@@ -1,17 +1,19 @@
-"""MSM beside its rivals: the same documents, encoder, steps and text a step, then English questions alone.
+"""MSM beside its rivals: the same documents, encoder, steps and text per step, then English questions alone.
 
     python -m training_scripts.studies.study_msm --data ../shared/data --output runs/study_msm --jobs 2
 
 Every row starts from the same random weights and is trained on documents of 19 languages, without a parallel
-sentence. In a Transformer's runs every other batch is of masked words, the others of the row's objective; MLM has
-masked words in all of them.
-Each model is measured on Tatoeba, fine-tuned on English SQuAD (question, answer sentence), and measured on XQuAD-R in
-11 languages (all answers from one pool, and from the question's language alone) and on Tatoeba again. Ablations come
-last, so that an interrupted study has the main rows. Finished runs are kept: the same command goes on where it was
-stopped. Tables are in OUTPUT/study.md, all figures, per language, in OUTPUT/study.json, a plot in OUTPUT/study.png.
+sentence. In the runs of a Transformer every other batch, on average, is masked language modelling, and the others are
+the row's objective; the row MLM has masked language modelling alone. CROP is mContriever's (see train_rival.py).
 
-Documents and test sets are from the same world: a few hundred sentences of children's stories and manuals stand in
-Tatoeba too. No row sees them paired with their translations.
+Each model is measured on Tatoeba, fine-tuned on English SQuAD (question, answer sentence), and then measured on XQuAD-R
+in 11 languages (all answers in one pool, and those in the question's language alone) and on Tatoeba again. Ablations
+run last, so that an interrupted study has the main rows. Finished runs are kept: the same command continues an
+interrupted study. The tables are in OUTPUT/study.md, all figures, per language, in OUTPUT/study.json, and a plot in
+OUTPUT/study.png.
+
+Documents and test sets come from the same sources: a few hundred sentences of children's stories and manuals are also
+in Tatoeba. No row sees them paired with their translations.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from typing import Any
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from sentence_transformers.sentence_transformer.training_args import BatchSamplers
-from transformers import HfArgumentParser, set_seed
+from transformers import set_seed
 
 from st_xlret.data import load_documents
 from st_xlret.data.retrieval.loading import load_retrieval
@@ -37,7 +39,8 @@ from st_xlret.evaluation import TatoebaEvaluator, markdown_table
 from st_xlret.evaluation.lareqa import LAReQAEvaluator
 from st_xlret.evaluation.reporting.plots import plot_stages
 from st_xlret.files import write_json_atomically, write_text_atomically
-from st_xlret.training.run_arguments import HelpFormat, RunArguments
+from st_xlret.options import option, parse
+from st_xlret.training.arguments import TrainingArguments
 from training_scripts.studies.common import (
     DOCUMENTS,
     TATOEBA_LANGUAGES,
@@ -51,27 +54,30 @@ from training_scripts.studies.common import (
 
 LANGUAGES = ["en", *TATOEBA_LANGUAGES]
 
+MSM, ABLATION, RIVAL = "train_msm", "studies.train_msm_ablation", "studies.train_rival"
+
+# Program, and its options. Rows without document encoder and heads have no learning rate for them.
 ROWS = {
-    "no pre-training": "--max-steps 1 --learning-rate 0 --training-arguments {}",
-    "MLM": "--objective mlm --training-arguments {}",
-    "CROP": "--objective crop --span-sentences 8 --training-arguments {}",
-    "ICT": "--objective ict --span-sentences 5 --training-arguments {}",
-    "CCP": "--objective ccp --bank-size 4096",
-    "MSM": "",
+    "no pre-training": (MSM, "--max_steps 1 --learning_rate 0 --learning_rate_mapping {}"),
+    "MLM": (RIVAL, "--objective mlm --learning_rate_mapping {}"),
+    "CROP": (RIVAL, "--objective crop --span_sentences 8 --learning_rate_mapping {}"),
+    "ICT": (RIVAL, "--objective ict --span_sentences 5 --learning_rate_mapping {}"),
+    "CCP": (RIVAL, "--objective ccp --bank_size 4096"),
+    "MSM": (MSM, ""),
 }
 ABLATIONS = {
-    "MSM, no bias": "--mu 0",
-    "MSM, mu 0.3": "--mu 0.3",
-    "MSM, mu 0.7": "--mu 0.7",
-    "MSM, cross-document negatives only": "--cross-document-only",
-    "MSM, shared projection": "--projection shared",
-    "MSM, no projection": "--projection none",
-    "MSM, 1 layer": "--document-layers 1",
-    "MSM, 4 layers": "--document-layers 4",
-    "MSM, document encoder apart for en": "--document-encoder separate",
-    "MSM, document encoder and heads apart for en": "--document-encoder separate-with-heads",
-    "MSM, MLM summed": "--mlm sum",
-    "MSM, no MLM": "--mlm none",
+    "MSM, no bias": (ABLATION, "--mu 0"),
+    "MSM, mu 0.3": (ABLATION, "--mu 0.3"),
+    "MSM, mu 0.7": (ABLATION, "--mu 0.7"),
+    "MSM, cross-document negatives only": (ABLATION, "--cross_document_only"),
+    "MSM, shared projection": (ABLATION, "--projection shared"),
+    "MSM, no projection": (ABLATION, "--projection none"),
+    "MSM, 1 layer": (ABLATION, "--document_layers 1"),
+    "MSM, 4 layers": (ABLATION, "--document_layers 4"),
+    "MSM, document encoder apart for en": (ABLATION, "--document_encoder separate"),
+    "MSM, document encoder and heads apart for en": (ABLATION, "--document_encoder separate-with-heads"),
+    "MSM, MLM summed": (MSM, "--sum_mlm"),
+    "MSM, no MLM": (MSM, "--mlm_ratio 0"),
 }
 METRICS = {
     "Tatoeba": ("tatoeba", "accuracy"),
@@ -90,51 +96,43 @@ class Arguments:
     """What to run."""
 
     data: str = field(metadata={"help": "Folder of the real data: documents, squad_v1.1, xquad_r and tatoeba/v1."})
-    output: str = field(metadata={"help": "Folder for the runs, tables and the plot."})
+    output: str = field(metadata={"help": "Folder for the runs, the tables and the plot."})
     rows: list[str] = field(
         default_factory=lambda: [*ROWS, *ABLATIONS],
         metadata={"help": "Rows to run, each in quotes.", "choices": [*ROWS, *ABLATIONS], "metavar": "ROW"},
     )
-    seeds: list[int] = field(
-        default_factory=lambda: [0], metadata={"help": "Seeds to run each row with; the tables show the means."}
+    seeds: list[int] = option([0], "Seeds to run each row with. The tables show the means.")
+    steps: int = option(600, "Batches of documents, about half of them of masked language modelling.")
+    tune_steps: int = option(300, "Batches of English questions afterwards.")
+    batch_size: int = option(8, "Documents of --block_sentences sentences in a batch.")
+    questions: int = option(128, "Questions in a batch of fine-tuning.")
+    block_sentences: int = option(32, "Sentences of a document that MSM reads together.")
+    learning_rate: float = option(1e-3, "Peak learning rate of the encoder on documents. 5e-3 suits static.")
+    network_learning_rate: float = option(
+        4e-4,
+        "Peak learning rate of the document encoder and the heads. At the encoder's rate they predict the same vector "
+        "for all sentences.",
     )
-    steps: int = field(default=600, metadata={"help": "Batches on documents, half of them of masked words."})
-    tune_steps: int = field(default=300, metadata={"help": "Batches of English questions afterwards."})
-    batch_size: int = field(default=8, metadata={"help": "Blocks of documents in a batch: the text of a step."})
-    questions: int = field(default=128, metadata={"help": "Questions in a batch of fine-tuning."})
-    block_sentences: int = field(default=32, metadata={"help": "Sentences of a document that MSM reads together."})
-    learning_rate: float = field(
-        default=1e-3, metadata={"help": "Peak learning rate of the encoder on documents; 5e-3 suits static."}
+    tune_learning_rate: float = option(5e-4, "Peak learning rate of fine-tuning.")
+    size: str = option(
+        "mini",
+        "Encoder. With static there are no rows with masked language modelling.",
+        choices=["static", "tiny", "mini", "small"],
     )
-    network_learning_rate: float = field(
-        default=4e-4,
-        metadata={"help": "That of document encoder and heads: at the encoder's they give one answer for all places."},
-    )
-    tune_learning_rate: float = field(default=5e-4, metadata={"help": "Peak learning rate of fine-tuning."})
-    size: str = field(
-        default="mini",
-        metadata={
-            "help": "Encoder; static has no row with masked words.",
-            "choices": ["static", "tiny", "mini", "small"],
-        },
-    )
-    pooling: str = field(default="mean", metadata={"help": "Its sentence vector.", "choices": ["cls", "mean"]})
-    vocabulary: int = field(default=20000, metadata={"help": "Tokens of the tokenizer that all runs share."})
-    max_seq_length: int = field(default=128, metadata={"help": "Tokens read of a text; CROP and ICT have long ones."})
-    documents: list[str] = field(
-        default_factory=lambda: list(DOCUMENTS), metadata={"help": "Folders of the data to take documents from."}
-    )
-    jobs: int = field(default=1, metadata={"help": "Runs at a time, one thread each where more than one."})
-    table_only: bool = field(default=False, metadata={"help": "Only tabulate finished runs."})
-    measure: str | None = field(default=None, metadata={"help": "Only measure the model in this run's folder."})
-    seed: int = field(default=0, metadata={"help": "Seed of --measure."})
+    pooling: str = option("mean", "Its sentence vector.", choices=["cls", "mean"])
+    vocabulary: int = option(20000, "Vocabulary of the tokenizer that all runs share.")
+    max_seq_length: int = option(128, "Tokens to read of a text. The texts of CROP and ICT are long.")
+    documents: list[str] = option(list(DOCUMENTS), "Folders of the data to take documents from.")
+    jobs: int = option(1, "Runs at a time, each with one thread if there are several.")
+    table_only: bool = option(False, "Only tabulate finished runs.")
+    measure: str | None = option(None, "Only measure the model in the folder of this run.")
+    seed: int = option(0, "Seed of --measure.")
 
 
 def main(given: Sequence[str] | None = None) -> str:
     """Run what is missing, measure it, write and print the tables."""
     given = list(sys.argv[1:] if given is None else given)
-    parser = HfArgumentParser([Arguments], description=__doc__, formatter_class=HelpFormat)
-    (arguments,) = parser.parse_args_into_dataclasses(given)
+    (arguments,) = parse([Arguments], given, description=__doc__)
     if arguments.measure:
         measure(arguments, Path(arguments.measure))
         return ""
@@ -188,18 +186,8 @@ def run_one(arguments: Arguments, given: list[str], tokenizer: str, row: str, se
     if figures.is_file():
         return
     commands = [training_command(arguments, tokenizer, row, seed, folder)] if not is_trained(folder) else []
-    commands.append(
-        [
-            sys.executable,
-            "-m",
-            "training_scripts.studies.study_msm",
-            *given,
-            "--measure",
-            str(folder),
-            "--seed",
-            str(seed),
-        ]
-    )
+    measuring = ["--measure", str(folder), "--seed", str(seed)]
+    commands.append([sys.executable, "-m", PROGRAM, *given, *measuring])
     if not run_logged(commands, folder, arguments.jobs, append=True):
         return
     print(f"{row}, seed {seed}: {json.loads(figures.read_text())['averages']}", flush=True)
@@ -211,17 +199,18 @@ def is_trained(folder: Path) -> bool:
 
 
 def training_command(arguments: Arguments, tokenizer: str, row: str, seed: int, folder: Path) -> list[str]:
-    """The train_msm.py command of a row."""
-    data = Path(arguments.data)
-    command = [sys.executable, str(Path(__file__).parents[1] / "train_msm.py"), "--from-scratch", arguments.size]
-    command += ["--tokenizer", tokenizer, "--max-seq-length", str(arguments.max_seq_length)]
-    command += ["--documents", *folders_in(data, arguments.documents), "--languages", *LANGUAGES]
-    command += f"--pooling {arguments.pooling} --batch-size {arguments.batch_size} --seed {seed}".split()
-    command += f"--max-steps {arguments.steps} --learning-rate {arguments.learning_rate} --save-steps 0".split()
-    rates = json.dumps({"learning_rate_mapping": {"networks|head": arguments.network_learning_rate}})
-    command += ["--block-sentences", str(arguments.block_sentences), "--training-arguments", rates]
-    # Of an option that is given twice the last counts. Rates are for losses with networks of their own: else an error.
-    return [*command, *(ROWS | ABLATIONS)[row].split(), "--overwrite", "--output", str(folder)]
+    """The command that trains a row."""
+    program, options = (ROWS | ABLATIONS)[row]
+    command = [sys.executable, "-m", f"training_scripts.{program}", "--from_scratch", arguments.size]
+    command += ["--tokenizer", tokenizer, "--max_seq_length", str(arguments.max_seq_length)]
+    command += ["--documents", *folders_in(arguments.data, arguments.documents), "--languages", *LANGUAGES]
+    command += ["--pooling", arguments.pooling, "--block_sentences", str(arguments.block_sentences)]
+    command += ["--per_device_train_batch_size", str(arguments.batch_size), "--seed", str(seed)]
+    command += ["--max_steps", str(arguments.steps), "--warmup_steps", str(int(0.05 * arguments.steps))]
+    command += ["--learning_rate", str(arguments.learning_rate), "--save_strategy", "no"]
+    command += ["--learning_rate_mapping", json.dumps({"networks|head": arguments.network_learning_rate})]
+    # The options of the row override these.
+    return [*command, *options.split(), "--overwrite", "--output_dir", str(folder)]
 
 
 def measure(arguments: Arguments, folder: Path) -> None:
@@ -247,20 +236,20 @@ def measure(arguments: Arguments, folder: Path) -> None:
 
 
 def fine_tune(model: SentenceTransformer, arguments: Arguments, folder: Path) -> None:
-    """Train on English questions and the sentences that answer them, by the host's ranking loss."""
+    """Train on English questions and the sentences that answer them, with the host's ranking loss."""
     set_seed(arguments.seed)
     questions = load_retrieval(Path(arguments.data) / "squad_v1.1" / "train", positives="sentence")
-    run = RunArguments(
-        output=str(folder),
+    args = TrainingArguments(
+        output_dir=str(folder),
         max_steps=arguments.tune_steps,
-        batch_size=arguments.questions,
+        per_device_train_batch_size=arguments.questions,
         learning_rate=arguments.tune_learning_rate,
-        save_steps=0,
+        warmup_steps=int(0.1 * arguments.tune_steps),
+        save_strategy="no",
         seed=arguments.seed,
+        # Several questions have the same answer sentence, which is a negative of none of them.
+        batch_sampler=BatchSamplers.NO_DUPLICATES,
     )
-    args = run.to_host()
-    # Several questions have the same sentence as their answer: it is no negative of any of them.
-    args.batch_sampler = BatchSamplers.NO_DUPLICATES
     SentenceTransformerTrainer(
         model=model,
         args=args,
@@ -275,7 +264,7 @@ def average(runs: Sequence[Mapping[str, Any]], part: str, metric: str) -> float:
 
 
 def tables_of(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """All averages, and mAP@20 and Tatoeba accuracy of each language, as Markdown tables in per cent."""
+    """Markdown tables in per cent: all averages, then the scores of each language."""
     if not results:
         return "no run is finished\n"
     rows = []

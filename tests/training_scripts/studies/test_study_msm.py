@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from transformers import HfArgumentParser
 
-from st_xlret.training.data_arguments import DataArguments
+from st_xlret.options import parse
+from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.msm_options import MSMOptions
 from tests.training_scripts.scripts import load_script
+from training_scripts import train_msm
+from training_scripts.studies import train_msm_ablation, train_rival
 
+PROGRAMS: dict[str, tuple[Any, type[train_msm.MSMArguments]]] = {
+    "training_scripts.train_msm": (train_msm.main, train_msm.MSMArguments),
+    "training_scripts.studies.train_msm_ablation": (train_msm_ablation.main, train_msm_ablation.AblationArguments),
+    "training_scripts.studies.train_rival": (train_rival.main, train_rival.RivalArguments),
+}
 MAIN_ROWS = ["no pre-training", "MLM", "CROP", "ICT", "CCP", "MSM"]
 
 
 @pytest.fixture
 def study(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return load_script(repository, "study_msm", monkeypatch)
-
-
-@pytest.fixture
-def program(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    return load_script(repository, "train_msm", monkeypatch)
 
 
 def figures(study: ModuleType, score: float) -> dict[str, Any]:
@@ -43,36 +42,39 @@ def figures(study: ModuleType, score: float) -> dict[str, Any]:
     }
 
 
-def test_rows_differ_in_what_they_say(study: ModuleType, program: ModuleType, tmp_path: Path) -> None:
+def test_rows_differ_in_what_they_say(study: ModuleType, tmp_path: Path) -> None:
     assert list(study.ROWS) == MAIN_ROWS
-    kinds = [EncoderArguments, DataArguments, MSMOptions, program.MSMRunArguments]
     arguments = study.Arguments(data="d", output="o", steps=7, block_sentences=5, network_learning_rate=0.003)
     found = {}
     for row in [*study.ROWS, *study.ABLATIONS]:
-        path, *command = study.training_command(arguments, "t", row, 3, tmp_path / "run")[1:]
-        assert Path(path).name == "train_msm.py" and Path(path).is_file()
-        encoder, data, options, run = HfArgumentParser(kinds).parse_args_into_dataclasses(command)
-        assert (encoder.from_scratch, run.seed, options.block_sentences) == ("mini", 3, 5)
-        assert run.max_steps == (1 if row == "no pre-training" else 7)
+        module, *command = study.training_command(arguments, "t", row, 3, tmp_path / "run")[2:]
+        method = PROGRAMS[module][1]
+        groups = [EncoderArguments, DataArguments, method, LazyAdamArguments, RunArguments, train_msm.TrainingArguments]
+        encoder, data, options, _, run, args = parse(groups, [*command, "--use_cpu"])
+        assert (encoder.from_scratch, encoder.pooling, options.block_sentences) == ("mini", "mean", 5)
+        assert (args.seed, args.per_device_train_batch_size, run.overwrite) == (3, 8, True)
+        assert args.max_steps == (1 if row == "no pre-training" else 7)
         assert data.languages == study.LANGUAGES and data.pairs == []
-        found[row] = options, run.further_arguments()
+        found[row] = options, args.learning_rate_mapping
     changed = {
-        row: {key: value for key, value in asdict(options).items() if value != asdict(found["MSM"][0])[key]}
+        row: {name: value for name, value in vars(options).items() if value != vars(type(options)()).get(name)}
         for row, (options, _) in found.items()
     }
-    assert changed["MSM"] == changed["no pre-training"] == {}
-    assert changed["MSM, no bias"] == {"mu": 0.0}
-    assert changed["CROP"] == {"objective": "crop", "span_sentences": 8}
-    assert all(changed[row] for row in study.ABLATIONS)
-    with_networks = {row for row, (_, further) in found.items() if further}
-    assert with_networks == {"CCP", "MSM", *study.ABLATIONS}
-    assert found["MSM"][1] == {"learning_rate_mapping": {"networks|head": 0.003}}
+    same = {"block_sentences": 5}
+    assert changed["MSM"] == changed["no pre-training"] == same
+    assert changed["MSM, no bias"] == same | {"mu": 0.0}
+    assert changed["MSM, MLM summed"] == same | {"sum_mlm": True} and changed["MSM, no MLM"] == same | {"mlm_ratio": 0}
+    assert changed["CROP"] == same | {"span_sentences": 8}
+    assert all(changed[row] != same for row in study.ABLATIONS)
+    assert {row for row, (_, rates) in found.items() if rates} == {"CCP", "MSM", *study.ABLATIONS}
+    assert found["MSM"][1] == {"networks|head": 0.003}
 
 
-@pytest.mark.parametrize("size", ["tiny", "static"])
+@pytest.mark.parametrize("size", ["tiny", pytest.param("static", marks=pytest.mark.slow)])
 def test_every_row_trains(
-    study: ModuleType, program: ModuleType, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str
+    study: ModuleType, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str
 ) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.setattr(study, "folders_in", lambda *_: [str(documents)])
     monkeypatch.setattr(study, "LANGUAGES", ["en", "fr"])
     arguments = study.Arguments(
@@ -85,7 +87,7 @@ def test_every_row_trains(
     assert ("MLM" in rows) == (size != "static")
     for row in rows if size == "static" else MAIN_ROWS:
         command = study.training_command(arguments, tokenizer, row, 0, tmp_path / study.run_name(row))
-        results = program.main(command[2:])
+        results = PROGRAMS[command[2]][0](command[3:])
         assert results["tokens"] > 0, row
 
 
@@ -106,7 +108,7 @@ def test_finished_runs_are_tabulated_and_not_run_again(
     monkeypatch.setattr(subprocess, "run", fail)
     given = ["--data", "d", "--output", str(tmp_path), "--seeds", "0", "1", "--rows", "CROP", "MSM"]
     tables = study.main(given)
-    assert [Path(command[1]).name for command in ran] == ["train_msm.py"]
+    assert [command[2] for command in ran] == ["training_scripts.studies.train_rival"]
     shown = capsys.readouterr()
     assert "CROP-1 failed: see" in shown.err and tables in shown.out
     assert "45.0 ±5.0" in tables and "30.0" in tables

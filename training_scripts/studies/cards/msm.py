@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from st_xlret.hub.model_card import ResultTable
 from st_xlret.losses.msm import CITATION
 from training_scripts.studies.cards.commands import shown, values
 from training_scripts.studies.cards.contents import Contents
 from training_scripts.studies.cards.options import CardOptions
+from training_scripts.studies.cards.rendering import ResultTable
 from training_scripts.studies.cards.study import (
     EMPTY,
     chosen,
@@ -74,7 +74,7 @@ def contents(options: CardOptions) -> Contents:
         f"The model is that of the row {row}, seed {' '.join(values(command, '--seed')) or 'absent'}.",
         citations=[CITATION],
         limits=[*rows_above(tables[2]), *LIMITS],
-        folder=Path(values(own["training"]["command"], "--output")[0]),
+        folder=Path(values(own["training"]["command"], "--output-dir")[0]),
         command=command,
         study_command=study.command(options.data),
         languages=["en", *own["languages"]["tatoeba"]],

@@ -1,0 +1,167 @@
+"""The methods that MSM is compared with, on the same documents: train_msm.py with another objective.
+
+    python -m training_scripts.studies.train_rival --objective crop --from_scratch mini --documents docs/ \\
+        --output_dir runs/crop
+
+- crop: two random spans of a document are a positive pair. The spans are those of mContriever (Izacard et al., 2021,
+  section 3.1: 5 % to 50 % of up to 256 tokens, drawn independently). The MSM paper's own CROP pairs two sentences of a
+  document instead (Wu et al., 2022); that is ccp here;
+- ict: a sentence and its context are a positive pair (inverse cloze task, Lee et al., 2019, section 4);
+- ccp: neighbouring sentences are positives (Wu et al., 2022), as in train_ccp.py;
+- mlm: masked language modelling alone.
+
+Takes the options of train_msm.py. A batch of each objective holds about as much text as a batch of MSM does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from datasets import Dataset, DatasetDict
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.sampler import DefaultBatchSampler
+from torch import nn
+
+from st_xlret import (
+    AsymmetricBNHead,
+    BlockBatches,
+    BlockBatchSampler,
+    CCPLoss,
+    CrossLingualDataCollator,
+    SemanticContrastiveLoss,
+    SpanDataCollator,
+)
+from st_xlret.data import WindowBatchSampler
+from st_xlret.options import option
+from st_xlret.training import run as runs
+from training_scripts import train_msm
+
+
+@dataclass
+class RivalArguments(train_msm.MSMArguments):
+    """The method."""
+
+    objective: str = option(
+        "crop",
+        "What is learned from documents: crop (two spans of a document are a pair, as in mContriever), ict (a sentence "
+        "and its context), ccp (neighbouring sentences) or mlm (masked words alone).",
+        choices=["crop", "ict", "ccp", "mlm"],
+    )
+    span_sentences: int = option(10, "CROP, ICT: sentences of a document that both texts are taken from.")
+    span_temperature: float = option(0.05, "CROP, ICT: temperature.")
+    crop_tokens: int = option(256, "CROP: tokens of a document that both spans are taken from.")
+    crop_shortest: float = option(0.05, "CROP: smallest length of a span, as a share of --crop_tokens.")
+    crop_longest: float = option(0.5, "CROP: largest length of a span, as a share of --crop_tokens.")
+    ict_keep: float = option(0.1, "ICT: how often the context keeps the sentence.")
+    window_size: int = option(5, "CCP: largest distance between two sentences of a document that are positives.")
+    bank_size: int = option(32768, "CCP: keys of earlier batches that serve as negatives too. 0 means no memory bank.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sum_mlm:
+            raise ValueError(f"--sum_mlm is for MSM; --objective {self.objective} has batches of MLM: use --mlm_ratio")
+        for name, least in (("span_sentences", 2), ("bank_size", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"--{name} must be at least {least}, got {getattr(self, name)}")
+
+
+@dataclass
+class RivalBatches(BlockBatches):
+    """Batch samplers that give every objective about as many tokens in a batch as MSM has."""
+
+    options: RivalArguments | None = None
+
+    def __call__(self, dataset: Dataset, batch_size: int, *args: Any, **kwargs: Any) -> DefaultBatchSampler:
+        """Make the sampler for this data set, with the host's arguments."""
+        assert self.options is not None
+        sentences, smoothing = batch_size * self.block_size, self.language_smoothing
+        if "position" in dataset.column_names:
+            # ICT reads a document once. CROP reads only part of it, so that it takes more documents.
+            share = self.options.crop_shortest + self.options.crop_longest if self.options.objective == "crop" else 1.0
+            documents = max(2, round(sentences / self.options.span_sentences / share))
+            # The negatives of a document are the other documents of its batch.
+            sampler = BlockBatchSampler(
+                dataset,
+                documents,
+                *args,
+                **kwargs,
+                block_size=self.options.span_sentences,
+                min_documents=2,
+                language_smoothing=smoothing,
+            )
+            self.counts = sampler.counts
+            return sampler
+        if "document" in dataset.column_names:
+            return WindowBatchSampler(
+                dataset,
+                max(1, sentences // 2),
+                *args,
+                **kwargs,
+                window_size=self.options.window_size,
+                language_smoothing=smoothing,
+            )
+        return super().__call__(dataset, batch_size, *args, **kwargs)
+
+
+def build_datasets(
+    model: SentenceTransformer, documents: Dataset | None, pairs: Dataset | None, options: RivalArguments
+) -> DatasetDict:
+    """The data sets of train_msm.py, with the objective's in place of MSM's."""
+    datasets = train_msm.build_datasets(model, documents, pairs, options)
+    blocks = datasets.pop("msm", None)
+    if blocks is None or options.objective == "mlm":
+        return datasets
+    if options.objective == "ccp":
+        blocks = blocks.remove_columns("position")
+    return DatasetDict({options.objective: blocks, **datasets})
+
+
+def build_losses(model: SentenceTransformer, datasets: DatasetDict, options: RivalArguments) -> dict[str, nn.Module]:
+    """The losses of train_msm.py, with the objective's in place of MSM's."""
+    losses: dict[str, nn.Module] = {}
+    if "ccp" in datasets:
+        head = AsymmetricBNHead(int(model.get_embedding_dimension() or 0))
+        losses["ccp"] = CCPLoss(model, head, bank_size=options.bank_size, temperature=0.1)
+    for name in {"crop", "ict"} & set(datasets):
+        losses[name] = SemanticContrastiveLoss(model, temperature=options.span_temperature)
+    return losses | train_msm.build_losses(model, datasets, options)
+
+
+def build_batches(options: RivalArguments) -> RivalBatches:
+    """Batches with as much text as those of MSM."""
+    return RivalBatches(options.block_sentences, options.language_smoothing, options)
+
+
+def build_collator(
+    model: SentenceTransformer, options: RivalArguments, token_dropout: float
+) -> CrossLingualDataCollator:
+    """Makes pairs of documents for CROP and ICT."""
+    if options.objective not in ("crop", "ict"):
+        return CrossLingualDataCollator(model.preprocess, token_dropout=token_dropout)
+    return SpanDataCollator(
+        model.preprocess,
+        token_dropout=token_dropout,
+        kind=options.objective,  # type: ignore[arg-type]
+        tokenizer=model.tokenizer,
+        max_tokens=options.crop_tokens,
+        shortest=options.crop_shortest,
+        longest=options.crop_longest,
+        keep_sentence=options.ict_keep,
+    )
+
+
+main = partial(
+    train_msm.main,
+    options_class=RivalArguments,
+    build_datasets=build_datasets,
+    build_losses=build_losses,
+    build_batches=build_batches,
+    build_collator=build_collator,
+    program="-m training_scripts.studies.train_rival",
+    description=__doc__,
+)
+
+if __name__ == "__main__":
+    runs.run_script(main)
