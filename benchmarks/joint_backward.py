@@ -23,8 +23,8 @@ from transformers.utils import logging as transformers_logging
 from benchmarks.ccp_losses import machine
 from benchmarks.measuring import in_fresh_process
 from benchmarks.steps import Step
+from st_xlret.losses import CrossLingualLoss, LangContrastiveLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss
 from st_xlret.modules import train_tokenizer, transformer_encoder
-from st_xlret.training.ir_run import IROptions, build_ir_losses
 
 PARTS = ["semantic", "language", "retrieval"]
 WAYS = ["sum", "sequential", *PARTS]
@@ -47,7 +47,11 @@ def step(way: str, size: Any, rows: int, tokens: int) -> Step:
     """
     torch.manual_seed(0)
     model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=60), size, max_seq_length=tokens).train()
-    losses = build_ir_losses(model, PARTS, IROptions())
+    losses: dict[str, CrossLingualLoss] = {
+        "semantic": SemanticContrastiveLoss(model, weight=0.01),
+        "language": LangContrastiveLoss(model, weight=0.001, reduction="paper"),
+        "retrieval": RetrievalContrastiveLoss(model),
+    }
     short = max(4, tokens // 4)
     lengths = {"semantic": [short] * 2, "language": [short] * 3, "retrieval": [short, tokens, tokens]}
     batches = {part: [texts(model, rows, length) for length in lengths[part]] for part in PARTS}

@@ -1,180 +1,253 @@
-r"""Train a retriever in English, and carry it to other languages by translations and plain text.
+r"""Train a retriever on English questions, and carry it to other languages by translations and plain text.
 
-L = L_IR + w_s L_sema + w_l L_lang (Hu et al., 2023): questions find their English passages; translations are
-drawn together; and every sentence, of languages without translations too, is to be as near to the one side of
-a translation as to the other. The paper's setting, on one or several GPUs:
+The loss is L = L_IR + w_s L_sema + w_l L_lang (Hu et al., Findings of ACL 2023, Eq. 4). Questions find their English
+passages; the semantic loss draws translations together; the language loss makes every sentence, also of languages
+without translations, as similar to the one side of a translation as to the other. The paper's setting, on 8 GPUs:
 
-    torchrun --nproc-per-node 8 training_scripts/train_language_agnostic_ir.py --model xlm-roberta-base \
-        --retrieval biencoder-nq-train.json --hard-negatives 1 --wikimatrix WikiMatrix.*.tsv.gz \
-        --pairs-per-language 50000 --documents docs/ --output runs/ir --batch-size 6 --learning-rate 1e-5
+    torchrun --nproc-per-node 8 training_scripts/train_language_agnostic_ir.py \
+        training_scripts/recipes/language-agnostic-ir.yaml --per_device_train_batch_size 6 \
+        --retrieval biencoder-nq-train.json --pairs WikiMatrix/ --output_dir runs/ir
 
-On one CPU core in minutes, with parallel sentences for some languages only (Table 5):
+On two CPU cores in minutes, a static encoder:
 
-    python training_scripts/train_language_agnostic_ir.py --from-scratch static --retrieval squad/train \
-        --pairs pairs/ --no-parallel th hi --documents docs/ --output runs/static --batch-size 256 \
-        --learning-rate 1e-2 --max-grad-norm 0 --max-steps 1500 --semantic-weight 1 --language-weight 1
+    python training_scripts/train_language_agnostic_ir.py --from_scratch static --retrieval squad/train --pairs pairs/ \
+        --documents docs/ --output_dir runs/static --per_device_train_batch_size 256 --learning_rate 1e-2 \
+        --max_grad_norm 0 --lazy_adam --token_dropout 0.15 --max_steps 1500 --semantic_weight 1
 
-Every step takes a batch of each kind and sums the weighted losses, one backward pass at a time: the memory is
-that of the largest part. --model takes any checkpoint, such as what train_ccp.py wrote; --two-encoders makes
-it one for questions and one for passages. --connections names the language pairs of Table 4. With
---test, the finished model is measured on XQuAD-R, zero-shot, and none of its questions is trained on.
+Every step takes a batch of each kind and runs backward on one loss after the other, so that the memory is that of the
+largest part. --model takes any checkpoint, such as the model of train_ccp.py. With --test, the finished model is
+measured on XQuAD-R, zero-shot, and none of its questions is trained on. Interrupted? The same command with --resume
+repeats what the uninterrupted run would have done. The model is in OUTPUT_DIR/model, the scores in
+OUTPUT_DIR/results.json, the curves in OUTPUT_DIR/training.png.
 
-Interrupted? The same command with --resume goes on from the last checkpoint and repeats what an uninterrupted
-run would have done. The model is in OUTPUT/model, the curves in OUTPUT/training.png, the scores in
-OUTPUT/results.json.
+training_scripts/studies/train_ir_ablation.py has the paper's ablations (Tables 4 and 5, Figure 4), and these options.
 """
 
 from __future__ import annotations
 
-import logging
-import shlex
-import sys
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from datasets import Dataset
-from sentence_transformers.base.evaluation import BaseEvaluator
-from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
-from transformers import HfArgumentParser, set_seed
+from datasets import Dataset, DatasetDict
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from torch import nn
 
-from st_xlret.data import hold_out_pairs
-from st_xlret.data.pairs.holdout import by_language
-from st_xlret.data.retrieval.holdout import hold_out_questions
-from st_xlret.evaluation import TatoebaEvaluator
-from st_xlret.evaluation.lareqa import LAReQAEvaluator, read_lareqa
-from st_xlret.files import check_output_directory
-from st_xlret.hub import PushError, check_push, set_card_data
+from st_xlret import (
+    JointBatches,
+    JointTrainer,
+    LangContrastiveLoss,
+    LossMonitorCallback,
+    LossStateCallback,
+    RetrievalContrastiveLoss,
+    SemanticContrastiveLoss,
+    TokenCountCallback,
+)
+from st_xlret.data.batches.joint import MixedRowsDataCollator, pairs_and_others
+from st_xlret.hub import set_card_data
+from st_xlret.modules.two_encoders import freeze_unused, router_mapping, with_two_encoders
+from st_xlret.options import option, parse
+from st_xlret.training import arguments as shared
+from st_xlret.training import run as runs
+from st_xlret.training.arguments import LazyAdamArguments, RunArguments
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.finish import finish_training
-from st_xlret.training.hard_negatives import NegativeArguments
-from st_xlret.training.ir_data import IRDataArguments, describe_languages
-from st_xlret.training.ir_run import IROptions, build_ir_trainer, with_two_encoders
 from st_xlret.training.lazy_adam import use_lazy_adam
-from st_xlret.training.run_arguments import HelpFormat, RunArguments
-from st_xlret.training.running import train
-
-logger = logging.getLogger("train_language_agnostic_ir")
+from st_xlret.training.questions import RetrievalDataArguments
 
 
 @dataclass
-class EvaluationArguments:
-    """What the finished model is measured on."""
+class RetrieverArguments(EncoderArguments):
+    """The encoder to train. One from scratch has the default size: it is there to try things out."""
 
-    test: str | None = field(
-        default=None,
-        metadata={"help": "XQuAD-R, as a BEIR folder or LAReQA's release; its questions are not trained on."},
-    )
+    vocabulary: int = field(default=60_000, init=False)
+    features: int = field(default=256, init=False)
 
 
 @dataclass
-class IRRunArguments(RunArguments):
-    """Where a run writes, how long it trains and with what; the paper's numbers where it says."""
+class IRArguments:
+    """The method; its defaults are the paper's, but for --temperature and --two_encoders."""
 
-    batch_size: int = field(
-        default=48, metadata={"help": "Questions per device and step; the paper's 48 are over all of 8 devices."}
+    _argument_group_name = "method"
+
+    temperature: float = option(
+        0.05, "Temperature of the retrieval loss. The paper's Eq. 1 has none, which is 1; 0.05 is the host's default."
     )
-    learning_rate: float = field(
-        default=1e-5,
-        metadata={"help": "Peak learning rate. 1e-5 is the paper's for XLM-R, 1e-3 suits mini, 1e-2 static."},
+    semantic_weight: float = option(
+        0.01, "Factor w_s on the loss that draws translations together. 0 leaves it out. From scratch, 1 is better."
+    )
+    language_weight: float = option(
+        0.001,
+        "Factor w_l on the language loss: as in Eq. 3, the sum of its terms divided by R (R - 2) for R sentences in a "
+        "batch. 0 leaves it out.",
+    )
+    pairs_batch_size: int | None = option(
+        None, "Parallel sentences in a batch, per device. By default --per_device_train_batch_size."
+    )
+    language_smoothing: float = option(
+        0.7, "Languages are sampled in proportion to their size raised to this power. 0 samples all alike."
+    )
+    two_encoders: bool = option(
+        False,
+        "Train an encoder of questions and another of passages, as the paper does, instead of a shared one. The losses "
+        "on translations act on that of passages only. A shared one has half the parameters.",
     )
 
+    def __post_init__(self) -> None:
+        for name in ("semantic_weight", "language_weight"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"--{name} must not be negative, got {getattr(self, name)}")
 
-def main(arguments: list[str] | None = None) -> dict[str, Any]:
-    """Train as the command line says; returns what results.json holds."""
-    parser = HfArgumentParser(
-        [EncoderArguments, IRDataArguments, NegativeArguments, IROptions, EvaluationArguments, IRRunArguments],
-        description=__doc__,
-        formatter_class=HelpFormat,
+
+@dataclass
+class TrainingArguments(shared.TrainingArguments):
+    """The host's training arguments with the paper's defaults."""
+
+    per_device_train_batch_size: int = option(
+        48, "Questions in a batch, per device; the paper has 48 on all 8 devices."
     )
-    encoder, data, negatives, options, test, run = parser.parse_args_into_dataclasses(arguments)
-    if data.connections == "none":
-        options.semantic_weight = options.language_weight = 0.0
-    run.refuse_foreign_checkpoints()
-    check_output_directory(Path(run.output) / "model", overwrite=run.overwrite)
-    if run.push_to_hub:
-        check_push(run.push_to_hub)
-    set_seed(run.seed)
+    learning_rate: float = option(1e-5, "Peak learning rate. 1e-5 suits XLM-R, 1e-3 --from_scratch mini, 1e-2 static.")
 
-    retrieval = data.load_retrieval(read_lareqa(test.test).queries.texts if test.test else ())
+
+def load_texts(data: RetrievalDataArguments, options: IRArguments, seed: int) -> tuple[Dataset | None, Dataset | None]:
+    """Parallel sentences and sentences without translations, where a loss takes them."""
     pairs = data.load_pairs() if options.semantic_weight or options.language_weight else None
-    others = data.load_others(run.seed) if options.language_weight else None
-    keep = run.resume or not run.overwrite
-    questions = None
-    if data.evaluation_questions:
-        retrieval, questions = hold_out_questions(retrieval, data.evaluation_questions, seed=run.seed)
-    held_out = None
-    if pairs is not None and data.evaluation_pairs:
-        pairs, held_out = hold_out_pairs(pairs, data.evaluation_pairs, seed=run.seed)
-    retrieval = negatives.mine(retrieval, encoder.model, Path(run.output) / "negatives", keep=keep)
-    languages = describe_languages(pairs, others)
-    for kind, codes in languages.items():
-        logger.info("%s: %s", kind.replace("_", " "), ", ".join(codes) or "none")
+    others = data.load_documents() if options.language_weight else None
+    return pairs, others
 
-    texts = [(retrieval, side, "language") for side in ("query", "positive")]
-    if pairs is not None:
-        texts += [(pairs, side, f"{side}_language") for side in ("source", "target")]
-    if others is not None:
-        texts.append((others, "sentence", "language"))
-    model = encoder.build(texts, tokenizer_folder=Path(run.output) / "tokenizer", keep_tokenizer=keep, seed=run.seed)
+
+def build_datasets(
+    questions: Dataset, pairs: Dataset | None, others: Dataset | None, options: IRArguments
+) -> DatasetDict:
+    """One data set for each loss. Retrieval comes last: its loss uses both encoders, which DDP needs at the end."""
+    if pairs is None and (options.semantic_weight or options.language_weight):
+        raise ValueError(
+            "the cross-lingual losses need parallel sentences of some languages: give --pairs, or set "
+            "--semantic_weight and --language_weight to 0"
+        )
+    datasets = DatasetDict()
+    if options.semantic_weight:
+        datasets["semantic"] = pairs_and_others(pairs, None)
+    if options.language_weight:
+        datasets["language"] = pairs_and_others(pairs, others)
+    datasets["retrieval"] = questions
+    return datasets
+
+
+def build_losses(model: SentenceTransformer, datasets: DatasetDict, options: IRArguments) -> dict[str, nn.Module]:
+    """The three losses with their weights. With two encoders, the first two act on that of passages."""
+    losses: dict[str, nn.Module] = {}
+    if "semantic" in datasets:
+        losses["semantic"] = SemanticContrastiveLoss(model, temperature=0.07, weight=options.semantic_weight)
+    if "language" in datasets:
+        losses["language"] = LangContrastiveLoss(model, reduction="paper", weight=options.language_weight)
+    losses["retrieval"] = RetrievalContrastiveLoss(model, temperature=options.temperature)
+    return losses
+
+
+def build_batches(options: IRArguments) -> JointBatches:
+    """Batches of questions, and batches of all language pairs with as many sentences without translations."""
+    return JointBatches(pairs_batch_size=options.pairs_batch_size, language_smoothing=options.language_smoothing)
+
+
+def main(
+    arguments: list[str] | None = None,
+    options_class: type[IRArguments] = IRArguments,
+    load_texts: Callable[..., tuple[Dataset | None, Dataset | None]] = load_texts,
+    build_losses: Callable[..., dict[str, nn.Module]] = build_losses,
+    build_batches: Callable[..., JointBatches] = build_batches,
+    program: str = "training_scripts/train_language_agnostic_ir.py",
+    description: str | None = __doc__,
+) -> dict[str, Any]:
+    """Train as the command line says; returns the content of results.json."""
+    groups = [
+        RetrieverArguments,
+        RetrievalDataArguments,
+        options_class,
+        LazyAdamArguments,
+        RunArguments,
+        TrainingArguments,
+    ]
+    encoder, data, options, static, run, args = parse(groups, arguments, description=description)
+    runs.start(args, run)
+
+    # 1. Data: questions and translations, some of which are held out, and sentences without translations.
+    pairs, others = load_texts(data, options, args.seed)
+    questions, question_evaluator = data.hold_out_questions(data.load_questions(), args.seed)
+    questions = data.add_hard_negatives(questions, encoder.model, args, run)
+    pairs, pair_evaluator = data.hold_out_pairs(pairs, args.seed)
+    datasets = build_datasets(questions, pairs, others, options)
+    languages = describe_languages(pairs, others)
+
+    # 2. The encoder, or two of them, which start alike.
+    texts = [(questions, side, "language") for side in ("query", "positive")]
+    texts += [] if pairs is None else [(pairs, side, f"{side}_language") for side in ("source", "target")]
+    texts += [] if others is None else [(others, "sentence", "language")]
+    model = encoder.load(texts, args, run)
     if options.two_encoders:
         model = with_two_encoders(model)
-    codes = sorted({data.pivot, *languages["with_parallel"], *languages["without_parallel"]})
-    set_card_data(model, languages=codes, tags=["language-agnostic-retrieval"])
+    if routes := router_mapping(model, datasets):
+        freeze_unused(model)
+        args.ddp_find_unused_parameters = False
+    codes = {*questions.unique("language"), *languages["with_parallel"], *languages["without_parallel"]}
+    set_card_data(model, languages=sorted(codes), tags=["language-agnostic-retrieval"])
 
-    evaluators = make_evaluators(questions, held_out)
-    metric = "eval_questions_cosine_mrr@10" if questions is not None and len(questions) else None
-    args = run.to_host(metric=metric)
-    trainer = build_ir_trainer(model, retrieval, pairs, others, options, args, evaluator=evaluators if metric else None)
-    if run.lazy_adam:
-        use_lazy_adam(trainer)
-    started = time.perf_counter()
-    train(trainer, run)
-    results: dict[str, Any] = {
-        "command": shlex.join(
-            ["python", "training_scripts/train_language_agnostic_ir.py", *(arguments or sys.argv[1:])]
+    # 3. The losses, and the batches of each data set.
+    losses = build_losses(model, datasets, options)
+    args.batch_sampler = build_batches(options)
+    evaluators = {"eval_questions_cosine_mrr@10": question_evaluator, "eval_pairs_average_accuracy": pair_evaluator}
+    evaluators = {metric: evaluator for metric, evaluator in evaluators.items() if evaluator is not None}
+    runs.keep_best(args, next(iter(evaluators), None))
+
+    # 4. The host's Trainer with the sum of all losses in every step. The callbacks keep the state of the losses, watch
+    # them, and count the tokens.
+    static_encoder = any(isinstance(module, StaticEmbedding) for module in model.modules())
+    trainer = JointTrainer(
+        model=model,
+        args=args,
+        train_dataset=datasets,
+        loss=losses,
+        evaluator=list(evaluators.values()) or None,
+        data_collator=MixedRowsDataCollator(
+            model.preprocess,
+            router_mapping=routes,
+            token_dropout=static.token_dropout if static_encoder else 0.0,
         ),
-        "seconds": round(time.perf_counter() - started, 1),
-        "steps": trainer.state.global_step,
+        callbacks=[LossStateCallback(losses), LossMonitorCallback(losses), TokenCountCallback(losses)],
+    )
+    if static.lazy_adam:
+        use_lazy_adam(trainer)
+
+    # 5. Train, measure and save.
+    results = {
+        "command": runs.command(program, arguments),
+        **runs.train(trainer, run),
+        "tokens": trainer.state.num_input_tokens_seen,
         "languages": languages,
-        "questions": len(retrieval),
+        "questions": len(questions),
         "pairs": 0 if pairs is None else len(pairs),
         "others": 0 if others is None else len(others),
     }
     if trainer.is_world_process_zero():
-        for evaluator in evaluators:
+        for evaluator in evaluators.values():
             results.setdefault("held_out", {}).update(evaluator(model))
-        if test.test:
-            result = LAReQAEvaluator.from_directory(test.test).evaluate(model)
+        if lareqa := data.lareqa():
+            result = lareqa.evaluate(model)
             results["xquad_r"] = {"scores": result.scores, "average": result.average, "protocol": result.protocol}
-        finish_training(model, trainer, run, results)
+    runs.finish(model, trainer, run, results)
     return results
 
 
-def make_evaluators(questions: Dataset | None, pairs: Dataset | None) -> list[BaseEvaluator]:
-    """Retrieval of the passages of held-out questions, and of the translations of held-out sentences."""
-    evaluators: list[BaseEvaluator] = []
-    if questions is not None and len(questions):
-        passages = {text: f"p{i}" for i, text in enumerate(dict.fromkeys(questions["positive"]))}
-        evaluators.append(
-            InformationRetrievalEvaluator(
-                queries={f"q{i}": text for i, text in enumerate(questions["query"])},
-                corpus={name: text for text, name in passages.items()},
-                relevant_docs={f"q{i}": {passages[text]} for i, text in enumerate(questions["positive"])},
-                name="questions",
-                write_csv=False,
-            )
-        )
-    if pairs is not None and len(pairs):
-        evaluators.append(TatoebaEvaluator(by_language(pairs), name="pairs", language_metrics=False))
-    return evaluators
+def describe_languages(pairs: Dataset | None, others: Dataset | None) -> dict[str, list[str]]:
+    """Languages with parallel sentences, those with other sentences alone, and those with parallel sentences alone."""
+    sides = [] if pairs is None else [*pairs.unique("source_language"), *pairs.unique("target_language")]
+    parallel, alone = set(sides), set() if others is None else set(others.unique("language"))
+    return {
+        "with_parallel": sorted(parallel),
+        "without_parallel": sorted(alone - parallel),
+        "parallel_only": sorted(parallel - alone),
+    }
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    try:
-        main()
-    except (ValueError, OSError, PushError) as error:
-        sys.exit(f"error: {error}")
+    runs.run_script(main)

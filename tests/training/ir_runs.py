@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.training.ir_run import IROptions, build_ir_trainer, with_two_encoders
-from st_xlret.training.joint_steps import JointTrainer
+from st_xlret.data.batches.joint import JointBatches, MixedRowsDataCollator, pairs_and_others
+from st_xlret.losses import LangContrastiveLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss
+from st_xlret.modules import freeze_unused, router_mapping, with_two_encoders
+from st_xlret.training import JointTrainer, LossMonitorCallback, LossStateCallback
 from tests import tiny
 from tests.training.runs import Recorder, arguments
 
@@ -36,21 +38,38 @@ def questions(count: int = 20, *, negatives: int = 1) -> Dataset:
 def ir_run(
     folder: Path,
     *,
-    options: IROptions | None = None,
     model: SentenceTransformer | None = None,
     two_encoders: bool = False,
     seed: int = 0,
-    others: Dataset | None | str = "some",
+    others: bool = True,
+    parts: tuple[str, ...] = ("semantic", "language", "retrieval"),
     **changed: Any,
 ) -> tuple[JointTrainer, Recorder]:
     """Build model, losses and Trainer anew, as a new process does."""
     model = model or tiny.transformer(dropout=0.1, seed=seed)
-    model = with_two_encoders(model) if two_encoders else model
     torch.manual_seed(seed + 1)
-    options = options or IROptions(semantic_weight=0.5, language_weight=0.25, others_batch_size=3)
-    given = tiny.texts(14) if isinstance(others, str) else others
-    args = arguments(folder, **changed)
-    trainer = build_ir_trainer(model, questions(), tiny.pairs(18), given, options, args)
-    recorder = FirstRecorder(trainer.loss)
-    trainer.callback_handler.callbacks.insert(0, recorder)
+    if two_encoders:
+        model = with_two_encoders(model)
+        freeze_unused(model)
+        changed["ddp_find_unused_parameters"] = False
+    datasets = {
+        "semantic": pairs_and_others(tiny.pairs(18), None),
+        "language": pairs_and_others(tiny.pairs(18), tiny.texts(14) if others else None),
+        "retrieval": questions(),
+    }
+    losses: dict[str, Any] = {
+        "semantic": SemanticContrastiveLoss(model, weight=0.5),
+        "language": LangContrastiveLoss(model, weight=0.25, reduction="paper"),
+        "retrieval": RetrievalContrastiveLoss(model),
+    }
+    datasets, losses = {name: datasets[name] for name in parts}, {name: losses[name] for name in parts}
+    recorder = FirstRecorder(losses)
+    trainer = JointTrainer(
+        model=model,
+        args=arguments(folder, **{"batch_sampler": JointBatches(others_batch_size=3), **changed}),
+        train_dataset=DatasetDict(datasets),
+        loss=losses,
+        data_collator=MixedRowsDataCollator(model.preprocess, router_mapping=router_mapping(model, datasets)),
+        callbacks=[recorder, LossStateCallback(losses), LossMonitorCallback(losses)],
+    )
     return trainer, recorder

@@ -15,7 +15,6 @@ from torch.utils.data import BatchSampler, ConcatDataset, SequentialSampler
 from transformers import TrainerCallback
 
 from st_xlret.losses import SemanticContrastiveLoss
-from st_xlret.training.ir_run import IROptions
 from st_xlret.training.joint_steps import JointTrainer, RoundBatchSampler
 from tests import tiny
 from tests.training.ir_runs import ir_run
@@ -126,11 +125,39 @@ def test_mixed_precision(tmp_path: Path) -> None:
 
 
 def test_one_part_alone_is_the_hosts_trainer(tmp_path: Path) -> None:
-    options = IROptions(semantic_weight=0, language_weight=0)
-    trainer, recorder = ir_run(tmp_path, options=options, max_steps=5)
+    trainer, recorder = ir_run(tmp_path, parts=("retrieval",), max_steps=5)
     trainer.train()
     assert trainer.args.gradient_accumulation_steps == 1
     assert Counter(name for _, name, _ in recorder.steps) == {"retrieval": 5}
+
+
+@pytest.mark.parametrize("make", [tiny.static, tiny.transformer])
+def test_the_losses_on_translations_act_on_the_encoder_of_passages_alone(make: Any, tmp_path: Path) -> None:
+    trainer, _ = ir_run(tmp_path, model=make(), two_encoders=True, max_steps=1)
+    sides = trainer.model[0].sub_modules
+    for batch in list(trainer.get_train_dataloader())[:3]:
+        trainer.model.zero_grad()
+        name = batch["dataset_name"]
+        trainer.compute_loss(trainer.model, batch).backward()
+        query = any(p.grad is not None and p.grad.any() for p in sides["query"].parameters())
+        passage = any(p.grad is not None and p.grad.any() for p in sides["document"].parameters())
+        assert (query, passage) == (name == "retrieval", True), name
+
+
+def test_without_other_sentences_the_language_loss_takes_pairs_alone(tmp_path: Path) -> None:
+    trainer, recorder = ir_run(tmp_path, others=False, max_steps=2)
+    trainer.train()
+    assert [name for _, name, _ in recorder.steps] == PARTS * 2
+    assert "other" not in trainer.train_dataset["language"].column_names
+
+
+def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path) -> None:
+    trainer, _ = ir_run(tmp_path, max_steps=2)
+    loss = trainer.loss["retrieval"]
+    computed = loss.compute_loss_from_embeddings
+    loss.compute_loss_from_embeddings = lambda *args: computed(*args) * float("nan")
+    with pytest.raises(FloatingPointError, match=r"'retrieval' is nan at step 1.*batch of en"):
+        trainer.train()
 
 
 def test_the_arguments_given_stay_as_they_were(tmp_path: Path) -> None:

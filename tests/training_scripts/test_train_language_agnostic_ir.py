@@ -12,16 +12,35 @@ from typing import Any
 
 import pytest
 import torch
+from datasets import load_from_disk
 from sentence_transformers import SentenceTransformer
-from transformers import TrainerCallback
 
-from tests.data.retrieval_files import write_lines
+from st_xlret import JointBatches, JointTrainer
+from st_xlret.options import own_options, parse
+from tests import tiny
+from tests.data.files import write_jsonl
+from tests.training.ir_runs import questions as tiny_questions
 from tests.training_scripts.scripts import load_script
 from tests.training_scripts.train_ccp_runs import Stop, assert_equal_weights, names, sentence
 
-SIZES = (
-    "--vocabulary 150 --features 16 --batch-size 4 --learning-rate 1e-2 --max-seq-length 16 --evaluation-questions 8"
-)
+SIZES = "--per_device_train_batch_size 4 --learning_rate 1e-2 --max_seq_length 16 --evaluation_pairs 2 --use_cpu"
+# The settings of the paper (Hu et al., Findings of ACL 2023), with their places in it.
+PAPER = {
+    "two_encoders": True,  # section 2: "a dual-encoder structure"
+    "hard_negatives": 0,  # Eq. 1: "all other passages in the batch"
+    "temperature": 1.0,  # Eq. 1 divides by none
+    "semantic_weight": 0.01,  # section 4
+    "language_weight": 0.001,  # section 4
+    "pairs_per_language": 50_000,  # section 5.1.2
+    "languages": ["ar", "bn", "en", "fi", "id", "ja", "ko", "ru", "sw", "te", "th"],  # section 5.1.1
+    "documents": [],  # section 5.3: parallel sentences alone
+    "per_device_train_batch_size": 48,  # section 4, Table 1
+    "max_steps": 24_540,  # Table 1
+    "learning_rate": 1e-5,  # section 4
+    "adam_beta1": 0.9,  # section 4
+    "adam_beta2": 0.999,
+    "max_seq_length": 256,  # DPR's, on which section 2 builds
+}
 Train = Callable[..., dict[str, Any]]
 
 
@@ -33,14 +52,14 @@ def program(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def train(program: ModuleType, tmp_path: Path) -> Train:
-    """Run the script on a tiny static encoder; further options override."""
+    """Run the script on a static encoder; further options override."""
 
     def run(*options: str | Path, output: str = "run") -> dict[str, Any]:
-        given = [*SIZES.split(), "--output", str(tmp_path / output), "--training-arguments", '{"use_cpu": true}']
+        given = [*SIZES.split(), "--output_dir", str(tmp_path / output)]
         for option in options:
             given += option.split() if isinstance(option, str) else [str(option)]
-        if not {"--model", "--from-scratch"} & set(given):
-            given += ["--from-scratch", "static"]
+        if not {"--model", "--from_scratch"} & set(given):
+            given += ["--from_scratch", "static"]
         return program.main(given)
 
     return run
@@ -57,8 +76,8 @@ def write_retrieval(folder: Path, *, split: str, languages: tuple[str, ...], cou
             text = f"{seed} {sentence(language, meaning[:3])} ?"
             queries.append({"_id": f"q{language}{i}", "text": text, "metadata": about})
             lines += [f"q{language}{i}\tp{other}{i}\t1\n" for other in languages]
-    write_lines(folder / "corpus.jsonl", corpus)
-    write_lines(folder / "queries.jsonl", queries)
+    write_jsonl(folder / "corpus.jsonl", corpus)
+    write_jsonl(folder / "queries.jsonl", queries)
     (folder / "qrels").mkdir(exist_ok=True)
     (folder / "qrels" / f"{split}.tsv").write_text("".join(lines))
     return folder
@@ -85,7 +104,7 @@ def pairs(tmp_path: Path) -> Path:
         if i % 2:
             other = {"target_language": "de", "target": f"der {sentence('fr', meaning)}"}
             records.append({**records[-1], **other})
-    return write_lines(tmp_path / "pairs.jsonl", records)
+    return write_jsonl(tmp_path / "pairs.jsonl", records)
 
 
 @pytest.fixture
@@ -95,26 +114,25 @@ def documents(tmp_path: Path) -> Path:
         {"language": "de", "sentences": [f"der {sentence('fr', dice.choices(range(12), k=4))}" for _ in "1234"]}
         for _ in range(12)
     ]
-    return write_lines(tmp_path / "documents.jsonl", records)
+    return write_jsonl(tmp_path / "documents.jsonl", records)
 
 
 def test_a_model_scores_and_curves(
     train: Train, questions: Path, pairs: Path, documents: Path, xquad: Path, tmp_path: Path
 ) -> None:
-    options = "--max-steps 40 --eval-steps 20 --logging-steps 10 --max-grad-norm 0 --learning-rate 5e-2"
-    weights = (
-        "--semantic-weight 1 --language-weight 0.5 --language-reduction mean --no-parallel de --others-batch-size 3"
-    )
+    options = "--max_steps 40 --save_steps 20 --logging_steps 10 --max_grad_norm 0 --learning_rate 5e-2"
+    weights = "--semantic_weight 1 --language_weight 0.5"
     results = train(
         "--retrieval", questions, "--pairs", pairs, "--documents", documents, options, weights, "--test", xquad
     )
     run = tmp_path / "run"
-    assert names(run) == ["checkpoints", "model", "results.json", "tokenizer", "training.png"]
+    assert {"model", "results.json", "tokenizer", "training.png"} < {*names(run)}
     assert json.loads((run / "results.json").read_text()) == results
-    assert results["steps"] == 40 and results["questions"] == 72 and results["others"] == 48
+    # A tenth of the 80 questions is put aside.
+    assert results["steps"] == 40 and results["questions"] == 72 and results["others"] == 48 and results["tokens"] > 0
     assert results["languages"] == {
-        "with_parallel": ["en", "fr"],
-        "without_parallel": ["de"],
+        "with_parallel": ["de", "en", "fr"],
+        "without_parallel": [],
         "parallel_only": ["en", "fr"],
     }
     assert set(results["xquad_r"]["scores"]) == {"en", "fr"}
@@ -125,7 +143,7 @@ def test_a_model_scores_and_curves(
     assert all(module["type"].startswith("sentence_transformers.") for module in modules)
     card = (run / "model" / "README.md").read_text()
     assert "Language Agnostic Multilingual Information Retrieval" in card
-    state = json.loads((run / "checkpoints" / "checkpoint-40" / "trainer_state.json").read_text())
+    state = json.loads((run / "checkpoint-40" / "trainer_state.json").read_text())
     logged = {key for line in state["log_history"] for key in line}
     assert {"loss_retrieval", "loss_semantic", "loss_language", "eval_questions_cosine_mrr@10"} <= logged
 
@@ -140,63 +158,111 @@ def test_an_interrupted_run_is_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given = ["--retrieval", questions, "--pairs", pairs, "--documents", documents]
-    options = "--max-steps 8 --save-steps 4 --evaluation-questions 0 --token-dropout 0.2"
+    options = "--max_steps 8 --save_steps 4 --evaluation_pairs 0 --token_dropout 0.2"
     train(*given, options, output="whole")
-    build = program.build_ir_trainer
-    stop: TrainerCallback = Stop(6)
-    monkeypatch.setattr(program, "build_ir_trainer", lambda *a, **o: build(*a, **o, callbacks=(stop,)))
-    with pytest.raises(
-        SystemExit, match="(?s)stopped at step 6.*checkpoint-4 is whole: the same command with --resume"
-    ):
+    stop = Stop(6)
+
+    class Stopped(JointTrainer):
+        def __init__(self, *args: Any, callbacks: list[Any], **options: Any) -> None:
+            super().__init__(*args, callbacks=[*callbacks, stop], **options)
+
+    monkeypatch.setattr(program, "JointTrainer", Stopped)
+    with pytest.raises(SystemExit, match="(?s)step 6.*checkpoint-4.*--resume"):
         train(*given, options)
-    with pytest.raises(FileExistsError, match="use --resume to go on from the last"):
+    with pytest.raises(FileExistsError, match="--resume.*--overwrite"):
         train(*given, options)
     train(*given, options, "--resume")
     assert_equal_weights(tmp_path / "run" / "model", tmp_path / "whole" / "model")
 
 
 def test_two_encoders_from_a_checkpoint(train: Train, questions: Path, pairs: Path, tmp_path: Path) -> None:
-    english = ["--max-steps 2 --connections none", "--pairs", pairs]
-    results = train("--retrieval", questions, "--from-scratch tiny", *english, output="first")
+    english = ["--max_steps 2 --semantic_weight 0 --language_weight 0", "--pairs", pairs]
+    results = train("--retrieval", questions, "--from_scratch tiny", *english, output="first")
     assert results["pairs"] == 0 and results["languages"]["with_parallel"] == []
     first = tmp_path / "first" / "model"
-    train("--retrieval", questions, "--pairs", pairs, "--two-encoders --max-steps 2", "--model", first)
+    train("--retrieval", questions, "--pairs", pairs, "--two_encoders --max_steps 2", "--model", first, output="second")
+    second = tmp_path / "second" / "model"
+    # Two encoders are trained on as they are.
+    train("--retrieval", questions, "--pairs", pairs, "--max_steps 2", "--model", second)
     model = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
     query, passage = model.encode_query(["sun"]), model.encode_document(["sun"])
     assert query.shape == passage.shape == (1, 32) and not torch.equal(torch.tensor(query), torch.tensor(passage))
 
 
-def test_hard_negatives_are_mined_once(
-    train: Train, questions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    english = "--max-steps 2 --semantic-weight 0 --language-weight 0 --mine-negatives 2 --mine-margin 0.01"
-    with pytest.raises(ValueError, match="name a trained one with --mine-with"):
-        train("--retrieval", questions, english)
-    train("--retrieval", questions, "--max-steps 1 --semantic-weight 0 --language-weight 0", output="first")
-    first = tmp_path / "first" / "model"
-    train("--retrieval", questions, english, "--mine-with", first)
-    assert "negatives" in names(tmp_path / "run")
-    before = sorted(path.stat().st_mtime_ns for path in (tmp_path / "run" / "negatives").iterdir())
-    train("--retrieval", questions, english.replace("steps 2", "steps 4"), "--mine-with", first, "--resume --overwrite")
-    assert before == sorted(path.stat().st_mtime_ns for path in (tmp_path / "run" / "negatives").iterdir())
-
-
-def test_what_the_test_set_was_made_of_is_refused(train: Train, xquad: Path) -> None:
-    with pytest.raises(
-        ValueError, match="24 of the 24 questions of the test set are among those to train on.*SQuAD's dev"
-    ):
-        train("--retrieval", xquad, "--split test --semantic-weight 0 --language-weight 0", "--test", xquad)
+def test_hard_negatives_are_mined_by_the_checkpoint(train: Train, questions: Path, tmp_path: Path) -> None:
+    english = "--max_steps 2 --semantic_weight 0 --language_weight 0 --save_strategy no"
+    with pytest.raises(ValueError, match="--hard_negatives 2.*--model"):
+        train("--retrieval", questions, english, "--hard_negatives 2")
+    train("--retrieval", questions, english, output="first")
+    train("--retrieval", questions, english, "--hard_negatives 2", "--model", tmp_path / "first" / "model")
+    mined = load_from_disk(str(tmp_path / "run" / "negatives"))
+    assert {"negative_1", "negative_2"} < {*mined.column_names}
 
 
 def test_missing_data_is_named(train: Train, questions: Path, documents: Path, pairs: Path) -> None:
-    with pytest.raises(ValueError, match="nothing to train on: give --retrieval"):
+    with pytest.raises(ValueError, match="--retrieval"):
         train("--pairs", pairs)
-    with pytest.raises(ValueError, match="cross-lingual losses need parallel sentences"):
+    with pytest.raises(ValueError, match="--pairs.*--semantic_weight and --language_weight"):
         train("--retrieval", questions, "--documents", documents)
-    with pytest.raises(ValueError, match="--documents holds no sentences in th, which --others-languages names"):
-        train("--retrieval", questions, "--pairs", pairs, "--documents", documents, "--others-languages th")
-    with pytest.raises(ValueError, match="there are no parallel sentences of en-sw"):
-        train("--retrieval", questions, "--pairs", pairs, "--languages en sw fr --connections en-sw")
+    with pytest.raises(ValueError, match="--language_weight.*-1"):
+        train("--retrieval", questions, "--pairs", pairs, "--language_weight -1")
+
+
+def chosen(program: ModuleType, pairs: Any = None, others: Any = None, **options: Any) -> list[str]:
+    return list(program.build_datasets(tiny_questions(), pairs, others, program.IRArguments(**options)))
+
+
+def test_the_data_and_the_weights_decide_what_is_trained(program: ModuleType) -> None:
+    pairs, others = tiny.pairs(), tiny.texts()
+    assert chosen(program, pairs, others) == ["semantic", "language", "retrieval"]
+    assert chosen(program, pairs, others, language_weight=0) == ["semantic", "retrieval"]
+    assert chosen(program, pairs, semantic_weight=0) == ["language", "retrieval"]
+    assert chosen(program, None, others, semantic_weight=0, language_weight=0) == ["retrieval"]
+
+
+def test_losses_and_batches_are_as_the_options_say(program: ModuleType) -> None:
+    options = program.IRArguments(
+        temperature=0.2, semantic_weight=0.3, language_weight=0.4, pairs_batch_size=7, language_smoothing=0.5
+    )
+    datasets = dict.fromkeys(["semantic", "language", "retrieval"])
+    losses: Any = program.build_losses(tiny.static(), datasets, options)
+    assert (losses["semantic"].weight, losses["semantic"].temperature) == (0.3, 0.07)
+    assert (losses["language"].weight, losses["language"].reduction) == (0.4, "paper")
+    assert (losses["retrieval"].weight, losses["retrieval"].temperature) == (1.0, 0.2)
+    assert program.build_batches(options) == JointBatches(pairs_batch_size=7, language_smoothing=0.5)
+
+
+def test_languages_with_and_without_parallel_sentences(program: ModuleType) -> None:
+    nothing: dict[str, list[str]] = {"with_parallel": [], "without_parallel": [], "parallel_only": []}
+    assert program.describe_languages(None, None) == nothing
+    assert program.describe_languages(tiny.pairs(), None)["parallel_only"] == ["en", "fr"]
+
+
+def groups(program: ModuleType) -> list[type]:
+    names = ["RetrieverArguments", "RetrievalDataArguments", "IRArguments"]
+    names += ["LazyAdamArguments", "RunArguments", "TrainingArguments"]
+    return [getattr(program, name) for name in names]
+
+
+def test_the_recipe_is_the_papers(program: ModuleType, repository: Path, tmp_path: Path) -> None:
+    file = repository / "training_scripts" / "recipes" / "language-agnostic-ir.yaml"
+    found: dict[str, Any] = {}
+    given = ["--retrieval", "nq.json", "--pairs", "WikiMatrix", "--output_dir", str(tmp_path), "--use_cpu"]
+    for group in parse(groups(program), [str(file), *given]):
+        found |= vars(group)
+    assert {name: found[name] for name in PAPER} == PAPER
+    # Without options, batches mix the language pairs (section 3.1), and the language loss has the scale of Eq. 3.
+    options = program.IRArguments()
+    assert program.build_batches(options).pairs_language_mixing == 1.0
+    losses = program.build_losses(tiny.static(), ["language"], options)
+    assert losses["language"].reduction == "paper"
+
+
+def test_defaults_that_are_not_the_papers_say_so(program: ModuleType) -> None:
+    options = program.IRArguments()
+    help_texts = {option.name: option.metadata["help"] for option in fields(program.IRArguments)}
+    for name in ("temperature", "semantic_weight", "language_weight", "two_encoders"):
+        assert getattr(options, name) == PAPER[name] or "paper" in help_texts[name], name
 
 
 def test_help_explains_every_option(
@@ -207,16 +273,7 @@ def test_help_explains_every_option(
         program.main(["--help"])
     assert stopped.value.code == 0
     printed = " ".join(capsys.readouterr().out.split())
-    groups = (
-        program.EncoderArguments,
-        program.IRDataArguments,
-        program.NegativeArguments,
-        program.IROptions,
-        program.EvaluationArguments,
-        program.IRRunArguments,
-    )
-    options = [option for group in groups for option in fields(group)]
-    assert len(options) > 60
-    for option in options:
-        assert f"--{option.name.replace('_', '-')}" in printed
-        assert " ".join(option.metadata["help"].replace("%%", "%").split()) in printed, option.name
+    own = own_options(groups(program))
+    assert len(own) <= 30 and all(f"--{name}" in printed for name in own)
+    for option in (option for group in groups(program)[1:3] for option in fields(group)):
+        assert " ".join(option.metadata["help"].split()) in printed, option.name

@@ -2,30 +2,27 @@
 
     python -m training_scripts.studies.study_language_agnostic_ir --data ../shared/data --output runs/study-ir
 
-Every row is trained from scratch on the English questions of SQuAD's training part, with the semantic loss,
-the language loss, both or neither beside it; the languages in --without have no parallel sentences, only text
-of their own, as in the paper's Table 5. Each model is then measured zero-shot on XQuAD-R: MRR@100, Recall@100
-and mAP@20 over one pool of all languages' sentences, languages with and without parallel sentences apart.
-Finished runs are kept: the same command goes on where it was stopped. The table is in OUTPUT/study.md, all
-figures in OUTPUT/study.json.
+Every row is trained from scratch on the English questions of SQuAD's training part, with the semantic loss, the
+language loss, both or neither beside it. The languages in --without have no parallel sentences, only text of their
+own, as in the paper's Table 5. Each model is then measured zero-shot on XQuAD-R: MRR@100, Recall@100 and mAP@20 over
+one pool of the sentences of all languages, languages with and without parallel sentences apart. Finished runs are kept:
+the same command continues an interrupted study. The table is in OUTPUT/study.md, all figures in OUTPUT/study.json.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from transformers import HfArgumentParser
-
-from st_xlret.data import load_documents, load_pairs
-from st_xlret.data.retrieval.loading import load_retrieval
+from st_xlret.data import PairOptions, load_documents, load_pairs, load_retrieval
 from st_xlret.evaluation import markdown_table
 from st_xlret.files import write_json_atomically, write_text_atomically
-from st_xlret.training.run_arguments import HelpFormat
+from st_xlret.options import option, parse
 from training_scripts.studies.common import (
     DOCUMENTS,
     PAIRS,
@@ -41,6 +38,7 @@ LANGUAGES = ["en", "ar", "de", "el", "es", "hi", "ru", "th", "tr", "vi", "zh"]
 WITHOUT = ["el", "hi", "th", "tr", "vi"]
 METRICS = {"mrr_at_100": "MRR@100", "recall_at_100": "R@100", "map_at_20": "mAP@20"}
 GROUPS = ["with", "without", "all"]
+PROGRAM = "training_scripts.studies.train_ir_ablation"
 # Whether the semantic and the language loss are on.
 ROWS = {
     "IR": (False, False),
@@ -49,10 +47,10 @@ ROWS = {
     "+ semantic + language": (True, True),
 }
 ENCODERS = {
-    "static": "--from-scratch static --learning-rate 1e-2 --max-grad-norm 0 --weight-decay 0 --lazy-adam "
-    "--token-dropout 0.15",
-    "mini": "--from-scratch mini --learning-rate 1e-3",
-    "small": "--from-scratch small --learning-rate 1e-3",
+    "static": "--from_scratch static --learning_rate 1e-2 --max_grad_norm 0 --weight_decay 0 --lazy_adam "
+    "--token_dropout 0.15",
+    "mini": "--from_scratch mini --learning_rate 1e-3",
+    "small": "--from_scratch small --learning_rate 1e-3",
 }
 
 
@@ -62,42 +60,34 @@ class Arguments:
 
     data: str = field(metadata={"help": "Folder of the real data: documents, pairs, squad_v1.1 and xquad_r."})
     output: str = field(metadata={"help": "Folder for the runs and the table."})
-    encoder: str = field(default="static", metadata={"help": "Encoder to train.", "choices": list(ENCODERS)})
-    model: str | None = field(
-        default=None, metadata={"help": "Checkpoint to start from instead, such as the model of train_ccp.py."}
-    )
-    tokenizer: str | None = field(default=None, metadata={"help": "Tokenizer that all runs share; default: train one."})
+    encoder: str = option("static", "Encoder to train.", choices=list(ENCODERS))
+    model: str | None = option(None, "Checkpoint to start from instead, such as the model of train_ccp.py.")
+    tokenizer: str | None = option(None, "Tokenizer that all runs share. By default one is trained.")
     rows: list[str] = field(
         default_factory=lambda: list(ROWS),
         metadata={"help": "Rows to run, each in quotes.", "choices": list(ROWS), "metavar": "ROW"},
     )
-    parallel: list[str] = field(
-        default_factory=lambda: ["half"],
-        metadata={
-            "help": "half: the languages in --without have no parallel sentences (Table 5); all: every language "
-            "has some (Table 2).",
-            "choices": ["half", "all"],
-        },
+    parallel: list[str] = option(
+        ["half"],
+        "half: the languages in --without have no parallel sentences (Table 5). all: every language has some (Table "
+        "2).",
+        choices=["half", "all"],
     )
-    without: list[str] = field(
-        default_factory=lambda: list(WITHOUT), metadata={"help": "Languages left without parallel sentences."}
-    )
-    semantic_weight: float = field(default=1.0, metadata={"help": "Weight of the semantic loss where it is on."})
-    language_weight: float = field(default=1.0, metadata={"help": "Weight of the language loss where it is on."})
-    language_reduction: str = field(
-        default="mean", metadata={"help": "Reduction of the language loss.", "choices": ["paper", "mean", "sum"]}
-    )
-    steps: int = field(default=1500, metadata={"help": "Batches of questions that every run sees."})
-    batch_size: int = field(default=256, metadata={"help": "Questions, pairs or sentences per batch."})
-    further: str = field(default="", metadata={"help": "Further options of train_language_agnostic_ir.py."})
-    table_only: bool = field(default=False, metadata={"help": "Only tabulate finished runs."})
-    jobs: int = field(default=1, metadata={"help": "Runs at a time, one thread each where more than one."})
+    without: list[str] = option(WITHOUT, "Languages left without parallel sentences.")
+    semantic_weight: float = option(1.0, "Factor on the semantic loss where it is on.")
+    language_weight: float = option(1.0, "Factor on the language loss where it is on.")
+    language_reduction: str = option("mean", "Reduction of the language loss.", choices=["paper", "mean", "sum"])
+    steps: int = option(1500, "Batches of questions that every run sees.")
+    batch_size: int = option(256, "Questions, pairs or sentences in a batch.")
+    further: str = option("", "Further options of train_ir_ablation.py.")
+    table_only: bool = option(False, "Only tabulate finished runs.")
+    jobs: int = option(1, "Runs at a time, each with one thread if there are several.")
 
 
-def main() -> None:
+def main(given: Sequence[str] | None = None) -> None:
     """Run what is missing, and print the table."""
-    parser = HfArgumentParser([Arguments], description=__doc__, formatter_class=HelpFormat)
-    (arguments,) = parser.parse_args_into_dataclasses()
+    given = list(sys.argv[1:] if given is None else given)
+    (arguments,) = parse([Arguments], given, description=__doc__)
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     plan = [(row, parallel) for parallel in arguments.parallel for row in arguments.rows]
@@ -105,7 +95,7 @@ def main() -> None:
         if not arguments.model:
             arguments.tokenizer = arguments.tokenizer or tokenizer_of(Path(arguments.data), output / "tokenizer")
         run_all(plan, partial(run_one, arguments), arguments.jobs)
-        keep_command(__file__, sys.argv[1:], output)
+        keep_command(__file__, given, output)
     results = {
         run_name(*run): json.loads(path.read_text())
         for run in plan
@@ -123,7 +113,7 @@ def tokenizer_of(data: Path, folder: Path) -> str:
 
     def sources() -> list[tuple[Any, str, str]]:
         documents = load_documents(folders_in(data, DOCUMENTS), languages=LANGUAGES)
-        pairs = load_pairs(folders_in(data, PAIRS), languages=LANGUAGES)
+        pairs = load_pairs(folders_in(data, PAIRS), PairOptions(languages=LANGUAGES))
         questions = load_retrieval(data / "squad_v1.1/train", positives="sentence", titles=False)
         sides = [(pairs, side, f"{side}_language") for side in ("source", "target")]
         sides += [(questions, side, "language") for side in ("query", "positive")]
@@ -148,33 +138,31 @@ def run_one(arguments: Arguments, row: str, parallel: str) -> None:
 
 
 def training_command(arguments: Arguments, row: str, parallel: str) -> list[str]:
-    """The train_language_agnostic_ir.py command of a row."""
+    """The command that trains a row."""
     data, (semantic, language) = Path(arguments.data), ROWS[row]
-    command = [sys.executable, str(Path(__file__).parents[1] / "train_language_agnostic_ir.py")]
     encoder = ENCODERS[arguments.encoder]
     if arguments.model:
-        encoder = encoder.replace(f"--from-scratch {arguments.encoder}", "")
-        command += ["--model", arguments.model]
-    command += encoder.split()
+        encoder = encoder.replace(f"--from_scratch {arguments.encoder}", f"--model {arguments.model}")
+    command = [sys.executable, "-m", PROGRAM, *encoder.split()]
     if arguments.tokenizer:
         command += ["--tokenizer", arguments.tokenizer]
     # Never the dev part: it holds the English text of XQuAD-R.
-    command += ["--retrieval", str(data / "squad_v1.1/train"), "--split", "train", "--positives", "sentence"]
-    command += ["--no_titles", "--test", str(data / "xquad_r"), "--languages", *LANGUAGES]
+    command += ["--retrieval", str(data / "squad_v1.1/train"), "--positives", "sentence"]
+    command += ["--test", str(data / "xquad_r"), "--languages", *LANGUAGES]
     if semantic or language:
-        command += ["--pairs", *folders_in(data, PAIRS)]
-        if (data / "ebible/documents").is_dir():
-            command += ["--parallel-documents", str(data / "ebible/documents")]
+        verses = data / "ebible/documents"
+        command += ["--pairs", *folders_in(data, PAIRS), *([str(verses)] if verses.is_dir() else [])]
         if parallel == "half":
-            command += ["--no-parallel", *arguments.without]
+            command += ["--no_parallel", *arguments.without]
     if language:
         command += ["--documents", *folders_in(data, DOCUMENTS)]
-    command += ["--semantic-weight", str(arguments.semantic_weight if semantic else 0)]
-    command += ["--language-weight", str(arguments.language_weight if language else 0)]
-    command += ["--language-reduction", arguments.language_reduction, "--alpha", "0.5"]
-    command += f"--max-steps {arguments.steps} --batch-size {arguments.batch_size} --save-steps 0".split()
-    command += ["--evaluation-questions", "0", "--evaluation-pairs", "0", "--overwrite"]
-    return [*command, *arguments.further.split(), "--output", str(folder(Path(arguments.output), row, parallel))]
+    command += ["--semantic_weight", str(arguments.semantic_weight if semantic else 0)]
+    command += ["--language_weight", str(arguments.language_weight if language else 0)]
+    command += ["--language_reduction", arguments.language_reduction, "--language_smoothing", "0.5"]
+    command += ["--max_steps", str(arguments.steps), "--warmup_steps", str(int(0.1 * arguments.steps))]
+    command += ["--per_device_train_batch_size", str(arguments.batch_size), "--save_strategy", "no"]
+    command += ["--evaluation_pairs", "0", "--overwrite", *arguments.further.split()]
+    return [*command, "--output_dir", str(folder(Path(arguments.output), row, parallel))]
 
 
 def summarise(result: dict[str, Any], without: list[str]) -> dict[str, Any]:

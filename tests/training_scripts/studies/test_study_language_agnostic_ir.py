@@ -9,7 +9,10 @@ from types import ModuleType
 
 import pytest
 
+from st_xlret.options import parse
 from tests.training_scripts.scripts import load_script
+from training_scripts import train_language_agnostic_ir as recipe
+from training_scripts.studies.train_ir_ablation import AblationArguments
 
 
 @pytest.fixture
@@ -29,19 +32,33 @@ def test_rows_differ_in_their_losses_alone(study: ModuleType, data: Path, tmp_pa
     commands = {row: study.training_command(arguments, row, "half") for row in study.ROWS}
     for command in commands.values():
         assert command[command.index("--retrieval") + 1] == str(data / "squad_v1.1/train")
-        assert not [word for word in command if "dev" in word]
-        assert "--lazy-adam" in command and command[command.index("--split") + 1] == "train"
+        assert not [word for word in command if "/dev" in word]
+        assert "--lazy_adam" in command
     for row, (semantic, language) in study.ROWS.items():
         command = commands[row]
-        assert float(command[command.index("--semantic-weight") + 1]) == float(semantic)
-        assert float(command[command.index("--language-weight") + 1]) == float(language)
+        assert float(command[command.index("--semantic_weight") + 1]) == float(semantic)
+        assert float(command[command.index("--language_weight") + 1]) == float(language)
         assert ("--pairs" in command) == (semantic or language) and ("--documents" in command) == language
+        assert (str(data / "ebible/documents") in command) == (semantic or language)
         if semantic or language:
-            first = command.index("--no-parallel") + 1
+            first = command.index("--no_parallel") + 1
             assert command[first : first + 5] == study.WITHOUT
-    assert "--no-parallel" not in study.training_command(arguments, "+ semantic", "all")
+    assert "--no_parallel" not in study.training_command(arguments, "+ semantic", "all")
     arguments.model = "m"
-    assert "--from-scratch" not in study.training_command(arguments, "IR", "half")
+    command = study.training_command(arguments, "IR", "half")
+    assert "--from_scratch" not in command and command[command.index("--model") + 1] == "m"
+
+
+@pytest.mark.parametrize("encoder", ["static", "mini", "small"])
+def test_the_program_takes_the_commands(study: ModuleType, data: Path, tmp_path: Path, encoder: str) -> None:
+    arguments = study.Arguments(data=str(data), output=str(tmp_path / "study"), tokenizer="t", encoder=encoder)
+    groups = [recipe.RetrieverArguments, recipe.RetrievalDataArguments, AblationArguments]
+    groups += [recipe.LazyAdamArguments, recipe.RunArguments, recipe.TrainingArguments]
+    for row in study.ROWS:
+        command = study.training_command(arguments, row, "half")
+        program = command.index("training_scripts.studies.train_ir_ablation")
+        *_, training = parse(groups, [*command[program + 1 :], "--use_cpu"])
+        assert training.warmup_steps == 150 and training.per_device_train_batch_size == 256
 
 
 def test_languages_with_and_without_parallel_sentences_stand_apart(study: ModuleType) -> None:
@@ -69,7 +86,7 @@ def test_finished_runs_are_kept_and_tabulated(
         returncode = 0
 
     def run(command: list[str], **options: object) -> Done:
-        folder = Path(command[command.index("--output") + 1])
+        folder = Path(command[command.index("--output_dir") + 1])
         ran.append(folder.name)
         scores = {code: dict.fromkeys(study.METRICS, 0.5) for code in ("en", "th")}
         result = {"seconds": 1, "steps": 1, "questions": 1, "pairs": 1, "others": 1, "command": "c"}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from st_xlret.hub.model_card import ResultTable
 from st_xlret.losses.semantic_contrastive import CITATION
 from training_scripts.studies.cards.commands import shown, values
 from training_scripts.studies.cards.contents import Contents
 from training_scripts.studies.cards.options import CardOptions
+from training_scripts.studies.cards.rendering import ResultTable
 from training_scripts.studies.cards.study import EMPTY, chosen, cost_table, published, read_study, rows_above
 
 ROW = "semantic-language-half"
@@ -78,7 +77,7 @@ def contents(options: CardOptions) -> Contents:
         f"The model is that of the row {ROWS.get(run, run)}. {groups}",
         citations=[CITATION],
         limits=[*rows_above(tables[0]), *LIMITS],
-        folder=Path(values(figures["command"], "--output")[0]),
+        folder=study.folder / run,
         command=command,
         study_command=study.command(options.data),
         languages=list(figures["languages"]),
