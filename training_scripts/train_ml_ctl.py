@@ -1,137 +1,255 @@
-r"""Align an encoder by parallel sentences and the words in them (ML-CTL with CZ-NCE).
+r"""Align an encoder on parallel sentences and the words in them (ML-CTL with CZ-NCE).
 
-The paper's setting, from a checkpoint, on one or several GPUs:
+A sample is a pair of parallel sentences with a dictionary word that occurs once in each. Its vector is made of the
+sentence and of the word; translations attract each other, and all other samples of the batch repel, also the same
+sentences with another word (Chen et al., ICASSP 2022). The paper's setting, from multilingual BERT, on one GPU:
 
-    torchrun --nproc-per-node 4 training_scripts/train_ml_ctl.py --model bert-base-multilingual-cased \
-        --moses UNv1.0.en-fr.en UNv1.0.en-es.en --dictionaries en-fr.txt en-es.txt --output runs/ml-ctl \
-        --max-seq-length 128 --max-steps 100000
+    python training_scripts/train_ml_ctl.py training_scripts/recipes/ml-ctl.yaml \
+        --pairs UNv1.0.en-fr.en UNv1.0.en-es.en --dictionaries en-fr.txt en-es.txt --output_dir runs/ml-ctl
 
-On a CPU core in minutes, from scratch:
+On two CPU cores in minutes, a small Transformer from scratch:
 
-    python training_scripts/train_ml_ctl.py --from-scratch mini --pairs pairs/ --dictionaries words/*.tsv.gz \
-        --output runs/mini --learning-rate 1e-3 --max-steps 2000
+    python training_scripts/train_ml_ctl.py --from_scratch mini --pairs pairs/ --dictionaries words/*.tsv.gz \
+        --output_dir runs/mini --learning_rate 1e-3 --max_steps 2000
 
-A sample is a pair of sentences with a dictionary word that stands once in each and is no stop word (--stop-words). How
-many pairs gave samples, and why the others gave none, is printed before the training. --mode info-snt and CZ-snt are
-the paper's comparisons: sentences alone, which need no dictionaries and take --from-scratch static too.
+A Transformer's sentence vector is the mean over the tokens of its first and last layer, also in the model that is
+saved. Words of Chinese, Japanese and Thai need the extra st-xlret[words]; so do the default lists of stop words. How
+many pairs gave samples, and why the others gave none, is printed before the training. Some pairs are held out to
+choose the best checkpoint. Interrupted? The same command with --resume repeats what the uninterrupted run would have
+done. The model is in OUTPUT_DIR/model, the scores in OUTPUT_DIR/results.json, the curves in OUTPUT_DIR/training.png.
 
-Pairs are JSON lines {"source_language", "target_language", "source", "target"}, Moses or TMX files. Dictionaries
-have two columns and are named after their languages: en-fr.txt. Chinese, Japanese and Thai need the extra
-st-xlret[words]. Interrupted? The same command with --resume goes on from the last checkpoint and repeats what an
-uninterrupted run would have done. The model, plain modules with avg-first-last pooling, is in OUTPUT/model, the curves
-in OUTPUT/training.png, the scores in OUTPUT/results.json.
+--mode chooses a system of the paper's Table 1, or ML-CTL-info, which the paper does not have. The systems info-snt and
+CZ-snt train on sentences alone: they need no dictionaries, and take --from_scratch static too.
 """
 
 from __future__ import annotations
 
-import logging
-import shlex
-import sys
-import time
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
-from transformers import HfArgumentParser, set_seed
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers.base.modules import Transformer
 
-from st_xlret.data import hold_out_pairs
-from st_xlret.data.pairs.holdout import by_language
-from st_xlret.evaluation import TatoebaEvaluator
-from st_xlret.files import check_output_directory
-from st_xlret.hub import PushError, carry_card_data, check_push, set_card_data
-from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.finish import finish_training
-from st_xlret.training.lazy_adam import use_lazy_adam
-from st_xlret.training.ml_ctl_run import (
-    MLCTLOptions,
-    ParallelArguments,
-    build_ml_ctl_trainer,
-    find_words,
-    prepare_encoder,
+from st_xlret import (
+    ContextualEncoder,
+    CrossLingualBatches,
+    CrossLingualDataCollator,
+    CZNCELoss,
+    LossMonitorCallback,
+    LossStateCallback,
+    MaskedLMLoss,
+    build_word_samples,
 )
-from st_xlret.training.run_arguments import HelpFormat, RunArguments
-from st_xlret.training.running import train
+from st_xlret.data import Dictionary, WordSampleReport, load_dictionaries
+from st_xlret.data.words.segmentation import read_stop_words, stop_words
+from st_xlret.hub import carry_card_data, set_card_data
+from st_xlret.modules import first_last_encoder
+from st_xlret.options import option, parse
+from st_xlret.training import arguments as shared
+from st_xlret.training import encoders as shared_encoders
+from st_xlret.training import run as runs
+from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments
+from st_xlret.training.lazy_adam import use_lazy_adam
 
-logger = logging.getLogger("train_ml_ctl")
+# Objective, and whether there is a word beside each sentence.
+MODES = {
+    "info-snt": ("info_nce", False),
+    "CZ-snt": ("cz_nce", False),
+    "ML-CTL-info": ("info_nce", True),
+    "ML-CTL-CZ": ("cz_nce", True),
+}
 
 
 @dataclass
-class MLCTLRunArguments(RunArguments):
-    """Where a run writes, how long it trains and with what; the paper's numbers where it says."""
+class EncoderArguments(shared_encoders.EncoderArguments):
+    """The encoder to train. Its pooling is that of the paper."""
 
-    batch_size: int = field(default=64, metadata={"help": "Samples per device and step."})
-    learning_rate: float = field(
-        default=2e-6, metadata={"help": "Peak learning rate. 2e-6 is the paper's for mBERT, 1e-3 suits mini."}
+    pooling: str | None = field(default=None, init=False)
+
+
+@dataclass
+class ParallelArguments(DataArguments):
+    """Parallel sentences, and dictionaries to find words in them."""
+
+    documents: list[str] = field(default_factory=list, init=False)
+    dictionaries: list[str] = option(
+        [],
+        "Dictionaries: two columns, named after their languages, such as en-fr.txt (MUSE) or WORDS.en-fr.tsv.gz.",
     )
-    weight_decay: float = field(default=0.0, metadata={"help": "Weight decay; 0 is Adam, the paper's optimizer."})
+    stop_words: list[str] = option(
+        ["default"],
+        "Words to make no samples of: default (the long lists of the library stopwordsiso, 1,298 words for English), "
+        "none, or files of your own with one word per line, named after their language, such as en.txt. A language "
+        "without a file then has the default list.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.pairs:
+            raise ValueError("there is nothing to train on: give parallel sentences with --pairs")
+        if len(self.stop_words) != 1 and {"default", "none"} & set(self.stop_words):
+            raise ValueError(f"--stop_words takes default, none or files, got {' '.join(self.stop_words)}")
+
+    def load_dictionaries(self) -> list[Dictionary]:
+        """The dictionaries between languages that are kept."""
+        if not self.dictionaries:
+            raise ValueError("there are no dictionaries: give --dictionaries, or train on sentences with --mode CZ-snt")
+        return load_dictionaries(
+            self.dictionaries, languages=self.languages or None, skip_bad_lines=self.skip_bad_lines
+        )
+
+    def load_stop_words(self, dictionaries: list[Dictionary]) -> dict[str, frozenset[str]] | None:
+        """Stop words by language, as `build_word_samples` takes them; None for its default."""
+        if self.stop_words == ["default"]:
+            return None
+        if self.stop_words == ["none"]:
+            return {}
+        codes = {code for found in dictionaries for code in (found.source_language, found.target_language)}
+        own = dict(map(read_stop_words, self.stop_words))
+        if unknown := sorted(set(own) - codes):
+            raise ValueError(f"--stop_words: no dictionary has {', '.join(unknown)}; they have {sorted(codes)}")
+        return {code: own[code] if code in own else stop_words(code) for code in codes}
+
+
+@dataclass
+class MLCTLArguments:
+    """The method; its defaults are the paper's, but for --language_mixing and --language_smoothing."""
+
+    _argument_group_name = "method"
+
+    mode: str = option(
+        "ML-CTL-CZ",
+        "ML-CTL-CZ: sentences with a word of each, CZ-NCE. ML-CTL-info: the same with InfoNCE. CZ-snt: sentences "
+        "alone, CZ-NCE. info-snt: sentences alone, InfoNCE. Words need --dictionaries and a Transformer.",
+        choices=list(MODES),
+    )
+    temperature: float = option(0.07, "Temperature of the contrastive loss.")
+    mlm_weight: float = option(
+        0.1,
+        "Factor on masked language modelling of the same sentences, which is added to the contrastive loss. 0 leaves "
+        "it out. A static encoder has none.",
+    )
+    samples_per_pair: int | None = option(
+        None, "Maximum words of a pair of sentences, chosen at random. By default all that are found."
+    )
+    language_mixing: float = option(
+        1.0,
+        "1 mixes all language pairs in a batch. 0 takes each batch from one language pair, as the paper does.",
+    )
+    language_smoothing: float = option(
+        0.7,
+        "Language pairs are sampled in proportion to their size raised to this power. 0 samples all alike, as the "
+        "paper does; where sizes differ much, it repeats the pairs of small ones many times.",
+    )
+
+
+@dataclass
+class TrainingArguments(shared.TrainingArguments):
+    """The host's training arguments with the paper's defaults."""
+
+    per_device_train_batch_size: int = option(64, "Pairs in a batch, per device.")
+    learning_rate: float = option(2e-6, "Peak learning rate. 2e-6 suits mBERT, 1e-3 --from_scratch mini, 1e-2 static.")
+    weight_decay: float = option(0.0, "Weight decay. Without it, the host's AdamW is Adam, the paper's optimizer.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.per_device_train_batch_size < 2:
+            raise ValueError(
+                f"--per_device_train_batch_size must be at least 2, got {self.per_device_train_batch_size}: the "
+                "negatives of a pair are the others of its batch"
+            )
+
+
+def build_loss(model: SentenceTransformer, options: MLCTLArguments) -> CZNCELoss:
+    """The contrastive loss, with the layer over sentence and word, and masked language modelling of the same texts."""
+    objective, words = MODES[options.mode]
+    return CZNCELoss(
+        model,
+        ContextualEncoder(int(model.get_embedding_dimension() or 0)) if words else None,
+        objective=objective,  # type: ignore[arg-type]
+        temperature=options.temperature,
+        mlm=MaskedLMLoss(model) if options.mlm_weight and isinstance(model[0], Transformer) else None,
+        mlm_weight=options.mlm_weight,
+    )
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
-    """Train as the command line says; returns what results.json holds."""
-    parser = HfArgumentParser(
-        [EncoderArguments, ParallelArguments, MLCTLOptions, MLCTLRunArguments],
-        description=__doc__,
-        formatter_class=HelpFormat,
-    )
-    encoder, data, options, run = parser.parse_args_into_dataclasses(arguments)
-    run.refuse_foreign_checkpoints()
-    check_output_directory(Path(run.output) / "model", overwrite=run.overwrite)
-    if run.push_to_hub:
-        check_push(run.push_to_hub)
-    set_seed(run.seed)
+    """Train as the command line says; returns the content of results.json."""
+    groups = [EncoderArguments, ParallelArguments, MLCTLArguments, LazyAdamArguments, RunArguments, TrainingArguments]
+    encoder, data, options, static, run, args = parse(groups, arguments, description=__doc__)
+    runs.start(args, run, encoder, data, options, static)
+    _, words = MODES[options.mode]
 
-    # What is wrong with the dictionaries shows before anything that takes long.
-    dictionaries = data.load_dictionaries() if options.needs_words else []
-    stop_words = data.load_stop_words(dictionaries) if options.needs_words else None
-    pairs = data.load_pairs()
-    evaluator = None
-    if data.evaluation_pairs:
-        pairs, held_out = hold_out_pairs(pairs, data.evaluation_pairs, seed=run.seed)
-        if len(held_out):
-            evaluator = TatoebaEvaluator(by_language(held_out), name="pairs", language_metrics=False)
+    # 1. Data: dictionaries, and parallel sentences, some of which are held out.
+    dictionaries = data.load_dictionaries() if words else []
+    excluded_words = data.load_stop_words(dictionaries) if words else None
+    pairs, evaluator = data.hold_out_pairs(data.load_pairs(), args.seed)
+
+    # 2. The encoder. The sentence vector of a Transformer is the mean over the tokens of its first and last layer.
     texts = [(pairs, side, f"{side}_language") for side in ("source", "target")]
-    built = encoder.build(
-        texts,
-        tokenizer_folder=Path(run.output) / "tokenizer",
-        keep_tokenizer=run.resume or not run.overwrite,
-        seed=run.seed,
-    )
-    model = prepare_encoder(built, options)
-    carry_card_data(built, model)
-    languages = sorted({code for dataset, _, column in texts for code in dataset.unique(column)})
+    model = encoder.load(texts, args, run)
+    if isinstance(model[0], Transformer):
+        loaded, model = model, first_last_encoder(model)
+        carry_card_data(loaded, model)
+    elif words:
+        raise ValueError(
+            f"--mode {options.mode} needs the token vectors of a Transformer, and this encoder is a "
+            f"{type(model[0]).__name__}: take --from_scratch mini or a checkpoint, or --mode CZ-snt"
+        )
+    languages = sorted({code for _, _, column in texts for code in pairs.unique(column)})
     set_card_data(model, languages=languages, tags=["ml-ctl"])
-    samples, report = pairs, None
-    if options.needs_words:
-        samples, report = find_words(pairs, dictionaries, model, options, run.seed, stop_words)
-        logger.info("%s", report)
 
-    args = run.to_host(metric="eval_pairs_average_accuracy" if evaluator else None)
-    trainer = build_ml_ctl_trainer(model, samples, options, args, evaluator=evaluator)
-    if run.lazy_adam:
+    # 3. Word-positioned samples: pairs with the token positions of a word and of its translation.
+    samples, report = pairs, WordSampleReport()
+    if words:
+        samples = build_word_samples(
+            pairs,
+            dictionaries,
+            model.tokenizer,
+            max_seq_length=model.max_seq_length,
+            samples_per_pair=options.samples_per_pair,
+            seed=args.seed,
+            stop_words_by_language=excluded_words,
+            report=report,
+        )
+
+    # 4. The loss, and the batches.
+    loss = build_loss(model, options)
+    args.batch_sampler = CrossLingualBatches(
+        language_smoothing=options.language_smoothing, pairs_language_mixing=options.language_mixing
+    )
+    runs.keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
+
+    # 5. The host's Trainer. The callbacks keep the layer over words across checkpoints, and watch the loss.
+    trainer = SentenceTransformerTrainer(
+        model=model,
+        args=args,
+        train_dataset=samples,
+        loss=loss,
+        evaluator=evaluator,
+        data_collator=CrossLingualDataCollator(
+            model.preprocess, token_dropout=0.0 if isinstance(model[0], Transformer) else static.token_dropout
+        ),
+        callbacks=[LossStateCallback(loss), LossMonitorCallback(loss)],
+    )
+    if static.lazy_adam:
         use_lazy_adam(trainer)
-    started = time.perf_counter()
-    train(trainer, run)
-    results: dict[str, Any] = {
-        "command": shlex.join(["python", "training_scripts/train_ml_ctl.py", *(arguments or sys.argv[1:])]),
+
+    # 6. Train and save.
+    results = {
+        "command": runs.command("training_scripts/train_ml_ctl.py", arguments),
         "mode": options.mode,
-        "seconds": round(time.perf_counter() - started, 1),
-        "steps": trainer.state.global_step,
+        **runs.train(trainer, run),
         "languages": languages,
         "pairs": len(pairs),
-        "word_samples": None if report is None else {k: asdict(v) for k, v in report.languages.items()},
+        "word_samples": {code: asdict(counts) for code, counts in report.languages.items()} if words else None,
     }
-    if trainer.is_world_process_zero():
-        if evaluator is not None:
-            evaluation = evaluator.evaluate(model)
-            results["held_out_pairs"] = {"scores": evaluation.scores, "average": evaluation.average}
-        finish_training(model, trainer, run, results)
+    if evaluator is not None and trainer.is_world_process_zero():
+        evaluation = evaluator.evaluate(model)
+        results["held_out_pairs"] = {"scores": evaluation.scores, "average": evaluation.average}
+    runs.finish(model, trainer, run, results)
     return results
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    try:
-        main()
-    except (ImportError, ValueError, OSError, PushError) as error:
-        sys.exit(f"error: {error}")
+    runs.run_script(main)

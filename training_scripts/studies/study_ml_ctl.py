@@ -1,11 +1,12 @@
-"""What CZ-NCE and the words are worth: info-snt, CZ-snt and ML-CTL-CZ with the same encoder, pairs and steps.
+"""The effect of CZ-NCE and of the words: info-snt, CZ-snt and ML-CTL-CZ with the same encoder, pairs and steps.
 
     python -m training_scripts.studies.study_ml_ctl --data ../shared/data --output runs/study-ml-ctl --jobs 2
 
-The rows are those of the paper's ablation (Table 1), and ML-CTL-info beside them: words with InfoNCE. Every row is
-trained from scratch (or from --model) on the parallel sentences of 19 languages, the last two on the words that
-dictionaries find in them, and measured on Tatoeba. Finished runs are kept: the same command goes on where it was
-stopped. The table is in OUTPUT/study.md, all figures in OUTPUT/study.json, one log per run beside its model.
+The rows are those of the paper's ablation (Table 1), and ML-CTL-info: words with InfoNCE. Every row is trained from
+scratch (or from --model) on the parallel sentences of 19 languages, and the two rows with words on the words that
+dictionaries find in them. Each model is measured on Tatoeba. Finished runs are kept: the same command continues where
+it was stopped. The table is in OUTPUT/study.md, all figures are in OUTPUT/study.json, and each run has a log beside its
+model.
 """
 
 from __future__ import annotations
@@ -20,12 +21,11 @@ from statistics import mean, stdev
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
-from transformers import HfArgumentParser
 
-from st_xlret.data import load_pairs
+from st_xlret.data import PairOptions, load_pairs
 from st_xlret.evaluation import TatoebaEvaluator, markdown_table
 from st_xlret.files import write_json_atomically, write_text_atomically
-from st_xlret.training.run_arguments import HelpFormat
+from st_xlret.options import option, parse
 from training_scripts.studies.common import (
     PAIRS,
     TATOEBA_LANGUAGES,
@@ -49,34 +49,28 @@ class Arguments:
 
     data: str = field(metadata={"help": "Folder of the real data: pairs, dictionaries and tatoeba/v1."})
     output: str = field(metadata={"help": "Folder for the runs and the table."})
-    encoder: str = field(
-        default="mini", metadata={"help": "Encoder to train from scratch.", "choices": ["mini", "small", "base"]}
-    )
-    model: str | None = field(default=None, metadata={"help": "Checkpoint to start from instead, such as CCP's."})
-    tokenizer: str | None = field(default=None, metadata={"help": "Tokenizer that all runs share; default: train one."})
-    vocabulary: int = field(default=30000, metadata={"help": "Tokens of a tokenizer trained here."})
+    encoder: str = option("mini", "Encoder to train from scratch.", choices=["mini", "small", "base"])
+    model: str | None = option(None, "Checkpoint to start from instead, such as a model of train_ccp.py.")
+    tokenizer: str | None = option(None, "Tokenizer that all runs share. By default one is trained on the pairs.")
+    vocabulary: int = option(30000, "Size of the vocabulary of that tokenizer.")
     rows: list[str] = field(
         default_factory=lambda: list(ROWS), metadata={"help": "Rows to run.", "choices": list(ROWS), "metavar": "ROW"}
     )
-    seeds: list[int] = field(default_factory=lambda: [0], metadata={"help": "Every row is run with each of them."})
-    steps: int = field(default=1500, metadata={"help": "Steps of every run."})
-    batch_size: int = field(default=64, metadata={"help": "Samples per batch; 64 is the paper's."})
-    learning_rate: float = field(default=1e-3, metadata={"help": "Peak learning rate; 2e-6 is the paper's for mBERT."})
-    mlm_alpha: float = field(
-        default=0.0,
-        metadata={
-            "help": "Weight of masked language modelling; 0.1 is the paper's, which takes several times as long."
-        },
+    seeds: list[int] = option([0], "Seeds to run each row with. The table shows the means.")
+    steps: int = option(1500, "Steps of every run.")
+    batch_size: int = option(64, "Samples in a batch. The paper's is 64.")
+    learning_rate: float = option(1e-3, "Peak learning rate. The paper's is 2e-6, for mBERT.")
+    mlm_weight: float = option(
+        0.0, "Factor on masked language modelling. The paper's is 0.1; a run then takes several times as long."
     )
-    pairs_per_language: int | None = field(default=None, metadata={"help": "Pairs per language, at most; default all."})
-    table_only: bool = field(default=False, metadata={"help": "Only tabulate finished runs."})
-    jobs: int = field(default=1, metadata={"help": "Runs at a time, one thread each where more than one."})
+    pairs_per_language: int | None = option(None, "Maximum pairs per language pair. By default all of them.")
+    table_only: bool = option(False, "Only tabulate finished runs.")
+    jobs: int = option(1, "Runs at a time, each with one thread if there are several.")
 
 
 def main(given: list[str] | None = None) -> None:
     """Run what is missing, measure it and print the table."""
-    parser = HfArgumentParser([Arguments], description=__doc__, formatter_class=HelpFormat)
-    (arguments,) = parser.parse_args_into_dataclasses(given)
+    (arguments,) = parse([Arguments], given, description=__doc__)
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     if arguments.model is None and arguments.tokenizer is None and not arguments.table_only:
@@ -95,17 +89,17 @@ def main(given: list[str] | None = None) -> None:
 
 
 def tokenizer_of(data: Path, folder: Path, vocabulary: int) -> str:
-    """The tokenizer that all runs share, of the pairs."""
+    """The tokenizer that all runs share, trained on the pairs."""
 
     def sources() -> list[tuple[Any, str, str]]:
-        pairs = load_pairs(folders_in(data, PAIRS), languages=LANGUAGES)
+        pairs = load_pairs(folders_in(data, PAIRS), PairOptions(languages=LANGUAGES))
         return [(pairs, side, f"{side}_language") for side in ("source", "target")]
 
     return shared_tokenizer(folder, sources, vocabulary)
 
 
 def file(output: Path, row: str, seed: int) -> Path:
-    """Where a run's figures are."""
+    """The file with the figures of a run."""
     return output / f"{row}-seed-{seed}" / "figures.json"
 
 
@@ -114,15 +108,11 @@ def run_one(arguments: Arguments, row: str, seed: int) -> None:
     target = file(Path(arguments.output), row, seed)
     if target.is_file():
         return
-    measurement = [
-        sys.executable,
-        "-m",
-        "training_scripts.studies.study_ml_ctl",
-        "--measure",
-        str(target.parent),
-        arguments.data,
+    commands = [
+        training_command(arguments, row, seed),
+        [sys.executable, "-m", PROGRAM, "--measure", str(target.parent), arguments.data],
     ]
-    if not run_logged([training_command(arguments, row, seed), measurement], target.parent, arguments.jobs):
+    if not run_logged(commands, target.parent, arguments.jobs):
         return
     print(f"{row}, seed {seed}: {json.loads(target.read_text())['average']}", flush=True)
 
@@ -134,16 +124,18 @@ def training_command(arguments: Arguments, row: str, seed: int) -> list[str]:
     if arguments.model:
         command += ["--model", arguments.model]
     else:
-        command += ["--from-scratch", arguments.encoder, "--tokenizer", str(arguments.tokenizer)]
+        command += ["--from_scratch", arguments.encoder, "--tokenizer", str(arguments.tokenizer)]
     command += ["--pairs", *folders_in(data, PAIRS), "--languages", *LANGUAGES]
-    command += ["--exclude", *(str(path) for path in sorted((data / "tatoeba/v1").glob("tatoeba.*.eng")))]
-    command += ["--dictionaries", *(str(path) for path in sorted((data / "dictionaries").glob("*.tsv.gz")))]
+    command += ["--exclude", *map(str, sorted((data / "tatoeba/v1").glob("tatoeba.*.eng")))]
+    command += ["--dictionaries", *map(str, sorted((data / "dictionaries").glob("*.tsv.gz")))]
     if arguments.pairs_per_language:
-        command += ["--pairs-per-language", str(arguments.pairs_per_language)]
-    command += f"--max-steps {arguments.steps} --batch-size {arguments.batch_size} --seed {seed}".split()
-    command += f"--learning-rate {arguments.learning_rate} --mlm-alpha {arguments.mlm_alpha}".split()
-    command += ["--skip-bad-lines", "--save-steps", "0", "--evaluation-pairs", "0", "--overwrite"]
-    return [*command, "--output", str(file(Path(arguments.output), row, seed).parent)]
+        command += ["--pairs_per_language", str(arguments.pairs_per_language)]
+    command += ["--skip_bad_lines", "--evaluation_pairs", "0", "--max_seq_length", "64"]
+    command += ["--per_device_train_batch_size", str(arguments.batch_size), "--seed", str(seed)]
+    command += ["--max_steps", str(arguments.steps), "--warmup_steps", str(int(0.1 * arguments.steps))]
+    command += ["--learning_rate", str(arguments.learning_rate), "--mlm_weight", str(arguments.mlm_weight)]
+    command += ["--save_strategy", "no", "--overwrite"]
+    return [*command, "--output_dir", str(file(Path(arguments.output), row, seed).parent)]
 
 
 def measure(folder: Path, data: Path) -> None:
@@ -162,7 +154,7 @@ def measure(folder: Path, data: Path) -> None:
 
 
 def table_of(rows: list[str], results: dict[tuple[str, int], Any]) -> str:
-    """The study as a Markdown table; with several seeds their mean and standard deviation."""
+    """The study as a Markdown table: means and, with several seeds, standard deviations."""
     lines = []
     for row in rows:
         found = [figures for (name, _), figures in results.items() if name == row]

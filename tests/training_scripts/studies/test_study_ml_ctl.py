@@ -8,12 +8,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from transformers import HfArgumentParser
 
-from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.ml_ctl_run import MLCTLOptions, ParallelArguments
-from st_xlret.training.run_arguments import RunArguments
+from st_xlret.options import parse
+from st_xlret.training.arguments import RunArguments
 from tests.training_scripts.scripts import load_script
+from training_scripts import train_ml_ctl
 
 
 @pytest.fixture
@@ -26,19 +25,27 @@ def test_rows_differ_in_their_mode_alone(study: ModuleType, tmp_path: Path) -> N
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / name).touch()
     arguments = study.Arguments(data=str(tmp_path), output=str(tmp_path / "study"), tokenizer="t", steps=7)
-    kinds = [EncoderArguments, ParallelArguments, MLCTLOptions, RunArguments]
+    kinds = [
+        train_ml_ctl.EncoderArguments,
+        train_ml_ctl.ParallelArguments,
+        train_ml_ctl.MLCTLArguments,
+        train_ml_ctl.TrainingArguments,
+        RunArguments,
+    ]
     parsed = []
     for row in study.ROWS:
-        command = study.training_command(arguments, row, 3)[2:]
-        encoder, data, options, run = HfArgumentParser(kinds).parse_args_into_dataclasses(command)
-        assert options.mode == row and row in run.output and run.seed == 3
-        assert (run.max_steps, run.batch_size, options.mlm_alpha) == (7, 64, 0.0)
+        path, *command = study.training_command(arguments, row, 3)[1:]
+        assert Path(path).name == "train_ml_ctl.py" and Path(path).is_file()
+        encoder, data, options, args, run = parse(kinds, [*command, "--use_cpu"])
+        assert options.mode == row and row in args.output_dir and args.seed == 3
+        assert (args.max_steps, args.warmup_steps, args.per_device_train_batch_size) == (7, 0, 64)
+        assert options.mlm_weight == 0.0 and encoder.max_seq_length == 64
         assert data.dictionaries == [str(tmp_path / "dictionaries/x.en-fr.tsv.gz")] and len(data.exclude) == 1
-        options.mode = run.output = ""
-        parsed.append((encoder, data, options, run))
+        options.mode = args.output_dir = args.logging_dir = ""
+        parsed.append((encoder, data, options, args.to_dict(), run))
     assert all(one == parsed[0] for one in parsed)
     arguments.model = "runs/ccp/model"
-    assert "--from-scratch" not in study.training_command(arguments, "CZ-snt", 0)
+    assert "--from_scratch" not in study.training_command(arguments, "CZ-snt", 0)
 
 
 def test_finished_runs_are_tabulated_and_not_run_again(
