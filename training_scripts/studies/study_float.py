@@ -1,24 +1,24 @@
-r"""CZ-NCE's floating-point argument, measured: what is left of the gradient, and what that costs in accuracy.
+r"""The floating-point argument for CZ-NCE, measured: the gradients of the losses, and the accuracy they lead to.
 
     python -m training_scripts.studies.study_float --output runs/float
     python -m training_scripts.studies.study_float --output runs/float --data ../shared/data --encoder static \
         --steps 2000
 
-ML-CTL drops the positive from InfoNCE's denominator because "the loss will soon approach 0, which is at the
-same magnitude with the floating-point error". Two effects are mixed in that: the gradient of InfoNCE truly
-fades as the positive wins, in any arithmetic, and how it is written decides when it is lost altogether. The
-study keeps them apart with three losses, each computed throughout in fp32, bf16 or fp16:
+ML-CTL removes the positive from the denominator of InfoNCE because "the loss will soon approach 0, which is at the same
+magnitude with the floating-point error". Two effects are mixed in this argument: the gradient of InfoNCE fades as the
+positive wins, in any arithmetic; and the way it is written decides when it is lost in rounding. The study separates
+them with three losses, each computed entirely in fp32, bf16 or fp16:
 
-    usual      logsumexp(positive and negatives) - positive     InfoNCE as it is mostly written
-    softplus   softplus(logsumexp(negatives) - positive)        the same function; st_xlret.functional's form
+    usual      logsumexp(positive and negatives) - positive     InfoNCE as it is usually written
+    softplus   softplus(logsumexp(negatives) - positive)        the same function, as in st_xlret.functional
     cz_nce     logsumexp(negatives) - positive                  another function: Eq. 5 of ML-CTL
 
 and a fourth for comparison, cross_entropy: InfoNCE by PyTorch's own fused operator.
 
-First, the size of the gradient by the gap between the positive's cosine and those of the negatives
-(OUTPUT/gradients.md, .png). Then, with --data, an encoder trained from scratch with each on the same batches of
-parallel sentences, and its Tatoeba accuracy (OUTPUT/training.md). Finished trainings are kept: the same command
-goes on where it was stopped. All figures are in OUTPUT/float.json.
+The first part is the size of the gradient by the gap between the cosines of the positive and the negatives
+(OUTPUT/gradients.md and gradients.png). With --data, the second part is the Tatoeba accuracy of an encoder that is
+trained from scratch with each loss on the same batches of parallel sentences (OUTPUT/training.md). Finished trainings
+are kept: the same command continues where it was stopped. All figures are in OUTPUT/float.json.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,15 +35,17 @@ from typing import Any
 from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from tqdm import tqdm
-from transformers import HfArgumentParser, set_seed
+from transformers import set_seed
 
-from st_xlret.data import CrossLingualBatches, CrossLingualDataCollator, load_pairs, normalise_text
+from st_xlret.data import CrossLingualBatches, CrossLingualDataCollator, PairOptions, load_pairs
 from st_xlret.evaluation import TatoebaEvaluator, markdown_table
+from st_xlret.evaluation.tatoeba import tatoeba_language
 from st_xlret.files import write_json_atomically, write_text_atomically
+from st_xlret.options import option, parse
 from st_xlret.training import LossStateCallback
+from st_xlret.training.arguments import RunArguments
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.run_arguments import HelpFormat
-from training_scripts.studies.common import TATOEBA_LANGUAGES
+from training_scripts.studies.common import TATOEBA_LANGUAGES, shared_tokenizer
 from training_scripts.studies.float_gradients import FORMS, GAPS, TYPES, LossInType, gradient_curves, plot_gradients
 
 SHOWN_GAPS = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2]
@@ -53,13 +56,12 @@ LEARNING_RATES = {"static": 1e-2, "mini": 1e-3}
 class Arguments:
     """What to measure."""
 
-    output: str = field(metadata={"help": "Folder for tables, plot and figures."})
-    data: str | None = field(
-        default=None,
-        metadata={"help": "Folder of the real data: parallel sentences and tatoeba/v1. Without it no training."},
+    output: str = field(metadata={"help": "Folder for the tables, the plot and the figures."})
+    data: str | None = option(
+        None, "Folder of the real data: parallel sentences and tatoeba/v1. Without it, nothing is trained."
     )
-    pairs: list[str] = field(
-        default_factory=lambda: [
+    pairs: list[str] = option(
+        [
             "gnome_user_docs/pairs",
             "hf_course/pairs",
             "mozilla_www",
@@ -68,32 +70,24 @@ class Arguments:
             "tensorflow_docs/pairs",
             "tico19/pairs",
         ],
-        metadata={"help": "Parallel sentences to train on, below --data."},
+        "Parallel sentences to train on, in --data.",
     )
-    languages: list[str] = field(
-        default_factory=lambda: list(TATOEBA_LANGUAGES),
-        metadata={"help": "Languages to train and measure, beside English."},
-    )
-    pairs_per_language: int = field(default=5000, metadata={"help": "Pairs per language pair, at most."})
-    losses: list[str] = field(
-        default_factory=lambda: ["usual", "softplus", "cz_nce"],
-        metadata={"help": "Losses to train with.", "choices": list(FORMS)},
-    )
-    types: list[str] = field(
-        default_factory=lambda: list(TYPES), metadata={"help": "Types to compute them in.", "choices": list(TYPES)}
-    )
-    batch_sizes: list[int] = field(default_factory=lambda: [8, 16, 64], metadata={"help": "Pairs per batch."})
-    seeds: list[int] = field(default_factory=lambda: [0], metadata={"help": "Trainings of each kind."})
-    temperature: float = field(default=0.07, metadata={"help": "Divisor of the cosines; 0.07 is the paper's."})
-    encoder: str = field(default="static", metadata={"help": "Encoder to train.", "choices": list(LEARNING_RATES)})
-    vocabulary: int = field(default=30000, metadata={"help": "Tokens of the tokenizer that is trained for it."})
-    features: int = field(default=128, metadata={"help": "Vector size of a static encoder."})
-    steps: int = field(default=2000, metadata={"help": "Steps of each training."})
-    learning_rate: float | None = field(default=None, metadata={"help": "By default 1e-2 (static) or 1e-3 (mini)."})
+    languages: list[str] = option(list(TATOEBA_LANGUAGES), "Languages to train and to measure, beside English.")
+    pairs_per_language: int = option(5000, "Maximum pairs per language pair.")
+    losses: list[str] = option(["usual", "softplus", "cz_nce"], "Losses to train with.", choices=list(FORMS))
+    types: list[str] = option(list(TYPES), "Types to compute them in.", choices=list(TYPES))
+    batch_sizes: list[int] = option([8, 16, 64], "Pairs in a batch.")
+    seeds: list[int] = option([0], "Seeds to run each training with.")
+    temperature: float = option(0.07, "Temperature of the losses. The paper's is 0.07.")
+    encoder: str = option("static", "Encoder to train from scratch.", choices=list(LEARNING_RATES))
+    vocabulary: int = option(30000, "Size of the vocabulary of its tokenizer, which is trained on the pairs.")
+    features: int = option(128, "Vector size of a static encoder.")
+    steps: int = option(2000, "Steps of each training.")
+    learning_rate: float | None = option(None, "Peak learning rate. By default 1e-2 (static) or 1e-3 (mini).")
 
 
 def gradient_table(curves: list[dict[str, Any]]) -> str:
-    """The curves at a few gaps, as Markdown."""
+    """A Markdown table of the curves at a few gaps."""
     header = ["batch, type, loss", *(f"gap {gap}" for gap in SHOWN_GAPS), "off by 10 % from", "zero from"]
     lines = []
     for curve in curves:
@@ -107,17 +101,13 @@ def gradient_table(curves: list[dict[str, Any]]) -> str:
 def train_and_measure(
     arguments: Arguments, pairs: Dataset, evaluator: TatoebaEvaluator, loss: str, dtype: str, batch_size: int, seed: int
 ) -> dict[str, Any]:
-    """One training from scratch; the same first weights and batches for every loss and type."""
-    encoder = EncoderArguments(
-        from_scratch=arguments.encoder, vocabulary=arguments.vocabulary, features=arguments.features
-    )
-    set_seed(seed)
+    """Train from scratch, with the same first weights and batches for every loss and type, and measure."""
     texts = [(pairs, side, f"{side}_language") for side in ("source", "target")]
-    model = encoder.build(texts, tokenizer_folder=Path(arguments.output) / "tokenizer")
-    objective = LossInType(model, loss, TYPES[dtype], arguments.temperature)
     static = arguments.encoder == "static"
+    tokenizer = shared_tokenizer(Path(arguments.output) / "tokenizer", lambda: texts, arguments.vocabulary)
+    encoder = EncoderArguments(from_scratch=arguments.encoder, tokenizer=tokenizer, features=arguments.features)
     args = SentenceTransformerTrainingArguments(
-        output_dir=str(Path(arguments.output) / "unused"),
+        output_dir=arguments.output,
         max_steps=arguments.steps,
         per_device_train_batch_size=batch_size,
         learning_rate=arguments.learning_rate or LEARNING_RATES[arguments.encoder],
@@ -131,6 +121,9 @@ def train_and_measure(
         report_to="none",
         disable_tqdm=True,
     )
+    set_seed(seed)
+    model = encoder.load([], args, RunArguments())
+    objective = LossInType(model, loss, TYPES[dtype], arguments.temperature)
     trainer = SentenceTransformerTrainer(
         model=model,
         args=args,
@@ -169,19 +162,27 @@ def refuse_other_settings(arguments: Arguments, file: Path) -> None:
     write_json_atomically(file, settings)
 
 
+def english_files(folder: Path, languages: Iterable[str]) -> tuple[Path, ...]:
+    """The English sides of Tatoeba's test sets of some languages."""
+    wanted = set(languages)
+    files = sorted(folder.glob("tatoeba.*-eng.eng"))
+    return tuple(f for f in files if tatoeba_language(f.name.split(".")[1].removesuffix("-eng")) in wanted)
+
+
 def trainings(arguments: Arguments) -> list[dict[str, Any]]:
-    """All trainings asked for; those that were done before are read."""
+    """Run the trainings that are missing, and read the others."""
     assert arguments.data is not None
     data, folder = Path(arguments.data), Path(arguments.output) / "trainings"
     folder.mkdir(parents=True, exist_ok=True)
     refuse_other_settings(arguments, folder / "settings.json")
     evaluator = TatoebaEvaluator.from_directory(data / "tatoeba/v1", languages=arguments.languages)
-    tests = [text for _, english in evaluator.sentences.values() for text in english]
     pairs = load_pairs(
         [data / name for name in arguments.pairs],
-        languages=["en", *arguments.languages],
-        per_language=arguments.pairs_per_language,
-        exclude={normalise_text(text) for text in tests},
+        PairOptions(
+            languages=["en", *arguments.languages],
+            per_language=arguments.pairs_per_language,
+            exclude=english_files(data / "tatoeba/v1", evaluator.sentences),
+        ),
     )
     plan = [
         (loss, dtype, batch_size, seed)
@@ -215,9 +216,8 @@ def training_table(results: list[dict[str, Any]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
-    """Measure as the command line says; returns what float.json holds."""
-    parser = HfArgumentParser([Arguments], description=__doc__, formatter_class=HelpFormat)
-    (options,) = parser.parse_args_into_dataclasses(arguments)
+    """Measure as the command line says; returns the content of float.json."""
+    (options,) = parse([Arguments], arguments, description=__doc__)
     output = Path(options.output)
     output.mkdir(parents=True, exist_ok=True)
     curves = gradient_curves(options.batch_sizes, FORMS, options.types, options.temperature)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_how_it_is_written_decides_when_it_is_lost() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_in_fp32_it_is_the_houses_loss(form: str) -> None:
+def test_in_fp32_it_is_the_loss_of_the_package(form: str) -> None:
     model = tiny.static()
     rows = tiny.pairs(6).to_list()
     rows[4] = rows[1]
@@ -74,5 +75,13 @@ def test_sixteen_bits_come_near(name: str) -> None:
 
 def test_the_plot(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    path = plot_gradients(gradient_curves([8, 16], ["usual", "cz_nce"], ["bf16", "fp32"]), tmp_path / "plot.png")
+    path = plot_gradients(gradient_curves([8, 16], FORMS, ["bf16", "fp32"]), tmp_path / "plot.png")
     assert path is not None and [file.name for file in tmp_path.iterdir()] == ["plot.png"]
+
+
+def test_without_matplotlib_there_is_no_plot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert plot_gradients(gradient_curves([8], ["usual"], ["bf16"]), tmp_path / "plot.png") is None
+    assert not any(tmp_path.iterdir()) and "st-xlret[plots]" in caplog.text

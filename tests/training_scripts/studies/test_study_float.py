@@ -63,5 +63,5 @@ def test_trainings_and_going_on(
     assert [row for row in both if row["loss"] == "usual"] == first
     table = (tmp_path / "out" / "training.md").read_text(encoding="utf-8")
     assert "usual" in table and "cz_nce" in table and "4, bf16" in table and "4, fp32" in capsys.readouterr().out
-    with pytest.raises(ValueError, match=r"trainings with other settings \(steps\): give another --output"):
+    with pytest.raises(ValueError, match=r"\(steps\).*--output"):
         program.main([*command, "--steps", "31"])

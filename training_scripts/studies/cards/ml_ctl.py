@@ -1,4 +1,4 @@
-"""The card of ML-CTL with CZ-NCE: from study_ml_ctl.py, and the floating-point study where there is one."""
+"""The card of ML-CTL with CZ-NCE: from study_ml_ctl.py and, where it was run, the floating-point study."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from st_xlret.hub.model_card import ResultTable
 from st_xlret.losses.cz_nce import CITATION
 from training_scripts.studies.cards.commands import shown
 from training_scripts.studies.cards.contents import Contents
 from training_scripts.studies.cards.options import CardOptions
+from training_scripts.studies.cards.rendering import ResultTable
 from training_scripts.studies.cards.study import (
     EMPTY,
     Study,
@@ -30,13 +30,13 @@ AVERAGES = {"accuracy": "average", "accuracy_to_en": "average, to en", "accuracy
 XTREME = "XTREME's average, from en"
 PROTOCOL = (
     "1-NN by cosine over the pairs of each language; the mean of both directions where no direction is named. The "
-    "published rows are ML-CTL's, Table 1: mBERT, trained on, from English alone, averaged over XTREME's languages, "
-    "which are others than those here: compare the distances between rows, not the heights."
+    "published rows are from Table 1 of ML-CTL, for mBERT: from English only, averaged over the languages of XTREME. "
+    "These are not the languages here: compare the differences between rows, not their values."
 )
 LIMITS = [
-    "The paper trains mBERT on; a model that starts from random weights, on a few of the pairs, only shows which "
-    "of the rows is better at that size.",
-    "Words are those that dictionaries find in the sentences: languages without a word list have none.",
+    "The paper continues the training of mBERT. A model that starts from random weights and sees few pairs only shows "
+    "which row is better at that size.",
+    "Words are found with dictionaries: languages without a word list have none.",
     "The weights are not published: some of the training text may not be used commercially (some stories).",
 ]
 Runs = Mapping[str, Mapping[int, Mapping[str, Any]]]
@@ -61,8 +61,8 @@ def contents(options: CardOptions) -> Contents:
     return Contents(
         title="ML-CTL: multi-level contrastive learning with CZ-NCE",
         summary="A sentence encoder for search across languages, trained on parallel sentences and the words that "
-        "dictionaries find in them, by multi-level contrastive learning with CZ-NCE (Chen et al., 2022) as st-xlret "
-        f"implements it, {{start}}. The model is that of the row {row}, seed {seed}.",
+        "dictionaries find in them, with multi-level contrastive learning and CZ-NCE (Chen et al., 2022) as st-xlret "
+        f"implements it, {{start}}. This is the model of the row {row}, seed {seed}.",
         citations=[CITATION],
         limits=[*rows_above(table), *LIMITS],
         folder=study.folder / folder,
@@ -127,28 +127,28 @@ def _costs(runs: Runs) -> str:
 
 
 def _float_section(folder: Path) -> str:
-    """The tables of study_float.py."""
+    """The tables that study_float.py wrote."""
     file = folder / "float.json"
     if not file.is_file():
         raise ValueError(f"{file} does not exist: --float-study takes a finished study_float.py")
     figures = json.loads(file.read_text(encoding="utf-8"))
     text = [
-        "InfoNCE as it is mostly written (`usual`), the same function as softplus (`softplus`) or by PyTorch's "
-        "operator (`cross_entropy`), and CZ-NCE (`cz_nce`), each computed throughout in the type named, at "
-        f"temperature {figures['temperature']:g}. Size of the gradient, by the gap between the positive's cosine and "
-        "those of the negatives:",
+        "InfoNCE as it is usually written (`usual`), the same function as a softplus (`softplus`) or by PyTorch's own "
+        "operator (`cross_entropy`), and CZ-NCE (`cz_nce`), each computed entirely in the type named, at temperature "
+        f"{figures['temperature']:g}. Size of the gradient, by the gap between the cosine of the positive and those of "
+        "the negatives:",
         _file_or_absent(folder / "gradients.md"),
     ]
     if trainings := figures.get("trainings"):
         seeds = ", ".join(str(seed) for seed in dict.fromkeys(run["seed"] for run in trainings))
         text += [
-            f"Tatoeba accuracy (%) of a {figures['encoder']} encoder trained from scratch with each, "
-            f"{figures['steps']:,} steps on the same batches, means over the seeds {seeds}, and the gap that the "
-            "training reached:",
+            f"Tatoeba accuracy (%) of a {figures['encoder']} encoder that was trained from scratch with each, for "
+            f"{figures['steps']:,} steps on the same batches (mean over seeds: {seeds}), and the gap that the training "
+            "reached:",
             _file_or_absent(folder / "training.md"),
         ]
     else:
-        text.append("Trainings with these losses are absent: the study was run without data, or is not finished.")
+        text.append("Trainings with these losses are absent: the study was run without data or is not finished.")
     return "\n\n".join(text)
 
 
