@@ -28,12 +28,12 @@ from pathlib import Path
 
 from transformers import HfArgumentParser
 
-from st_xlret.data import normalise_text, pairs_from_parallel_documents
-from st_xlret.data.documents.loading import LoadReport, is_document, read_documents
+from st_xlret.data import PairOptions, load_pairs, normalise_text
+from st_xlret.data.documents.loading import LoadReport
+from st_xlret.data.documents.reading import find_documents, read_documents
 from st_xlret.data.reading.jsonl import BadLines
-from st_xlret.data.reading.sources import Sources
 from st_xlret.files import write_text_atomically
-from st_xlret.training.run_arguments import HelpFormat
+from st_xlret.options import HelpFormat
 
 PIVOT, SPLITS = "en", ("training", "test")
 # Language to document id to sentences.
@@ -87,7 +87,7 @@ class Distinct:
 def read_filler(paths: Sequence[str], languages: Sequence[str]) -> Filler:
     """Sentences of documents, whose ids tell which are translations of each other."""
     filler: Filler = defaultdict(lambda: defaultdict(list))
-    found = Sources.find(paths, is_document)
+    found = find_documents(paths)
     for document in read_documents(found, frozenset(languages), LoadReport(), BadLines(skip=False)):
         name = str(document.record.get("id") or f"{document.file}:{document.line}")
         filler[document.language][name] += document.sentences
@@ -110,7 +110,8 @@ def one_language(given: Arguments, language: str, filler: Filler) -> dict[str, s
         ValueError: If there are too few translations or sentences.
     """
     rng = random.Random(f"{given.seed} {language}")
-    table = pairs_from_parallel_documents(given.parallel_documents, PIVOT, [language], show_progress=False)
+    options = PairOptions(languages=(PIVOT, language))
+    table = load_pairs(given.parallel_documents, options, show_progress=False)
     pairs = list(zip(table["target"][:], table["source"][:], strict=True))
     rng.shuffle(pairs)
     distinct = Distinct()
