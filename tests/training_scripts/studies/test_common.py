@@ -50,4 +50,4 @@ def test_after_a_failure_nothing_more_is_run(tmp_path: Path, capsys: pytest.Capt
 
 def test_the_command_can_be_run_again(tmp_path: Path) -> None:
     keep_command("/elsewhere/training_scripts/study.py", ["--rows", "+ CCP"], tmp_path)
-    assert (tmp_path / "command.txt").read_text() == "python training_scripts/study.py --rows '+ CCP'\n"
+    assert (tmp_path / "command.txt").read_text() == "python -m training_scripts.studies.study --rows '+ CCP'\n"
