@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.calibration.bias_removal import lir_map, lsar_map
+from st_xlret.calibration.bias_removal import coral_map, lir_map, lsar_map
 from st_xlret.calibration.inputs import (
     CalibrationOptions,
     Pairs,
@@ -49,9 +49,10 @@ def fit_calibration(
       nearest to `(1 - s) I + s W`. The pivot is not rotated.
     - `"lir"` subtracts the projection P on the language's top principal components (Yang et al. 2021). At strength s:
       `x - s P x`.
-    - `"lsar"` subtracts the projection on the subspace in which the languages' means differ (Xie et al. 2022),
-    likewise.
-      It is the only step that is equal for all languages: alone, it gives a layer that needs no language.
+    - `"lsar"` subtracts the projection on the subspace in which the languages' means differ (Xie et al. 2022), in the
+      same way. It is the only step that is equal for all languages: alone, it gives a layer that needs no language.
+    - `"coral"` gives every language the average covariance (correlation alignment, Sun et al. 2016). Put it after
+      `"shift"`.
 
     Args:
         embeddings: Language -> (n, d) tensor or NumPy array of texts in that language, parallel or not. Pass what the
@@ -161,10 +162,17 @@ def _moment_step(
 ) -> dict[str, Affine]:
     """The maps of a step that means and covariances determine."""
     if step == "lsar":
-        shared = lsar_map([entry.mean for entry in moments.values()], options.lsar_rank, amount)
+        kept = 1.0 if options.keep_mean is None else options.keep_mean
+        shared = lsar_map([entry.mean for entry in moments.values()], options.lsar_rank, amount, kept)
         return dict.fromkeys(moments, shared)
     if step == "shift":
-        return {language: shift_map(entry, amount) for language, entry in moments.items()}
+        common = torch.stack([entry.mean for entry in moments.values()]).mean(dim=0)
+        back = Affine.translation(amount * (options.keep_mean or 0.0) * common)
+        return {language: shift_map(entry, amount).then(back) for language, entry in moments.items()}
+    if step == "coral":
+        covariance = torch.stack([entry.covariance for entry in moments.values()]).mean(dim=0)
+        ridge = options.coral_ridge
+        return {language: coral_map(entry, covariance, ridge, amount) for language, entry in moments.items()}
     if step == "lir":
         return {language: lir_map(entry, options.lir_components, amount) for language, entry in moments.items()}
     return {

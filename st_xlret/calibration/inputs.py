@@ -12,7 +12,7 @@ from torch import Tensor
 
 from st_xlret.calibration.unsupervised import RotationOptions
 
-STEPS = ("shift", "scale", "rotate", "lir", "lsar")
+STEPS = ("shift", "scale", "rotate", "lir", "lsar", "coral")
 """The steps of a calibration, the first three in the order of the paper."""
 
 Pairs = Mapping[str, tuple[Tensor, Tensor]]
@@ -30,6 +30,9 @@ class CalibrationOptions:
         rotation: How a rotation is found without pairs. Its `prior` applies with pairs too.
         lir_components: Number of principal components that LIR removes from each language.
         lsar_rank: Number of dimensions that LSAR removes; None for all in which the languages' means differ.
+        keep_mean: Fraction of the mean of all languages that `"shift"` and `"lsar"` keep. None keeps what the papers
+            keep: nothing with `"shift"`, all of it with `"lsar"`.
+        coral_ridge: Variance that CORAL adds to every direction, relative to the average one.
         normalize_inputs: Scale embeddings to unit length before the first step, in the fit and in the layer.
         min_sentences: Minimum number of sentences of a language.
     """
@@ -39,6 +42,8 @@ class CalibrationOptions:
     rotation: RotationOptions = field(default_factory=RotationOptions)
     lir_components: int = 1
     lsar_rank: int | None = None
+    keep_mean: float | None = None
+    coral_ridge: float = 0.3
     normalize_inputs: bool = False
     min_sentences: int = 50
 

@@ -43,6 +43,11 @@ class LanguageBias:
         """Mean over languages of the share of neighbours in the text's own language."""
         return float(np.diag(self.shares).mean())
 
+    @property
+    def imbalance(self) -> float:
+        """Mean distance (total variation) of the neighbours' languages from an even mixture: 0 is even, 1 is one."""
+        return float(np.abs(self.shares - 1 / len(self.languages)).sum(axis=1).mean() / 2)
+
     def own_shares(self) -> dict[str, float]:
         """Language to the share of neighbours in the text's own language."""
         return dict(zip(self.languages, np.diag(self.shares).tolist(), strict=True))
@@ -126,6 +131,33 @@ def measure_language_bias(
         size,
         neighbours,
     )
+
+
+def neighbours_kept(before: Mapping[str, Tensor], after: Mapping[str, Tensor], *, neighbours: int = 10) -> float:
+    """How many of each text's nearest neighbours in its own language a calibration keeps.
+
+    Args:
+        before: Language to (n, d).
+        after: Language to (n, d), row-aligned.
+        neighbours: How many neighbours to look at.
+
+    Returns:
+        The share that stays, a mean over texts and languages.
+
+    Example:
+        >>> rows = {"en": torch.randn(30, 8)}
+        >>> neighbours_kept(rows, {"en": 2 * rows["en"]})
+        1.0
+    """
+    shares = []
+    for code, rows in before.items():
+        k = min(neighbours, len(rows) - 1)
+        sides = []
+        for side in (rows, after[code]):
+            scores = unit_rows(side.float()) @ unit_rows(side.float()).T
+            sides.append(scores.fill_diagonal_(-torch.inf).topk(k).indices)
+        shares.append((sides[0][:, :, None] == sides[1][:, None, :]).any(dim=2).float().mean())
+    return float(torch.stack(shares).mean())
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from st_xlret.calibration.bias_removal import lir_map, lsar_map
+from st_xlret.calibration.bias_removal import coral_map, lir_map, lsar_map
 from st_xlret.calibration.statistics import moments_of
 
 
@@ -68,3 +68,35 @@ def test_bad_sizes_are_named() -> None:
         lsar_map([torch.ones(3), torch.zeros(3)], 2)
     with pytest.raises(ValueError, match="5 languages differ in all 3 dimensions"):
         lsar_map(list(torch.randn(5, 3)))
+
+
+def test_lsar_keeps_a_share_of_the_common_mean() -> None:
+    rows = {"en": torch.randn(50, 6, dtype=torch.float64) + 2, "fr": torch.randn(50, 6, dtype=torch.float64) - 1}
+    means = [cloud.mean(dim=0) for cloud in rows.values()]
+    mapped = lsar_map(means, keep_mean=0.25)
+    common = torch.stack(means).mean(dim=0)
+    plain = lsar_map(means)
+    torch.testing.assert_close(mapped(rows["en"]), plain(rows["en"] - 0.75 * common))
+    torch.testing.assert_close(lsar_map(means, strength=0.0, keep_mean=0.25)(rows["en"]), rows["en"])
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.5, 1.0])
+def test_coral_gives_the_covariance_asked_for_and_keeps_the_mean(strength: float) -> None:
+    rows = torch.randn(200, 4, dtype=torch.float64) @ torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0]).double()) + 5
+    moments, target = moments_of(rows, "en"), torch.diag(torch.tensor([4.0, 3.0, 2.0, 1.0]).double())
+    mapped = coral_map(moments, target, ridge=1e-9, strength=strength)(rows)
+    torch.testing.assert_close(mapped.mean(dim=0), rows.mean(dim=0))
+    if strength == 1:
+        torch.testing.assert_close(torch.cov(mapped.T, correction=0), target, rtol=1e-6, atol=1e-6)
+    if strength == 0:
+        torch.testing.assert_close(mapped, rows)
+
+
+def test_coral_with_much_ridge_changes_little() -> None:
+    rows = torch.randn(50, 4, dtype=torch.float64) * 3
+    moments = moments_of(rows, "en")
+    torch.testing.assert_close(
+        coral_map(moments, torch.eye(4, dtype=torch.float64), ridge=1e9)(rows), rows, rtol=1e-4, atol=1e-4
+    )
+    with pytest.raises(ValueError, match="ridge must be positive, got 0"):
+        coral_map(moments, torch.eye(4, dtype=torch.float64), ridge=0)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from st_xlret.commands.calibrate import main
 from st_xlret.modules.from_scratch import static_encoder, train_tokenizer
-from tests.training_scripts.scripts import load_script
 
 WORDS = {
     "en": ["cat", "dog", "sun", "rain", "book", "house"],
@@ -39,13 +39,14 @@ def files(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def calibrate(repository: Path, files: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SentenceTransformer]:
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(files / "cache"))
-    program = load_script(repository, "calibrate", monkeypatch)
+def calibrate(files: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SentenceTransformer]:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", files / "cache")
 
     def run(*arguments: str) -> SentenceTransformer:
-        given = ["--model", str(files / "encoder"), "--documents", str(files / "documents.jsonl")]
-        program.main([*given, "--output", str(files / "out"), *arguments])
+        given = ["--model", str(files / "encoder")]
+        if "--corpus" not in arguments:
+            given += ["--documents", str(files / "documents.jsonl")]
+        main([*given, "--output", str(files / "out"), *arguments])
         return SentenceTransformer(str(files / "out"), device="cpu")
 
     return run
@@ -54,9 +55,11 @@ def calibrate(repository: Path, files: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_documents_give_a_model_with_a_route_by_language(
     calibrate: Callable[..., SentenceTransformer], files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = calibrate("--rotation-start", "identity")
+    # More sentences than dimensions are a rotation's due: the encoder has 8.
+    model = calibrate("--steps", "shift", "scale", "rotate", "--rotation-start", "identity")
     printed = capsys.readouterr().out
     assert re.search(r"before .*\n\+ shift .*\n\+ scale .*\n\+ rotate ", printed)
+    assert "shift scale rotate (chosen)" in printed
     for language in WORDS:
         found = model.encode(sentences(language), task=language)
         np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-5)
@@ -97,10 +100,67 @@ def test_a_model_is_not_overwritten_unless_asked(calibrate: Callable[..., Senten
 
 
 def test_bad_input_is_named_and_nothing_is_written(calibrate: Callable[..., SentenceTransformer], files: Path) -> None:
-    with pytest.raises(ValueError, match="twist"):
+    with pytest.raises(SystemExit):
         calibrate("--steps", "twist")
     with pytest.raises(ValueError, match="'fr' has|'en' has"):
-        calibrate("--steps", "shift", "--min-sentences", "1000")
+        calibrate("--steps", "shift", "--min_texts", "1000")
     with pytest.raises(ValueError, match="not a repository"):
         calibrate("--steps", "shift", "--push-to-hub", "no/such/thing")
+    assert not (files / "out").exists() or not any((files / "out").iterdir())
+
+
+def test_by_default_the_result_needs_no_language(
+    calibrate: Callable[..., SentenceTransformer], files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = calibrate()
+    printed = capsys.readouterr().out
+    assert "lsar (chosen)" in printed and "encode_query" in printed
+    raw = SentenceTransformer(str(files / "encoder"), device="cpu")
+    means = [raw.encode(sorted(sentences(code))).mean(axis=0) for code in WORDS]
+    direction = (means[0] - means[1]) / np.linalg.norm(means[0] - means[1])
+    for encode in (model.encode, model.encode_query, model.encode_document):
+        both = encode([*sentences("en"), *sentences("fr")])
+        np.testing.assert_allclose(both @ direction, 0, atol=1e-5)
+    # A quarter of the common mean stays.
+    kept = np.mean([model.encode(sentences(code)).mean(axis=0) for code in WORDS], axis=0)
+    common = np.mean(means, axis=0)
+    np.testing.assert_allclose(kept, 0.25 * (common - (common @ direction) * direction), atol=1e-5)
+    report = json.loads((files / "out" / "language_bias.json").read_text())
+    assert set(report) == {"before", "after"} and set(report["after"]["languages"]) == {"en", "fr"}
+
+
+def test_a_corpus_in_beirs_layout(calibrate: Callable[..., SentenceTransformer], files: Path) -> None:
+    folder = files / "beir"
+    folder.mkdir()
+    records = [
+        {"_id": f"{code}{i}", "title": "", "text": text, "metadata": {"language": code}}
+        for code in WORDS
+        for i, text in enumerate(sentences(code))
+    ]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    from_corpus = calibrate("--corpus", str(folder)).encode(["chat chien"])
+    from_documents = calibrate("--overwrite").encode(["chat chien"])
+    np.testing.assert_allclose(from_corpus, from_documents, atol=1e-5)
+    del records[7]["metadata"]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    with pytest.raises(ValueError, match=r"corpus.jsonl, line 8.*'en7' names no language"):
+        calibrate("--corpus", str(folder), "--overwrite")
+
+
+@pytest.mark.parametrize(
+    "options, named",
+    [
+        (["--languages", "en"], "one language"),
+        (["--prompt_name", "passage"], "no such prompt"),
+        (["--steps", "lsar", "--pairs", "p.jsonl"], "--pairs"),
+        (["--steps", "rotate", "--pivot", "de"], "--pivot de"),
+        (["--texts_per_language", "-5"], "--texts_per_language .* -5"),
+        (["--corpus", "x", "--documents", "y"], "either --corpus"),
+    ],
+)
+def test_what_cannot_work_is_named(
+    calibrate: Callable[..., SentenceTransformer], files: Path, options: list[str], named: str
+) -> None:
+    with pytest.raises(ValueError, match=named):
+        calibrate(*options)
     assert not (files / "out").exists() or not any((files / "out").iterdir())
