@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Router
 from torch import Tensor, nn
 
-from st_xlret.hub.host_card import carry_card_data
+from st_xlret.hub.model_card import carry_card_data
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
 _BUILT_IN = "sentence_transformers."
@@ -23,27 +23,26 @@ def export(
     *,
     default_language: str | None = None,
 ) -> SentenceTransformer:
-    """A model of built-in modules only, which loads without st-xlret and without ``trust_remote_code``.
+    """Build a model of built-in modules only, which loads without st-xlret and without `trust_remote_code`.
 
-    A calibration per language becomes a stock ``Router`` with one ``Dense`` per language, chosen by
-    ``encode(texts, task="fr")``; an unknown language is a ``ValueError`` of the host that lists the known
-    ones. Without a task, and in ``encode_query`` and ``encode_document``, text is taken to be in the default
-    language. A calibration without languages (LSAR) becomes a single ``Dense``. The calibration comes after
-    everything the model has; where the model ends with a ``Normalize``, another one follows, so that outputs
-    keep unit length.
+    A calibration per language becomes the host's `Router` with one `Dense` per language, chosen by `encode(texts,
+    task="fr")`. For an unknown language the host raises a `ValueError` that lists the known ones. Without a task, and
+    in `encode_query` and `encode_document`, texts are treated as being in the default language. A calibration without
+    languages (LSAR) becomes a single `Dense`. The calibration follows all modules of the model. If the model ends with
+    a `Normalize`, another one follows the calibration, so that outputs keep unit length.
 
     Args:
-        model: Shares its modules with the result; it is not changed.
-        calibration: Fitted on what ``model.encode`` returns. A :class:`CalibrationLayer` that already stands
-            at the end of the model, or before its last ``Normalize``, is taken when none is given.
-        default_language: Route of text that names no language. Default: the pivot of the calibration.
+        model: The model. It shares its modules with the result and is not changed.
+        calibration: Calibration fitted on what `model.encode` returns. Default: a `CalibrationLayer` that is already at
+            the end of the model, or before its last `Normalize`, if there is one.
+        default_language: Language of texts that name none. Default: the pivot of the calibration.
 
     Returns:
         The model, with the prompts and the similarity function of the given one.
 
     Raises:
-        ValueError: If a module is not built in, the model is calibrated already, dimensions differ, or the
-            default language is none of the calibration's.
+        ValueError: If a module is not built in, the model is calibrated already, dimensions differ, or the calibration
+            does not have the default language.
 
     Example:
         >>> from sentence_transformers.sentence_transformer.modules import BoW
@@ -93,7 +92,7 @@ def export(
 
 
 def modules_width(modules: Sequence[nn.Module]) -> int | None:
-    """Dimensions that a pipeline gives, from the last module that says so."""
+    """The embedding size of a pipeline, from the last module that tells it."""
     for module in reversed(modules):
         if hasattr(module, "get_embedding_dimension"):
             width: int | None = module.get_embedding_dimension()  # type: ignore[operator]
@@ -104,7 +103,7 @@ def modules_width(modules: Sequence[nn.Module]) -> int | None:
 def _split(
     modules: list[nn.Module], calibration: CalibrationLayer | None
 ) -> tuple[list[nn.Module], CalibrationLayer | None, bool]:
-    """The modules before the calibration, the calibration, and whether outputs are to have unit length."""
+    """Split into the modules before the calibration, the calibration, and whether outputs have unit length."""
     ends_normalized = bool(modules) and isinstance(modules[-1], Normalize)
     layers = [index for index, module in enumerate(modules) if isinstance(module, CalibrationLayer)]
     if not layers:
@@ -142,7 +141,7 @@ def _calibration_module(calibration: CalibrationLayer, default_language: str | N
 
 
 def _route_name(language: str) -> str:
-    """The language, unless a ``ModuleDict`` cannot hold it: ``to`` (Tongan) is one of its methods."""
+    """The language, unless a `ModuleDict` cannot hold it: `to` (Tongan) is one of its methods."""
     return f"language_{language}" if hasattr(nn.ModuleDict(), language) or "." in language else language
 
 
@@ -160,7 +159,7 @@ def _placement(model: SentenceTransformer) -> torch.Tensor:
 
 
 def _flattened(modules: Sequence[nn.Module]) -> list[nn.Module]:
-    """The modules, with those inside of routes."""
+    """The modules and those inside their routes."""
     found = list(modules)
     for module in modules:
         if isinstance(module, Router):

@@ -1,4 +1,4 @@
-"""Publishing a model, with the errors that are likely said before the training, not after it."""
+"""Upload of a model to the Hub, with checks that find likely errors before the training instead of after it."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 
 
 class PushError(RuntimeError):
-    """The model could not be published. The local model is untouched."""
+    """The model could not be uploaded. The local model is unchanged."""
 
 
 def check_push(repo_id: str, token: str | None = None) -> None:
-    """Check what can be known without the network: call it before training when a push was asked for.
+    """Check what can be checked without the network. Call it before training if the model will be pushed.
 
     Args:
-        repo_id: ``user/name`` or ``organisation/name``.
-        token: An access token that may write; default: the one of ``hf auth login`` or ``HF_TOKEN``.
+        repo_id: `user/name` or `organisation/name`.
+        token: An access token with write permission. Default: that of `hf auth login` or `HF_TOKEN`.
 
     Raises:
-        ValueError: When ``repo_id`` is not the name of a repository.
-        PushError: When the Hub is switched off (``HF_HUB_OFFLINE``) or there is no token.
+        ValueError: If `repo_id` is not the name of a repository.
+        PushError: If the Hub is turned off (`HF_HUB_OFFLINE`) or there is no token.
     """
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
-        raise ValueError(f"--push-to-hub {repo_id!r} is not a repository such as 'user/name': {error}") from error
+        raise ValueError(f"cannot push: {repo_id!r} is not a repository such as 'user/name': {error}") from error
     if constants.HF_HUB_OFFLINE:
         raise PushError(
-            f"Cannot push to {repo_id}: HF_HUB_OFFLINE is set. Unset it, or leave --push-to-hub out and push later."
+            f"Cannot push to {repo_id}: HF_HUB_OFFLINE is set. Unset it, or train without pushing and push later."
         )
     if not (token or huggingface_hub.get_token()):
         raise PushError(
             f"Cannot push to {repo_id}: there is no access token. Run `hf auth login`, set HF_TOKEN, "
-            "or leave --push-to-hub out and push later."
+            "or train without pushing and push later."
         )
 
 
@@ -54,23 +54,23 @@ def push_to_hub(
     private: bool | None = None,
     token: str | None = None,
 ) -> str:
-    """Upload a model to the Hub; an existing repository gets a new commit.
+    """Upload a model to the Hub. An existing repository gets a new commit.
 
-    A folder is uploaded as it is, its model card included, except for checkpoints in it. A model is saved
+    A folder is uploaded as it is, including its model card but without checkpoints and hidden files. A model is saved
     to a temporary folder by the host, which keeps a card that the repository already has.
 
     Args:
-        model_or_folder: A ``SentenceTransformer``, or the folder that one was saved to.
-        repo_id: ``user/name`` or ``organisation/name``; made where it does not exist.
-        private: Whether a new repository is private; default: the owner's setting.
-        token: An access token; default: the one that is logged in.
+        model_or_folder: A `SentenceTransformer`, or the folder in which one was saved.
+        repo_id: `user/name` or `organisation/name`. It is created if it does not exist.
+        private: Whether a new repository is private. Default: the owner's setting.
+        token: An access token. Default: that of the login.
 
     Returns:
         The address of the commit.
 
     Raises:
-        ValueError: When ``repo_id`` is no repository name, or the folder holds no saved model.
-        PushError: When the Hub is off, unreachable or refuses. The local model is untouched.
+        ValueError: If `repo_id` is not the name of a repository, or the folder holds no saved model.
+        PushError: If the Hub is turned off or unreachable, or refuses the upload. The local model is unchanged.
     """
     check_push(repo_id, token)
     folder = Path(model_or_folder) if isinstance(model_or_folder, str | os.PathLike) else None

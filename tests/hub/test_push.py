@@ -41,7 +41,7 @@ class Api:
 
 @pytest.mark.parametrize("repo_id", ["a/b/c", "", "no spaces/here", "a/--b"])
 def test_bad_names_are_named(online: None, repo_id: str) -> None:
-    with pytest.raises(ValueError, match=f"--push-to-hub {repo_id!r}"):
+    with pytest.raises(ValueError, match=f"{repo_id!r} is not a repository"):
         check_push(repo_id)
 
 

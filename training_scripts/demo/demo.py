@@ -43,11 +43,11 @@ from st_xlret.evaluation import bilingual_accuracies, markdown_table
 from st_xlret.evaluation.reporting.plots import plot_language_planes, plot_stages
 from st_xlret.evaluation.reporting.tables import percent
 from st_xlret.files import save_model_atomically, write_json_atomically
-from st_xlret.hub import DataSource, ResultTable, write_model_card
 from st_xlret.hub.export import export
 from st_xlret.losses.ccp import CITATION as CCP_CITATION
 from st_xlret.options import HelpFormat
 from training_scripts.demo.corpus import TOY_LANGUAGES, write_toy_corpus
+from training_scripts.studies.cards.rendering import DataSource, ResultTable, write_model_card
 from training_scripts.studies.common import shared_tokenizer
 
 PIVOT, WITHOUT_PARALLEL = "en", ("zh",)

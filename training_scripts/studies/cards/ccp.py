@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from st_xlret.evaluation import published_rows
-from st_xlret.hub.model_card import ResultTable, table_from_evaluations
 from st_xlret.losses.ccp import CITATION as CCP_CITATION
 from st_xlret.losses.semantic_contrastive import CITATION as SEMANTIC_CITATION
 from training_scripts.studies.cards.commands import shown
 from training_scripts.studies.cards.contents import Contents
 from training_scripts.studies.cards.options import CardOptions
+from training_scripts.studies.cards.rendering import ResultTable, table_from_evaluations
 from training_scripts.studies.cards.study import EMPTY, chosen, read_study
 
 ROW = "CCP-all"

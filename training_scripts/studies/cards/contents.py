@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from st_xlret.hub.model_card import ResultTable, write_model_card
 from training_scripts.studies.cards.commands import shown, start, values
 from training_scripts.studies.cards.options import CardOptions
+from training_scripts.studies.cards.rendering import ResultTable, write_model_card
 from training_scripts.studies.cards.sources import data_sources
 from training_scripts.studies.cards.study import read_study
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from st_xlret.hub.model_card import DataSource
 from training_scripts.studies.cards.commands import DATA, values
+from training_scripts.studies.cards.rendering import DataSource
 
 
 @dataclass(frozen=True)
