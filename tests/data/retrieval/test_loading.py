@@ -106,6 +106,7 @@ def test_unanswerable_questions_of_squad_2(tmp_path: Path, load: Any) -> None:
     assert [counts.no_positive for counts in report.sources.values()] == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.real_data
 def test_squad_has_nothing_of_xquad(real_data: Path, load: Any) -> None:
     from st_xlret.evaluation.lareqa import read_lareqa
