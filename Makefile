@@ -1,5 +1,7 @@
 # make demo   sets up .venv, trains on the built-in corpus, prints the table and writes runs/demo
 # make test   sets up .venv and passes the checks and the tests
+# make test-all  also runs the slow tests: benchmarks, studies, the demo
+# make docs   builds the documentation into build/site; any warning is an error
 # The other targets: setup, lint, format, bench, clean.
 
 PYTHON ?= python3
@@ -15,7 +17,7 @@ export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo test test-all lint docs format bench clean
 
 help:
 	@sed -n 's/^# make/make/p; s/^# The other/the other/p' Makefile
@@ -34,13 +36,19 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(PY) -m training_scripts.demo.demo --output runs/demo
 
-test: lint
+test: lint docs
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) -m "not slow"
+
+test-all: lint docs
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy $(SOURCES)
+
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
 
 format: $(STAMP)
 	$(PY) -m ruff check --fix .

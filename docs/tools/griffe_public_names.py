@@ -1,0 +1,27 @@
+"""Griffe extension for the API reference: public names that load on first use, and examples that run as doctests."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+import griffe
+
+
+class PublicNames(griffe.Extension):
+    """Knows what a static reading of the sources does not show."""
+
+    def on_module(self, *, mod: griffe.Module, **kwargs: Any) -> None:
+        """Add the names of the table `_HOMES` of `st_xlret/__init__.py` as aliases of the module."""
+        if mod.path != "st_xlret" or "_HOMES" not in mod.members:
+            return
+        homes = ast.literal_eval(str(mod.members["_HOMES"].value))
+        for name, home in homes.items():
+            if name not in mod.members:
+                mod.set_member(name, griffe.Alias(name, f"{home}.{name}", parent=mod))
+
+    def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
+        """Read `Example:` as Griffe's section `Examples:`, so that doctests are shown as code."""
+        if obj.docstring is not None:
+            obj.docstring.value = re.sub(r"^Example:$", "Examples:", obj.docstring.value, flags=re.MULTILINE)

@@ -1,0 +1,41 @@
+"""Where the examples of the documentation run."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import datasets
+import pytest
+from sentence_transformers import SentenceTransformerTrainingArguments
+
+from tests.docs.workspace import make_workspace
+
+
+@pytest.fixture(scope="session")
+def workspace_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs") / "workspace"
+    make_workspace(folder)
+    return folder
+
+
+@pytest.fixture
+def workspace(workspace_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own with the files and checkpoints that the examples name; trainings stop after two steps."""
+    folder = tmp_path / "workspace"
+    shutil.copytree(workspace_template, folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    as_written = SentenceTransformerTrainingArguments.__post_init__
+
+    def cut_short(self: SentenceTransformerTrainingArguments) -> None:
+        self.max_steps = 2
+        self.per_device_train_batch_size = min(self.per_device_train_batch_size, 4)
+        self.gradient_accumulation_steps = 1
+        self.bf16 = self.fp16 = False
+        self.use_cpu = True
+        self.report_to = "none"
+        as_written(self)
+
+    monkeypatch.setattr(SentenceTransformerTrainingArguments, "__post_init__", cut_short)
+    return folder

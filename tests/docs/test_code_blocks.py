@@ -1,0 +1,40 @@
+"""Every Python example of the documentation runs, on tiny models and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.blocks import pages_with_blocks, python_blocks
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGES = {str(page.relative_to(REPOSITORY)): page for page in pages_with_blocks(REPOSITORY)}
+
+
+def test_blocks_are_found_with_their_lines_and_markers() -> None:
+    text = (
+        "Text\n\n```python\na = 1\n```\n\n"
+        "    ```python title='x'\n    b = [\n        2\n    ]\n    ```\n\n"
+        "<!-- not run: needs the Hub -->\n```python\nc\n```\n"
+        "```bash\nls\n```\n"
+    )
+    one, two, three = python_blocks(text)
+    assert one == (4, "a = 1\n", True)
+    assert two == (8, "b = [\n    2\n]\n", True)
+    assert three.code == "c\n" and not three.runs
+
+
+def test_few_blocks_are_not_run() -> None:
+    blocks = [block for page in PAGES.values() for block in python_blocks(page.read_text(encoding="utf-8"))]
+    assert sum(not block.runs for block in blocks) <= 3 < len(blocks)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_examples_of_a_page_run(name: str, workspace: Path) -> None:
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in python_blocks(PAGES[name].read_text(encoding="utf-8")):
+        if block.runs:
+            # Empty lines put the code where it is in the page, so that errors name the right line.
+            exec(compile("\n" * (block.line - 1) + block.code, str(PAGES[name]), "exec"), namespace)

@@ -1,0 +1,70 @@
+"""Every command of the documentation names options that its program has."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from transformers import HfArgumentParser
+
+from st_xlret import commands
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGES = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")]
+PAGES += sorted((REPOSITORY / "docs").rglob("*.md"))
+FENCE = re.compile(r"^ *```bash\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+LAUNCHERS = {"python", "torchrun"}
+
+
+class Parsed(Exception):
+    """The options were understood."""
+
+
+def commands_of(page: Path) -> list[list[str]]:
+    """The words of every command of a page that runs a training script, a study, or st-xlret."""
+    found = []
+    for block in FENCE.findall(page.read_text(encoding="utf-8")):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            while words and "=" in words[0]:
+                words = words[1:]
+            if words and (words[0] == "st-xlret" or (words[0] in LAUNCHERS and "training_scripts" in line)):
+                found.append(words)
+    return found
+
+
+def parse(words: list[str]) -> None:
+    """Run a command up to the point where its options are parsed."""
+    if words[0] == "st-xlret":
+        commands.run(words[1], words[2:], prog="st-xlret")
+        return
+    place = next(i for i, word in enumerate(words) if word.startswith("training_scripts"))
+    module = import_module(words[place].removesuffix(".py").replace("/", "."))
+    arguments = words[place + 1 :]
+    if Path(words[place]).name.startswith("train_"):
+        arguments.append("--use_cpu")  # bf16 is refused without a GPU otherwise
+    module.main(arguments)
+
+
+CASES = [(page, words) for page in PAGES for words in commands_of(page)]
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), CASES, ids=[f"{page.relative_to(REPOSITORY)}-{i}" for i, (page, _) in enumerate(CASES)]
+)
+def test_the_options_exist(page: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    as_it_is = HfArgumentParser.parse_args_into_dataclasses
+
+    def parse_and_stop(self: HfArgumentParser, *args: object, **kwargs: object) -> None:
+        as_it_is(self, *args, **kwargs)  # type: ignore[arg-type]
+        raise Parsed
+
+    monkeypatch.chdir(REPOSITORY)
+    monkeypatch.setattr(HfArgumentParser, "parse_args_into_dataclasses", parse_and_stop)
+    if words[1:] == ["--help"]:
+        return
+    with pytest.raises(Parsed):
+        parse(words)

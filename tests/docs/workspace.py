@@ -1,0 +1,144 @@
+"""The small world in which the examples of the documentation run: files and checkpoints under the names they use."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from transformers import BertConfig, BertForMaskedLM, XLMRobertaConfig, XLMRobertaForMaskedLM
+
+from st_xlret import export, fit_calibration
+from st_xlret.modules import train_tokenizer
+
+VOCABULARY = {
+    "en": "dog cat house tree river stone bread water night winter sleeps eats sees finds old small",
+    "fr": "chien chat maison arbre fleuve pierre pain eau nuit hiver dort mange voit trouve vieux petit",
+    "de": "hund katze haus baum fluss stein brot wasser nacht winter schläft isst sieht findet alt klein",
+    "sw": "mbwa paka nyumba mti mto jiwe mkate maji usiku baridi analala anakula anaona anapata mzee ndogo",
+    "ru": "собака кошка дом дерево река камень хлеб вода ночь зима спит ест видит находит старый малый",
+}
+WORDS = {language: words.split() for language, words in VOCABULARY.items()}
+CHECKPOINTS = {  # configuration, model and vector size; explicit sizes in the documentation are the published ones
+    "xlm-roberta-base": (XLMRobertaConfig, XLMRobertaForMaskedLM, 768),
+    "bert-base-multilingual-cased": (BertConfig, BertForMaskedLM, 768),
+    "tiny": (XLMRobertaConfig, XLMRobertaForMaskedLM, 32),
+}
+SENTENCE_ENCODERS = ("sentence-transformers/LaBSE", "intfloat/multilingual-e5-small")
+SENTENCES = 70  # of each language: a calibration wants at least 50
+
+
+def sentences_of(language: str, count: int, seed: int) -> list[str]:
+    """Sentences; those with the same seed are translations of each other, word by word."""
+    generator = random.Random(seed)
+    words = WORDS[language]
+    return [" ".join(words[generator.randrange(len(words))] for _ in range(5 + i % 3)) for i in range(count)]
+
+
+def write_lines(file: Path, records: list[dict]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    if file.suffix == ".gz":
+        file.write_bytes(gzip.compress(text.encode()))
+    else:
+        file.write_text(text, encoding="utf-8")
+
+
+def write_data(folder: Path) -> None:
+    """Documents, parallel sentences, questions, dictionaries and test sets."""
+    documents = [
+        {"id": f"{language}-{i}", "language": language, "sentences": sentences_of(language, SENTENCES // 7, 1000 + i)}
+        for language in WORDS
+        for i in range(7)
+    ]
+    pairs = [
+        {"source_language": "en", "target_language": language, "source": source, "target": target}
+        for language in ("fr", "de")
+        for source, target in zip(sentences_of("en", 60, 5), sentences_of(language, 60, 5), strict=True)
+    ]
+    for name in ("documents.jsonl", "docs/documents.jsonl.gz"):
+        write_lines(folder / name, documents)
+    for name in ("pairs.jsonl", "pairs/pairs.jsonl.gz"):
+        write_lines(folder / name, pairs)
+    questions, passages = sentences_of("en", 40, 7), sentences_of("en", 40, 8)
+    triples = "".join(f"{q}?\t{p}\t{n}\n" for q, p, n in zip(questions, passages, passages[::-1], strict=True))
+    (folder / "questions.tsv").write_text(triples, encoding="utf-8")
+    paragraphs = [
+        {
+            "context": f"{passage}.",
+            "qas": [{"id": passage, "question": f"{question}?", "answers": [{"text": passage[:3], "answer_start": 0}]}],
+        }
+        for question, passage in zip(questions, passages, strict=True)
+    ]
+    squad = {"version": "1.1", "data": [{"title": "Title", "paragraphs": paragraphs}]}
+    (folder / "squad.json").write_text(json.dumps(squad), encoding="utf-8")
+    for language in ("fr", "de"):
+        words = "".join(f"{a}\t{b}\n" for a, b in zip(WORDS["en"], WORDS[language], strict=True))
+        (folder / f"words.en-{language}.tsv").write_text(words, encoding="utf-8")
+    tatoeba = folder / "LASER" / "data" / "tatoeba" / "v1"
+    tatoeba.mkdir(parents=True)
+    for code, language in (("fra", "fr"), ("deu", "de")):
+        for side, of in ((code, language), ("eng", "en")):
+            text = "\n".join(sentences_of(of, 20, 11)) + "\n"
+            (tatoeba / f"tatoeba.{code}-eng.{side}").write_text(text, encoding="utf-8")
+    write_beir(folder / "xquad-r")
+
+
+def write_beir(folder: Path) -> None:
+    """A pool of candidates in four languages, with questions in each."""
+    languages = ("en", "fr", "de", "sw")
+    texts = {language: sentences_of(language, 6, 13) for language in languages}
+    corpus = [
+        {"_id": f"c-{language}-{i}", "text": text, "metadata": {"language": language}}
+        for language in languages
+        for i, text in enumerate(texts[language])
+    ]
+    queries = [
+        {"_id": f"q-{language}-{i}", "text": f"{text}?", "metadata": {"language": language}}
+        for language in languages
+        for i, text in enumerate(texts[language])
+    ]
+    write_lines(folder / "corpus.jsonl", corpus)
+    write_lines(folder / "queries.jsonl", queries)
+    lines = ["query-id\tcorpus-id\tscore"]
+    lines += [f"q-{q}-{i}\tc-{c}-{i}\t1" for q in languages for c in languages for i in range(6)]
+    (folder / "qrels").mkdir()
+    (folder / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_models(folder: Path) -> None:
+    """Checkpoints with the names of published ones, and models as runs of this package leave them."""
+    tokenizer = train_tokenizer([" ".join(words) for words in WORDS.values()] * 3, vocabulary=300)
+    for name, (config_class, model_class, size) in CHECKPOINTS.items():
+        config = config_class(
+            vocab_size=len(tokenizer),
+            hidden_size=size,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=80,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+        model_class(config).save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
+    transformer = Transformer(str(folder / "tiny"), max_seq_length=32)
+    model = SentenceTransformer(modules=[transformer, Pooling(32, "mean")], device="cpu")
+    for name in (*SENTENCE_ENCODERS, "runs/ccp/model", "runs/msm/model", "runs/ml-ctl/model", "runs/ir/model"):
+        model.save(str(folder / name))
+    clouds = {
+        language: torch.from_numpy(model.encode(sentences_of(language, SENTENCES, 3), show_progress_bar=False))
+        for language in WORDS
+    }
+    export(model, fit_calibration(clouds, steps=["shift", "scale"])).save(str(folder / "runs" / "demo" / "model"))
+
+
+def make_workspace(folder: Path) -> None:
+    """Write everything."""
+    torch.manual_seed(0)
+    write_data(folder)
+    write_models(folder)
