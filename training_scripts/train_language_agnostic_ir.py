@@ -169,7 +169,7 @@ def main(
         TrainingArguments,
     ]
     encoder, data, options, static, run, args = parse(groups, arguments, description=description)
-    runs.start(args, run)
+    runs.start(args, run, encoder, data, options, static)
 
     # 1. Data: questions and translations, some of which are held out, and sentences without translations.
     pairs, others = load_texts(data, options, args.seed)

@@ -163,7 +163,7 @@ def main(
     """Train as the command line says; returns the content of results.json."""
     groups = [EncoderArguments, DataArguments, options_class, LazyAdamArguments, RunArguments, TrainingArguments]
     encoder, data, options, static, run, args = parse(groups, arguments, description=description)
-    runs.start(args, run)
+    runs.start(args, run, encoder, data, options, static)
 
     # 1. Data: documents as sentences in their order, and parallel sentences, some of which are held out.
     documents = data.load_documents()
