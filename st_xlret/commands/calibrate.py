@@ -34,7 +34,6 @@ from st_xlret.calibration import (
     fit_calibration_stages,
 )
 from st_xlret.calibration.inputs import STEPS
-from st_xlret.commands.models import load_model
 from st_xlret.data import PairOptions, load_documents, load_pairs
 from st_xlret.data.languages import check_language, check_languages, match_language
 from st_xlret.data.reading.jsonl import DataError
@@ -44,6 +43,7 @@ from st_xlret.evaluation.reporting.plots import plot_language_bias
 from st_xlret.evaluation.reporting.tables import markdown_table
 from st_xlret.files import atomic_directory, check_output_directory, write_json_atomically
 from st_xlret.hub.export import export
+from st_xlret.hub.loading import load_model
 from st_xlret.hub.push import check_push, push_to_hub
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from st_xlret.options import option, parse

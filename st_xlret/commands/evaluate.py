@@ -32,9 +32,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from st_xlret.commands.models import load_calibration, load_model
 from st_xlret.evaluation.benchmarks import BENCHMARKS, benchmark
 from st_xlret.files import check_output_file, write_json_atomically, write_text_atomically
+from st_xlret.hub.loading import load_calibration, load_model
 from st_xlret.options import option, parse
 
 ON_HUB = ", ".join(known.name for known in BENCHMARKS.values() if known.hub)

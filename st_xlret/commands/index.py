@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 
-from st_xlret.commands.models import load_model
 from st_xlret.commands.texts import read_texts
 from st_xlret.data.documents.loading import LoadReport
 from st_xlret.data.documents.reading import find_documents, read_documents
@@ -25,6 +24,7 @@ from st_xlret.data.reading.jsonl import BadLines, DataError
 from st_xlret.data.reading.sources import existing_path
 from st_xlret.evaluation.cache import EmbeddingCache
 from st_xlret.files import atomic_directory
+from st_xlret.hub.loading import load_model
 from st_xlret.options import name_leading_words, option, parse
 
 INDEX_FILE, TEXTS_FILE, VECTORS_FILE = "index.json", "texts.jsonl", "vectors.npy"

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from st_xlret.commands.models import load_model
 from st_xlret.commands.texts import read_texts
 from st_xlret.evaluation.cache import EmbeddingCache
 from st_xlret.files import check_output_file, write_text_atomically
+from st_xlret.hub.loading import load_model
 from st_xlret.options import name_leading_words, option, parse
 from st_xlret.search import mine_bitext
 

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from st_xlret.commands.models import load_model
 from st_xlret.data import load_documents
 from st_xlret.evaluation.language_bias import LanguageBias, embed_sample, measure_language_bias
 from st_xlret.evaluation.reporting.plots import plot_language_bias
 from st_xlret.evaluation.reporting.tables import markdown_table
 from st_xlret.files import check_output_file, write_json_atomically
+from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
 
 

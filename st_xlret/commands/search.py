@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from st_xlret.commands.index import INDEX_FILE, TEXTS_FILE, VECTORS_FILE, is_index
-from st_xlret.commands.models import load_model
+from st_xlret.hub.loading import load_model
 from st_xlret.options import name_leading_words, option, parse
 from st_xlret.search import top_k
 

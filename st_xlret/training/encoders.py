@@ -17,6 +17,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from st_xlret.data.batches.sampling import column_codes, rows_by_code
 from st_xlret.files import atomic_directory
+from st_xlret.hub.loading import load_model
 from st_xlret.modules.from_scratch import static_encoder, train_tokenizer, transformer_encoder
 from st_xlret.options import option
 from st_xlret.training.arguments import RunArguments
@@ -126,12 +127,9 @@ def load_checkpoint(name: str, max_seq_length: int | None = None) -> SentenceTra
         max_seq_length: Tokens to read of a text, at most those that the checkpoint has positions for.
 
     Raises:
-        ValueError: If `name` looks like a path, and there is no such folder.
+        ValueError: If there is no such model.
     """
-    path = Path(name).expanduser()
-    if not path.is_dir() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
-        raise ValueError(f"--model {name}: there is no such folder")
-    model = SentenceTransformer(str(path) if path.is_dir() else name)
+    model = load_model(name)
     if max_seq_length is not None and not isinstance(model[0], StaticEmbedding):
         model.max_seq_length = min(max_seq_length, _positions(model) or max_seq_length)
     return model

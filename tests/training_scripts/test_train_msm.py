@@ -114,7 +114,7 @@ def test_bad_input_is_named_before_anything_is_lost(
 ) -> None:
     kept = documents.read_text()
     write_lines(documents, [{"language": "en", "sentences": ["the sun and the moon", "", " "]}] * 5)
-    with pytest.raises(ValueError, match="two sentences"):
+    with pytest.raises(ValueError, match="two .*sentences"):
         train("--documents", documents, "--max_steps 1")
     with documents.open("a") as file:
         file.write(kept)

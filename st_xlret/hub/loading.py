@@ -1,4 +1,4 @@
-"""Loading what the commands are given: models and calibrations, with errors that name the option."""
+"""Loading the models and calibrations that programs are given, with errors that name the option."""
 
 from __future__ import annotations
 
