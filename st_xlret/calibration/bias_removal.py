@@ -82,16 +82,20 @@ def lsar_map(means: Sequence[Tensor], rank: int | None = None, strength: float =
     return centre.then(_removal(directions[:kept].T, strength))
 
 
-def coral_map(moments: Moments, covariance: Tensor, ridge: float = 0.3, strength: float = 1.0) -> Affine:
+def coral_map(
+    moments: Moments, covariance: Tensor, ridge: float = 1.0, shrink: float = 0.5, strength: float = 1.0
+) -> Affine:
     """Give one language the covariance of all of them (CORAL: correlation alignment, Sun et al. 2016).
 
-    With the language's mean m and covariance S, the covariance T of all languages and r = `ridge` * trace(T) / d, the
-    map is `m + (T + r I)^(1/2) (S + r I)^(-1/2) (x - m)`. The mean stays where it is.
+    With the language's mean m and covariance S, the covariance T of all languages, a = `shrink` and
+    r = `ridge` * trace(T) / d, the map is `m + (T + r I)^(1/2) ((1 - a) S + a T + r I)^(-1/2) (x - m)`. The mean stays
+    where it is. Without enough shrinkage and ridge, what the texts of a language are about is taken for the language.
 
     Args:
         moments: Moments of the embeddings that go in.
         covariance: The covariance to give them (d, d).
         ridge: How much of the average variance is added to every direction first. Fewer texts need more.
+        shrink: How far the language's covariance is first drawn to that of all languages, from 0 to 1.
         strength: 0 leaves the language as it is; 1 is the whole map.
 
     Returns:
@@ -103,14 +107,15 @@ def coral_map(moments: Moments, covariance: Tensor, ridge: float = 0.3, strength
     Example:
         >>> from st_xlret.calibration.statistics import moments_of
         >>> moments = moments_of(torch.tensor([[1.0, 0.0], [3.0, 0.0], [2.0, 1.0], [2.0, -1.0]]), "en")
-        >>> map_ = coral_map(moments, 4 * moments.covariance, ridge=1e-9)
+        >>> map_ = coral_map(moments, 4 * moments.covariance, ridge=1e-9, shrink=0)
         >>> [round(value, 4) for value in map_(torch.tensor([[3.0, 1.0]]))[0].tolist()]
         [4.0, 2.0]
     """
     if ridge <= 0:
         raise ValueError(f"ridge must be positive, got {ridge}")
     added = ridge * covariance.diagonal().mean() * torch.eye(len(covariance), dtype=covariance.dtype)
-    map_ = _power(covariance + added, 0.5) @ _power(moments.covariance + added, -0.5)
+    own = torch.lerp(moments.covariance, covariance, shrink)
+    map_ = _power(covariance + added, 0.5) @ _power(own + added, -0.5)
     weight = torch.lerp(torch.eye(len(map_), dtype=map_.dtype), map_, strength)
     return Affine(weight, moments.mean - weight @ moments.mean)
 

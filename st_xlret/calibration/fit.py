@@ -171,8 +171,8 @@ def _moment_step(
         return {language: shift_map(entry, amount).then(back) for language, entry in moments.items()}
     if step == "coral":
         covariance = torch.stack([entry.covariance for entry in moments.values()]).mean(dim=0)
-        ridge = options.coral_ridge
-        return {language: coral_map(entry, covariance, ridge, amount) for language, entry in moments.items()}
+        how = (covariance, options.coral_ridge, options.coral_shrink, amount)
+        return {language: coral_map(entry, *how) for language, entry in moments.items()}
     if step == "lir":
         return {language: lir_map(entry, options.lir_components, amount) for language, entry in moments.items()}
     return {

@@ -33,6 +33,7 @@ class CalibrationOptions:
         keep_mean: Fraction of the mean of all languages that `"shift"` and `"lsar"` keep. None keeps what the papers
             keep: nothing with `"shift"`, all of it with `"lsar"`.
         coral_ridge: Variance that CORAL adds to every direction, relative to the average one.
+        coral_shrink: How far CORAL first draws the covariance of a language to that of all, from 0 to 1.
         normalize_inputs: Scale embeddings to unit length before the first step, in the fit and in the layer.
         min_sentences: Minimum number of sentences of a language.
     """
@@ -43,7 +44,8 @@ class CalibrationOptions:
     lir_components: int = 1
     lsar_rank: int | None = None
     keep_mean: float | None = None
-    coral_ridge: float = 0.3
+    coral_ridge: float = 1.0
+    coral_shrink: float = 0.5
     normalize_inputs: bool = False
     min_sentences: int = 50
 

@@ -108,7 +108,7 @@ class Method:
     )
     lsar_rank: int | None = option(None, "Dimensions that lsar removes. By default languages - 1.")
     coral_ridge: float = option(
-        0.3, "Variance that coral adds to each direction, relative to the average. Less text needs more."
+        1.0, "Variance that coral adds to each direction, relative to the average. Less text needs more."
     )
     scale_by: str = option(
         "std", "scale: divide by the standard deviation or the variance.", choices=["std", "variance"]
@@ -301,13 +301,13 @@ def compare(
     size = min(_COMPARED_TEXTS, *(len(rows) for rows in embeddings.values()))
     sample = {code: rows[:size] for code, rows in embeddings.items()}
     sample_ids = {code: rows[:size] for code, rows in ids.items()}
-    neighbours = min(20, size * len(sample) - 2)
+    neighbours = min(10, size * len(sample) - 2)
     biases, rows, scores = {}, [], {}
     for name, layer in layers.items():
         mapped = sample if layer is None else {code: layer.transform(rows, code) for code, rows in sample.items()}
         bias = measure_language_bias(mapped, sample_ids, neighbours=neighbours)
         kept = neighbours_kept(sample, mapped)
-        biases[name], scores[name] = bias, kept * (1 - bias.imbalance)
+        biases[name], scores[name] = bias, kept**0.5 * (1 - bias.imbalance)
         rows.append(
             [
                 f"{name} (chosen)" if name == chosen else name,
@@ -322,8 +322,8 @@ def compare(
     first = next(iter(biases.values()))
     print(
         f"\n{size} texts a language, {neighbours} neighbours; chance: {100 * first.chance:.1f} % in the own language. "
-        "'Kept' are nearest neighbours within one language that stay. The score, kept neighbours times the evenness of "
-        "languages, needs no labels; higher is better."
+        "'Kept' are nearest neighbours within one language that stay. The score is the square root of the share kept "
+        "times the evenness of the neighbours' languages. It needs no labels; higher is better."
     )
     best = max(scores, key=lambda name: scores[name])
     if best not in ("as it is", chosen):

@@ -28,9 +28,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+import torch
 
 from st_xlret.evaluation.benchmarks import BENCHMARKS, benchmark
 from st_xlret.files import check_output_file, write_json_atomically, write_text_atomically
@@ -93,6 +96,10 @@ class Arguments:
         "tatoeba: use only the first sentences of each language, at most this many. The task is then easier than the "
         "benchmark, and published figures are not comparable.",
     )
+    bf16: bool = option(
+        False,
+        "Embed in bfloat16: two to three times as fast on processors that compute in it, and hardly another ranking.",
+    )
     device: str | None = option(None, "Device: cpu, cuda, cuda:1, mps. Default: the best there is.")
     quiet: bool = option(False, "Show no progress bars.")
 
@@ -121,7 +128,9 @@ def evaluate(arguments: Arguments) -> None:
     for file in (arguments.output, tables) if is_writer else ():
         check_output_file(file)
     evaluator = known.load(arguments.data, arguments.languages, evaluator_options(arguments))
-    result = evaluator.evaluate(load_model(arguments.model, arguments.device))
+    model = load_model(arguments.model, arguments.device)
+    with torch.autocast(model.device.type, torch.bfloat16) if arguments.bf16 else nullcontext():
+        result = evaluator.evaluate(model)
     if not is_writer:
         return
 

@@ -84,7 +84,7 @@ def test_lsar_keeps_a_share_of_the_common_mean() -> None:
 def test_coral_gives_the_covariance_asked_for_and_keeps_the_mean(strength: float) -> None:
     rows = torch.randn(200, 4, dtype=torch.float64) @ torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0]).double()) + 5
     moments, target = moments_of(rows, "en"), torch.diag(torch.tensor([4.0, 3.0, 2.0, 1.0]).double())
-    mapped = coral_map(moments, target, ridge=1e-9, strength=strength)(rows)
+    mapped = coral_map(moments, target, ridge=1e-9, shrink=0, strength=strength)(rows)
     torch.testing.assert_close(mapped.mean(dim=0), rows.mean(dim=0))
     if strength == 1:
         torch.testing.assert_close(torch.cov(mapped.T, correction=0), target, rtol=1e-6, atol=1e-6)
