@@ -38,3 +38,5 @@ def test_the_examples_of_a_page_run(name: str, workspace: Path) -> None:
         if block.runs:
             # Empty lines put the code where it is in the page, so that errors name the right line.
             exec(compile("\n" * (block.line - 1) + block.code, str(PAGES[name]), "exec"), namespace)
+    if "trainer" in namespace:
+        assert namespace["trainer"].state.global_step == namespace["trainer"].args.max_steps

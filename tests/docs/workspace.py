@@ -61,7 +61,7 @@ def write_data(folder: Path) -> None:
         for language in ("fr", "de")
         for source, target in zip(sentences_of("en", 60, 5), sentences_of(language, 60, 5), strict=True)
     ]
-    for name in ("documents.jsonl", "docs/documents.jsonl.gz"):
+    for name in ("documents.jsonl", "docs/documents.jsonl.gz", "documents/documents.jsonl.gz"):
         write_lines(folder / name, documents)
     for name in ("pairs.jsonl", "pairs/pairs.jsonl.gz"):
         write_lines(folder / name, pairs)
