@@ -134,7 +134,8 @@ def write_models(folder: Path) -> None:
         language: torch.from_numpy(model.encode(sentences_of(language, SENTENCES, 3), show_progress_bar=False))
         for language in WORDS
     }
-    export(model, fit_calibration(clouds, steps=["shift", "scale"])).save(str(folder / "runs" / "demo" / "model"))
+    for name, steps in (("demo/model", ["shift", "scale"]), ("calibrated", ["lsar"])):
+        export(model, fit_calibration(clouds, steps=steps)).save(str(folder / "runs" / name))
 
 
 def make_workspace(folder: Path) -> None:
