@@ -1,4 +1,4 @@
-"""The benchmarks by name: which evaluator runs each, and what of it the papers print."""
+"""The benchmarks by name: the evaluator of each, and which of its metrics the papers report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class BenchmarkEvaluator(Protocol):
-    """What is common to the evaluators of all benchmarks."""
+    """The interface that the evaluators of all benchmarks share."""
 
     def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
         """Scores per language, their averages, and the protocol."""
@@ -25,17 +25,17 @@ class BenchmarkEvaluator(Protocol):
 
 @dataclass(frozen=True)
 class Benchmark:
-    """How one benchmark is run and compared.
+    """A benchmark: how it is run, and what its results are compared with.
 
     Attributes:
         name: Its name on the command line and in results.
-        module: Where its evaluator is.
-        evaluator: The evaluator's name.
-        layout: The files of its official layout, for help and errors.
+        module: Module of its evaluator.
+        evaluator: Name of its evaluator.
+        layout: Files of its official layout, for help and error messages.
         metrics: The metrics that published rows are compared by, the primary one first.
         languages: How many languages the whole benchmark has.
         published_average: The published average over all of them.
-        hub: Whether it can be loaded from the Hugging Face Hub.
+        hub: Whether it is on the Hugging Face Hub.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Benchmark:
         languages: Sequence[str] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> BenchmarkEvaluator:
-        """The evaluator over local data, or over the Hub's where no folder is given.
+        """Make the evaluator, from local files or, if no folder is given, from the Hub.
 
         Raises:
             ValueError: If the benchmark needs a folder, or its evaluator does not take an option.
@@ -62,9 +62,9 @@ class Benchmark:
         evaluator = getattr(import_module(self.module), self.evaluator)
         arguments = dict(options or {})
         if data is None and not self.hub:
-            raise ValueError(f"{self.name} is on no hub: give the folder of {self.layout}.")
+            raise ValueError(f"{self.name} is not on the Hub: give the folder of {self.layout}.")
         load = evaluator.from_hub if data is None else evaluator.from_directory
-        # Before any file is read: a corpus can take minutes.
+        # Before any file is read, as reading a corpus can take minutes.
         methods = [load, *(kind.__init__ for kind in evaluator.__mro__)]
         accepted = {name for method in methods for name in signature(method).parameters}
         unknown = sorted(set(arguments) - accepted)
@@ -143,7 +143,7 @@ def benchmark(name: str) -> Benchmark:
     """One benchmark by name.
 
     Raises:
-        ValueError: If there is none; names those that there are.
+        ValueError: If there is none of this name. The message lists all names.
 
     Example:
         >>> benchmark("lareqa").metrics

@@ -1,4 +1,4 @@
-"""Bilingual retrieval: does the nearest neighbour in another language say the same?"""
+"""Bilingual retrieval: whether the nearest neighbour of a sentence in another language is its translation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROWS_PER_BLOCK = 4_096
 
 
 def _first_equal_row(embeddings: Tensor) -> Tensor:
-    """For every row, the lowest row with the same values: rounding must not decide between equal rows."""
+    """For every row, the lowest row with the same values, so that rounding does not decide between equal rows."""
     seen: dict[bytes, int] = {}
     rows = embeddings.cpu().numpy()
     return torch.tensor([seen.setdefault(row.tobytes(), index) for index, row in enumerate(rows)])
@@ -33,8 +33,8 @@ def _first_equal_row(embeddings: Tensor) -> Tensor:
 def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> tuple[float, float]:
     """Accuracy of the nearest neighbour by cosine, in both directions, for row-aligned translations.
 
-    Row i of one side is right if its nearest neighbour on the other side is row i. Equal cosines go to the
-    lower row, so that of two identical sentences the second is counted wrong, as in the published protocol of
+    Row i of one side is counted right if its nearest neighbour on the other side is row i. Of equal cosines, the lower
+    row is the nearest. The second of two identical sentences is thus counted wrong, as in the published protocol of
     Tatoeba.
 
     Args:
@@ -42,7 +42,7 @@ def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> 
         target_embeddings: Shape (n, d), row-aligned with the source.
 
     Returns:
-        ``(forward, backward)``: source to target and target to source, fractions in [0, 1].
+        `(forward, backward)`: source to target and target to source, fractions in [0, 1].
 
     Raises:
         ValueError: If the shapes differ, there are no rows, or a row holds NaN or infinite values.
@@ -85,9 +85,10 @@ def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> 
 def weighted_f1(source_embeddings: Tensor, target_embeddings: Tensor) -> float:
     """F1 of the nearest neighbour by cosine, source to target, for row-aligned translations.
 
-    Each target row is a class: its F1 is that of the source rows which find it, and the mean over the target
-    rows is what scikit-learn calls weighted and mteb reports, ``f1``, for Tatoeba. Accuracy is higher or
-    equal: F1 also counts against a row that others find too. Equal cosines go to the lower row.
+    Each target row is a class, and the source rows whose nearest neighbour it is are predicted to belong to it. The
+    mean of the F1 of all classes is what scikit-learn calls weighted, and what mteb reports as `f1` for Tatoeba. It is
+    at most the accuracy, as it also penalises rows that are the nearest neighbours of several others. Of equal cosines,
+    the lower row is the nearest.
 
     Args:
         source_embeddings: Shape (n, d), not necessarily normalised.
@@ -115,13 +116,13 @@ def weighted_f1(source_embeddings: Tensor, target_embeddings: Tensor) -> float:
 
 
 def bilingual_accuracies(embeddings: Mapping[str, Tensor]) -> dict[tuple[str, str], float]:
-    """Retrieval accuracy of every ordered pair of languages over row-aligned embeddings.
+    """Retrieval accuracy of every ordered pair of languages, from row-aligned embeddings.
 
     Args:
-        embeddings: Language to tensor (n, d): row i says the same in every language.
+        embeddings: Language to tensor (n, d). Row i has the same meaning in every language.
 
     Returns:
-        ``{(from_language, to_language): accuracy}`` for every ordered pair, fractions in [0, 1].
+        `{(from_language, to_language): accuracy}` for every ordered pair, fractions in [0, 1].
 
     Raises:
         ValueError: If there are fewer than two languages, or as for `retrieval_accuracy`.
@@ -143,17 +144,17 @@ def bilingual_accuracies(embeddings: Mapping[str, Tensor]) -> dict[tuple[str, st
 def summarise_accuracies(
     accuracies: Mapping[tuple[str, str], float], groups: Mapping[str, Iterable[str]] | None = None
 ) -> dict[str, float]:
-    """Means of pair accuracies: over all pairs, per language, and per group of languages.
+    """Average the accuracies of pairs: over all pairs, per language, and per group of languages.
 
-    A language's mean is over the pairs, in both directions, that it is a side of; a group's is over the pairs
-    that touch it, that is, with at least one side in the group.
+    The mean of a language is over its pairs with all others, in both directions. The mean of a group is over the pairs
+    with at least one side in the group.
 
     Args:
         accuracies: As `bilingual_accuracies` returns them.
-        groups: Name to languages, such as ``{"without_parallel": ["zh"]}``.
+        groups: Name to languages, such as `{"without_parallel": ["zh"]}`.
 
     Returns:
-        ``{"accuracy": ..., "fr_accuracy": ..., "without_parallel_accuracy": ...}``.
+        `{"accuracy": ..., "fr_accuracy": ..., "without_parallel_accuracy": ...}`.
 
     Raises:
         ValueError: If a group names languages that are not there.
@@ -186,23 +187,24 @@ def _check_group(name: str, members: Iterable[str], languages: Sequence[str]) ->
 class BilingualRetrievalEvaluator(BaseEvaluator):
     """Retrieval between every two languages of a set of translations, in both directions.
 
-    Each language is embedded once. Quick enough for periodic evaluation in training: pass it to the trainer.
+    Each language is embedded once, which is quick enough for periodic evaluation during training: pass the evaluator to
+    the Trainer.
 
     Args:
-        sentences: Language to sentences: the i-th sentence says the same in every language.
+        sentences: Language to sentences. The i-th sentences of all languages are translations of each other.
         name: Prefix of the metrics.
-        groups: Name to languages; adds ``{group}_accuracy``, the mean over the pairs that touch the group.
-        pair_metrics: Whether every ordered pair is a metric too, ``{from}-{to}_accuracy``.
+        groups: Name to languages. Adds `{group}_accuracy`, the mean over the pairs with a side in the group.
+        pair_metrics: Whether to add a metric for every ordered pair, `{from}-{to}_accuracy`.
         layer: See `encode_layer`.
         pooling: See `encode_layer`.
-        calibration: Applied to the embeddings of each language, such as a ``CalibrationLayer``.
+        calibration: Applied to the embeddings of each language, such as a `CalibrationLayer`.
         batch_size: Texts per forward pass.
         show_progress_bar: Whether to show a bar over the languages.
         write_csv: Whether to append the means to a CSV file where an output path is given.
 
     Raises:
-        ValueError: If there are fewer than two languages, if lists are empty or differ in length, or if a
-            group or the calibration does not fit the languages.
+        ValueError: If there are fewer than two languages, lists are empty or differ in length, or a group or the
+            calibration does not fit the languages.
 
     Example:
         >>> from sentence_transformers import SentenceTransformer
@@ -247,7 +249,7 @@ class BilingualRetrievalEvaluator(BaseEvaluator):
         self.primary_metric = "accuracy"
 
     def embed(self, model: SentenceTransformer) -> dict[str, Tensor]:
-        """Embeds every language once: language to float32 tensor (n, d)."""
+        """Embed every language once; returns language to float32 tensor (n, d)."""
         languages = tqdm(self.sentences.items(), desc="Languages", disable=not self.show_progress_bar)
         return {language: self.embedder.embed(model, texts, language) for language, texts in languages}
 
@@ -258,7 +260,7 @@ class BilingualRetrievalEvaluator(BaseEvaluator):
     def __call__(  # type: ignore[override]  # the host's own evaluators narrow the model's type too
         self, model: SentenceTransformer, output_path: str | None = None, epoch: int = -1, steps: int = -1
     ) -> dict[str, float]:
-        """Evaluates and returns the metrics, as Sentence Transformers calls it."""
+        """Evaluate and return the metrics, as Sentence Transformers calls it."""
         accuracies = self.evaluate(model)
         means = summarise_accuracies(accuracies, self.groups)
         if output_path is not None and self.write_csv:

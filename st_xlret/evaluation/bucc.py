@@ -1,4 +1,4 @@
-"""BUCC: finding the translations that are hidden in two comparable corpora."""
+"""BUCC: mining the translations that are hidden in two comparable corpora."""
 
 from __future__ import annotations
 
@@ -30,43 +30,42 @@ class MinedPair(NamedTuple):
 
 
 class BUCCEvaluator(BenchmarkEvaluator):
-    """Precision, recall and F1 of the translations mined from two corpora, by the BUCC shared task.
+    """Precision, recall and F1 of translations mined from two corpora, by the protocol of the BUCC shared task.
 
-    The protocol of Artetxe and Schwenk (`2019 <https://arxiv.org/abs/1811.01136>`_) and LASER, which the papers
+    The protocol of Artetxe and Schwenk ([2019](https://arxiv.org/abs/1811.01136)) and LASER, which the papers
     follow: pairs are mined in both directions with the ratio margin over 4 neighbours, one-to-one
     (`mine_bitext`); the threshold on their score that gives the best F1 on the training split is applied to the
-    test split. Each distinct sentence is mined once; pairs with a sentence that stands more than once in its
-    corpus are dropped, as its id is ambiguous.
+    test split. Each distinct sentence is mined once. Pairs with a sentence that occurs more than once in its corpus are
+    dropped, as its id is ambiguous.
 
-    mteb's tasks of this name are another benchmark: they look up translations among sentences that have one
-    (retrieval between gold pairs), without anything to leave out and without a threshold.
+    The tasks of this name in mteb are a different benchmark: retrieval between the gold pairs alone, where every
+    sentence has a translation and no threshold is needed.
 
-    Metrics: ``average_f1`` (primary), ``average_precision``, ``average_recall``, and the same three per
-        language,
-    ``de_f1`` and so on. A language whose evaluated split has no gold pairs gets no scores: its extracted pairs
-    are in ``mined_pairs`` and in files of ``pairs_directory``, in the form that the organisers take.
+    Metrics: `average_f1` (primary), `average_precision`, `average_recall`, and the same three per language, such as
+    `de_f1`. A language without gold pairs in the evaluated split gets no scores; its pairs are in `mined_pairs` and in
+    the files of `pairs_directory`, in the format of the organisers.
 
     Args:
         corpora: Language to the corpus that is evaluated, its sentences beside English ones.
-        training: Language to the corpus that the threshold is chosen on, with gold pairs. Default: the
-            evaluated corpora themselves, which is optimistic; the result says so.
+        training: Language to the corpus on which the threshold is chosen, with gold pairs. Default: the evaluated
+            corpora themselves, which is optimistic, as the result says.
         name: Prefix of the metrics.
-        split: Names the evaluated split in the result.
-        k: Neighbours of the margin.
-        margin: See `mine_bitext`; the papers use ``"ratio"``.
+        split: Name of the evaluated split, for the result.
+        k: Number of neighbours in the margin.
+        margin: See `mine_bitext`; the papers use `"ratio"`.
         layer: See `encode_layer`.
         pooling: See `encode_layer`.
-        calibration: Applied to each language's embeddings, such as a ``CalibrationLayer``.
+        calibration: Applied to each language's embeddings, such as a `CalibrationLayer`.
         batch_size: Texts per forward pass.
-        pairs_directory: Where the extracted pairs are written, ``de-en.test.mined.tsv`` (score and two ids a
-            line, best first). Default: nowhere.
+        pairs_directory: Folder for the mined pairs, in files such as `de-en.test.mined.tsv` with a score and two ids
+            per line, best first. Default: they are not written.
         show_progress_bar: Whether to show bars over the languages, batches and blocks.
         write_csv: Whether to append the metrics to a CSV file where an output path is given.
         language_metrics: Whether to return each language's metrics, beside the means.
 
     Raises:
-        ValueError: If there are no languages, a language has no training corpus, that has no gold pairs, or the
-            calibration does not know a language.
+        ValueError: If there are no languages, a language has no training corpus, a training corpus has no gold pairs,
+            or the calibration does not know a language.
 
     Example:
         >>> from sentence_transformers import SentenceTransformer
@@ -143,12 +142,12 @@ class BUCCEvaluator(BenchmarkEvaluator):
         split: BUCCSplit = "test",
         **options: Any,
     ) -> BUCCEvaluator:
-        """Reads the shared task's files, see `load_bucc_directory`; the threshold is the training split's.
+        """Read the files of the shared task, see `load_bucc_directory`. The training split gives the threshold.
 
         Args:
-            path: The folder of ``de-en.training.de`` and so on, or of folders ``de-en``.
-            languages: Such as ``["de", "zh"]``. Default: all that have the split.
-            split: What is evaluated. ``"training"`` chooses the threshold on what it is applied to.
+            path: The folder of `de-en.training.de` and so on, or of folders `de-en`.
+            languages: Such as `["de", "zh"]`. Default: all that have the split.
+            split: The evaluated split. With `"training"` the threshold is chosen on the evaluated pairs.
             **options: The evaluator's own.
 
         Raises:
@@ -161,7 +160,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
 
     @classmethod
     def from_hub(cls, languages: Sequence[str] | None = None, **options: Any) -> BUCCEvaluator:
-        """Loads ``mteb/BUCC``: the training split alone, on which the threshold is then chosen as well.
+        """Load `mteb/BUCC`. It has the training split alone, on which the threshold is then chosen as well.
 
         Args:
             languages: Among de, fr, ru, zh. Default: all four.
@@ -191,7 +190,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
         return BenchmarkResult("bucc", scores, macro_average(scores), self._protocol(model))
 
     def _mine(self, model: SentenceTransformer, corpus: BUCCCorpus, language: str) -> list[MinedPair]:
-        """All one-to-one pairs, best first, but for those whose sentence stands more than once."""
+        """All one-to-one pairs, best first, without those of a sentence that occurs more than once."""
         counts = Counter(corpus.source.sentences), Counter(corpus.target.sentences)
         id_of = (
             dict(zip(corpus.source.sentences, corpus.source.ids, strict=True)),
@@ -241,10 +240,10 @@ class BUCCEvaluator(BenchmarkEvaluator):
 
 
 def best_threshold(candidates: Sequence[MinedPair], gold: set[tuple[str, str]]) -> float:
-    """The score from which on candidates are taken so that their F1 against the gold pairs is highest.
+    """The threshold on the score that gives the candidates the highest F1 against the gold pairs.
 
-    It lies halfway between the last candidate that is taken and the first that is not. Among equal F1 the
-    fewest candidates are taken; where none of them is right, all are (-inf).
+    It lies halfway between the last candidate that is accepted and the first that is not. Of several thresholds with
+    the highest F1, the highest is returned; if no candidate is right, the threshold is -inf.
 
     Args:
         candidates: Best first.
@@ -260,7 +259,7 @@ def best_threshold(candidates: Sequence[MinedPair], gold: set[tuple[str, str]]) 
         right += (pair.source, pair.target) in gold
         following = candidates[taken].score if taken < len(candidates) else None
         if following == pair.score:
-            continue  # no threshold parts equal scores
+            continue  # no threshold separates equal scores
         f1 = 2 * right / (taken + len(gold))
         if f1 > best:
             best = f1
@@ -269,7 +268,7 @@ def best_threshold(candidates: Sequence[MinedPair], gold: set[tuple[str, str]]) 
 
 
 def mining_scores(pairs: Sequence[MinedPair], gold: set[tuple[str, str]]) -> dict[str, float]:
-    """Precision, recall and F1 of mined pairs; all 0 where none is right.
+    """Precision, recall and F1 of mined pairs, all 0 if none is right.
 
     Example:
         >>> mining_scores([MinedPair(1.0, "a", "x"), MinedPair(0.9, "b", "z")], {("a", "x"), ("b", "y")})

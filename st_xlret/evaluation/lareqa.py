@@ -1,4 +1,4 @@
-"""LAReQA on XQuAD-R: answers to a question in all languages, from one pool of sentences in all languages."""
+"""LAReQA on XQuAD-R: retrieval of the answers in all languages from one pool of sentences in all languages."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ if TYPE_CHECKING:
 class LAReQAEvaluator(RetrievalEvaluator):
     """mAP@20 of LAReQA's XQuAD-R: 13 090 questions and 13 014 candidate sentences in 11 languages.
 
-    By Roy et al. (2020), as XTREME-R and MSM (`Zhang et al., 2023 <https://arxiv.org/abs/2302.01626>`_,
-    Table 12) report it. ``"test"``: the sentence with the answer is relevant in each of the 11 languages, and
-    all candidates of all languages are one pool; average precision at 20 with the denominator min(R, 20),
-    averaged per question language and then over languages. ``"test-same-language"``: for each language by
-    itself, questions, candidates and the one relevant sentence are in that language (zero-shot monolingual
-    retrieval; the other languages' correct answers are not in the pool, as they would count as wrong).
+    The benchmark is by Roy et al. (2020) and reported by XTREME-R and MSM
+    ([Zhang et al., 2023](https://arxiv.org/abs/2302.01626), Table 12). It has two splits:
 
-    XTREME-R's models read the sentence together with its paragraph; by default a candidate is its sentence
-    alone here, which is what a sentence encoder is made for. The result says which.
+    - `"test"`: All candidates of all languages are one pool, and the sentence with the answer is relevant in each of
+      the 11 languages. Average precision at 20 has the denominator min(R, 20); it is averaged per question language
+      and then over the languages.
+    - `"test-same-language"`: Monolingual retrieval in each language. The pool has the candidates of the question's
+      language alone, as the correct answers in other languages would count as wrong.
 
-    Metrics: ``map_at_20`` (primary), ``mrr_at_100``, ``recall_at_100`` and, for the mixed pool,
-    ``language_preference``, per question language and averaged.
+    The models of XTREME-R read each sentence together with its paragraph. By default a candidate is the sentence
+    alone here, as sentence encoders are made for sentences. The result says which was used.
+
+    Metrics: `map_at_20` (primary), `mrr_at_100`, `recall_at_100` and, for the mixed pool, `language_preference`, each
+    per question language and averaged.
 
     Example:
         >>> from sentence_transformers import SentenceTransformer
@@ -72,18 +74,18 @@ class LAReQAEvaluator(RetrievalEvaluator):
         context: bool = False,
         **options: Any,
     ) -> LAReQAEvaluator:
-        """Reads the official release or BEIR's layout.
+        """Read the official release, or BEIR's layout.
 
         Args:
-            path: The folder of ``en.json`` and so on, the one above it, or one in BEIR's layout.
-            languages: Question languages; the pool stays whole. Default: all.
+            path: The folder of `en.json` and so on, its parent, or a folder in BEIR's layout.
+            languages: Languages of the questions; the pool stays whole. Default: all.
             split: See the class.
-            context: Whether each candidate is followed by its paragraph, as XTREME-R's models read it.
+            context: Whether each candidate is followed by its paragraph, as in XTREME-R.
             **options: The evaluator's own.
 
         Raises:
             FileNotFoundError: If the folder has neither layout.
-            ValueError: If the split is unknown, a language is not there, or a file is broken.
+            ValueError: If the split is unknown, a language is not there, or a file is malformed.
         """
         data = read_lareqa(path, split=split, context=context)
         if languages is not None:
@@ -97,7 +99,7 @@ class LAReQAEvaluator(RetrievalEvaluator):
 
 
 def read_lareqa(path: str | os.PathLike[str], *, split: LareqaSplit = "test", context: bool = False) -> RetrievalData:
-    """XQuAD-R as one corpus with its questions, see `LAReQAEvaluator.from_directory`."""
+    """Read XQuAD-R as one corpus with its questions, see `LAReQAEvaluator.from_directory`."""
     if split not in _SPLITS:
         raise ValueError(f"split must be one of {_SPLITS}, got {split!r}.")
     folder = Path(path)
@@ -117,7 +119,7 @@ def read_lareqa(path: str | os.PathLike[str], *, split: LareqaSplit = "test", co
 
 
 def same_language_pools(data: RetrievalData) -> dict[str, RetrievalData]:
-    """One pool a query language: its queries and the documents in it."""
+    """One pool per query language: its queries and the documents in that language."""
     pools = {}
     for language in data.judged.language_set():
         of_language = data.of_languages([language])
@@ -127,7 +129,7 @@ def same_language_pools(data: RetrievalData) -> dict[str, RetrievalData]:
 
 
 def _beir_paragraphs(folder: Path) -> dict[str, str]:
-    """Candidate id to its paragraph: the sentences that share ``metadata.context``, in order."""
+    """Candidate id to its paragraph, which is joined from the sentences that share `metadata.context`."""
     file = find_file(folder, "corpus.jsonl")
     paragraph_of: dict[str, str] = {}
     sentences: dict[str, list[str]] = {}
@@ -150,7 +152,7 @@ def _release_folder(folder: Path) -> Path:
 
 
 def _read_release(folder: Path, split: LareqaSplit) -> tuple[RetrievalData, dict[str, str]]:
-    """The SQuAD-like files with ``sentence_breaks``, one a language: sentences, questions, gold, paragraphs."""
+    """Read the SQuAD-like files with `sentence_breaks`, one per language; returns the data and the paragraphs."""
     sentences: dict[str, tuple[str, str]] = {}
     paragraphs: dict[str, str] = {}
     questions: dict[str, tuple[str, str]] = {}

@@ -1,4 +1,4 @@
-"""Mewsli-X: from a mention in its sentence to the entity, among a million descriptions in 50 languages."""
+"""Mewsli-X: retrieval of the entity that a mention refers to, among a million descriptions in 50 languages."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ _BRACED = re.compile(r"\{(.*?)\}")
 class MewsliXEvaluator(RetrievalEvaluator):
     """mAP@20 of Mewsli-X: 15 000 mentions in 11 languages, 1 003 893 candidate entities in 50.
 
-    Of XTREME-R (Ruder et al., 2021), as MSM (`Zhang et al., 2023 <https://arxiv.org/abs/2302.01626>`_, Table
-    11) reports it. Each mention has one entity, so that mAP@20 is MRR@20; macro-averaged over the 11 languages
-    of the mentions. The entity of a mention is described in a language drawn at random.
+    The benchmark is part of XTREME-R (Ruder et al., 2021) and reported by MSM
+    ([Zhang et al., 2023](https://arxiv.org/abs/2302.01626), Table 11). Each mention has one entity, so mAP@20 equals
+    MRR@20. The average is the macro-average over the 11 languages of the mentions. Each entity is described in one
+    language, drawn at random.
 
-    A query is the mention and its sentence with the mention marked, ``Smith: The verdict for { Smith } came.``,
-    and a candidate is the description's sentences, both as XTREME-R's baseline has them. The candidates take
-    0.5 GB of text in memory; their embeddings can come from a cache (``embed_corpus``).
+    A query is the mention followed by its sentence in which the mention is marked,
+    `Smith: The verdict for { Smith } came.`. A candidate is the sentences of the description. Both are as in
+    XTREME-R's baseline. The candidates take 0.5 GB of memory; their embeddings can come from a cache (`embed_corpus`).
 
-    Metrics: ``map_at_20`` (primary), ``mrr_at_100``, ``recall_at_100`` and ``language_preference``, per
+    Metrics: `map_at_20` (primary), `mrr_at_100`, `recall_at_100` and `language_preference`, per
     mention language and averaged.
 
     Example:
@@ -64,17 +65,17 @@ class MewsliXEvaluator(RetrievalEvaluator):
         split: MewsliSplit = "test",
         **options: Any,
     ) -> MewsliXEvaluator:
-        """Reads the files that the release's scripts write.
+        """Read the files that the scripts of the release write.
 
         Args:
-            path: The folder of ``candidate_set_entities.jsonl`` and ``wikinews_mentions-{split}.jsonl``.
-            languages: Mention languages; the candidates stay all. Default: all 11.
-            split: ``"test"`` or ``"dev"``.
+            path: The folder of `candidate_set_entities.jsonl` and `wikinews_mentions-{split}.jsonl`.
+            languages: Languages of the mentions; all candidates are kept. Default: all 11.
+            split: `"test"` or `"dev"`.
             **options: The evaluator's own.
 
         Raises:
-            FileNotFoundError: If a file is missing; says which.
-            ValueError: If the split is unknown, a language is not there, or a line is broken.
+            FileNotFoundError: If a file is missing.
+            ValueError: If the split is unknown, a language is not there, or a line is malformed.
         """
         show_progress = bool(options.get("show_progress_bar", False))
         data = read_mewsli_x(path, split=split, show_progress_bar=show_progress)
@@ -94,20 +95,19 @@ class MewsliXEvaluator(RetrievalEvaluator):
 def read_mewsli_x(
     path: str | os.PathLike[str], *, split: MewsliSplit = "test", show_progress_bar: bool = False
 ) -> RetrievalData:
-    """The release's files as one corpus of entities and the mentions of a split.
+    """Read the files of the release: one corpus of entities, and the mentions of a split.
 
-    One JSON object a line; spans are ``{"start", "end"}`` in characters.
+    Each line is a JSON object; spans are `{"start", "end"}` in characters.
 
-    - ``candidate_set_entities.jsonl``: ``entity_id`` (Wikidata), ``title``, ``description``,
-      ``description_language``, ``sentence_spans``.
-    - ``wikinews_mentions-{split}.jsonl``: an article and its mentions, ``{"context": {"language", "text",
-      "sentence_spans", ...}, "mentions": [{"example_id", "entity_id", "mention_span": {"start", "end",
-      "text"}}]}``. The download leaves ``text`` empty (``wikinews_mentions_no_text``); the release's script
-      fills it in.
+    - `candidate_set_entities.jsonl`: `entity_id` (Wikidata), `title`, `description`,
+      `description_language`, `sentence_spans`.
+    - `wikinews_mentions-{split}.jsonl`: an article `context` with `language`, `text`, `sentence_spans`, and its
+      `mentions`, each with `example_id`, `entity_id` and `mention_span` (`start`, `end`, `text`). The download
+      (`wikinews_mentions_no_text`) leaves `text` empty; the release's script fills it in.
 
     Raises:
         FileNotFoundError: If a file is missing.
-        DataError: If a line lacks a field, a span does not fit its text, or an id stands twice.
+        DataError: If a line lacks a field, a span does not fit its text, or an id occurs twice.
     """
     if split not in ("test", "dev"):
         raise ValueError(f"split must be 'test' or 'dev', got {split!r}.")
@@ -119,16 +119,16 @@ def read_mewsli_x(
 
 
 def mention_in_context(text: str, start: int, end: int, sentence_spans: Sequence[tuple[int, int]]) -> str:
-    """A mention and its sentence with the mention marked, as XTREME-R's baseline encodes it.
+    """The text of a query: a mention, and its sentence in which the mention is marked, as in XTREME-R's baseline.
 
-    The mention comes first so that truncation cannot lose it; braces of the text itself become parentheses.
+    The mention comes first, so that truncation cannot remove it. Braces in the text become parentheses.
 
     Args:
         text: The article.
         start: First character of the mention.
         end: One past its last character.
-        sentence_spans: (start, end) of the sentences; those that the mention touches are kept, the whole text
-            where it is in none.
+        sentence_spans: (start, end) of the sentences. Those that overlap the mention are kept, or the whole text if
+            none does.
 
     Raises:
         ValueError: If the mention is not within the text.
@@ -169,7 +169,7 @@ def _read_entities(file: Path, show_progress_bar: bool) -> TextCollection:
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"no entity: {_reason(error)}", file=str(file), line=number) from error
         if name in line_of:
-            raise DataError(f"entity {name!r} stood in line {line_of[name]} before", file=str(file), line=number)
+            raise DataError(f"entity {name!r} occurs in line {line_of[name]} too", file=str(file), line=number)
         line_of[name] = number
         texts.append(_one_line(" ".join(sentences)) or _one_line(description))
         languages.append(language)
@@ -193,7 +193,7 @@ def _read_mentions(file: Path) -> tuple[TextCollection, dict[str, dict[str, int]
                 if "text" in span and span["text"] != marked:
                     raise ValueError(f"mention {name!r} is {span['text']!r}, but the text has {marked!r} there")
                 if name in line_of:
-                    raise ValueError(f"mention {name!r} stood in line {line_of[name]} before")
+                    raise ValueError(f"mention {name!r} occurs in line {line_of[name]} too")
                 query = mention_in_context(text, span["start"], span["end"], spans)
                 entity = mention["entity_id"]
                 line_of[name] = number

@@ -1,4 +1,4 @@
-"""Mr.TyDi: retrieval of Wikipedia passages in the question's own language, in 11 languages."""
+"""Mr.TyDi: retrieval of Wikipedia passages in the language of the question, in 11 languages."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 class MrTyDiEvaluator(RetrievalEvaluator):
     """MRR@100 and Recall@100 on Mr.TyDi v1.1, per language and averaged over the languages.
 
-    By Zhang et al. (2021), `arXiv:2108.08787 <https://arxiv.org/abs/2108.08787>`_, as the tables of CCP, MSM and
-    the language contrastive loss report it: 11 languages, each with its own Wikipedia as the pool (from 137 000
-    passages in Swahili to 33 million in English) and every question that has a judgement counting, found or
-    not. A passage is encoded as its title and its text, with the model's document prompt where it has one, a
-    question with its query prompt.
+    The benchmark is by Zhang et al. (2021), [arXiv:2108.08787](https://arxiv.org/abs/2108.08787), and reported by CCP,
+    MSM and the paper of the language contrastive loss. Each of the 11 languages has its own Wikipedia as the pool, from
+    137 000 passages in Swahili to 33 million in English. Every question with a judgement counts, whether its passage is
+    found or not. A passage is encoded as title and text with the document prompt of the model, a question with the
+    query prompt, if the model has prompts.
 
-    The large languages need a cache of their embeddings: ``embed_corpus=EmbeddingCache(folder)``. The passages
-    themselves are memory-mapped from the data cache, one language at a time.
+    The large languages need a cache of the embeddings: `embed_corpus=EmbeddingCache(folder)`. The passages themselves
+    are memory-mapped from the data cache, one language at a time.
 
-    Metrics: ``average_mrr_at_100`` (primary), ``average_recall_at_100``, and both per language,
-    ``sw_mrr_at_100``.
+    Metrics: `average_mrr_at_100` (primary), `average_recall_at_100`, and both per language,
+    `sw_mrr_at_100`.
 
-    Arguments are those of `RetrievalEvaluator`; the pools are languages.
+    The arguments are those of `RetrievalEvaluator`; each pool is a language.
 
     Example:
         >>> from sentence_transformers import SentenceTransformer
@@ -58,23 +58,23 @@ class MrTyDiEvaluator(RetrievalEvaluator):
         cache_dir: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> MrTyDiEvaluator:
-        """Reads folders ``mrtydi-v1.1-<language>``, of the official release or of the Hub.
+        """Read the folders `mrtydi-v1.1-<language>` of the official release or of the Hub.
 
-        The release has ``collection/docs.jsonl.gz``, ``topic.<split>.tsv`` and ``qrels.<split>.txt`` in each;
-        the Hub's ``castorini/mr-tydi-corpus`` has ``corpus.jsonl.gz``, and its ``castorini/mr-tydi`` has
-        ``ir-format-data/topics.<split>.txt`` and ``ir-format-data/qrels.<split>.txt``, or
-        ``<split>.jsonl.gz``. Both of the Hub's may be merged into one folder, or lie in it side by side.
+        The release has `collection/docs.jsonl.gz`, `topic.<split>.tsv` and `qrels.<split>.txt` in each;
+        the Hub's `castorini/mr-tydi-corpus` has `corpus.jsonl.gz`, and its `castorini/mr-tydi` has
+        `ir-format-data/topics.<split>.txt` and `ir-format-data/qrels.<split>.txt`, or
+        `<split>.jsonl.gz`. The two repositories of the Hub may be merged into one folder or be side by side in it.
 
         Args:
             path: The folder that holds them.
-            languages: ISO 639-1 codes (``sw``) or names (``swahili``). Default: all there.
-            split: ``"test"``, ``"dev"`` or ``"train"``.
-            cache_dir: Where the passages are kept as memory-mapped columns. Default: ``st_xlret`` in the
-                cache of Hugging Face Datasets.
+            languages: ISO 639-1 codes (`sw`) or names (`swahili`). Default: all there.
+            split: `"test"`, `"dev"` or `"train"`.
+            cache_dir: Folder for the passages as memory-mapped columns. Default: `st_xlret` in the cache of Hugging
+                Face Datasets.
             **options: The evaluator's own.
 
         Raises:
-            FileNotFoundError: If a file is missing: says which was expected where.
+            FileNotFoundError: If a file is missing. The message says which was expected where.
             ValueError: If a language is not one of Mr.TyDi's.
         """
         files = find_in_directory(path, languages, split)
@@ -89,9 +89,9 @@ class MrTyDiEvaluator(RetrievalEvaluator):
         cache_dir: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> MrTyDiEvaluator:
-        """Loads ``castorini/mr-tydi`` and ``castorini/mr-tydi-corpus`` from the Hub, or its cache when offline.
+        """Load `castorini/mr-tydi` and `castorini/mr-tydi-corpus` from the Hub, or from its cache when offline.
 
-        Arguments as for `from_directory`; by default all 11 languages.
+        The arguments are those of `from_directory`. By default all 11 languages are loaded.
 
         Raises:
             OSError: If the Hub cannot be reached and the files are not in its cache.

@@ -26,33 +26,32 @@ SentencePairs = dict[str, tuple[list[str], list[str]]]
 
 
 class TatoebaEvaluator(BenchmarkEvaluator):
-    """1-NN accuracy by cosine between each language and English, both directions and their mean.
+    """Accuracy of the nearest neighbour by cosine between each language and English, in both directions.
 
     The test set is that of Artetxe and Schwenk (2019): up to 1 000 sentences of each of 112 languages with
     their English translations; each sentence is looked up among the translations of its own language pair.
-    CCP (`Wu et al., 2022 <https://arxiv.org/abs/2206.03281>`_, Table 1) reports the mean of both directions,
-    which is ``accuracy`` here; XTREME reports English to X alone, ``accuracy_from_en``; mteb reports a
-    weighted F1 of X to English, ``f1_to_en`` with ``mteb_f1=True``. For large models CCP averages the hidden
-    states of layer 14: ``layer=14``.
+    CCP ([Wu et al., 2022](https://arxiv.org/abs/2206.03281), Table 1) reports the mean of both directions,
+    which is `accuracy` here; XTREME reports English to X alone, `accuracy_from_en`; mteb reports a
+    weighted F1 of X to English, `f1_to_en` with `mteb_f1=True`. For large models CCP averages the hidden
+    states of layer 14: `layer=14`.
 
-    Metrics: ``average_accuracy`` (primary), ``average_accuracy_to_en``, ``average_accuracy_from_en`` and the
-        same
-    three per language, ``fr_accuracy`` and so on.
+    Metrics: `average_accuracy` (primary), `average_accuracy_to_en`, `average_accuracy_from_en`, and the same three
+    per language, such as `fr_accuracy`.
 
     Args:
         sentences: Language to (sentences, their English translations), row-aligned.
         name: Prefix of the metrics.
         layer: See `encode_layer`.
         pooling: See `encode_layer`.
-        calibration: Applied to each language's embeddings, such as a ``CalibrationLayer``.
+        calibration: Applied to each language's embeddings, such as a `CalibrationLayer`.
         batch_size: Texts per forward pass.
-        max_sentences: Only the first so many pairs of each language: a quicker and easier task, so that the
-            scores are comparable with each other only.
+        max_sentences: Maximum pairs per language, taken from the start. The task is then quicker and easier, so that
+            scores are comparable only with scores of the same setting.
         show_progress_bar: Whether to show a bar over the languages.
         write_csv: Whether to append the accuracies to a CSV file where an output path is given.
-        language_metrics: Whether to return each language's metrics; off, a training log stays readable, and
-            they are in the CSV file.
-        mteb_f1: Whether to add ``f1_to_en``, see `weighted_f1`.
+        language_metrics: Whether to return the metrics of each language. Without them a training log stays readable;
+            they are in the CSV file in any case.
+        mteb_f1: Whether to add `f1_to_en`, see `weighted_f1`.
 
     Raises:
         ValueError: If there are no languages, if a language has no sentences or another number of
@@ -113,11 +112,11 @@ class TatoebaEvaluator(BenchmarkEvaluator):
     def from_directory(
         cls, path: str | os.PathLike[str], languages: Sequence[str] | None = None, **options: Any
     ) -> TatoebaEvaluator:
-        """Reads the LASER layout: ``tatoeba.fra-eng.fra`` and ``tatoeba.fra-eng.eng`` in one directory.
+        """Read LASER's layout: `tatoeba.fra-eng.fra` and `tatoeba.fra-eng.eng` in one directory.
 
         Args:
-            path: The directory, such as LASER's ``data/tatoeba/v1``.
-            languages: ISO 639-1 codes (``fr``) or the files' own ISO 639-3 codes (``fra``). Default: all
+            path: The directory, such as LASER's `data/tatoeba/v1`.
+            languages: ISO 639-1 codes (`fr`) or the files' own ISO 639-3 codes (`fra`). Default: all
                 there.
             **options: The evaluator's own.
 
@@ -129,7 +128,7 @@ class TatoebaEvaluator(BenchmarkEvaluator):
 
     @classmethod
     def from_hub(cls, languages: Sequence[str] | None = None, **options: Any) -> TatoebaEvaluator:
-        """Loads ``mteb/tatoeba-bitext-mining`` from the Hugging Face Hub, or from its cache when offline.
+        """Load `mteb/tatoeba-bitext-mining` from the Hugging Face Hub, or from its cache when offline.
 
         Args:
             languages: ISO 639-1 or 639-3 codes. Default: all 112.
@@ -159,7 +158,7 @@ class TatoebaEvaluator(BenchmarkEvaluator):
         return BenchmarkResult("tatoeba", scores, macro_average(scores), self._protocol(model))
 
     def _embed_english(self, model: SentenceTransformer) -> Any:
-        """Language pairs share English sentences: each is embedded once, and every pair picks its own."""
+        """Embed each distinct English sentence once, as language pairs share them; returns a look-up."""
         distinct = list(dict.fromkeys(text for _, english in self.sentences.values() for text in english))
         embeddings = self.embedder.embed(model, distinct, "en")
         row_of = {text: row for row, text in enumerate(distinct)}
@@ -183,10 +182,10 @@ class TatoebaEvaluator(BenchmarkEvaluator):
 
 @cache
 def tatoeba_language(code: str) -> str:
-    """The ISO 639-1 code of one of Tatoeba's ISO 639-3 codes, or the code itself where there is none.
+    """The ISO 639-1 code of an ISO 639-3 code of Tatoeba, or the code itself if there is none.
 
-    Individual languages that stand for their macrolanguage in 639-1 are resolved as well (``cmn`` to ``zh``);
-    languages that merely belong to one are not (``arz``, Egyptian Arabic, stays).
+    Individual languages that represent their macrolanguage in ISO 639-1 are resolved as well (`cmn` to `zh`).
+    Languages that only belong to one are not: `arz` (Egyptian Arabic) stays `arz`.
 
     Example:
         >>> [tatoeba_language(code) for code in ("fra", "cmn", "pes", "swh", "tgl", "arz", "kzj")]
@@ -201,7 +200,7 @@ def tatoeba_language(code: str) -> str:
 
 
 def load_tatoeba_directory(path: str | os.PathLike[str], languages: Sequence[str] | None = None) -> SentencePairs:
-    """Reads ``tatoeba.<xxx>-eng.<xxx>`` and ``tatoeba.<xxx>-eng.eng``, one sentence a line, UTF-8.
+    """Read `tatoeba.<xxx>-eng.<xxx>` and `tatoeba.<xxx>-eng.eng`, one sentence per line, UTF-8.
 
     Args:
         path: The directory.
@@ -226,7 +225,7 @@ def load_tatoeba_directory(path: str | os.PathLike[str], languages: Sequence[str
 
 
 def load_tatoeba_hub(languages: Sequence[str] | None = None) -> SentencePairs:
-    """Loads the test split of ``mteb/tatoeba-bitext-mining`` (from its cache where the Hub is offline).
+    """Load the test split of `mteb/tatoeba-bitext-mining`, from its cache when offline.
 
     Args:
         languages: ISO 639-1 or 639-3 codes. Default: all there.
@@ -243,7 +242,7 @@ def load_tatoeba_hub(languages: Sequence[str] | None = None) -> SentencePairs:
     pairs: SentencePairs = {}
     columns = (dataset["lang"], dataset["sentence1"], dataset["sentence2"])
     for pair, text, english in zip(*columns, strict=True):
-        # The rows keep the newline that ended them in LASER's files.
+        # The rows still end with the newline of LASER's files.
         texts, translations = pairs.setdefault(pair.removesuffix("-eng"), ([], []))
         texts.append(text.rstrip("\r\n"))
         translations.append(english.rstrip("\r\n"))
@@ -282,6 +281,6 @@ def _read_pair(folder: Path, code: str) -> tuple[list[str], list[str]]:
 
 
 def _read_lines(path: Path) -> list[str]:
-    # Not splitlines(): a sentence may hold characters that Python, but no text file, ends lines at.
+    # splitlines() would also split at characters that end no line of a text file.
     text = path.read_bytes().decode("utf-8").removesuffix("\n")
     return [line.removesuffix("\r") for line in text.split("\n")] if text else []

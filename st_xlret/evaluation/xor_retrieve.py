@@ -23,6 +23,7 @@ from st_xlret.evaluation.readers.xor_retrieve import (
 from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
 from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
 from st_xlret.evaluation.retrieval.ranking import DocumentEncoder, encode_in_memory, retrieve
+from st_xlret.optional import import_optional
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -33,12 +34,12 @@ _FIRST_DEPTH = 128
 
 @dataclass(frozen=True)
 class WordTokenizer:
-    """A way of cutting passages into tokens.
+    """A way to split passages into tokens.
 
     Attributes:
-        tokenize: A text's tokens.
-        description: What it is, for the protocol of a result.
-        is_official: Whether it is the benchmark's own.
+        tokenize: Function from a text to its tokens.
+        description: Description for the protocol of a result.
+        is_official: Whether it is the tokenizer of the benchmark.
     """
 
     tokenize: Callable[[str], list[str]]
@@ -47,19 +48,21 @@ class WordTokenizer:
 
 
 def word_tokenizer() -> WordTokenizer:
-    """``nltk.word_tokenize`` where its sentence splitter's data (``punkt_tab``) is installed, else the nearest to it.
+    """`nltk.word_tokenize`, or an approximation of it where the data of its sentence splitter is missing.
 
-    ``word_tokenize`` splits a text into sentences with Punkt's English model, which is a download of its own,
-    and each sentence into words by rules that come with NLTK. Without the download, the sentences are split by
-    `sentencex` and the words by the same rules of NLTK: tokens differ only where the two see another sentence
-    end (there, NLTK separates the full stop), which can move the end of a budget by a few tokens.
+    `word_tokenize` splits a text into sentences with Punkt's English model (`punkt_tab`), which is a separate download,
+    and each sentence into words by rules that are part of NLTK. Without the download, sentences are split by
+    `sentencex`, and words by the same rules. Tokens then differ only where the two disagree about the end of a
+    sentence, as NLTK separates the full stop there. This can shift the end of a budget by a few tokens.
+
+    Raises:
+        ImportError: If NLTK is not installed.
 
     Example:
         >>> word_tokenizer().tokenize('He said "No." It cost $3.88.')[:6]
         ['He', 'said', '``', 'No', '.', "''"]
     """
-    import nltk
-
+    nltk = import_optional("nltk", extra="eval", needed_for="counting the tokens of XOR-Retrieve")
     try:
         nltk.word_tokenize("Is it there?")
     except LookupError:
@@ -73,11 +76,11 @@ def word_tokenizer() -> WordTokenizer:
 
 
 def warn_unless_official(tokenizer: WordTokenizer) -> None:
-    """Warns that the token counts are not the benchmark's to the last token."""
+    """Warn that the token counts can differ slightly from those of the official evaluation."""
     if not tokenizer.is_official:
         warnings.warn(
-            f"XOR-Retrieve: tokens are counted by {tokenizer.description}: the figures can differ slightly "
-            "from the official evaluation.",
+            f"XOR-Retrieve: tokens are counted by {tokenizer.description}. The figures can differ slightly from the "
+            "official evaluation.",
             stacklevel=3,
         )
 
@@ -92,14 +95,14 @@ def _tokenize_without_punkt(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class TokenizedPassage:
-    """The tokens of a passage, joined by spaces (no token holds one), and how many they are."""
+    """The tokens of a passage, joined by spaces (no token contains one), and their number."""
 
     text: str
     tokens: int
 
     @classmethod
     def of(cls, tokens: Sequence[str]) -> TokenizedPassage:
-        """Example: ``TokenizedPassage.of(["a", "b"])`` is ``TokenizedPassage("a b", 2)``."""
+        """Join tokens: `TokenizedPassage.of(["a", "b"])` is `TokenizedPassage("a b", 2)`."""
         return cls(" ".join(tokens), len(tokens))
 
 
@@ -108,7 +111,7 @@ def first_tokens(passages: Iterable[TokenizedPassage], budget: int) -> str:
 
     Args:
         passages: Best first.
-        budget: How many tokens: 2 000 for R@2kt, 5 000 for R@5kt.
+        budget: Number of tokens: 2 000 for R@2kt, 5 000 for R@5kt.
 
     Example:
         >>> first_tokens([TokenizedPassage("a b", 2), TokenizedPassage("c d e", 3)], 4)
@@ -128,21 +131,22 @@ def first_tokens(passages: Iterable[TokenizedPassage], budget: int) -> str:
 class XORRetrieveEvaluator(RetrievalEvaluator):
     """R@2kt and R@5kt of XOR-Retrieve, per question language and averaged over the languages.
 
-    By Asai et al. (2021), `arXiv:2010.11856 <https://arxiv.org/abs/2010.11856>`_, as CCP (Table 4) and MSM
-    (Tables 3 and 10) report it. The texts of the best passages, tokenised by ``nltk.word_tokenize``, are
-    concatenated and cut after 2 000 and 5 000 tokens; a question is a hit if one of its answers is a
-    substring, case-sensitively, of the tokens joined by spaces. Answers "yes" and "no" are no spans: they are
-    left out, and so are questions that have no others. As many passages are retrieved as fill the larger
-    budget. A passage is encoded as its title and its text; its text alone is searched for answers.
+    The benchmark is by Asai et al. (2021), [arXiv:2010.11856](https://arxiv.org/abs/2010.11856), and reported by CCP
+    (Table 4) and MSM (Tables 3 and 10). The texts of the best passages, tokenised by `nltk.word_tokenize`, are
+    concatenated and cut after 2 000 and 5 000 tokens. A question is a hit if one of its answers is a case-sensitive
+    substring of these tokens joined by spaces. The answers "yes" and "no" are not spans of a text; they are left out,
+    and so are questions without another answer. As many passages are retrieved as fill the larger budget. A passage is
+    encoded as title and text, and its text alone is searched for answers.
 
-    The official corpus has 18 million passages: give ``embed_corpus=EmbeddingCache(folder)``.
+    The official corpus has 18 million passages: use `embed_corpus=EmbeddingCache(folder)`. Counting tokens needs NLTK
+    (the extra `eval`).
 
-    Metrics: ``average_recall_at_5kt`` (primary, as on the leaderboard), ``average_recall_at_2kt``, and both
-    per language, ``ja_recall_at_2kt``.
+    Metrics: `average_recall_at_5kt` (primary, as on the leaderboard), `average_recall_at_2kt`, and both
+    per language, `ja_recall_at_2kt`.
 
     Args:
         data: Passages, questions and answers, or a function that loads them.
-        tokenizer: How tokens are counted. Default: `word_tokenizer`; the result says which it is.
+        tokenizer: How tokens are counted, which the result says. Default: that of `word_tokenizer`.
         **options: Those of `RetrievalEvaluator`.
 
     Example:
@@ -183,23 +187,23 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
         cache_dir: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> XORRetrieveEvaluator:
-        """Reads the official files.
+        """Read the official files.
 
-        Questions: ``xor_<split>_retrieve_eng_span*.jsonl``, ``{"id", "question", "lang", "answers"}`` a line
-        (the released test file holds no answers). Passages: DPR's ``psgs_w100.tsv``, with the columns id,
-        text, title; by default the one file ``*w100*.tsv`` of the folder. All plain or gzip.
+        The questions are in `xor_<split>_retrieve_eng_span*.jsonl`, with `{"id", "question", "lang", "answers"}` per
+        line (the released test file has no answers). The passages are DPR's `psgs_w100.tsv` with the columns id, text
+        and title, by default the one file `*w100*.tsv` of the folder. All files may be gzipped.
 
         Args:
             path: The folder.
-            languages: ISO 639-1 codes of question languages. Default: all in the file.
-            split: ``"dev"``, ``"test"`` or ``"train"``.
-            passages: The file of the passages, where it lies elsewhere.
-            cache_dir: Where the passages are kept as memory-mapped columns. Default: ``st_xlret`` in the
-                cache of Hugging Face Datasets.
+            languages: Languages of the questions, as ISO 639-1 codes. Default: all in the file.
+            split: `"dev"`, `"test"` or `"train"`.
+            passages: The file of the passages, if it is elsewhere.
+            cache_dir: Folder for the passages as memory-mapped columns. Default: `st_xlret` in the cache of Hugging
+                Face Datasets.
             **options: The evaluator's own.
 
         Raises:
-            FileNotFoundError: If a file is missing: says which was expected where.
+            FileNotFoundError: If a file is missing. The message says which was expected where.
         """
         return cls._from_files(find_in_directory(path, split, passages), languages, split, cache_dir, options)
 
@@ -213,13 +217,13 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
         cache_dir: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> XORRetrieveEvaluator:
-        """Loads the official files from a dataset repository on the Hub, or from its cache when offline.
+        """Load the official files from a dataset repository on the Hub, or from its cache when offline.
 
-        The authors publish the files on their own site, and the datasets made of them keep one answer a
-        question only, by which R@2kt would come out too low: name a repository with the files themselves.
+        The authors publish the files on their own site. Datasets on the Hub that were made from them keep only one
+        answer per question, with which R@2kt would be too low: name a repository with the files themselves.
 
         Args:
-            repository: Such as ``"my-group/xor-retrieve"``.
+            repository: Such as `"my-group/xor-retrieve"`.
             languages: As for `from_directory`.
             split: As for `from_directory`.
             cache_dir: As for `from_directory`.
@@ -267,16 +271,16 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
             self._tokenize(xor.corpus, rows, tokenized)
             if depth >= len(xor.corpus) or self._is_filled(rows, tokenized):
                 return self._score(xor, rows, tokenized)
-            depth *= 2  # short passages: more of them
+            depth *= 2  # the passages are short: retrieve more of them
 
     def score_rows(self, xor: XorRetrieveData, rows: NDArray[np.int64]) -> dict[str, dict[str, float]]:
-        """R@2kt and R@5kt, per language, of given results: corpus rows of each judged question, best first."""
+        """R@2kt and R@5kt per language of given results: the corpus rows of each judged question, best first."""
         tokenized: dict[int, TokenizedPassage] = {}
         self._tokenize(xor.corpus, rows, tokenized)
         return self._score(xor, rows, tokenized)
 
     def _tokenize(self, corpus: TextCollection, rows: NDArray[np.int64], known: dict[int, TokenizedPassage]) -> None:
-        """Adds the tokens of the retrieved passages, each once, as far as budgets reach."""
+        """Tokenise the retrieved passages, each once, as far as the budgets reach."""
         bar = tqdm(rows, desc="Tokenising", unit=" questions", disable=not self.show_progress_bar)
         for ranked in bar:
             left = max(BUDGETS.values())

@@ -1,4 +1,4 @@
-"""Exact nearest-neighbour search, shared by evaluation, calibration and mining."""
+"""Nearest-neighbour search and mining of translations, shared by evaluation, calibration and the commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Approximate top-k search with a faiss index, for corpora that an exact search takes too long over."""
+"""Approximate top-k search with a faiss index, for corpora on which an exact search takes too long."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _TRAINING_ROWS_PER_LIST = 64  # faiss asks for at least 39
 
 
 class ApproximateTopK(NamedTuple):
-    """What an approximate search found, and how much of the exact answer that is.
+    """The result of an approximate search, with its recall.
 
     Attributes:
         scores: (Q, k) float32, exact dot products of the rows found, best first.
         indices: (Q, k) int64; -1 (with the score -inf) where the index found fewer than k rows.
-        recall: Mean share of the exact k nearest rows that were found, over the queries it was measured on.
+        recall: Share of the exact k nearest rows that were found, averaged over the queries on which it was measured.
         index_used: The faiss index and its search parameters.
     """
 
@@ -45,23 +45,28 @@ def approximate_top_k(
     recall_queries: int = 100,
     seed: int = 0,
 ) -> ApproximateTopK:
-    """Most of the k corpus rows with the highest dot product for every query, with the recall that was reached.
+    """Find most of the k corpus rows with the highest dot product for every query, and measure the recall.
 
-    Worth it where one index serves many thousands of queries: building it reads the corpus twice, and every
-    measured query costs an exact search. The index (in memory, one byte a dimension by default) names
-    candidates; their exact dot products decide.
+    A faiss index proposes candidates, which are then ranked by their exact dot products. By default the index is in
+    memory and takes one byte per dimension. Building it reads the corpus twice, and measuring the recall costs an
+    exact search for each measured query, so an index pays off for many thousands of queries.
+
+    Measured on 120 000 vectors of real sentences (latent semantic analysis, 384 dimensions, 1 000 queries), the default
+    index found 97.8 % of the 10 nearest rows, with `nprobe=8` 88.1 % and with `nprobe=128` 99.6 %:
+    `python -m benchmarks.approximate_search DOCUMENTS --limit 121000`.
 
     Args:
         queries: Shape (Q, d).
-        corpus: Shape (C, d), or chunks as for `top_k`; read four times, so a list of memory maps, no generator.
+        corpus: Shape (C, d), or chunks as for `top_k`. It is read four times: pass a list of memory maps, not a
+            generator.
         k: Neighbours per query, from 1 to C.
-        index: A faiss factory string, such as ``"HNSW32"``. Default: ``"IVF{n},SQ8"`` with n about
+        index: A faiss factory string, such as `"HNSW32"`. Default: `"IVF{n},SQ8"` with n about
             4 times the square root of C.
-        parameters: Search parameters as faiss writes them, such as ``"nprobe=64"`` or ``"efSearch=200"``: more
-            find more and take longer. Default: ``"nprobe=32"`` for IVF indexes.
-        rescored: Candidates per query whose exact score is taken, in multiples of k.
-        recall_queries: Queries, evenly spaced, that are searched exactly too, for the recall.
-        seed: Chooses the rows that the index is trained on.
+        parameters: Search parameters in faiss's notation, such as `"nprobe=64"` or `"efSearch=200"`. Higher values
+            find more and take longer. Default: `"nprobe=32"` for IVF indexes.
+        rescored: How many candidates per query are scored exactly, in multiples of k.
+        recall_queries: Number of queries, evenly spaced, that are searched exactly as well to measure the recall.
+        seed: Seed of the choice of rows on which the index is trained.
 
     Returns:
         Scores, indices, recall and the index's name, on the CPU.
@@ -75,7 +80,7 @@ def approximate_top_k(
         >>> found.recall, found.indices[:, 0].tolist(), found.index_used
         (1.0, [0, 1, 2, 3, 4], 'IVF7,SQ8 nprobe=1000')
     """
-    import faiss  # here, as nothing else of this package needs it
+    import faiss
 
     if isinstance(corpus, Iterator):
         raise ValueError("the corpus is read several times: give an array or a list of chunks, not a generator.")

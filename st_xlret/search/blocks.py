@@ -1,4 +1,4 @@
-"""Rows of arrays, tensors, memory maps and iterators, as float32 blocks of bounded size."""
+"""Reading arrays, tensors, memory maps and iterators of them as float32 blocks of bounded size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Corpus: TypeAlias = "Embeddings | Iterable[Embeddings]"
 
 
 def check_matrix(embeddings: Any, name: str, dimension: int | None = None) -> None:
-    """Raises a ValueError unless this is a matrix, of the width of the queries where one is given."""
+    """Raise a ValueError unless this is a matrix and, where a dimension is given, has that width."""
     if not isinstance(embeddings, (np.ndarray, Tensor)):
         raise ValueError(f"{name} must be a NumPy array or a tensor, got {type(embeddings).__name__}.")
     if embeddings.ndim != 2:
@@ -28,8 +28,8 @@ def check_matrix(embeddings: Any, name: str, dimension: int | None = None) -> No
 
 
 def require_finite(rows: Tensor, first_row: int, name: str) -> None:
-    """Raises a ValueError that names the first row with NaN or infinite values."""
-    if bool(torch.isfinite(rows.sum())):  # one pass: what is not finite stays so in the sum
+    """Raise a ValueError that names the first row with NaN or infinite values, if there is one."""
+    if bool(torch.isfinite(rows.sum())):  # a sum over values that are not all finite is not finite
         return
     finite = torch.isfinite(rows).all(dim=1)
     if not bool(finite.all()):
@@ -44,10 +44,10 @@ def _not_finite(name: str, row: int) -> str:
 
 
 def as_float32(rows: Embeddings, device: torch.device) -> Tensor:
-    """The rows as a float32 tensor; a view where they are that already.
+    """The rows as a float32 tensor, without a copy where they are one already.
 
-    Rows of a memory map are copied, and the pages that were read are given back: the memory that the process
-    holds does not grow with the file.
+    Rows of a memory map are copied and the pages that were read are released, so that the memory of the process does
+    not grow with the file.
     """
     if isinstance(rows, Tensor):
         return rows.detach().to(device=device, dtype=torch.float32)
@@ -97,7 +97,7 @@ def unit_rows(
 
 
 def default_device(*embeddings: Any) -> torch.device:
-    """The first accelerator that holds one of these, else the CPU."""
+    """The accelerator on which the first of these tensors is, or the CPU if none is on one."""
     devices = [array.device for array in embeddings if isinstance(array, Tensor)]
     return next((device for device in devices if device.type != "cpu"), torch.device("cpu"))
 
@@ -105,12 +105,12 @@ def default_device(*embeddings: Any) -> torch.device:
 def corpus_blocks(
     corpus: Corpus, size: int, dimension: int, device: torch.device, name: str = "corpus"
 ) -> Iterator[tuple[int, Tensor]]:
-    """The first row and the rows of every block: float32, finite, at most ``size`` rows, never empty.
+    """Yield the index of the first row and the rows of each block: float32, finite, 1 to `size` rows.
 
-    Small chunks of an iterator are put together; the iterator may reuse its memory for the next chunk.
+    Small chunks of an iterator are joined. The iterator may reuse the memory of a chunk for the next one.
 
     Raises:
-        ValueError: If a chunk is no matrix, has another width or holds NaN or infinite values.
+        ValueError: If a chunk is not a matrix, has another width, or holds NaN or infinite values.
     """
     pending: list[Tensor] = []
     first_row = waiting = 0
@@ -132,7 +132,7 @@ def corpus_blocks(
 
 
 def _chunks(corpus: Corpus, name: str, dimension: int) -> Iterator[tuple[Embeddings, bool]]:
-    """The chunks, and whether their memory stays as it is."""
+    """The chunks, and whether their memory remains unchanged."""
     if isinstance(corpus, (np.ndarray, Tensor)):
         check_matrix(corpus, name, dimension)
         yield corpus, True
@@ -149,9 +149,9 @@ def _joined(pieces: list[Tensor]) -> Tensor:
 
 
 def _give_pages_back(rows: np.ndarray) -> None:
-    """Unmaps the read-only memory map that holds these rows; its file, and what is cached of it, stay.
+    """Release the pages of the read-only memory map that holds these rows.
 
-    All of the map, since the kernel maps neighbouring pages too; what is read again is mapped again.
+    The whole map is released, as the kernel maps neighbouring pages too. Pages that are read again are mapped again.
     """
     owner: Any = rows
     while owner is not None and not isinstance(owner, mmap.mmap):

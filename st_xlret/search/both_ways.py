@@ -1,4 +1,4 @@
-"""The nearest neighbours of two sets of vectors in each other, from one matrix product."""
+"""The nearest neighbours of two sets of vectors in each other, computed with a single matrix product."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from st_xlret.search.blocks import Embeddings, check_matrix, default_device, uni
 from st_xlret.search.running import RunningTopK
 
 _CPU_BLOCK, _ACCELERATOR_BLOCK = 1_024, 4_096
-_SOURCE_BLOCKS = 2  # blocks are oblong: the target is read and normalised once for every block of the source
+_SOURCE_BLOCKS = 2  # a source block is longer, as the target is read and normalised again for each of them
 
 
 class NeighboursBothWays(NamedTuple):
-    """Cosines and rows of the nearest neighbours, best first, equal cosines by the lower row.
+    """Cosines and rows of the nearest neighbours, best first; of equal cosines, the lower row comes first.
 
     Attributes:
         forward_scores: Of every source row, (S, min(k, T)) float32.
@@ -42,27 +42,27 @@ def neighbours_both_ways(
     device: str | torch.device | None = None,
     show_progress_bar: bool = False,
 ) -> NeighboursBothWays:
-    """The k nearest target rows of every source row by cosine, and the other way round, in one pass.
+    """Find the k nearest target rows of every source row by cosine, and vice versa, in one pass.
 
-    Every block of the score matrix is computed once and read along both axes: half the work of two searches.
-    Neither the matrix nor a normalised copy of the inputs is held; memory maps are read in blocks.
+    Every block of the score matrix is computed once and read along both axes, which is half the work of two searches.
+    Neither the whole matrix nor a normalised copy of the inputs is held in memory; memory maps are read in blocks.
 
     Args:
-        source: (S, d), NumPy (memory maps too) or torch, of any length: cosines are taken. A row of zeros has
-            the cosine 0 with all.
-        target: (T, d).
-        k: Neighbours; all where a side has fewer rows.
-        block_size: Target rows of a block, which has twice as many source rows. Default: 1 024 on the CPU,
-            4 096 elsewhere.
+        source: Shape (S, d), NumPy (including memory maps) or torch. Rows need not be normalised; a row of zeros has
+            the cosine 0 with every other.
+        target: Shape (T, d).
+        k: Number of neighbours. A side with fewer rows gives all of them.
+        block_size: Target rows per block; a block has twice as many source rows. Default: 1 024 on the CPU, 4 096
+            elsewhere.
         device: Where to compute. Default: that of the inputs.
         show_progress_bar: Whether to show a bar over the source rows.
 
     Returns:
-        Both lists, on the device.
+        The neighbours of both sides, on the device.
 
     Raises:
-        ValueError: If an input is no matrix or of another width than the other, k or the block size is below
-            1, or a row holds NaN or infinite values (side and row are named).
+        ValueError: If an input is not a matrix, the two differ in width, k or the block size is below 1, or a row
+            holds NaN or infinite values (the message names the side and the row).
 
     Example:
         >>> source, target = torch.eye(3), torch.tensor([[0.0, 2.0, 0.0], [3.0, 4.0, 0.0]])
@@ -105,7 +105,7 @@ def neighbours_both_ways(
 
 
 def _dot_products(rows: Tensor, columns: Tensor, out: Tensor) -> None:
-    """Writes ``rows @ columns.T``; on the CPU by NumPy's BLAS.
+    """Writes `rows @ columns.T`; on the CPU by NumPy's BLAS.
 
     Measured on an AMD processor, OpenBLAS computes these blocks 1.1 to 1.2 times as fast as torch's MKL, and, in blocks
     of more than one row, gives equal rows equal bits wherever they stand, which MKL does not always: ties are ties.

@@ -19,7 +19,7 @@ from st_xlret.search.blocks import (
 from st_xlret.search.running import LARGEST_CORPUS, RunningTopK
 
 _CPU_CHUNK, _ACCELERATOR_CHUNK = 4_096, 32_768
-_FEW_QUERIES = 8  # up to here corpus x queries is up to three times faster on the CPU than queries x corpus
+_FEW_QUERIES = 8  # up to this number, corpus x queries is up to three times faster on the CPU than queries x corpus
 
 
 @torch.no_grad()
@@ -34,42 +34,42 @@ def top_k(
     device: str | torch.device | None = None,
     show_progress_bar: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The k corpus rows with the highest dot product for every query: exact, streamed, deterministic.
+    """Find the k corpus rows with the highest dot product for every query. The search is exact and deterministic.
 
-    The corpus is read once, in chunks, each scored against every chunk of queries in float32, and merged into
-    a running top-k. The largest intermediate is one score block of ``chunk_size x query_chunk_size`` floats,
-    and pages of a memory map are given back once read, so that a corpus of any size is searched in constant
-    memory. Normalise the rows first to search by cosine.
+    The corpus is read once, in chunks. Each chunk is scored against every chunk of queries in float32 and merged into
+    a running top-k. The largest intermediate is one block of `chunk_size x query_chunk_size` scores, and the pages of
+    a memory map are released once they are read, so that a corpus of any size is searched in constant memory.
+    To search by cosine, normalise the rows first (`unit_rows`).
 
-    Shards: pass an iterable of memory maps, such as ``(np.load(f, mmap_mode="r") for f in files)``. Several
-    ranks: each searches its own shards with their ``first_row`` and ``k=min(k, rows of the shards)``, then all
-    call `merge_top_k_across_ranks`.
+    To search shards, pass an iterable of memory maps, such as `(np.load(f, mmap_mode="r") for f in files)`. With
+    several ranks, each searches its own shards with their `first_row` and `k=min(k, rows of the shards)`, and then
+    all call `merge_top_k_across_ranks`.
 
-    The blocks are torch's, on CPU and GPU. faiss's flat index was measured against them (``benchmarks/search.py``;
-    one thread, 384 dimensions, k = 100): 1.4 to 5 times slower for 8 to 128 queries, 1.1 to 1.6 times faster for
-    1 000 (more over a short corpus) and up to 4 times for a single one, a matter of milliseconds; it also needs
-    the whole corpus in memory and leaves the order of equal scores open. For an approximate search see
-    `approximate_top_k`.
+    The products are PyTorch's, on CPU and GPU. faiss's flat index was measured against them on one thread, with 384
+    dimensions, k = 10 and k = 100, a corpus of 100 000 and of 1 000 000 rows (medians of paired runs). For 1 000
+    queries it was 1.1 to 1.6 times faster on an AMD EPYC, and 3 to 6 times slower on an Intel Xeon with AVX-512; for
+    100 queries it was slower on both (1.4 to 12 times). It also needs the whole corpus in memory and leaves the order
+    of equal scores open. For an approximate search see `approximate_top_k`.
 
     Args:
         queries: Shape (Q, d), NumPy or torch, any floating dtype.
-        corpus: Shape (C, d), NumPy (memory-mapped arrays too) or torch; or an iterable of such chunks, of
-            any numbers of rows, that is read once.
+        corpus: Shape (C, d), NumPy (including memory maps) or torch, or an iterable of such chunks of any length,
+            which is read once.
         k: Neighbours per query, from 1 to C.
-        first_row: Index of the corpus's first row: where these are the rows of one shard of a larger corpus.
-        chunk_size: Corpus rows scored at a time. Default: 4 096 on the CPU (scores that stay in its cache),
-            32 768 elsewhere.
+        first_row: Index of the first row of the corpus, if it is one shard of a larger one.
+        chunk_size: Corpus rows scored at a time. Default: 4 096 on the CPU, where the scores then stay in its cache,
+            and 32 768 elsewhere.
         query_chunk_size: Queries scored at a time.
-        device: Where the scores are computed. Default: the device of ``queries`` where that is a tensor on an
-            accelerator, else that of ``corpus``, else the CPU.
+        device: Where the scores are computed. Default: the device of `queries` where that is a tensor on an
+            accelerator, else that of `corpus`, else the CPU.
         show_progress_bar: Whether to show a bar over the corpus rows.
 
     Returns:
-        ``(scores, indices)``, shapes (Q, k), float32 and int64 tensors on ``device``; best first, equal
+        `(scores, indices)`, shapes (Q, k), float32 and int64 tensors on `device`; best first, equal
         scores ordered by the lower corpus index.
 
     Raises:
-        ValueError: If shapes disagree, ``k`` is not in 1..C, a chunk size is not positive, or a row holds NaN
+        ValueError: If shapes disagree, `k` is not in 1..C, a chunk size is not positive, or a row holds NaN
             or infinite values (the message names the first such row).
 
     Example:

@@ -1,4 +1,4 @@
-"""One top-k out of those of several shards, on one machine or over the ranks of torch.distributed."""
+"""Merging the top-k of several shards, on one machine or across the ranks of torch.distributed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from st_xlret.search.running import sort_keys, unpack_keys
 
 
 def merge_top_k(parts: Sequence[tuple[Tensor, Tensor]], k: int) -> tuple[Tensor, Tensor]:
-    """The k best of several results of `top_k` for the same queries.
+    """Merge several results of `top_k` for the same queries.
 
     Args:
-        parts: ``(scores, indices)`` of each shard, shapes (Q, k_i): indices count over all shards
-            (``first_row`` of `top_k`), and a shard that is smaller than k gave what it had.
-        k: How many are kept.
+        parts: `(scores, indices)` of each shard, shapes (Q, k_i). Indices count over all shards (see `first_row` of
+            `top_k`); a shard with fewer than k rows contributes all of them.
+        k: Number of results per query.
 
     Returns:
-        ``(scores, indices)``, shapes (Q, k), best first, equal scores by the lower index: what one search over
-        all shards gives.
+        `(scores, indices)`, shapes (Q, k), as one search over all shards returns them.
 
     Raises:
         ValueError: If the parts are of different numbers of queries, or hold fewer than k results together.
@@ -43,11 +42,11 @@ def merge_top_k(parts: Sequence[tuple[Tensor, Tensor]], k: int) -> tuple[Tensor,
 
 
 def merge_top_k_across_ranks(scores: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k best over the shards of all ranks of ``torch.distributed``, on every rank.
+    """Merge the results of all ranks of `torch.distributed`, on every rank.
 
-    Each rank searches its own shards, with ``first_row`` so that indices count over the whole corpus, and all
-    ranks call this. A rank whose shards hold fewer than k rows gives what it has, none at all included (shape
-    (Q, 0)). Without a process group, or with one rank, it is the result itself.
+    Each rank searches its own shards, with `first_row` so that indices count over the whole corpus, and all ranks
+    call this function. A rank with fewer than k rows passes what it has, which may be nothing (shape (Q, 0)).
+    Without a process group, or with one rank, the result is returned as it is.
 
     Args:
         scores: This rank's, shape (Q, k_rank), as from `top_k`; on a device that the process group's backend
@@ -56,7 +55,7 @@ def merge_top_k_across_ranks(scores: Tensor, indices: Tensor, k: int) -> tuple[T
         k: How many are kept.
 
     Returns:
-        As `merge_top_k`, equal on all ranks, on the device of ``scores``.
+        As `merge_top_k`, equal on all ranks, on the device of `scores`.
 
     Raises:
         ValueError: As `merge_top_k`, on every rank.

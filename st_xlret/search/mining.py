@@ -25,37 +25,37 @@ def mine_bitext(
     device: str | torch.device | None = None,
     show_progress_bar: bool = False,
 ) -> list[Pair]:
-    """Pairs of source and target rows that are likely translations, best first, each row in one pair at most.
+    """Find pairs of source and target rows that are likely translations, best first, each row in at most one pair.
 
-    Margin-based mining as in `Artetxe and Schwenk (2019) <https://arxiv.org/abs/1811.01136>`_, section 4.3,
+    Margin-based mining as in [Artetxe and Schwenk (2019)](https://arxiv.org/abs/1811.01136), section 4.3,
     and LASER. With m(x, y) the mean of two averages, the cosines of x with its k nearest target rows and of y
     with its k nearest source rows, a pair scores
 
-    - ``"ratio"``: cos(x, y) / m(x, y), 0 where m is 0;
-    - ``"distance"``: cos(x, y) - m(x, y);
-    - ``"absolute"``: cos(x, y);
-    - ``"csls"``: 2 cos(x, y) - 2 m(x, y), which is CSLS (`Conneau et al., 2018
-      <https://arxiv.org/abs/1710.04087>`_) and orders pairs as ``"distance"`` does.
+    - `"ratio"`: cos(x, y) / m(x, y), 0 where m is 0;
+    - `"distance"`: cos(x, y) - m(x, y);
+    - `"absolute"`: cos(x, y);
+    - `"csls"`: 2 cos(x, y) - 2 m(x, y), which is CSLS ([Conneau et al., 2018](https://arxiv.org/abs/1710.04087))
+      and orders pairs as `"distance"` does.
 
-    Candidates are the best of the k neighbours of every source row and of every target row, by that score; all
-    of them are taken greedily, best first, where neither row is taken yet (LASER's ``--retrieval max``). Equal
-    scores go to the lower source row, then to the lower target row.
+    Each source row and each target row proposes the best of its k neighbours by that score. The candidates are
+    accepted greedily, best first, if neither of their rows is taken (LASER's `--retrieval max`). Of equal scores, the
+    lower source row comes first, then the lower target row.
 
-    Rows may repeat: copies of a text are rows of their own and crowd each other's neighbour lists, so mine
-    distinct texts, as LASER's ``--unify`` does, unless the copies matter.
+    Mine distinct texts, as LASER's `--unify` does, unless copies matter: each copy of a text counts as a neighbour,
+    and copies crowd other rows out of the k neighbours.
 
     Args:
         source: (S, d), NumPy (memory maps too) or torch, not necessarily normalised.
         target: (T, d).
-        k: Neighbours in the averages and among the candidates; all where a side has fewer rows.
+        k: Number of neighbours in the averages and among the candidates. A side with fewer rows gives all of them.
         margin: See above.
-        threshold: Pairs that score below it are left out. Default: none is.
+        threshold: Lowest score of a pair. Default: no threshold.
         block_size: See `neighbours_both_ways`.
         device: Where to compute. Default: that of the inputs.
         show_progress_bar: Whether to show a bar over the source rows.
 
     Returns:
-        ``(score, source row, target row)``, best first; empty where a side has no rows.
+        `(score, source row, target row)`, best first; an empty list if a side has no rows.
 
     Raises:
         ValueError: If the margin is unknown, or as `neighbours_both_ways`: NaN or infinite values, shapes, k.
@@ -77,7 +77,7 @@ def mine_bitext(
 
 
 def margin_candidates(neighbours: NeighboursBothWays, margin: Margin = "ratio") -> tuple[Tensor, Tensor, Tensor]:
-    """The best candidate of every source row, then of every target row.
+    """The best candidate of every source row, followed by that of every target row.
 
     Returns:
         Margin scores, source rows and target rows, each (S + T,).
@@ -98,7 +98,7 @@ def margin_candidates(neighbours: NeighboursBothWays, margin: Margin = "ratio") 
 
 
 def greedy_pairs(scores: Tensor, source: Tensor, target: Tensor, *, threshold: float | None = None) -> list[Pair]:
-    """One-to-one pairs out of candidates: best first, where neither row is taken yet.
+    """Choose one-to-one pairs from candidates: best first, if neither of their rows is taken.
 
     Example:
         >>> greedy_pairs(torch.tensor([0.5, 1.0, 0.75]), torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]))

@@ -1,4 +1,4 @@
-"""Cross-domain similarity local scaling (CSLS) and the mutual nearest neighbours it gives."""
+"""Cross-domain similarity local scaling (CSLS), and mutual nearest neighbours by it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from st_xlret.search.exact import top_k
 
 
 class MutualNeighbours(NamedTuple):
-    """Rows that are each other's nearest neighbours, ordered by source row.
+    """Pairs of rows that are each other's nearest neighbours, ordered by source row.
 
     Attributes:
         source: Rows of the source, (P,) int64.
-        target: The row of the target that each one is matched with, (P,) int64.
+        target: The row of the target that each of them is matched with, (P,) int64.
         scores: CSLS of each match, (P,) float32.
     """
 
@@ -28,19 +28,19 @@ class MutualNeighbours(NamedTuple):
 
 
 def mean_neighbour_similarity(queries: Tensor, corpus: Tensor, k: int = 10, *, chunk_size: int = 1024) -> Tensor:
-    """Mean cosine of each query to its k nearest rows of the corpus: r(x) of CSLS.
+    """Mean cosine of each query with its k nearest rows of the corpus, which is r(x) in CSLS.
 
     Args:
-        queries: (Q, d), of any length: cosines are taken.
+        queries: (Q, d). Rows need not be normalised.
         corpus: (C, d).
-        k: Neighbours averaged over; the whole corpus where it has fewer rows.
-        chunk_size: Query rows compared at a time: memory is ``chunk_size x C``.
+        k: Number of neighbours in the mean; the whole corpus if it has fewer rows.
+        chunk_size: Query rows compared at a time. Memory is `chunk_size x C`.
 
     Returns:
         (Q,) float32.
 
     Raises:
-        ValueError: If an input is empty, not two-dimensional, of another width, holds NaN or infinite values,
+        ValueError: If an input is empty or not a matrix, the two differ in width, a row holds NaN or infinite values,
             or k is below 1.
 
     Example:
@@ -53,17 +53,17 @@ def mean_neighbour_similarity(queries: Tensor, corpus: Tensor, k: int = 10, *, c
 
 
 def csls_scores(source: Tensor, target: Tensor, k: int = 10, *, chunk_size: int = 1024) -> Iterator[tuple[int, Tensor]]:
-    """CSLS of every source row with every target row, a chunk of source rows at a time.
+    """CSLS of every source row with every target row, one chunk of source rows at a time.
 
-    ``CSLS(x, y) = 2 cos(x, y) - r_T(x) - r_S(y)`` (Conneau et al. 2018, section 2.3), where r_T(x) is the
-    mean cosine of x to its k nearest target rows and r_S(y) that of y to its k nearest source rows: hubs,
-    near to everything, lose their lead.
+    `CSLS(x, y) = 2 cos(x, y) - r_T(x) - r_S(y)` (Conneau et al. 2018, section 2.3), where r_T(x) is the
+    mean cosine of x with its k nearest target rows, and r_S(y) that of y with its k nearest source rows. Hubs, which
+    are near to everything, thus lose their advantage.
 
     Args:
         source: (S, d).
         target: (T, d).
-        k: Neighbours in r_T and r_S.
-        chunk_size: Source rows a chunk: memory is ``chunk_size x T``, never S x T.
+        k: Number of neighbours in r_T and r_S.
+        chunk_size: Source rows per chunk. Memory is `chunk_size x T`, never S x T.
 
     Yields:
         The first row of the chunk and its scores, (rows, T) float32.
@@ -117,10 +117,10 @@ def mutual_nearest_neighbours(
         source: (S, d).
         target: (T, d).
         k: Neighbours in r_T and r_S.
-        chunk_size: Source rows compared at a time: memory is ``chunk_size x T``, never S x T.
+        chunk_size: Source rows compared at a time: memory is `chunk_size x T`, never S x T.
 
     Returns:
-        The matches; none is possible. Ties go to the lower row.
+        The matches, possibly none. Of equal scores, the lower row wins.
 
     Raises:
         ValueError: As `mean_neighbour_similarity`.

@@ -1,4 +1,4 @@
-"""A running top-k: the best scores so far, updated by one block of scores after the other."""
+"""A running top-k: the best scores so far, updated block by block."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ _INDEX_BITS = 32
 LARGEST_CORPUS = 2**_INDEX_BITS - 1
 _WORST_KEY = -(2**63)
 _GROUP = 32
-"""Columns of which only the maximum is compared at first: reading a block once costs 1 % of computing it."""
+"""Number of columns of which only the maximum is compared at first. This costs 1 % of computing the block."""
 
 
 class RunningTopK:
-    """The k best (score, index) of every row, equal scores by the lower index.
+    """Keeps the k best (score, index) of every row; of equal scores, the lower index comes first.
 
-    Blocks come in ascending order of their columns. On the CPU, where selecting the k best of every block
-    would cost more than its matrix product, a block is only searched for scores above the k-th best so far,
-    group of columns by group of columns: there are few.
+    Blocks must come in ascending order of their columns. On the CPU, selecting the k best of every block would cost
+    more than its matrix product. A block is therefore only searched for scores above the k-th best so far, of which
+    there are few, one group of columns at a time.
 
     Args:
         rows: Number of rows.
@@ -47,7 +47,7 @@ class RunningTopK:
         """
         on_cpu, width = scores.device.type == "cpu", scores.shape[1]
         if on_cpu:
-            # Whole groups first; and of the very first block only as much as sets a threshold for the rest of it.
+            # Whole groups come first. Of the very first block, a small part sets the threshold for the rest.
             part = width - width % _GROUP if self.seen >= self.k else max(8, -(-4 * self.k // _GROUP)) * _GROUP
             if 0 < part < width:
                 self.update(scores[:, :part], first_column)
@@ -84,7 +84,7 @@ def _above(scores: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]:
     if scores.shape[1] % _GROUP == 0:
         groups = scores.unflatten(1, (-1, _GROUP))
         row, group = _groups_above(groups, threshold)
-        if 4 * len(row) * _GROUP < scores.numel():  # more of them take longer than the whole block
+        if 4 * len(row) * _GROUP < scores.numel():  # otherwise the whole block is faster
             which, offset = (groups[row, group] > threshold[row, None]).nonzero(as_tuple=True)
             return row[which], group[which] * _GROUP + offset
     return (scores > threshold[:, None]).contiguous().nonzero(as_tuple=True)  # type: ignore[return-value]
@@ -92,7 +92,7 @@ def _above(scores: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]:
 
 def _groups_above(groups: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]:
     """Rows and groups whose maximum is above the threshold of the row, ordered by row."""
-    # A result that is laid out in another order than its input takes ten times as long.
+    # A reduction whose result has another memory order than its input takes ten times as long.
     if groups.stride(0) < groups.stride(1):
         maxima = groups.permute(1, 2, 0).amax(dim=1)
         rows = (maxima.amax(dim=0) > threshold).nonzero()[:, 0]
@@ -106,11 +106,11 @@ def _groups_above(groups: Tensor, threshold: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def best_of_block(scores: Tensor, k: int, first_column: int) -> Tensor:
-    """Sort keys of the k best columns of every row (of all where there are fewer), in no particular order."""
+    """Sort keys of the k best columns of every row, or of all columns if there are fewer, in no particular order."""
     if k >= scores.shape[1]:
         columns = torch.arange(scores.shape[1], device=scores.device).expand_as(scores)
         return sort_keys(scores, columns + first_column)
-    # torch.topk picks any of several equal scores: a stable sort decides where the k-th equals the next.
+    # torch.topk picks any of several equal scores. If the k-th equals the next, a stable sort decides.
     scores = scores.contiguous()
     values, columns = torch.topk(scores, k + 1, dim=1)
     tied = values[:, k - 1] == values[:, k]

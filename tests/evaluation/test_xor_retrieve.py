@@ -196,10 +196,10 @@ def test_passages_are_unquoted_as_dpr_quotes_them(tmp_path) -> None:
     ("file", "old", "new", "message"),
     [
         ("psgs_w100.tsv", "\n3\t", "\n3 ", r"psgs_w100.tsv, line 4: expected three columns.*got 2"),
-        ("psgs_w100.tsv", "\n3\t", "\n2\t", r"psgs_w100.tsv: id '2' stands twice, as texts 2 and 3"),
+        ("psgs_w100.tsv", "\n3\t", "\n2\t", r"psgs_w100.tsv: .*'2' .*2 and 3"),
         ("xor_dev", '"lang"', '"language"', r"xor_dev.*, line 1: expected .*'language'"),
         ("xor_dev", '"answers"', '"answer"', r"line 1: question 'q0' has no list of answers.*evaluate on dev"),
-        ("xor_dev", '"id": "q2"', '"id": "q1"', r"line 3: id 'q1' stood in line 2 before"),
+        ("xor_dev", '"id": "q2"', '"id": "q1"', r"line 3: .*'q1' .*line 2"),
         ("xor_dev", '"question": "', '"question": " ", "was": "', r"line 1: question 'q0' is empty"),
         ("xor_dev", '"id"', "id", r"line 1: "),
     ],

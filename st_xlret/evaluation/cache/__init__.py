@@ -1,4 +1,4 @@
-"""Embeddings of corpora on disk: encoded once, resumable, searched a shard at a time."""
+"""Embeddings of corpora on disk, which are encoded once, can be resumed, and are searched shard by shard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embeddings of a corpus on disk: read a shard at a time, searched exactly."""
+"""The embeddings of a corpus on disk, read shard by shard and searched exactly; and the ranks that share them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from torch import Tensor
 from st_xlret.evaluation.cache.shards import open_shard
 from st_xlret.search import merge_top_k_across_ranks, top_k
 
-_CPU_BLOCK = 4_096  # scores of so many rows stay in the processor's cache
+_CPU_BLOCK = 4_096  # the scores of these rows stay in the cache of the processor
 
 
 _LONGEST_WAIT = timedelta(days=7)  # a rank may have hours more to encode than another
 
 
 class Ranks(NamedTuple):
-    """This process among those that share the work.
+    """The place of this process among those that share the work.
 
     Attributes:
-        rank: Number of this process.
-        world: How many there are.
+        rank: Number of this process, from 0.
+        world: Number of processes.
     """
 
     rank: int = 0
@@ -36,14 +36,14 @@ class Ranks(NamedTuple):
 
     @property
     def on_this_machine(self) -> int:
-        """How many of them write to this machine's disk."""
+        """Number of processes that write to the disk of this machine."""
         return min(self.world, int(os.environ.get("LOCAL_WORLD_SIZE", self.world)))
 
 
 def join_ranks() -> Ranks:
-    """Joins the processes that torchrun has started; alone outside torchrun.
+    """Join the processes that torchrun has started. Outside of torchrun there is one.
 
-    What they exchange is small and on the CPU, so that gloo serves any machine.
+    What the processes exchange is small and on the CPU, so gloo is used on all machines.
 
     Example:
         >>> join_ranks()
@@ -55,14 +55,14 @@ def join_ranks() -> Ranks:
 
 
 class CachedEmbeddings:
-    """The rows of a corpus, float16, in memory-mapped shards; no more than one shard is read at a time.
+    """The embeddings of a corpus, float16, in memory-mapped shards of which one is read at a time.
 
-    Under torchrun each process holds the shards that it has encoded; `top_k` searches all of them.
+    Under torchrun each process has the shards that it has encoded; `top_k` searches the shards of all processes.
 
     Args:
         shards: First row and file of each shard of this process, in the order of the rows.
-        rows: Rows of the whole corpus.
-        shard_size: Rows of each shard but the last.
+        rows: Number of rows of the whole corpus.
+        shard_size: Number of rows of each shard but the last.
         ranks: The processes that share the corpus.
 
     Attributes:
@@ -95,11 +95,11 @@ class CachedEmbeddings:
         """Consecutive rows, read into memory.
 
         Raises:
-            ValueError: If they lie with another process.
+            ValueError: If another process has them.
         """
         start, stop, step = rows.indices(len(self))
         if step != 1:
-            raise ValueError(f"rows are read one after the other: step must be 1, got {step}.")
+            raise ValueError(f"only consecutive rows can be read: step must be 1, got {step}.")
         first_rows = [first_row for first_row, _ in self.shards]
         parts = []
         at = start
@@ -108,23 +108,22 @@ class CachedEmbeddings:
             chunk = open_shard(self.shards[number][1]) if number >= 0 else np.empty((0, 0))
             part = chunk[at - first_rows[number] : stop - first_rows[number]] if number >= 0 else chunk
             if not len(part):
-                raise ValueError(f"row {at} is with another of the {self.ranks.world} processes.")
+                raise ValueError(f"row {at} is in a shard of another of the {self.ranks.world} processes.")
             parts.append(part)
             at += len(part)
         return np.concatenate(parts) if parts else np.empty((0, self.shape[1]), dtype=np.float16)
 
     def top_k(self, queries: Tensor | np.ndarray, k: int) -> tuple[Tensor, Tensor]:
-        """The k rows with the highest dot product for every query, over the shards of all processes.
+        """Find the k rows with the highest dot product for every query, over the shards of all processes.
 
-        Blocks of scores never span two shards, so that any number of processes gives the same answer to the
-        last bit.
+        Blocks of scores never span two shards, so the result is bit for bit the same for any number of processes.
 
         Args:
-            queries: (Q, d), the same on each process.
-            k: Rows per query, from 1 to the size of the corpus.
+            queries: (Q, d), the same on all processes.
+            k: Number of rows per query, from 1 to the size of the corpus.
 
         Returns:
-            ``(scores, rows)``, (Q, k) float32 and int64, best first, equal scores by the lower row.
+            `(scores, rows)`, (Q, k) float32 and int64, best first. Of equal scores, the lower row comes first.
 
         Raises:
             ValueError: As `st_xlret.search.top_k`.
@@ -139,7 +138,7 @@ class CachedEmbeddings:
         if self.shards:
             local_k = min(k, int(sizes.sum()))
             scores, found = top_k(queries, self, local_k, chunk_size=_CPU_BLOCK if fits else self.shard_size)
-            # Other processes' shards lie between this one's.
+            # The shards of other processes are between those of this one.
             shift = torch.from_numpy(starts - np.concatenate([[0], sizes.cumsum()[:-1]])).to(found.device)
             rows = found + shift[found // self.shard_size]
         if self.ranks.world == 1:

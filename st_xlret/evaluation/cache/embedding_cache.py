@@ -1,4 +1,4 @@
-"""Corpora encoded once, into shards on disk: resumable, checked, by one process, a pool, or torchrun."""
+"""Encoding corpora once, into checked shards on disk, by one process, a pool of processes, or torchrun."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ _TEXTS_PER_CALL = 1_024
 
 
 class EmbeddingCache:
-    """Encodes each corpus once and keeps it as float16 shards; a killed run goes on where it stopped.
+    """Encodes each corpus once and keeps the embeddings as float16 shards; an interrupted run can be continued.
 
-    A shard is found again by what decides its content: model (weights, configuration, tokenizer), options,
-    texts. It is whole or absent: files are renamed into place when they are complete, and one whose size or
-    checksum is wrong is encoded again. Texts stream through; one shard of them is in memory at a time.
+    A shard is identified by what determines its content: the model (weights, configuration, tokenizer), the options and
+    the texts. Files are renamed into place when they are complete, and a shard whose size or checksum is wrong is
+    encoded again. Texts are streamed; one shard of them is in memory at a time.
 
     Args:
-        folder: Where the shards are kept.
-        shard_size: Texts a shard: what a killed run loses at most.
-        devices: Encode with the host's process pool on these, such as ``["cuda:0", "cuda:1"]``.
-        distributed: Share the work among the processes of torchrun, each encoding and searching its own
-            shards (on one disk or several). Every process must make the same calls.
-        show_progress_bar: Whether to show texts done, their rate and the time left.
+        folder: Folder of the shards.
+        shard_size: Texts per shard, which is the most that an interrupted run loses.
+        devices: Devices on which the host's process pool encodes, such as `["cuda:0", "cuda:1"]`.
+        distributed: Share the work among the processes of torchrun. Each encodes and searches its own shards, on one
+            disk or several. All processes must make the same calls.
+        show_progress_bar: Whether to show the number of encoded texts, their rate and the time left.
 
     Raises:
-        ValueError: If ``shard_size`` is below 1.
+        ValueError: If `shard_size` is below 1.
 
     Example:
         >>> import tempfile
@@ -86,19 +86,19 @@ class EmbeddingCache:
         method: Method = "encode_document",
         **options: Any,
     ) -> CachedEmbeddings:
-        """Embeds texts by one of the model's own methods, or takes what an earlier run kept.
+        """Embed texts by a method of the model, or load what an earlier run has kept.
 
         Args:
             model: Any Sentence Transformer.
-            texts: Texts, or (id, text): a sequence, or anything that can be iterated over again and again.
-                A one-shot iterator serves too, without time left and with a check of the disk per shard only.
-            method: ``"encode_document"`` and ``"encode_query"`` put the model's prompts before the texts.
-            **options: Of the method, such as ``normalize_embeddings=True`` or ``prompt="passage: "``.
+            texts: Texts, or pairs (id, text), in a sequence or anything else that can be iterated over repeatedly. With
+                an iterator, the time left is unknown, and the space on the disk is checked for one shard at a time.
+            method: `"encode_document"` and `"encode_query"` put the model's prompts before the texts.
+            **options: Options of the method, such as `normalize_embeddings=True` or `prompt="passage: "`.
 
         Raises:
-            ValueError: If the model gives NaN or infinite values (the text's id is named), or there are no
-                texts.
-            OSError: If the disk has too little room; nothing is written then.
+            ValueError: If the model returns NaN or infinite values (the message names the id of the text), or there are
+                no texts.
+            OSError: If the disk has too little space. Nothing is written in that case.
         """
         pool = _LazyPool(model, self.devices)
 
@@ -106,17 +106,17 @@ class EmbeddingCache:
             pool_option = {"pool": pool.started()} if self.devices else {}
             return getattr(model, method)(list(batch), **{**options, "show_progress_bar": False, **pool_option})
 
-        # How the work is batched does not say what comes out.
+        # The result does not depend on the batches.
         lasting = {name: value for name, value in options.items() if name not in ("batch_size", "chunk_size")}
         with pool:
             return self.embed(texts, encode, identity={"model": fingerprint(model), "method": method, **lasting})
 
     def __call__(self, corpus: TextCollection, encode: DocumentEncoder) -> CachedEmbeddings:
-        """The embeddings of a benchmark's corpus: give the cache as ``embed_corpus`` to its evaluator.
+        """Embed the corpus of a benchmark: pass the cache as `embed_corpus` to the evaluator.
 
         Raises:
-            ValueError: As `encode`, or if the cache has devices and the embedder takes a layer of the model,
-                which bypasses the host's process pool.
+            ValueError: As `encode`, or if the cache has devices and the embedder uses a layer of the model, which
+                bypasses the host's process pool.
             OSError: As `encode`.
         """
         embedder = encode.embedder
@@ -144,14 +144,14 @@ class EmbeddingCache:
             return self.embed(_Documents(corpus), encode_batch, identity=identity)
 
     def embed(self, texts: Iterable[Item], encode: Encode, *, identity: Mapping[str, Any]) -> CachedEmbeddings:
-        """Embeds texts by any function.
+        """Embed texts by any function.
 
         Args:
             texts: As for `encode`, or (id, text, language).
-            encode: ``encode(texts, languages)`` returns (n, d), in the texts' order; languages are empty
-                strings where none were given.
-            identity: Whatever, beside the texts, decides the embeddings: a `fingerprint` of the model, and
-                options; of JSON, or told apart by their ``repr``.
+            encode: Function `encode(texts, languages)` that returns (n, d) in the order of the texts. Languages are
+                empty strings if none were given.
+            identity: All that determines the embeddings besides the texts, such as a `fingerprint` of the model and
+                options. Values must be JSON or be distinguished by their `repr`.
 
         Raises:
             ValueError: As for `encode`, or if the texts change while they are read for the second time.
@@ -172,7 +172,7 @@ class EmbeddingCache:
 
 
 class _Documents:
-    """(id, text, language) of a corpus, read a slice at a time."""
+    """Triples (id, text, language) of a corpus, read slice by slice."""
 
     def __init__(self, corpus: TextCollection) -> None:
         self.corpus = corpus
@@ -189,7 +189,7 @@ class _Documents:
 
 
 class _LazyPool:
-    """The host's process pool, started by the first text that has to be encoded and stopped at the end."""
+    """The host's process pool, which is started by the first text that must be encoded and stopped at the end."""
 
     def __init__(self, model: SentenceTransformer, devices: Sequence[str]) -> None:
         self.model = model

@@ -33,9 +33,9 @@ class Encoding:
 
     Args:
         shards: Where they are kept.
-        encode: ``encode(texts, languages)`` returns (n, d).
+        encode: `encode(texts, languages)` returns (n, d).
         shard_size: Texts a shard.
-        texts_per_call: Texts handed to ``encode`` at a time.
+        texts_per_call: Texts handed to `encode` at a time.
         ranks: The processes that share the work.
         show_progress_bar: Whether to show bars over the texts.
     """

@@ -1,4 +1,4 @@
-"""What a model is, as a short string: the same for equal models, another one after any change of weights."""
+"""Fingerprints of models: equal for equal models, different after any change of the weights."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-# Where a model was loaded from, and what running it leaves behind, say nothing about what it computes.
+# The origin of a model and traces of running it do not change what it computes.
 _NOT_IDENTITY = {"_name_or_path", "transformers_version", "output_hidden_states", "__version__"}
 
 
 def fingerprint(module: nn.Module) -> str:
-    """Hash of weights, module types, their configurations, tokenizers and prompts: 32 hexadecimal digits.
+    """Hash of weights, module types and their configurations, tokenizers and prompts: 32 hexadecimal digits.
 
-    Two copies of one model share it, wherever they were loaded from; a training step changes it.
+    Copies of a model have the same hash, wherever they were loaded from. A training step changes it.
 
     Args:
-        module: A SentenceTransformer, or anything else with weights, such as a ``CalibrationLayer``.
+        module: A SentenceTransformer, or another module such as a `CalibrationLayer`.
 
     Example:
         >>> layer = nn.Linear(2, 1)
@@ -41,7 +41,7 @@ def fingerprint(module: nn.Module) -> str:
 
 
 def _configuration(part: nn.Module) -> dict[str, Any]:
-    """What decides a module's output beside its weights."""
+    """What determines the output of a module besides its weights."""
     found: dict[str, Any] = {}
     if callable(own := getattr(part, "get_config_dict", None)):
         found["own"] = own()
@@ -59,7 +59,7 @@ def _tokenizer(tokenizer: Any) -> Any:
     fast = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if callable(to_str := getattr(fast, "to_str", None)):
         state = json.loads(to_str())
-        # The last call's truncation and padding stay behind in a fast tokenizer.
+        # A fast tokenizer keeps the truncation and padding of its last call.
         return {key: value for key, value in state.items() if key not in ("truncation", "padding")}
     if callable(get_vocab := getattr(tokenizer, "get_vocab", None)):
         vocabulary = get_vocab()  # a dictionary, or the list of words

@@ -1,4 +1,4 @@
-"""Shards of embeddings on disk: checked when they are found, whole or absent when they are written."""
+"""Shards of embeddings on disk, which are written atomically and checked when they are found."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _ABANDONED_AFTER_SECONDS = 3_600
 
 @dataclass(frozen=True)
 class Shard:
-    """Consecutive texts of a corpus, which are encoded and kept together.
+    """Consecutive texts of a corpus that are encoded and stored together.
 
     Attributes:
-        index: Its number, from 0.
-        first_row: The row of its first text in the corpus.
-        ids: Ids of the texts, for messages; the rows where the corpus has no ids.
+        index: Number of the shard, from 0.
+        first_row: Row of its first text in the corpus.
+        ids: Ids of the texts, for messages; the rows if the corpus has no ids.
         texts: The texts.
-        languages: Language of each text; empty strings where it was not given.
+        languages: Language of each text; empty strings if unknown.
     """
 
     index: int
@@ -45,7 +45,7 @@ class Shard:
 
     @property
     def key(self) -> str:
-        """Hash of the texts and their languages: shards of equal texts share it, in whatever corpus."""
+        """Hash of the texts and their languages, equal for equal shards of different corpora."""
         digest = hashlib.sha256()
         for text, language in zip(self.texts, self.languages, strict=True):
             content = text.encode("utf-8", "surrogatepass")
@@ -55,7 +55,7 @@ class Shard:
 
 
 def cut_into_shards(items: Iterable[Item], size: int) -> Iterator[Shard]:
-    """Shards of ``size`` texts (the last may be smaller), as they stream by.
+    """Cut a stream of texts into shards of `size` texts; the last may be smaller.
 
     Raises:
         ValueError: If an item is not a text, (id, text) or (id, text, language).
@@ -84,10 +84,10 @@ def cut_into_shards(items: Iterable[Item], size: int) -> Iterator[Shard]:
 
 
 class ShardFolder:
-    """The float16 ``.npy`` files of one model and its options, named by content and checksum.
+    """The folder of the float16 `.npy` files of one model and its options, named by content and checksum.
 
     Args:
-        path: The folder; it may be missing.
+        path: The folder, which need not exist.
 
     Example:
         >>> import tempfile
@@ -106,7 +106,7 @@ class ShardFolder:
             self._files.setdefault(file.name.partition("-")[0], []).append(file)
 
     def find(self, key: str, rows: int) -> Path | None:
-        """The file of one shard, if it is there and as it was written; a torn one is removed and counted."""
+        """The file of a shard, if it exists and is intact. A damaged file is removed and counted in `torn`."""
         for file in self._files.get(key, []):
             if _is_whole(file, rows):
                 return file
@@ -116,10 +116,10 @@ class ShardFolder:
         return None
 
     def write(self, key: str, embeddings: np.ndarray) -> Path:
-        """Keeps the embeddings of one shard as float16; returns the file.
+        """Store the embeddings of a shard as float16; returns the file.
 
         Raises:
-            OSError: If the disk is full; what was there before is as it was.
+            OSError: If the disk is full. Existing shards are unchanged.
         """
         array = np.ascontiguousarray(embeddings, dtype=np.float16)
         target = self.path / f"{key}-{_checksum(array):08x}.npy"
@@ -138,14 +138,14 @@ class ShardFolder:
         return target
 
     def remove_abandoned(self) -> None:
-        """Deletes the unfinished files that killed runs have left behind."""
+        """Delete the unfinished files of interrupted runs."""
         for file in self.path.glob(".*.tmp.npy"):
             with suppress(OSError):
                 if time.time() - file.stat().st_mtime > _ABANDONED_AFTER_SECONDS:
                     file.unlink()
 
     def require_space(self, needed: int, what: str) -> None:
-        """Raises an OSError, before anything is written, where fewer than ``needed`` bytes are free."""
+        """Raise an OSError if fewer than `needed` bytes are free on the disk."""
         there = self.path
         while not there.exists():
             there = there.parent
@@ -160,7 +160,7 @@ class ShardFolder:
 
 
 def readable_bytes(count: int) -> str:
-    """A number of bytes for people.
+    """A number of bytes in readable form.
 
     Example:
         >>> readable_bytes(900), readable_bytes(3 * 2**30)
@@ -190,7 +190,7 @@ def _is_whole(file: Path, rows: int) -> bool:
 
 
 def _checksum(array: np.ndarray) -> int:
-    """CRC-32 of the values, read a piece at a time."""
+    """CRC-32 of the values, which are read piece by piece."""
     rows = max(1, _BYTES_AT_A_TIME // max(1, array.shape[1] * array.itemsize))
     checksum = 0
     for start in range(0, len(array), rows):

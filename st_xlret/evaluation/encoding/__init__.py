@@ -1,1 +1,1 @@
-"""Embeddings of texts as the papers take them: layers, poolings, languages."""
+"""Embeddings of texts as the papers define them: layers, poolings, languages."""

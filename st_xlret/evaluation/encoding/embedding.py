@@ -1,4 +1,4 @@
-"""Sentence embeddings the way a protocol asks for them: layer, pooling, language, calibration."""
+"""Sentence embeddings as a protocol defines them: by layer, pooling, language and calibration."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _PROMPT_NAMES: dict[str, tuple[str, ...]] = {"query": ("query",), "document": ("
 
 
 class Calibration(Protocol):
-    """What the evaluators need of a calibration: ``CalibrationLayer`` has it."""
+    """The interface of a calibration that the evaluators use. `CalibrationLayer` has it."""
 
     languages: Sequence[str]
 
     def transform(self, embeddings: Tensor, language: str) -> Tensor:
-        """Maps embeddings (n, d) of one language into the shared space."""
+        """Map embeddings (n, d) of one language into the shared space."""
         ...
 
 
 def resolve_pooling(layer: int | None, pooling: str | None) -> Pooling:
-    """The pooling that is used: as given, else the mean where a layer is chosen, else the model's own.
+    """The pooling that is used: the given one, else the mean if a layer is chosen, else the pooling of the model.
 
     Raises:
-        ValueError: If ``pooling`` is neither ``"model"`` nor ``"mean"``.
+        ValueError: If `pooling` is neither `"model"` nor `"mean"`.
 
     Example:
         >>> resolve_pooling(14, None), resolve_pooling(None, None)
@@ -50,7 +50,7 @@ def resolve_pooling(layer: int | None, pooling: str | None) -> Pooling:
 
 
 def describe_pooling(layer: int | None, pooling: str | None) -> str:
-    """One phrase for tables and result files.
+    """Describe the pooling in a phrase, for tables and result files.
 
     Example:
         >>> describe_pooling(14, None)
@@ -76,30 +76,30 @@ def encode_layer(
     show_progress_bar: bool = False,
     **encode_kwargs: Any,
 ) -> Tensor:
-    """Embeds texts with a model, optionally from the hidden states of one of its layers.
+    """Embed texts with a model, optionally from the hidden states of one of its layers.
 
-    CCP's retrieval results for large models use the averaged hidden vectors of the 14th layer (``layer=14``).
-    The model is left as it was: the same weights, configuration, modules and train/eval mode.
+    The retrieval results of the CCP paper for large models use the average of the hidden states of layer 14
+    (`layer=14`). Weights, configuration, modules and train/eval mode of the model are left as they were.
 
     Args:
         model: Any Sentence Transformer.
         texts: The texts to embed.
-        layer: None for the model's own output, or a layer of its Transformer: 0 for the input embeddings,
-            n for the output of the n-th layer.
-        pooling: ``"mean"`` averages the hidden states under the attention mask (special tokens count, as in
-            the paper's protocol); ``"model"`` runs the model's own modules after the Transformer. Default:
-            ``"mean"`` where a layer is given, else ``"model"``.
+        layer: A layer of the Transformer: 0 for the input embeddings, n for the output of the n-th layer. Default: the
+            output of the model.
+        pooling: `"mean"` averages the hidden states under the attention mask, special tokens included, as in the
+            paper's protocol. `"model"` runs the modules of the model after the Transformer. Default: `"mean"` if a
+            layer is given, else `"model"`.
         batch_size: Texts per forward pass.
         show_progress_bar: Whether to show a bar over the batches.
-        **encode_kwargs: Passed to ``model.encode``, such as ``task="fr"``. Not available with a layer or
-            ``pooling="mean"``, which bypass ``encode``.
+        **encode_kwargs: Options of `model.encode`, such as `task="fr"`. Not available with a layer or `pooling="mean"`,
+            which bypass `encode`.
 
     Returns:
-        Float32 tensor (len(texts), d) on the model's device.
+        Float32 tensor (len(texts), d) on the device of the model.
 
     Raises:
-        ValueError: If the model has no Transformer with hidden states, if ``layer`` is out of its range, if
-            ``pooling`` is unknown, or if encode arguments come together with a layer.
+        ValueError: If the model has no Transformer with hidden states, `layer` is out of its range, `pooling` is
+            unknown, or options of `encode` are given together with a layer.
 
     Example:
         >>> from st_xlret.evaluation.encoding.embedding import encode_layer
@@ -123,8 +123,8 @@ def encode_layer(
         return embeddings.float()
     if encode_kwargs:
         raise ValueError(
-            f"{sorted(encode_kwargs)} belong to model.encode, which layer={layer} with "
-            f"pooling={resolved!r} bypasses: leave the layer and the pooling out, or these arguments."
+            f"{sorted(encode_kwargs)} are options of model.encode, which layer={layer} with "
+            f"pooling={resolved!r} bypasses: leave out the layer and the pooling, or these options."
         )
     return encode_hidden_states(model, texts, layer, resolved, batch_size, show_progress_bar)
 
@@ -177,12 +177,12 @@ class TextEmbedder:
     Attributes:
         layer: See `encode_layer`.
         pooling: See `encode_layer`.
-        calibration: Applied to the embeddings of every language, such as a ``CalibrationLayer``.
+        calibration: Applied to the embeddings of every language, such as a `CalibrationLayer`.
         batch_size: Texts per forward pass.
-        show_progress_bar: Whether ``encode`` shows its bar.
-        query_prompt: Put before queries in place of the model's own query prompt.
-        document_prompt: Put before documents in place of the model's own document prompt.
-        pool: A pool of ``model.start_multi_process_pool``, which then encodes.
+        show_progress_bar: Whether `encode` shows its bar.
+        query_prompt: Prompt put before queries. Default: the query prompt of the model.
+        document_prompt: Prompt put before documents. Default: the document prompt of the model.
+        pool: A pool of `model.start_multi_process_pool` that does the encoding.
 
     Raises:
         ValueError: If the pooling is unknown.
@@ -207,15 +207,15 @@ class TextEmbedder:
     def embed(
         self, model: SentenceTransformer, texts: Sequence[str], language: str, *, side: Side | None = None
     ) -> Tensor:
-        """Embeds every distinct text once, so that equal texts get equal embeddings: float32 (n, d).
+        """Embed every distinct text once, so that equal texts get equal embeddings; returns float32 (n, d).
 
         Args:
             model: Any Sentence Transformer.
             texts: Texts of one language.
             language: Their language.
-            side: What the texts are in asymmetric retrieval: ``"query"`` and ``"document"`` encode as
-                ``model.encode_query`` and ``model.encode_document`` do, with their prompts and, unless the
-                language is the task, their routes. Default: ``model.encode``, for symmetric tasks.
+            side: `"query"` or `"document"` in asymmetric retrieval: texts are encoded as `model.encode_query` and
+                `model.encode_document` do, with their prompts and, unless the language is the task, their routes.
+                Default: `model.encode`, for symmetric tasks.
         """
         distinct = list(dict.fromkeys(texts))
         row_of = {text: row for row, text in enumerate(distinct)}
@@ -237,7 +237,7 @@ class TextEmbedder:
         return embeddings[torch.tensor([row_of[text] for text in texts], device=embeddings.device)]
 
     def prompt(self, model: SentenceTransformer, side: Side | None) -> str | None:
-        """What is put before the texts of one side: as given, else the model's own prompt for that side."""
+        """The prompt of the texts of one side: the given one, else that of the model."""
         if side is None:
             return None
         given = self.query_prompt if side == "query" else self.document_prompt
@@ -260,14 +260,14 @@ class TextEmbedder:
         return {name: value for name, value in arguments.items() if value is not None}
 
     def require_languages(self, languages: Sequence[str]) -> None:
-        """Raises a ValueError for languages that the calibration does not know, before any encoding."""
+        """Raise a ValueError for languages that the calibration does not know, before any encoding."""
         if self.calibration is None or not self.calibration.languages:
-            return  # a calibration without languages serves all text
+            return  # a calibration without languages is for all texts
         missing = [language for language in languages if language not in set(self.calibration.languages)]
         if missing:
             raise ValueError(
                 f"the calibration has no map for {missing}; it knows {sorted(self.calibration.languages)}. "
-                "Evaluate those languages only, or fit the calibration on the missing ones too."
+                "Evaluate those languages only, or fit the calibration on the missing ones as well."
             )
 
     def describe(self, model: Any = None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Embeddings from the hidden states of a layer in place of a model's own output."""
+"""Embeddings from the hidden states of a layer instead of the output of the model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def encode_hidden_states(
     batch_size: int,
     show_progress_bar: bool,
 ) -> Tensor:
-    """What `encode_layer` returns for a layer or for the mean of the hidden states."""
+    """Embed texts by a layer or by the mean of the hidden states, see `encode_layer`."""
     from sentence_transformers.util import batch_to_device
 
     transformer = _transformer_of(model)
@@ -82,7 +82,7 @@ def _hidden_states_exposed(model: SentenceTransformer, transformer: Any) -> Iter
     before = (config.output_hidden_states, transformer.unpad_inputs, model.training)
     config.output_hidden_states = True
     if before[1] is not False:
-        transformer.unpad_inputs = False  # the flattened layout has no attention mask to average under
+        transformer.unpad_inputs = False  # without padding there is no attention mask for the average
     model.eval()
     try:
         yield

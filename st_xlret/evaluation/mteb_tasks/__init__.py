@@ -1,9 +1,11 @@
-"""The benchmarks as mteb tasks over local files: results land in mteb's format, without a network.
+"""The benchmarks as mteb tasks over local files: results in the format of mteb, without a network.
 
+```python
 import mteb
 from st_xlret.evaluation.mteb_tasks import LAReQATask
 
 results = mteb.evaluate(model, LAReQATask("lareqa/xquad-r", languages=["fr", "de"]), cache=None)
+```
 """
 
 from __future__ import annotations

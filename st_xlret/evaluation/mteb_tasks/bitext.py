@@ -25,11 +25,11 @@ _BOTH_WAYS = [("sentence1", "sentence2"), ("sentence2", "sentence1")]
 class TatoebaTask(AbsTaskBitextMining):
     """Tatoeba as an mteb task; see `TatoebaEvaluator`.
 
-    Each subset, ``fra-eng``, has mteb's own scores of X to English (``f1``, ``accuracy``, ``precision``,
-    ``recall``), and ``accuracy_from_en`` and ``accuracy_both_ways``, their mean, which CCP reports.
+    Each subset, `fra-eng`, has mteb's own scores of X to English (`f1`, `accuracy`, `precision`,
+    `recall`), and `accuracy_from_en` and `accuracy_both_ways`, their mean, which CCP reports.
 
     Args:
-        data: The folder with files such as ``tatoeba.fra-eng.fra``.
+        data: The folder with files such as `tatoeba.fra-eng.fra`.
         languages: ISO 639-1 codes or the files' own. Default: all there.
         seed: mteb's.
     """
@@ -86,14 +86,14 @@ class TatoebaTask(AbsTaskBitextMining):
 class BUCCTask(AbsTaskBitextMining):
     """BUCC as an mteb task; see `BUCCEvaluator`: mining by margin, the threshold from the training split.
 
-    mteb's own BUCC looks up translations among sentences that have one: another benchmark, whose figures are
-    not these.
+    The BUCC task of mteb itself is a different benchmark, retrieval between the gold pairs alone, whose scores are not
+    comparable.
 
     Args:
-        data: The folder with files such as ``de-en.training.de``.
-        languages: Such as ``["de"]``. Default: all four.
-        split: What is evaluated; the organisers kept the test split's gold, so that many have
-            ``"training"`` only.
+        data: The folder with files such as `de-en.training.de`.
+        languages: Such as `["de"]`. Default: all four.
+        split: The evaluated split. The gold pairs of the test split are not published, so that often only
+            `"training"` can be evaluated.
         seed: mteb's.
     """
 
@@ -166,12 +166,12 @@ class BUCCTask(AbsTaskBitextMining):
 
 @dataclass(frozen=True)
 class _ByMteb(TextEmbedder):
-    """Embeds with an encoder of mteb, as its own bitext evaluator calls it."""
+    """Embeds with an encoder of mteb, which is called as mteb calls it."""
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def routes(self, model: Any) -> list[str]:
-        """None: mteb does not say the language to a model."""
+        """None, as mteb does not tell a model the language."""
         return []
 
     def embed(self, model: Any, texts: Sequence[str], language: str, *, side: Any = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""What mteb wants to know of a task, filled in for local data."""
+"""The metadata of mteb tasks over local data."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def local_metadata(
     main_score: str,
     **more: Any,
 ) -> TaskMetadata:
-    """Metadata of a task whose data lies in a local folder.
+    """Metadata of a task with its data in a local folder.
 
     Args:
-        name: The task's name in mteb's results.
-        description: One sentence.
-        languages: Subset to its languages, as in ``{"fr": ["fra-Latn"]}``.
-        type: mteb's task type, ``"Retrieval"`` or ``"BitextMining"``.
-        main_score: The score that stands for the task.
-        **more: Other fields, such as ``reference`` and ``license``.
+        name: Name of the task in the results of mteb.
+        description: Description in one sentence.
+        languages: Subset to its languages, as in `{"fr": ["fra-Latn"]}`.
+        type: mteb's task type, `"Retrieval"` or `"BitextMining"`.
+        main_score: The main score of the task.
+        **more: Other fields, such as `reference` and `license`.
     """
     return TaskMetadata(
         name=name,

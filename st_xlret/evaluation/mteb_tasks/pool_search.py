@@ -1,4 +1,4 @@
-"""mteb's search over a pool that several subsets share: encoded once, searched exactly."""
+"""mteb's search over a pool that several subsets share, which is encoded once and searched exactly."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from st_xlret.search import unit_rows
 
 
 class ExactIndex:
-    """mteb's index protocol over `st_xlret.search.top_k`: exact, equal scores to the lower row.
+    """mteb's index protocol over `st_xlret.search.top_k`, which is exact and deterministic.
 
     Args:
-        cosine: Whether rows are brought to unit length first, that is, searched by cosine.
+        cosine: Whether rows are normalised first, so that they are searched by cosine.
     """
 
     def __init__(self, *, cosine: bool) -> None:
@@ -26,7 +26,7 @@ class ExactIndex:
         self.documents: Tensor | None = None
 
     def add_documents(self, embeddings: Any, idxs: list[str]) -> None:
-        """Takes the embeddings of a whole corpus, in place of an earlier one."""
+        """Take the embeddings of a whole corpus, which replace those of an earlier one."""
         self.documents = self._rows(embeddings)
 
     def search(
@@ -40,15 +40,15 @@ class ExactIndex:
         """Scores and rows of the best documents of each query.
 
         Raises:
-            ValueError: If there are no documents yet, or candidates are to be reranked.
+            ValueError: If there are no documents, or candidates are to be reranked.
         """
         if self.documents is None or top_ranked is not None:
-            raise ValueError("this index searches whole corpora: add one, and leave reranking to mteb's own.")
+            raise ValueError("this index searches whole corpora: add one first. Reranking is for the index of mteb.")
         scores, rows = exact_top_k(self._rows(embeddings), self.documents, min(top_k, len(self.documents)))
         return scores.tolist(), rows.tolist()
 
     def clear(self) -> None:
-        """Keeps the corpus: the next subset searches it too."""
+        """Keep the corpus, as the next subset searches it too."""
 
     def _rows(self, embeddings: Any) -> Tensor:
         rows = torch.as_tensor(np.asarray(embeddings)) if not isinstance(embeddings, Tensor) else embeddings
@@ -56,7 +56,7 @@ class ExactIndex:
 
 
 class PoolSearch(SearchEncoderWrapper):
-    """mteb's search wrapper that encodes a corpus only when it is another one than before.
+    """mteb's search wrapper, which encodes a corpus only if it differs from the last one.
 
     Args:
         model: An encoder of mteb.
@@ -74,7 +74,7 @@ class PoolSearch(SearchEncoderWrapper):
         self.indexed: Any = None
 
     def index(self, corpus: Any, **options: Any) -> None:
-        """Encodes the corpus, unless it is the one that was indexed last."""
+        """Encode the corpus, unless it is the one that was indexed last."""
         if corpus is not self.indexed:
             super().index(corpus, **options)
             self.indexed = corpus

@@ -24,16 +24,16 @@ def _scripts(*languages: str) -> dict[str, list[str]]:
 
 
 class LocalRetrievalTask(AbsTaskRetrieval):
-    """A retrieval benchmark of this library under mteb's definitions: a subset for each query language.
+    """A retrieval benchmark of this library as an mteb task, with a subset for each language of the queries.
 
-    Subsets that share a pool share its embeddings. Beside mteb's scores there is ``map_at_20_capped``, whose
-    denominator is min(R, 20), this library's ``map_at_20`` (mteb's divides by R).
+    Subsets that share a pool share its embeddings. In addition to mteb's scores there is `map_at_20_capped` with the
+    denominator min(R, 20), which is `map_at_20` of this library (that of mteb divides by R).
 
     Args:
-        data: The folder of the benchmark's files.
-        languages: Query languages. Default: all there.
-        seed: mteb's.
-        **options: Of the evaluator's ``from_directory``, such as ``split``.
+        data: The folder of the files of the benchmark.
+        languages: Languages of the queries. Default: all there.
+        seed: Seed of mteb.
+        **options: Options of `from_directory` of the evaluator, such as `split`.
     """
 
     benchmark: ClassVar[str]
@@ -61,7 +61,7 @@ class LocalRetrievalTask(AbsTaskRetrieval):
         self.search: PoolSearch | None = None
 
     def load_data(self, num_proc: int | None = None, **options: Any) -> None:
-        """Reads the folder, once."""
+        """Read the folder, once."""
         if self.data_loaded:
             return
         evaluator: Any = benchmark(self.benchmark).load(self.folder, self.chosen_languages, self.options)
@@ -76,7 +76,7 @@ class LocalRetrievalTask(AbsTaskRetrieval):
         self.data_loaded = True
 
     def split_data(self, data: Any, corpus: Dataset, language: str) -> Any:
-        """What mteb searches for one query language."""
+        """The data of one language of the queries, as mteb searches it."""
         of_language: RetrievalData = data.of_languages([language])
         queries = of_language.judged
         return {
@@ -87,7 +87,7 @@ class LocalRetrievalTask(AbsTaskRetrieval):
         }
 
     def evaluate(self, model: Any, *arguments: Any, **options: Any) -> Mapping[str, Any]:
-        """As mteb's, which comes here once a subset, with one encoding of each pool."""
+        """Evaluate one subset, as mteb does, but encode each pool once."""
         if self.search is None or self.search.model is not model:
             self.search = PoolSearch(model)
         return super().evaluate(self.search, *arguments, **options)
@@ -161,10 +161,10 @@ class MewsliXTask(LocalRetrievalTask):
 
 
 class XORRetrieveTask(LocalRetrievalTask):
-    """XOR-Retrieve as an mteb task; see `XORRetrieveEvaluator`. Its gold are answers, not passages."""
+    """XOR-Retrieve as an mteb task; see `XORRetrieveEvaluator`. Its judgements are answers, not passages."""
 
     benchmark = "xor-retrieve"
-    k_values = (256,)  # passages a question: more than fill 5 000 tokens
+    k_values = (256,)  # passages per question, which fill more than 5 000 tokens
     metadata = local_metadata(
         "XLRetXORRetrieve",
         "English passages that answer questions in 7 languages, in the first 2 000 and 5 000 tokens (XOR-Retrieve).",
@@ -177,7 +177,7 @@ class XORRetrieveTask(LocalRetrievalTask):
     )
 
     def split_data(self, data: Any, corpus: Dataset, language: str) -> Any:
-        """As the other tasks, with the answers in place of relevant documents."""
+        """As the other tasks, with answers instead of relevant documents."""
         judged = data.judged
         rows = [row for row in range(len(judged)) if judged.language_of(row) == language]
         xor = XorRetrieveData(data.corpus, judged.take(rows), [data.judged_answers[row] for row in rows])

@@ -1,4 +1,4 @@
-"""BUCC's files: sentences with ids on two sides, and the pairs of ids that are translations."""
+"""Reading BUCC: sentences with ids on two sides, and the pairs of ids that are translations."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class BUCCSide:
 
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.sentences):
-            raise ValueError(f"{len(self.ids)} ids and {len(self.sentences)} sentences: give one id a sentence.")
+            raise ValueError(f"{len(self.ids)} ids and {len(self.sentences)} sentences: each sentence needs one id.")
         name, count = Counter(self.ids).most_common(1)[0] if self.ids else ("", 0)
         if count > 1:
-            raise ValueError(f"the id {name!r} stands for {count} sentences: ids must be distinct.")
+            raise ValueError(f"the id {name!r} belongs to {count} sentences: ids must be distinct.")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -35,12 +35,12 @@ class BUCCSide:
 
 @dataclass(frozen=True)
 class BUCCCorpus:
-    """Two comparable corpora in which translations are hidden.
+    """Two comparable corpora that contain translations of each other's sentences.
 
     Attributes:
         source: The other language.
         target: English.
-        gold: Pairs (source id, target id) that are translations; None where they are not known.
+        gold: Pairs (source id, target id) that are translations; None if they are unknown.
 
     Example:
         >>> corpus = BUCCCorpus(BUCCSide(["de-1"], ["ja"]), BUCCSide(["en-1"], ["yes"]), {("de-1", "en-1")})
@@ -63,19 +63,19 @@ class BUCCCorpus:
 def load_bucc_directory(
     path: str | os.PathLike[str], languages: Sequence[str] | None = None, *, split: BUCCSplit = "training"
 ) -> dict[str, BUCCCorpus]:
-    """Reads one split of the shared task's files: ``de-en.training.de``, ``.en`` and ``.gold`` and so on.
+    """Read one split of the files of the shared task: `de-en.training.de`, `.en`, `.gold` and so on.
 
     Each line of a text is an id, a tab and a sentence; each line of the gold file two ids with a tab between
-    them. Without a gold file (the organisers kept that of the test split) ``gold`` is None.
+    them. Without a gold file (that of the test split is not published) `gold` is None.
 
     Args:
-        path: The folder of these files, or one above it: ``de-en/de-en.training.de`` and
-            ``bucc2018/de-en/...``, as the archives unpack, are found too.
-        languages: Such as ``["de"]``. Default: all that have both texts of the split.
-        split: ``"sample"``, ``"training"`` or ``"test"``.
+        path: The folder of these files, or one above it: `de-en/de-en.training.de` and
+            `bucc2018/de-en/...`, as the archives unpack, are found too.
+        languages: Such as `["de"]`. Default: all that have both texts of the split.
+        split: `"sample"`, `"training"` or `"test"`.
 
     Returns:
-        Language (``"de"``) to its corpus beside English.
+        Language (`"de"`) to its corpus beside English.
 
     Raises:
         FileNotFoundError: If the folder or a file is missing.
@@ -94,16 +94,16 @@ def load_bucc_directory(
 
 
 def load_bucc_hub(languages: Sequence[str] | None = None) -> dict[str, BUCCCorpus]:
-    """Loads ``mteb/BUCC`` from the Hugging Face Hub (or its cache, offline): the training split, under the name "test".
+    """Load `mteb/BUCC` from the Hugging Face Hub or, when offline, its cache: the training split, named "test" there.
 
     Args:
-        languages: Such as ``["de"]``. Default: de, fr, ru, zh.
+        languages: Such as `["de"]`. Default: de, fr, ru, zh.
 
     Returns:
         As `load_bucc_directory`; ids are made from row numbers.
 
     Raises:
-        ValueError: If a language is not there, or the data set holds aligned pairs only, which is no mining.
+        ValueError: If a language is not there, or the data set has only aligned pairs, which cannot be mined.
     """
     from datasets import load_dataset
 
@@ -171,7 +171,7 @@ def _read_side(file: Path) -> BUCCSide:
         if not tab or not name.strip():
             raise ValueError(f"{file}, line {number}: expected an id, a tab and a sentence, got {line[:60]!r}.")
         if name in line_of:
-            raise ValueError(f"{file}, line {number}: the id {name!r} stands on line {line_of[name]} already.")
+            raise ValueError(f"{file}, line {number}: the id {name!r} occurs on line {line_of[name]} too.")
         line_of[name] = number
         sentences.append(sentence.strip())
     if not sentences:
@@ -196,7 +196,7 @@ def _read_gold(file: Path, source: BUCCSide, target: BUCCSide) -> set[tuple[str,
 
 
 def _lines(file: Path) -> list[tuple[int, str]]:
-    # Not splitlines(): a sentence may hold characters that Python, but no text file, ends lines at.
+    # splitlines() would also split at characters that end no line of a text file.
     lines = []
     for number, raw in enumerate(file.read_bytes().split(b"\n"), start=1):
         try:

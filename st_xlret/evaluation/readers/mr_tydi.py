@@ -1,4 +1,4 @@
-"""Mr.TyDi's files: the official release's layout and the Hugging Face Hub's."""
+"""Reading Mr.TyDi, in the layouts of the official release and of the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ Find = Callable[[str, str], "Path | None"]
 
 @dataclass(frozen=True)
 class MrTyDiFiles:
-    """Where the parts of one language are.
+    """The files of one language.
 
     Attributes:
         corpus: The passages.
         queries: The questions.
-        qrels: The judgements; the same file as the questions where those name their passages.
+        qrels: The judgements; the same file as the questions if those name their passages.
     """
 
     corpus: Path
@@ -72,7 +72,7 @@ def find_in_directory(
 
 
 def find_on_hub(languages: Sequence[str] | None, split: str) -> dict[str, MrTyDiFiles]:
-    """Language to its files in the cache of the Hub, downloaded where they are missing."""
+    """Language to its files in the cache of the Hub; missing files are downloaded."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -92,10 +92,10 @@ def load_mr_tydi(
     cache_dir: str | os.PathLike[str] | None = None,
     show_progress_bar: bool = False,
 ) -> RetrievalData:
-    """One language: passages (memory-mapped), questions and judgements, checked.
+    """Load one language: passages (memory-mapped), questions and judgements, which are checked.
 
     Raises:
-        ValueError: If a line is broken (file and line are named), an id stands twice, or a judgement names
+        ValueError: If a line is malformed (the message names file and line), an id occurs twice, or a judgement names
             an unknown question or passage.
     """
     corpus = load_passages(
@@ -109,7 +109,7 @@ def load_mr_tydi(
 
 
 def read_passages(file: Path, on_bytes_read: Callable[[int], None]) -> Iterator[Passage]:
-    r"""Id, title and text of ``{"id", "contents": "title\n\ntext"}`` or ``{"docid", "title", "text"}``.
+    r"""Id, title and text of `{"id", "contents": "title\n\ntext"}` or `{"docid", "title", "text"}`.
 
     Raises:
         DataError: If a line has neither form.
@@ -129,7 +129,7 @@ def read_passages(file: Path, on_bytes_read: Callable[[int], None]) -> Iterator[
 
 
 def read_topics(path: str | os.PathLike[str], language: str) -> TextCollection:
-    r"""Questions, one ``id <tab> question`` a line, plain or gzip: the topics of Mr.TyDi and of MIRACL.
+    r"""Questions, one `id <tab> question` a line, plain or gzip: the topics of Mr.TyDi and of MIRACL.
 
     Raises:
         DataError: If a line has another form, a question is empty, or an id stood before.
@@ -152,7 +152,7 @@ def read_topics(path: str | os.PathLike[str], language: str) -> TextCollection:
 
 
 def read_questions(path: str | os.PathLike[str], language: str) -> tuple[TextCollection, dict[str, dict[str, int]]]:
-    """Questions and judgements of the Hub's ``{"query_id", "query", "positive_passages": [{"docid"}]}``.
+    """Questions and judgements of the Hub's `{"query_id", "query", "positive_passages": [{"docid"}]}`.
 
     Raises:
         DataError: If a line has another form, a question is empty, or an id stood before.
@@ -176,7 +176,7 @@ def _add_question(questions: dict[str, str], identifier: str, question: str, fil
     if not question:
         raise DataError(f"question {identifier!r} is empty", file=file, line=line)
     if identifier in questions:
-        raise DataError(f"question id {identifier!r} stood in an earlier line", file=file, line=line)
+        raise DataError(f"question id {identifier!r} occurs in an earlier line too", file=file, line=line)
     questions[identifier] = question
 
 
@@ -185,7 +185,7 @@ def _folder(language: str) -> str:
 
 
 def _question_files(split: str) -> list[tuple[str, str]]:
-    """Questions and judgements, in each of the layouts."""
+    """The files of questions and judgements in each of the layouts."""
     layouts = [(f"topic.{split}.tsv", f"qrels.{split}.txt")]
     layouts.append((f"ir-format-data/topics.{split}.txt", f"ir-format-data/qrels.{split}.txt"))
     zipped = [(f"{questions}.gz", f"{qrels}.gz") for questions, qrels in layouts]

@@ -1,4 +1,4 @@
-"""Passages of any number as memory-mapped columns: read once from their files, then kept on disk."""
+"""Passages as memory-mapped columns, which are read once from their files and then kept on disk."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _FORMAT_VERSION = 1
 
 
 class ArrowColumn(Sequence[str]):
-    """A column of strings in a memory-mapped table, with the manners of a list.
+    """A column of strings in a memory-mapped table that behaves like a list.
 
     Args:
-        column: The strings, in as many chunks as there are.
+        column: The strings, in any number of chunks.
 
     Example:
         >>> column = ArrowColumn(pa.chunked_array([["a", "b"], ["c"]]))
@@ -65,20 +65,20 @@ def load_passages(
     cache_dir: str | os.PathLike[str] | None = None,
     show_progress_bar: bool = False,
 ) -> TextCollection:
-    """A file of passages as a collection that is not in memory, however many there are.
+    """Load a file of passages as a collection that is memory-mapped.
 
-    The first time the file is read from end to end and its columns are written to the data cache, from where
-    they are memory-mapped; the next time they are taken from there, unless the file has changed.
+    The first time, the file is read from end to end and its columns are written to the data cache. Later they are taken
+    from there, unless the file has changed.
 
     Args:
         file: The file, plain or gzip.
-        read: ``read(file, on_bytes_read)`` yields id, title and text.
+        read: Function `read(file, on_bytes_read)` that yields id, title and text.
         language: Language of the passages.
-        cache_dir: Where the columns are kept. Default: ``st_xlret`` in the cache of Hugging Face Datasets.
-        show_progress_bar: Whether to show how much of the file is read.
+        cache_dir: Folder for the columns. Default: `st_xlret` in the cache of Hugging Face Datasets.
+        show_progress_bar: Whether to show a bar over the bytes of the file.
 
     Raises:
-        DataError: If the file holds no passages, or ``read`` raises it.
+        DataError: If the file has no passages, or `read` raises it.
         OSError: If the disk is full.
     """
     path = Path(file)

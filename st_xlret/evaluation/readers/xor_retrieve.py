@@ -1,4 +1,4 @@
-"""XOR-Retrieve's files: questions with answers in JSONL, passages in DPR's TSV."""
+"""Reading XOR-Retrieve: questions with answers in JSONL, passages in DPR's TSV."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST_FIELD = 2**27
 
 @dataclass(frozen=True)
 class XorFiles:
-    """Where questions and passages are."""
+    """The files of questions and passages."""
 
     questions: Path
     passages: Path
@@ -34,11 +34,11 @@ class XorRetrieveData:
     Attributes:
         corpus: The passages.
         queries: The questions.
-        answers: Those of each question, as annotated.
+        answers: The annotated answers of each question.
 
     Raises:
-        ValueError: If an id stands twice, a question is empty, the numbers of questions and answers differ,
-            or no question has an answer that can be looked for.
+        ValueError: If an id occurs twice, a question is empty, the numbers of questions and answers differ, or no
+            question has an answer that can be searched for.
 
     Example:
         >>> passages = TextCollection(["1"], ["Tokyo is the capital."], "en")
@@ -70,12 +70,12 @@ class XorRetrieveData:
 
     @cached_property
     def judged(self) -> TextCollection:
-        """The questions that count: those with an answer that can be looked for."""
+        """The questions that count, which are those with an answer that can be searched for."""
         return self.queries.take(self._judged_rows)
 
     @property
     def judged_answers(self) -> list[list[str]]:
-        """The answers that are looked for, of each of the `judged` questions."""
+        """The answers that are searched for, of each of the `judged` questions."""
         return [span_answers(self.answers[row]) for row in self._judged_rows]
 
 
@@ -112,10 +112,10 @@ def load_xor_retrieve(
     cache_dir: str | os.PathLike[str] | None = None,
     show_progress_bar: bool = False,
 ) -> XorRetrieveData:
-    """Passages (memory-mapped), questions and answers, checked.
+    """Load passages (memory-mapped), questions and answers, which are checked.
 
     Raises:
-        ValueError: If a line is broken (file and line are named), an id stands twice, or a language is not
+        ValueError: If a line is malformed (the message names file and line), an id occurs twice, or a language is not
             there.
     """
     questions, answers = read_questions(files.questions)
@@ -133,10 +133,10 @@ def load_xor_retrieve(
 
 
 def read_questions(path: str | os.PathLike[str]) -> tuple[TextCollection, list[list[str]]]:
-    """Questions and their answers: ``{"id", "question", "lang", "answers": [...]}`` a line.
+    """Read questions and their answers: `{"id", "question", "lang", "answers": [...]}` per line.
 
     Raises:
-        DataError: If a line lacks one of them, a question is empty, or an id stood before.
+        DataError: If a line lacks a field, a question is empty, or an id occurs twice.
     """
     name = os.fspath(path)
     line_of: dict[str, int] = {}
@@ -157,7 +157,7 @@ def read_questions(path: str | os.PathLike[str]) -> tuple[TextCollection, list[l
             raise DataError(f"question {identifier!r} is empty", file=name, line=number)
         if str(identifier) in line_of:
             before = line_of[str(identifier)]
-            raise DataError(f"id {identifier!r} stood in line {before} before", file=name, line=number)
+            raise DataError(f"id {identifier!r} occurs in line {before} too", file=name, line=number)
         line_of[str(identifier)] = number
         texts.append(question)
         languages.append(language)
@@ -195,7 +195,7 @@ def read_passages(file: Path, on_bytes_read: Callable[[int], None]) -> Iterator[
 
 
 def span_answers(answers: Iterable[str]) -> list[str]:
-    """The answers that can be looked for in a text: all but "yes", "no" and blank ones.
+    """The answers that can be searched for in a text, which are all but "yes", "no" and blank ones.
 
     Example:
         >>> span_answers(["yes", "12 May 1990", ""])
@@ -211,7 +211,7 @@ def _question_pattern(split: str) -> str:
 
 
 def _choose(names: Sequence[str], patterns: Sequence[str], what: str, where: str) -> str:
-    """The one file of the first pattern that any file fits, plain or gzip."""
+    """The only file that matches the first pattern that any file matches, plain or gzipped."""
     for pattern in patterns:
         found = [name for name in names if fnmatch.fnmatch(name.removesuffix(".gz"), pattern)]
         if len(found) > 1:

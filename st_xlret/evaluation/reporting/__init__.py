@@ -1,1 +1,1 @@
-"""Tables, plots, published rows and the base of the evaluators' results."""
+"""Tables, plots, published results, and how results reach the host."""

@@ -1,4 +1,4 @@
-"""Published results, as data with their source, to show beside measured ones."""
+"""Published results with their sources, to be shown beside measured ones."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class PublishedRow:
     Attributes:
         system: The name of the system, as the paper writes it.
         scores: Language (ISO 639-1) to score; fractions in [0, 1]. Only what the paper reports.
-        average: Name of an average, such as ``"average_14"``, to its value as printed in the paper.
-        bilingual_data: Whether the system was trained with parallel text; None where the paper does not say.
+        average: Name of an average, such as `"average_14"`, to its value as printed in the paper.
+        bilingual_data: Whether the system was trained with parallel text; None if the paper does not say.
         source: The paper.
-        table: Which table, such as ``"Table 1"``.
-        protocol: What the scores are, in the paper's words or close to them.
+        table: Which table, such as `"Table 1"`.
+        protocol: What the scores are, in the words of the paper or close to them.
         short_source: The paper in a few words, for tables.
-        metric: What was measured, under the name that this library's results have it.
-        setting: How the systems were trained for the task, where the paper has several settings.
-        measured_as: What of the protocol a result must share to be comparable, by the names and in the words that
-            results have it, such as ``{"split": "test"}``; ``"not said"`` where the paper does not say.
+        metric: The metric, by its name in the results of this library.
+        setting: How the systems were trained for the task, if the paper has several settings.
+        measured_as: Entries of the protocol that a result must share to be comparable, in the words of this library's
+            results, such as `{"split": "test"}`; `"not said"` if the paper does not say.
     """
 
     system: str
@@ -42,20 +42,20 @@ class PublishedRow:
 
     @property
     def label(self) -> str:
-        """Says in a table where the row comes from: a paper's figure, not a measurement of this library."""
+        """The origin of the row, for a table: a published figure, not a measurement of this library."""
         split = self.measured_as.get("split")
         details = [self.setting, "split not said" if split == "not said" else split and f"{split} split"]
         shown = "; ".join(detail for detail in details if detail)
         return f"published: {self.short_source}, {self.table}{f' ({shown})' if shown else ''}"
 
     def differences(self, protocol: Mapping[str, str]) -> dict[str, str]:
-        """In what a result was measured otherwise; what its protocol does not mention is not compared.
+        """The entries of the protocol in which a result differs. What it does not mention is not compared.
 
         Args:
-            protocol: The result's.
+            protocol: The protocol of the result.
 
         Returns:
-            Names of the protocol's entries that differ, to this row's entry.
+            Name of each entry that differs, to the entry of this row.
 
         Example:
             >>> row = published_rows("lareqa")[0]
@@ -66,7 +66,7 @@ class PublishedRow:
 
 
 def published_benchmarks() -> list[str]:
-    """Benchmarks that published rows are at hand for.
+    """The benchmarks for which there are published rows.
 
     Example:
         >>> published_benchmarks()
@@ -82,9 +82,9 @@ def published_rows(
     """The published rows of one benchmark, in the order of the papers' tables.
 
     Args:
-        benchmark: Such as ``"tatoeba"``.
-        metric: Only rows of one metric, such as ``"mrr_at_100"``. Default: all.
-        with_languages_only: Leave out rows of which only an average was published.
+        benchmark: Such as `"tatoeba"`.
+        metric: Only rows of one metric, such as `"mrr_at_100"`. Default: all.
+        with_languages_only: Leave out rows for which only an average was published.
 
     Raises:
         ValueError: If there are none for this benchmark.

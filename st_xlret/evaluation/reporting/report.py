@@ -1,4 +1,4 @@
-"""A benchmark's result as JSON, as a Markdown row, and as text beside the papers' rows."""
+"""The result of a benchmark as JSON, as a Markdown row, and as text beside published rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from st_xlret.evaluation.reporting.tables import (
 
 
 def result_as_json(result: BenchmarkResult, model_name: str) -> dict[str, Any]:
-    """What result files hold: ``{"benchmark", "model", "scores", "average", "protocol"}``, fractions in [0, 1]."""
+    """The content of result files: `{"benchmark", "model", "scores", "average", "protocol"}`, fractions in [0, 1]."""
     return {
         "benchmark": result.benchmark,
         "model": model_name,
@@ -29,7 +29,7 @@ def result_as_json(result: BenchmarkResult, model_name: str) -> dict[str, Any]:
 
 
 def markdown_row(result: BenchmarkResult, model_name: str) -> str:
-    """A table of one row: benchmark, model, averages in percent, and what they are averages of.
+    """A table of one row: benchmark, model, averages in percent, and over what they are averaged.
 
     Example:
         >>> result = BenchmarkResult("lareqa", {"fr": {"map_at_20": 0.5}}, {"map_at_20": 0.5}, {"split": "test"})
@@ -47,14 +47,14 @@ def markdown_row(result: BenchmarkResult, model_name: str) -> str:
 
 
 def report(result: BenchmarkResult, model_name: str) -> str:
-    """All of a result for a terminal or a Markdown file, beside the papers' figures where there are any.
+    """The whole result for a terminal or a Markdown file, beside published figures if there are any.
 
-    A published row that was measured otherwise, such as on another split, is marked, and what differs is said
+    A published row that was measured differently, such as on another split, is marked, and the differences are listed
     below the table.
 
     Args:
-        result: What was measured.
-        model_name: Named in the tables.
+        result: The result.
+        model_name: Name of the model in the tables.
     """
     protocol = "\n".join(f"- {name}: {value}" for name, value in result.protocol.items())
     short_name = os.path.basename(os.path.normpath(model_name))
@@ -70,7 +70,7 @@ def report(result: BenchmarkResult, model_name: str) -> str:
 
 
 def _beside_published(result: BenchmarkResult, model_name: str) -> list[str]:
-    """One table a metric that the papers print, and what to know about their rows."""
+    """One table per metric that the papers report, and notes on the published rows."""
     known = BENCHMARKS.get(result.benchmark)
     parts = []
     for metric in known.metrics if known else ():
@@ -102,7 +102,7 @@ def _table_of(row: PublishedRow) -> str:
 
 
 def _differences(result: BenchmarkResult, published: list[PublishedRow]) -> str:
-    """In what the marked rows of a table were measured otherwise; nothing if none is marked."""
+    """How the marked rows of a table were measured differently; an empty string if none is marked."""
     found: dict[str, dict[str, dict[str, None]]] = {}
     for row in published:
         for name, value in row.differences(result.protocol).items():
@@ -112,5 +112,5 @@ def _differences(result: BenchmarkResult, published: list[PublishedRow]) -> str:
         + "; ".join(f"{value} in {' and '.join(tables)}" for value, tables in values.items())
         for name, values in found.items()
     ]
-    title = f"{NOT_COMPARABLE} measured otherwise, or not said how, and therefore not comparable:\n"
+    title = f"{NOT_COMPARABLE} measured differently, or in a way that is not said, and therefore not comparable:\n"
     return "\n".join([title, *lines]) if lines else ""

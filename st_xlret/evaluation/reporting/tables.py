@@ -1,4 +1,4 @@
-"""Results of a benchmark, and tables of them for terminals and Markdown."""
+"""The result of a benchmark, and Markdown tables of results."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ NOT_COMPARABLE = "†"
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """The scores of one model on one benchmark, with the protocol that they were taken by.
+    """The scores of a model on a benchmark, with the protocol by which they were measured.
 
     Attributes:
-        benchmark: The benchmark's name, such as ``"tatoeba"``.
+        benchmark: The benchmark's name, such as `"tatoeba"`.
         scores: Language to metric to value; fractions in [0, 1].
         average: Metric to its mean over the languages.
-        protocol: What a reader must know to compare: direction, pooling, calibration, number of sentences.
+        protocol: What a reader must know for a comparison: direction, pooling, calibration, number of sentences.
     """
 
     benchmark: str
@@ -28,7 +28,7 @@ class BenchmarkResult:
 
 
 def macro_average(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Mean over the languages of every metric that all of them have.
+    """Average every metric that all languages have over the languages.
 
     Example:
         >>> macro_average({"fr": {"accuracy": 1.0}, "de": {"accuracy": 0.5}})
@@ -71,7 +71,7 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left
 
 
 def percent(value: float | None) -> str:
-    """A fraction as a percentage with one decimal, ``-`` for None.
+    """A fraction as a percentage with one decimal, `-` for None.
 
     Example:
         >>> percent(0.8768), percent(None)
@@ -81,7 +81,7 @@ def percent(value: float | None) -> str:
 
 
 def scores_table(result: BenchmarkResult) -> str:
-    """One row per language and one column per metric, in percent, with the average as the last row."""
+    """A table with one row per language and one column per metric, in percent; the average is the last row."""
     header = ["language", *result.average]
     rows = [[language, *map(percent, values.values())] for language, values in result.scores.items()]
     return markdown_table(header, [*rows, ["average", *map(percent, result.average.values())]])
@@ -96,21 +96,21 @@ def results_table(
     languages: Sequence[str] | None = None,
     published_average: str | None = None,
 ) -> str:
-    """Our scores beside published ones, one row per system, in percent.
+    """A table of a result beside published ones, one row per system, in percent.
 
-    The columns are languages and the mean over those shown; a published row has a mean where the paper has
-    all of them. The last column says which rows are a paper's own figures and which were measured here, and on
-    which split; `NOT_COMPARABLE` marks the rows that were measured otherwise than the result.
+    The columns are languages and their mean. A published row has a mean if the paper has all of these languages. The
+    last column says which rows are published figures and which were measured here, and on which split.
+    `NOT_COMPARABLE` marks the rows that were measured differently from the result.
 
     Args:
-        result: What was measured.
-        model_name: The name of its row.
-        published: The rows to show below it; those without any of the languages are left out, unless they
-            have the published average.
-        metric: Which of the result's metrics is compared.
-        languages: The columns. Default: all that were evaluated.
-        published_average: An average of the published rows that is over the same languages as the result's,
-            such as ``"average_112"`` for the whole of Tatoeba: a further column compares the two.
+        result: The result.
+        model_name: Name of its row.
+        published: Rows to show below it. Rows without any of the languages are left out, unless they have the
+            published average.
+        metric: The metric that is compared.
+        languages: The columns. Default: all languages of the result.
+        published_average: An average of the published rows over the languages of the result, such as `"average_112"`
+            for all of Tatoeba. A further column then compares the averages.
 
     Returns:
         A Markdown table.

@@ -21,15 +21,15 @@ Qrels = Mapping[str, Mapping[str, int]]
 class TextCollection:
     """Texts with ids and languages: a corpus or the queries of a benchmark.
 
-    The columns may be lists or anything that is indexed and sliced like them (memory-mapped dataset columns),
-    so that a corpus of millions need not be in memory.
+    The columns may be lists or anything that is indexed and sliced like a list, such as memory-mapped columns of a data
+    set, so that a corpus of millions of texts need not be in memory.
 
     Attributes:
-        ids: One id a text.
+        ids: The id of each text.
         texts: The texts.
         languages: ISO 639-1 code of each text, or one code for all.
-        titles: Titles, put before the texts with a space. Default: none.
-        source: Where the texts come from, named in errors.
+        titles: Titles, which are put before the texts with a space. Default: none.
+        source: Origin of the texts, for error messages.
 
     Raises:
         ValueError: If the columns differ in length, or there are no texts.
@@ -64,7 +64,7 @@ class TextCollection:
         return self.languages if isinstance(self.languages, str) else self.languages[row]
 
     def full_texts(self, rows: Sequence[int] | NDArray[np.int64] | slice) -> list[str]:
-        """What is encoded: title and text of some rows, joined with a space, as BEIR and mteb do."""
+        """What is encoded: title and text of some rows, joined with a space as in BEIR and mteb."""
         if isinstance(rows, slice):
             texts = list(self.texts[rows])
             titles = list(self.titles[rows]) if self.titles is not None else None
@@ -76,15 +76,15 @@ class TextCollection:
         return [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
 
     def languages_of(self, rows: slice) -> str | list[str]:
-        """The languages of some rows: one code where all rows of the collection share it."""
+        """The languages of some rows; one code if all rows of the collection share it."""
         return self.languages if isinstance(self.languages, str) else list(self.languages[rows])
 
     def language_set(self) -> list[str]:
-        """The distinct languages, in the order in which they come."""
+        """The distinct languages, in order of appearance."""
         return [self.languages] if isinstance(self.languages, str) else list(dict.fromkeys(self.languages))
 
     def take(self, rows: Sequence[int] | NDArray[np.int64]) -> TextCollection:
-        """The given rows only, in memory."""
+        """A collection of the given rows, in memory."""
 
         def pick(column: Sequence[str]) -> list[str]:
             return [column[int(row)] for row in rows]
@@ -98,7 +98,7 @@ class TextCollection:
         )
 
     def require_distinct_ids(self) -> None:
-        """Raises a ValueError that names the first id that stands twice. Needs 8 bytes an id."""
+        """Raise a ValueError that names the first id that occurs twice. Needs 8 bytes of memory per id."""
         hashes = np.fromiter((hash(name) for name in self.ids), dtype=np.int64, count=len(self.ids))
         ordered = np.sort(hashes)
         suspects = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
@@ -107,7 +107,7 @@ class TextCollection:
             name = self.ids[row]
             if name in seen:
                 raise ValueError(
-                    f"{self.source}: id {name!r} stands twice, as texts {seen[name] + 1} and {row + 1}: "
+                    f"{self.source}: id {name!r} occurs twice, as texts {seen[name] + 1} and {row + 1}: "
                     "ids must be distinct."
                 )
             seen[name] = row
@@ -117,18 +117,18 @@ class TextCollection:
 class RetrievalData:
     """A corpus, queries and relevance judgements, checked.
 
-    A document is relevant where its judgement is above 0. Queries without a relevant document have no score
-    and are left out (`judged` is what counts); all others count, found or not.
+    A document is relevant if its judgement is above 0. Queries without a relevant document have no score and are left
+    out; `judged` has the others, which all count, whether a relevant document is found or not.
 
     Attributes:
         corpus: The documents.
         queries: The queries.
         qrels: Query id to document id to judgement.
-        qrels_file: Where the judgements come from; errors name the line in it.
+        qrels_file: File of the judgements, of which error messages name the line.
 
     Raises:
-        ValueError: If a query is empty, an id stands twice, a judgement names an unknown id, or no query has
-            a relevant document.
+        ValueError: If a query is empty, an id occurs twice, a judgement names an unknown id, or no query has a relevant
+            document.
 
     Example:
         >>> corpus = TextCollection(["a", "b"], ["one", "two"], "en")
@@ -176,14 +176,14 @@ class RetrievalData:
 
     @cached_property
     def judged(self) -> TextCollection:
-        """The queries that count: those with a relevant document, in their order."""
+        """The queries that count, which are those with a relevant document, in their order."""
         return self.queries.take(self._judged_rows[0])
 
     def of_languages(self, languages: Sequence[str]) -> RetrievalData:
-        """The same corpus, with the queries of some languages only.
+        """The same corpus with the queries of some languages only.
 
         Raises:
-            ValueError: If there is no query in one of them.
+            ValueError: If one of them has no query.
         """
         there = self.queries.language_set()
         unknown = [language for language in languages if language not in there]
@@ -229,7 +229,7 @@ def read_beir(
 
     Raises:
         FileNotFoundError: If a file is missing.
-        ValueError: If a line is malformed, an id stands twice, a text has no language, or a judgement names an
+        ValueError: If a line is malformed, an id occurs twice, a text has no language, or a judgement names an
             unknown id. The message names the file and the line.
     """
     files = find_beir(folder, split)
@@ -266,7 +266,7 @@ def _read_collection(path: Path, language: str | None) -> TextCollection:
             reason = "the text has no language: give metadata.language, or one language for all texts"
             raise DataError(reason, file=str(path), line=record.line)
         if record.id in line_of:
-            reason = f"the id {record.id!r} stands in line {line_of[record.id]} too"
+            reason = f"the id {record.id!r} occurs in line {line_of[record.id]} too"
             raise DataError(reason, file=str(path), line=record.line)
         line_of[record.id] = record.line
         texts.append(record.text)

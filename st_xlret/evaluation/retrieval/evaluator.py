@@ -1,4 +1,4 @@
-"""The evaluator that the retrieval benchmarks share: pools of documents, scored per query language."""
+"""The evaluator that the retrieval benchmarks share: pools of documents, scored per language of the queries."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ Pool: TypeAlias = "RetrievalData | Callable[[], RetrievalData]"
 
 
 class RetrievalEvaluator(BenchmarkEvaluator):
-    """Retrieval from one pool of documents or several, scored per query language and averaged over them.
+    """Retrieval from one or more pools of documents, scored per language of the queries and averaged over languages.
 
-    A subclass names its benchmark, metrics and task, and reads its files; one that scores otherwise overrides
-    `score_pool`.
+    A subclass defines its benchmark, metrics and task, and reads its files. A subclass with another way of scoring
+    overrides `score_pool`.
 
-    Metrics: ``average_{metric}``, the mean over the languages, and ``{language}_{metric}``.
+    Metrics: `average_{metric}`, the mean over the languages, and `{language}_{metric}`.
 
     Args:
-        pools: Name to what is searched, or to a function that loads it: then one pool is in memory at a time.
+        pools: Name to data, or to a function that loads them. With functions, one pool is in memory at a time.
         name: Prefix of the metrics. Default: the benchmark's.
-        split: Which part of the benchmark this is; goes into the result.
+        split: Name of the split, for the result.
         layer: See `encode_layer`.
         pooling: See `encode_layer`.
-        calibration: Applied to each language's embeddings, such as a ``CalibrationLayer``.
-        query_prompt: Put before queries in place of the model's own prompt.
-        document_prompt: Put before documents in place of the model's own prompt.
-        similarity: ``"cosine"`` or ``"dot"``. Default: the model's own.
-        embed_corpus: Where the corpus's embeddings come from, see `retrieve`; for several pools a mapping
-            from pool name. Default: memory.
+        calibration: Applied to each language's embeddings, such as a `CalibrationLayer`.
+        query_prompt: Prompt put before queries. Default: that of the model.
+        document_prompt: Prompt put before documents. Default: that of the model.
+        similarity: `"cosine"` or `"dot"`. Default: that of the model.
+        embed_corpus: Source of the embeddings of the corpus, see `retrieve`, or a mapping from the names of the pools
+            to such sources. Default: all are encoded into memory.
         batch_size: Texts per forward pass.
         show_progress_bar: Whether to show bars over pools and batches.
         write_csv: Whether to append the metrics to a CSV file where an output path is given.
@@ -121,7 +121,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
             of_pool = self.score_pool(model, data, pool_name)
             twice = sorted(set(of_pool) & set(scores))
             if twice:
-                raise ValueError(f"pool {pool_name!r} has queries in {twice}, as another pool has.")
+                raise ValueError(f"pool {pool_name!r} has queries in {twice}, as another pool does.")
             scores.update(of_pool)
             documents[pool_name] = len(data.corpus)
             queries += len(data.judged)
@@ -143,9 +143,9 @@ class RetrievalEvaluator(BenchmarkEvaluator):
     def score_pool(
         self, model: SentenceTransformer, data: RetrievalData, pool_name: str
     ) -> dict[str, dict[str, float]]:
-        """Query language to metric to value, for one pool.
+        """Language of the queries to metric to value, for one pool.
 
-        A pool in several languages gets the metric ``language_preference`` too, see `language_preference`.
+        A pool in several languages also gets the metric `language_preference`, see the function of this name.
         """
         ranking = retrieve(
             model,
@@ -163,7 +163,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         return scores
 
     def corpus_embedding(self, pool_name: str) -> EmbedCorpus | None:
-        """Where the embeddings of one pool come from; None is memory."""
+        """The source of the embeddings of one pool; None if they are encoded into memory."""
         if isinstance(self.embed_corpus, Mapping):
             return self.embed_corpus.get(pool_name)
         return self.embed_corpus

@@ -63,20 +63,20 @@ def _checked(hits: ArrayLike, relevant: ArrayLike, k: int) -> tuple[NDArray[np.b
 
 
 def mrr_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> NDArray[np.float64]:
-    """Reciprocal rank of each query's first hit among its k best results, 0 where there is none.
+    """Reciprocal rank of the first hit of each query among its k best results, 0 if there is none.
 
     Args:
-        hits: Boolean (Q, K): whether the result at each rank is relevant, best first. Missing ranks
-            (K < k) count as not relevant.
-        relevant: (Q,), how many documents are relevant to each query, found or not; at least 1.
-        k: The depth.
+        hits: Boolean (Q, K), whether the result at each rank is relevant, best first. Missing ranks (K < k) count as
+            not relevant.
+        relevant: (Q,), the number of documents that are relevant to each query, found or not; at least 1.
+        k: Number of results per query that are considered.
 
     Returns:
         (Q,) float64 in [0, 1]; their mean is MRR@k.
 
     Raises:
-        ValueError: If the shapes disagree, k is below 1, a query has no relevant document, or it has more
-            hits than that.
+        ValueError: If the shapes disagree, k is below 1, or a query has no relevant document or more hits than relevant
+            documents.
 
     Example:
         >>> mrr_at_k([[False, True, True], [False, False, True]], [2, 1], k=2).tolist()
@@ -89,9 +89,9 @@ def mrr_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> NDArray[np.float64
 
 
 def recall_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> NDArray[np.float64]:
-    """Fraction of each query's relevant documents that are among its k best results.
+    """Fraction of the relevant documents of each query that are among its k best results.
 
-    Arguments, result and errors as `mrr_at_k`.
+    Arguments, result and errors are those of `mrr_at_k`.
 
     Example:
         >>> recall_at_k([[False, True, True], [False, False, True]], [4, 1], k=3).tolist()
@@ -102,13 +102,13 @@ def recall_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> NDArray[np.floa
 
 
 def map_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> NDArray[np.float64]:
-    """Average precision of each query's k best results; their mean is mAP@k.
+    """Average precision of the k best results of each query, whose mean is mAP@k.
 
-    ``AP@k = sum_{r<=k} hit_r * (hits among the first r) / r / min(R, k)`` with R relevant documents: a
-    perfect ranking has 1 even where more than k documents are relevant. (trec_eval's ``map_cut`` divides by
-    R; the two agree where R <= k, as they do on LAReQA and Mewsli-X.)
+    `AP@k = sum_{r<=k} hit_r * (hits among the first r) / r / min(R, k)` with R relevant documents. A perfect ranking
+    thus has 1 even if more than k documents are relevant. (trec_eval's `map_cut` divides by R. The two agree if R <= k,
+    as on LAReQA and Mewsli-X.)
 
-    Arguments, result and errors as `mrr_at_k`.
+    Arguments, result and errors are those of `mrr_at_k`.
 
     Example:
         >>> map_at_k([[True, False, True], [False, True, True]], [2, 5], k=2).tolist()
@@ -124,7 +124,7 @@ _METRICS = {"mrr": mrr_at_k, "recall": recall_at_k, "map": map_at_k}
 
 
 def parse_metric(name: str) -> tuple[Metric, int]:
-    """The function and the depth of a metric's name.
+    """The function and the k of a metric, by its name.
 
     Raises:
         ValueError: If there is no such metric.
@@ -146,7 +146,7 @@ class Ranking:
     """The best corpus rows of each query.
 
     Attributes:
-        rows: Corpus rows, (Q, K) int64, best first; equal scores by the lower row.
+        rows: Corpus rows, (Q, K) int64, best first. Of equal scores, the lower row comes first.
         scores: Their similarities, (Q, K) float32.
     """
 
@@ -157,18 +157,18 @@ class Ranking:
 def score_ranking(
     ranking: Ranking, data: RetrievalData, metrics: Iterable[str] = ("mrr_at_100", "recall_at_100")
 ) -> dict[str, dict[str, float]]:
-    """Means of metrics over the queries of each language.
+    """Average metrics over the queries of each language.
 
     Args:
-        ranking: The results of ``data.judged``, in its order.
-        data: What was searched.
-        metrics: Names such as ``"mrr_at_100"``, ``"recall_at_100"``, ``"map_at_20"``.
+        ranking: The results of the queries `data.judged`, in their order.
+        data: The data that was searched.
+        metrics: Names such as `"mrr_at_100"`, `"recall_at_100"`, `"map_at_20"`.
 
     Returns:
-        Query language to metric to value, fractions in [0, 1].
+        Language of the queries to metric to value, fractions in [0, 1].
 
     Raises:
-        ValueError: If a metric is unknown or looks deeper than the ranking goes.
+        ValueError: If a metric is unknown or needs more results per query than the ranking has.
     """
     hits = hits_of_ranking(ranking.rows, data.relevant, len(data.corpus))
     counts = np.array([len(rows) for rows in data.relevant])
@@ -189,20 +189,20 @@ def score_ranking(
 def language_preference(ranking: Ranking, data: RetrievalData, *, k: int = 20) -> dict[str, dict[str, float]]:
     """How much more often the top results share the query's language than the relevant documents do.
 
-    For a query with R relevant documents, its top min(R, k) results are looked at: a perfect ranking shows
-    the relevant documents there, so that its preference is 0 whatever the languages of the answers. A model
-    that groups texts by language has a preference near 1 minus the share among the relevant documents; a
-    negative one avoids the query's language.
+    For a query with R relevant documents, the top min(R, k) results are considered. A perfect ranking has the relevant
+    documents there, so that its preference is 0 whatever their languages. The preference of a model that groups texts
+    by language is near 1 minus the share of the query's language among the relevant documents. It is negative if the
+    model avoids the language of the query.
 
     Args:
-        ranking: The results of ``data.judged``, in its order.
-        data: What was searched.
-        k: The depth at most; the ranking's where that is less.
+        ranking: The results of the queries `data.judged`, in their order.
+        data: The data that was searched.
+        k: Maximum number of results per query that are considered.
 
     Returns:
-        Query language to ``{"results": share of the top results in the query's language, "relevant": the same
-        share of the relevant documents, "preference": the difference}``, means over queries, in [0, 1] and
-        [-1, 1].
+        Language of the queries to the means of `"results"`, the share of the top results in the query's language,
+        `"relevant"`, the same share of the relevant documents, and `"preference"`, the difference of the two, from
+        -1 to 1.
 
     Raises:
         ValueError: If k is below 1.

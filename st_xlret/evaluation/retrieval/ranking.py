@@ -1,4 +1,4 @@
-"""The core of the retrieval benchmarks: encode queries and corpus, search, score per language."""
+"""The core of the retrieval benchmarks: encode queries and corpus, search, and score per language."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EmbedCorpus: TypeAlias = "Callable[[TextCollection, DocumentEncoder], Matrix | S
 
 
 class Searchable(Protocol):
-    """Embeddings that are searched their own way: kept in shards, or shared among processes."""
+    """Embeddings with a search of their own, such as those in shards or shared among processes."""
 
     def __len__(self) -> int:
         """Number of documents."""
@@ -36,10 +36,10 @@ class Searchable(Protocol):
 
 
 class BrokenEmbeddingError(ValueError):
-    """The model gives NaN or infinite values for a text.
+    """The model returns NaN or infinite values for a text.
 
     Attributes:
-        row: Which of the texts.
+        row: Index of the text.
     """
 
     def __init__(self, message: str, row: int) -> None:
@@ -48,10 +48,10 @@ class BrokenEmbeddingError(ValueError):
 
 
 def similarity_of(model: SentenceTransformer, similarity: Similarity | None = None) -> Similarity:
-    """The similarity that is searched by: as given, else the model's own.
+    """The similarity by which documents are searched: the given one, else that of the model.
 
     Raises:
-        ValueError: If it is neither ``"cosine"`` nor ``"dot"``.
+        ValueError: If it is neither `"cosine"` nor `"dot"`.
     """
     chosen = similarity if similarity is not None else str(model.similarity_fn_name)
     if chosen == "cosine":
@@ -70,22 +70,22 @@ def encode_rows(
     side: Side,
     similarity: Similarity = "cosine",
 ) -> Tensor:
-    """Embeddings ready for a search by dot product: float32 (n, d), of unit length for the cosine.
+    """Encode texts for a search by dot product; returns float32 (n, d), of unit length for the cosine.
 
     Args:
         model: Any Sentence Transformer.
         embedder: How texts are encoded.
         texts: Queries or documents.
         languages: Language of each text, or one for all.
-        side: Whether they are queries or documents.
-        similarity: What the dot product of the results shall be.
+        side: Whether the texts are queries or documents.
+        similarity: The similarity that the dot product of the results equals.
 
     Raises:
-        ValueError: If the model returns NaN or infinite values; the text is named.
+        BrokenEmbeddingError: If the model returns NaN or infinite values. The message names the text.
     """
     known_languages = [languages] * len(texts) if isinstance(languages, str) else list(languages)
     groups: dict[str, list[int]] = {}
-    # One pass where the language does not change the encoding: batches are better sorted by length.
+    # If the language does not change the encoding, one pass sorts the batches better by length.
     by_language = bool(embedder.routes(model)) or embedder.calibration is not None
     for row, language in enumerate(known_languages):
         groups.setdefault(language if by_language else known_languages[0], []).append(row)
@@ -110,12 +110,12 @@ def encode_rows(
 
 @dataclass(frozen=True)
 class DocumentEncoder:
-    """``encode(texts, languages)``: embeddings of documents, ready for a search by dot product.
+    """Function `encode(texts, languages)` that embeds documents for a search by dot product.
 
     Attributes:
         model: The model.
         embedder: How it encodes.
-        similarity: What the dot product of the results is.
+        similarity: The similarity that the dot product of the results equals.
     """
 
     model: SentenceTransformer
@@ -137,18 +137,18 @@ def retrieve(
     similarity: Similarity | None = None,
     embed_corpus: EmbedCorpus | None = None,
 ) -> Ranking:
-    """The k best documents of the corpus for each query, exactly.
+    """Find the k best documents of the corpus for each query, by an exact search.
 
     Args:
         model: Any Sentence Transformer.
         queries: The queries.
-        corpus: The documents, of one language or many.
-        k: Documents per query; all of a smaller corpus.
-        embedder: Layer, pooling, calibration, prompts. Default: the model as it is.
-        similarity: ``"cosine"`` or ``"dot"``. Default: the model's own.
-        embed_corpus: ``embed_corpus(corpus, encode)`` returns the corpus's embeddings, (C, d), in memory or
-            memory-mapped, float16 or float32; ``encode(texts, languages)`` gives those of some texts, ready
-            to be searched. Here a cache of the embeddings goes. Default: encode all of them into memory.
+        corpus: The documents, in one language or several.
+        k: Number of documents per query; all documents of a smaller corpus.
+        embedder: Layer, pooling, calibration and prompts. Default: the model as it is.
+        similarity: `"cosine"` or `"dot"`. Default: that of the model.
+        embed_corpus: A cache of embeddings, or another function `embed_corpus(corpus, encode)` that returns the
+            embeddings of the corpus, (C, d), in memory or memory-mapped, float16 or float32. `encode(texts, languages)`
+            embeds some texts. Default: the whole corpus is encoded into memory.
 
     Raises:
         ValueError: If k is below 1, the embeddings hold NaN, or `embed_corpus` returns another number of
@@ -196,7 +196,7 @@ def evaluate_retrieval(
     similarity: Similarity | None = None,
     embed_corpus: EmbedCorpus | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Encodes, searches and scores one pool: `retrieve`, then `score_ranking`.
+    """Encode, search and score one pool: `retrieve`, followed by `score_ranking`.
 
     Example:
         >>> from sentence_transformers import SentenceTransformer

@@ -53,7 +53,7 @@ def test_the_test_split_has_no_gold_file(tmp_path: Path) -> None:
             r"de-en.training.de, line 2: expected an id, a tab .* 'de-2 Nein",
         ),
         ({"training_de": "de-1\tJa .\n\tNein .\n"}, "line 2: expected an id"),
-        ({"training_en": "en-1\tNo\nen-2\tYes\nen-1\tNo\n"}, "training.en, line 3: the id 'en-1' stands on line 1"),
+        ({"training_en": "en-1\tNo\nen-2\tYes\nen-1\tNo\n"}, "training.en, line 3: .*'en-1'.* line 1"),
         ({"training_en": b"en-1\tNo\nen-2\t\xff\n"}, "training.en, line 2: not UTF-8"),
         ({"training_en": ""}, "training.en holds no sentences"),
         ({"training_gold": "de-1\ten-2\nde-9\ten-1\n"}, "training.gold, line 2: 'de-9' is no id in the first text"),
@@ -87,7 +87,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 def test_sides_and_gold_must_fit() -> None:
     with pytest.raises(ValueError, match="2 ids and 1 sentences"):
         BUCCSide(["a", "b"], ["one"])
-    with pytest.raises(ValueError, match="'a' stands for 2 sentences"):
+    with pytest.raises(ValueError, match="'a'.* 2 sentences"):
         BUCCSide(["a", "b", "a"], ["one", "two", "three"])
     with pytest.raises(ValueError, match="names 'z', which is no"):
         BUCCCorpus(BUCCSide(["a"], ["one"]), BUCCSide(["b"], ["two"]), {("a", "z")})

@@ -169,7 +169,7 @@ def test_collections_are_checked() -> None:
     corpus, queries = collection(["one"]), collection(["two"], prefix="q")
     with pytest.raises(ValueError, match="queries.jsonl: query 'q0' is empty"):
         RetrievalData(corpus, collection([" "], prefix="q", source="queries.jsonl"), {"q0": {"d0": 1}})
-    with pytest.raises(ValueError, match="id 'a' stands twice, as texts 1 and 3"):
+    with pytest.raises(ValueError, match="'a' .*1 and 3"):
         RetrievalData(TextCollection(["a", "b", "a"], ["x"] * 3, "en"), queries, {"q0": {"b": 1}})
     with pytest.raises(ValueError, match="no query has a relevant document"):
         RetrievalData(corpus, queries, {"q0": {"d0": 0}})
