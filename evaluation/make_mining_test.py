@@ -1,4 +1,4 @@
-r"""Hide parallel sentences among others, in BUCC's file layout: a mining test from documents at hand.
+r"""Make a mining test from documents: hide parallel sentences among others, in the file layout of BUCC.
 
     python evaluation/make_mining_test.py --parallel-documents ../shared/data/ebible/documents \
         --documents ../shared/data/{ebible,storybooks,tico19}/documents ../shared/data/{hf_course,opensource_guide} \
@@ -6,15 +6,15 @@ r"""Hide parallel sentences among others, in BUCC's file layout: a mining test f
     python evaluation/run.py --model MODEL --benchmark bucc --data runs/mining --languages de es ja zh \
         --output runs/mining.json
 
-For each language and English, --gold translations are hidden in each of the two splits; the other verses stand on one
-side only, some in English, the others in the other language, so that no translation is hidden unknown. Sentences of
---documents fill both sides up. Documents of the same id in English and the other language are taken as translations
-of each other: one side alone has sentences of them, that which has fewer sentences. Documents that are translations
-under different ids must not be among them.
+For each language and English, --gold translations are hidden in each of two splits. The other verses are used on one
+side only, some in English and the others in the other language, so that no further translation is hidden. Sentences of
+--documents fill up both sides. Documents that have the same id in English and in the other language are taken to be
+translations of each other; only the side with fewer sentences uses them. Documents that are translations of each other
+must therefore have the same id.
 
-The training split is for the threshold, the test split for the figures; they share no sentence. As in BUCC the two
-sides are of one domain, but the hidden pairs are closer to their neighbours here than news is: figures are comparable
-with each other, not with the shared task's.
+The training split is for the choice of the threshold, and the test split for the scores; they share no sentence. As in
+BUCC both sides are of one domain, but the hidden pairs resemble their neighbours more than news does. The scores are
+comparable with each other, but not with those of the shared task.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Filler = dict[str, dict[str, list[str]]]
 
 @dataclass
 class Arguments:
-    """What to hide, and where."""
+    """Options of the program."""
 
     parallel_documents: list[str] = field(
         metadata={"help": "Documents with verse references: sentences with equal ones are translations."}
@@ -73,7 +73,7 @@ class Distinct:
         return True
 
     def take(self, count: int, sentences: Iterable[str]) -> Iterator[str]:
-        """The next ``count`` new sentences, or as many as there are."""
+        """The next `count` new sentences, or as many as there are."""
         if count < 1:
             return
         for sentence in sentences:
@@ -150,7 +150,7 @@ def one_sided_supply(
     verses: list[tuple[str, str]],
     rng: random.Random,
 ) -> dict[str, list[str]]:
-    """Sentences of each side that have no translation on the other: verses of ``rest``, then the filler's."""
+    """Sentences of each side that have no translation on the other: verses of `rest`, then the filler's."""
     # A verse that is not hidden, because another has its text on one side, is a translation all the same.
     distinct = Distinct()
     distinct.seen = {normalise_text(sentence) for pair in verses for sentence in pair}

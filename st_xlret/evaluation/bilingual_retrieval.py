@@ -142,22 +142,27 @@ def bilingual_accuracies(embeddings: Mapping[str, Tensor]) -> dict[tuple[str, st
 
 
 def summarise_accuracies(
-    accuracies: Mapping[tuple[str, str], float], groups: Mapping[str, Iterable[str]] | None = None
+    accuracies: Mapping[tuple[str, str], float],
+    groups: Mapping[str, Iterable[str]] | None = None,
+    *,
+    within: Mapping[str, Iterable[str]] | None = None,
 ) -> dict[str, float]:
     """Average the accuracies of pairs: over all pairs, per language, and per group of languages.
 
-    The mean of a language is over its pairs with all others, in both directions. The mean of a group is over the pairs
-    with at least one side in the group.
+    The mean of a language is over its pairs with all others, in both directions.
 
     Args:
         accuracies: As `bilingual_accuracies` returns them.
-        groups: Name to languages, such as `{"without_parallel": ["zh"]}`.
+        groups: Name to languages, such as `{"without_parallel": ["zh"]}`: the mean over the pairs with at least one
+            side in the group.
+        within: Name to languages, such as `{"with_parallel": ["en", "fr"]}`: the mean over the pairs with both sides in
+            the group.
 
     Returns:
         `{"accuracy": ..., "fr_accuracy": ..., "without_parallel_accuracy": ...}`.
 
     Raises:
-        ValueError: If a group names languages that are not there.
+        ValueError: If a group names languages that are not there, or has no pair.
 
     Example:
         >>> summarise_accuracies({("en", "fr"): 1.0, ("fr", "en"): 0.5})
@@ -169,11 +174,20 @@ def summarise_accuracies(
         touching = [accuracy for pair, accuracy in accuracies.items() if members & set(pair)]
         return sum(touching) / len(touching)
 
+    def mean_within(name: str, members: set[str]) -> float:
+        inside = [accuracy for pair, accuracy in accuracies.items() if members >= set(pair)]
+        if not inside:
+            raise ValueError(f"group {name!r} needs two languages or more for a pair within it, got {sorted(members)}.")
+        return sum(inside) / len(inside)
+
     means = {"accuracy": sum(accuracies.values()) / len(accuracies)}
     means.update({f"{language}_accuracy": mean_touching({language}) for language in languages})
     for name, members in (groups or {}).items():
         _check_group(name, members, languages)
         means[f"{name}_accuracy"] = mean_touching(set(members))
+    for name, members in (within or {}).items():
+        _check_group(name, members, languages)
+        means[f"{name}_accuracy"] = mean_within(name, set(members))
     return means
 
 

@@ -236,3 +236,11 @@ def test_weighted_f1_is_that_of_scikit_learn(swap: bool) -> None:
 def test_bad_input_is_named(source: torch.Tensor, target: torch.Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         retrieval_accuracy(source, target)
+
+
+def test_groups_by_one_side_and_by_both() -> None:
+    accuracies = {("en", "fr"): 1.0, ("fr", "en"): 0.8, ("en", "zh"): 0.2, ("zh", "fr"): 0.0}
+    means = summarise_accuracies(accuracies, {"without": ["zh"]}, within={"with": ["en", "fr"]})
+    assert means["with_accuracy"] == pytest.approx(0.9) and means["without_accuracy"] == pytest.approx(0.1)
+    with pytest.raises(ValueError, match="'alone'.*zh"):
+        summarise_accuracies(accuracies, within={"alone": ["zh"]})
