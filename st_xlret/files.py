@@ -20,18 +20,18 @@ MODEL_MARKER = "modules.json"
 
 
 class SavesPretrained(Protocol):
-    """Anything with the host's ``save_pretrained``, such as a ``SentenceTransformer``."""
+    """Anything with the host's `save_pretrained`, such as a `SentenceTransformer`."""
 
     def save_pretrained(self, path: str) -> None:
-        """Write the whole model into the folder ``path``."""
+        """Write the whole model into the folder `path`."""
 
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary name beside ``path`` to write to, and rename it to ``path`` once it is whole.
+    """Give a temporary name beside `path` to write to, and rename it to `path` once it is whole.
 
-    For writers that take a file name, such as ``safetensors.torch.save_file`` or matplotlib's ``savefig``: the
-    temporary name has the ending of ``path``.
+    For writers that take a file name, such as `safetensors.torch.save_file` or matplotlib's `savefig`: the
+    temporary name has the ending of `path`.
 
     Args:
         path: The file to write. Missing parent folders are made.
@@ -67,7 +67,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_text_atomically(path: str | os.PathLike[str], text: str) -> Path:
-    """Write ``text`` as UTF-8 to ``path``: readers see the old file or the new one, never a part.
+    """Write `text` as UTF-8 to `path`: readers see the old file or the new one, never a part.
 
     Args:
         path: The file to write. Missing parent folders are made.
@@ -91,10 +91,10 @@ def write_text_atomically(path: str | os.PathLike[str], text: str) -> Path:
 
 
 def write_json_atomically(path: str | os.PathLike[str], obj: Any) -> Path:
-    """Write ``obj`` as readable JSON to ``path``, the way :func:`write_text_atomically` does.
+    """Write `obj` as readable JSON to `path`, the way `write_text_atomically` does.
 
     NumPy and PyTorch scalars and arrays become numbers and lists, paths become strings; NaN and the
-    infinities, which JSON lacks, become ``null``.
+    infinities, which JSON lacks, become `null`.
 
     Args:
         path: The file to write.
@@ -104,7 +104,7 @@ def write_json_atomically(path: str | os.PathLike[str], obj: Any) -> Path:
         The path written.
 
     Raises:
-        TypeError: When ``obj`` holds something that JSON cannot express.
+        TypeError: When `obj` holds something that JSON cannot express.
         OSError: When the file cannot be written; what was there before is unchanged.
 
     Example:
@@ -118,9 +118,9 @@ def write_json_atomically(path: str | os.PathLike[str], obj: Any) -> Path:
 
 
 def check_output_directory(path: str | os.PathLike[str], overwrite: bool = False, resume: bool = False) -> Path:
-    """Check, before hours of training, that its result can be written to ``path``.
+    """Check, before hours of training, that its result can be written to `path`.
 
-    Nothing in the folder is touched: with ``overwrite`` what it holds stays until the new model is whole.
+    Nothing in the folder is touched: with `overwrite` what it holds stays until the new model is whole.
 
     Args:
         path: The output directory of a run. It may be missing.
@@ -200,20 +200,20 @@ def check_output_file(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def atomic_directory(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
-    """Give an empty folder beside ``path`` to fill, and put it in the place of ``path`` once it is whole.
+    """Give an empty folder beside `path` to fill, and put it in the place of `path` once it is whole.
 
-    A failure inside the block removes the temporary folder and leaves what was at ``path`` as it was. With
-    ``overwrite`` the old model is renamed aside, the new one renamed in and only then the old one deleted.
+    A failure inside the block removes the temporary folder and leaves what was at `path` as it was. With
+    `overwrite` the old model is renamed aside, the new one renamed in and only then the old one deleted.
 
     Args:
         path: Where the folder will be. Missing parent folders are made.
         overwrite: Replace a saved model that is already there.
 
     Yields:
-        The temporary folder, on the same file system as ``path``.
+        The temporary folder, on the same file system as `path`.
 
     Raises:
-        FileExistsError: When ``path`` is a file, a non-empty directory without ``overwrite``, or a non-empty
+        FileExistsError: When `path` is a file, a non-empty directory without `overwrite`, or a non-empty
             directory that is no saved model (which is never replaced).
         OSError: When the disk is full or cannot be written.
 
@@ -247,10 +247,10 @@ def atomic_directory(path: str | os.PathLike[str], *, overwrite: bool = False) -
 
 
 def save_model_atomically(model: SavesPretrained, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Save ``model`` to ``path``, whole or not at all.
+    """Save `model` to `path`, whole or not at all.
 
     Args:
-        model: A ``SentenceTransformer``, or anything with ``save_pretrained(path)``.
+        model: A `SentenceTransformer`, or anything with `save_pretrained(path)`.
         path: The model's folder. Missing parent folders are made.
         overwrite: Replace a model that is already there; it is kept until the new one is whole.
 
@@ -258,7 +258,7 @@ def save_model_atomically(model: SavesPretrained, path: str | os.PathLike[str], 
         The path, as given.
 
     Raises:
-        FileExistsError: When ``path`` is taken, see :func:`atomic_directory`.
+        FileExistsError: When `path` is taken, see `atomic_directory`.
         OSError: When the disk fills or cannot be written: nothing of the new model is left behind, and a
             model that was there before is unchanged. The model in memory is untouched: make room, call again.
 
@@ -274,6 +274,35 @@ def save_model_atomically(model: SavesPretrained, path: str | os.PathLike[str], 
     with atomic_directory(path, overwrite=overwrite) as folder:
         model.save_pretrained(str(folder))
     return Path(path)
+
+
+def remove_leftovers(folder: str | os.PathLike[str]) -> None:
+    """Remove what killed programs left half-written in a folder, and put back what they had only moved aside.
+
+    Call it where no other program writes at the same time.
+
+    Args:
+        folder: Folder in which the functions of this module have written files and folders.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     (Path(folder) / ".model.0a1b2c3d.tmp").mkdir()
+        ...     (Path(folder) / "model.replaced-0a1b2c3d").mkdir()  # killed before the new model took its place
+        ...     remove_leftovers(folder)
+        ...     [path.name for path in Path(folder).iterdir()]
+        ['model']
+    """
+    for path in [*Path(folder).glob(".*.tmp*"), *Path(folder).glob("*.replaced-*")]:
+        target = path.with_name(path.name.rpartition(".replaced-")[0] or path.name)
+        if target != path and not (target.is_dir() and any(target.iterdir())):
+            with suppress(OSError):
+                target.rmdir()
+            path.rename(target)
+        elif path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _holds_model(folder: Path) -> bool:
@@ -300,7 +329,7 @@ def _refuse_occupied(target: Path, overwrite: bool) -> None:
 
 
 def _swap_in(new: Path, target: Path) -> None:
-    """Rename ``new`` to ``target``; at every moment one whole folder is on disk under a visible name."""
+    """Rename `new` to `target`; at every moment one whole folder is on disk under a visible name."""
     if not target.exists():
         os.rename(new, target)
         return

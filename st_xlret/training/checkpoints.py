@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import torch.distributed as dist
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
@@ -24,6 +25,7 @@ MANIFEST_FILE = "manifest.json"
 """The last file of a checkpoint: names, sizes and checksums of the others, and the options of the run."""
 
 _SAMPLED_ROWS = 64
+_ROWS_AT_A_TIME = 100_000
 
 
 class ManifestCallback(TrainerCallback):
@@ -73,18 +75,19 @@ def fault_of(checkpoint: Path, *, read_files: bool = True) -> str | None:
         The fault, with the name of the file; None if the checkpoint is complete.
     """
     try:
-        files = json.loads((checkpoint / MANIFEST_FILE).read_text(encoding="utf-8"))["files"]
+        manifest = json.loads((checkpoint / MANIFEST_FILE).read_text(encoding="utf-8"))
+        expected = {checkpoint / name: (entry["bytes"], entry["sha256"]) for name, entry in manifest["files"].items()}
+        manifest["run"].items()
     except FileNotFoundError:
         return f"{checkpoint} has no {MANIFEST_FILE}: it was not written to its end"
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return f"{checkpoint / MANIFEST_FILE} cannot be read: {error}"
-    for name, expected in files.items():
-        file = checkpoint / name
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"{checkpoint / MANIFEST_FILE} cannot be read: {error!r}"
+    for file, (size, digest) in expected.items():
         if not file.is_file():
             return f"{file} is missing"
-        if file.stat().st_size != expected["bytes"]:
-            return f"{file} has {file.stat().st_size} bytes instead of {expected['bytes']}"
-        if read_files and checksum(file) != expected["sha256"]:
+        if file.stat().st_size != size:
+            return f"{file} has {file.stat().st_size} bytes instead of {size}"
+        if read_files and checksum(file) != digest:
             return f"{file} is damaged: its checksum is not the one of {MANIFEST_FILE}"
     return None
 
@@ -121,6 +124,13 @@ def remove_unfinished_checkpoint(folder: str | Path, step: int) -> bool:
     return True
 
 
+def remove_unfinished_checkpoints(folder: str | Path) -> None:
+    """Remove the checkpoints that were never written to their end: nothing of them may end up in later ones."""
+    for path in Path(folder).glob("checkpoint-*"):
+        if not (path / MANIFEST_FILE).exists():
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def remove_checkpoints(folder: str | Path) -> None:
     """Remove all checkpoints of a run that is started anew."""
     for path in Path(folder).glob("checkpoint-*"):
@@ -147,7 +157,7 @@ def differences(checkpoint: Path, record: Mapping[str, Any]) -> list[str]:
 
 
 def fingerprint(datasets: Any) -> dict[str, str]:
-    """What tells whether data sets are still the same ones: their sizes, and a checksum of rows across each.
+    """What tells whether data sets are still the same ones: their sizes, the lengths of their texts, and some rows.
 
     Args:
         datasets: A data set, or a mapping of names to data sets.
@@ -160,8 +170,20 @@ def fingerprint(datasets: Any) -> dict[str, str]:
 def _fingerprint(dataset: Dataset) -> str:
     step = max(1, len(dataset) // _SAMPLED_ROWS)
     rows = dataset.select(range(0, len(dataset), step))[:] if len(dataset) else {}
-    digest = hashlib.sha256(json.dumps(rows, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    described = [rows, _lengths(dataset)]
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()[:16]
     return f"{len(dataset)} rows, {digest}"
+
+
+def _lengths(dataset: Dataset) -> dict[str, str]:
+    """For each text column, a checksum of the bytes of each row's text: that is quick for millions of rows."""
+    names = [name for name, feature in dataset.features.items() if getattr(feature, "dtype", None) == "string"]
+    digests = {name: hashlib.sha256() for name in names}
+    if names:
+        for batch in dataset.select_columns(names).with_format("arrow").iter(batch_size=_ROWS_AT_A_TIME):
+            for name in names:
+                digests[name].update(pc.binary_length(batch[name]).to_numpy().tobytes())
+    return {name: digest.hexdigest() for name, digest in digests.items()}
 
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,6 +196,39 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+class BestCheckpointCallback(TrainerCallback):
+    """On resume, looks for the best checkpoint so far beside the one that is resumed, and checks that it is complete.
+
+    The host keeps its path, which is wrong once the folder has moved, and reads it only after the last step. A best
+    checkpoint that is damaged is forgotten, with a warning; the best of the others is chosen.
+
+    Args:
+        checkpoint: The checkpoint that the run is resumed from.
+    """
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.checkpoint = checkpoint
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Correct the host's note of the best checkpoint."""
+        correct_best_checkpoint(state, self.checkpoint)
+
+
+def correct_best_checkpoint(state: TrainerState, checkpoint: Path) -> None:
+    """Let a state name the best checkpoint where it is now, or none if that one is damaged."""
+    if not state.best_model_checkpoint:
+        return
+    best = checkpoint.parent / Path(state.best_model_checkpoint).name
+    fault = fault_of(best)
+    if fault is None:
+        state.best_model_checkpoint = str(best)
+        return
+    logger.warning("the best checkpoint so far is lost, the best of the others will be taken: %s", fault)
+    state.best_model_checkpoint = state.best_metric = state.best_global_step = None
+
+
 def restore_finished_run(trainer: SentenceTransformerTrainer, checkpoint: Path) -> bool:
     """Load the result of a run whose last step the checkpoint is of: the host would train one step more.
 
@@ -184,9 +239,9 @@ def restore_finished_run(trainer: SentenceTransformerTrainer, checkpoint: Path) 
     last_step = trainer.args.max_steps if trainer.args.max_steps > 0 else state.max_steps
     if state.global_step < last_step:
         return False
-    folder = checkpoint
-    if trainer.args.load_best_model_at_end and state.best_model_checkpoint:
-        folder = checkpoint.parent / Path(state.best_model_checkpoint).name
+    correct_best_checkpoint(state, checkpoint)
+    best = state.best_model_checkpoint if trainer.args.load_best_model_at_end else None
+    folder = Path(best) if best else checkpoint
     trainer.model.load_state_dict(SentenceTransformer(str(folder), device="cpu").state_dict())
     trainer.state = state
     return True

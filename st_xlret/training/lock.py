@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import shutil
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from st_xlret.files import remove_leftovers, write_json_atomically
 
 LOCK_FILE = ".lock"
 
@@ -28,27 +30,16 @@ def lock_output(folder: str | Path) -> None:
     file = Path(folder) / LOCK_FILE
     file.parent.mkdir(parents=True, exist_ok=True)
     me = {"process": os.getpid(), "host": socket.gethostname(), "started": _start_of(os.getpid())}
-    while True:
-        try:
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        except FileExistsError:
-            owner = _owner(file)
-            if owner is not None and not _is_stale(owner):
-                raise FileExistsError(
-                    f"{folder} is in use by process {owner.get('process')} on {owner.get('host')}: give another "
-                    f"--output_dir, or, if that process is gone, delete {file}"
-                ) from None
-            file.unlink(missing_ok=True)
-            continue
-        with os.fdopen(descriptor, "w") as opened:
-            json.dump(me, opened)
-        break
+    with _one_at_a_time(file.parent):
+        owner = _owner(file)
+        if owner is not None and not _is_stale(owner):
+            raise FileExistsError(
+                f"{folder} is in use by process {owner.get('process')} on {owner.get('host')}: give another "
+                f"--output_dir, or, if that process is gone, delete {file}"
+            )
+        write_json_atomically(file, me)
+        remove_leftovers(file.parent)
     atexit.register(unlock_output, folder)
-    for leftover in Path(folder).glob(".*.tmp*"):
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
-        else:
-            leftover.unlink(missing_ok=True)
 
 
 def unlock_output(folder: str | Path) -> None:
@@ -57,6 +48,23 @@ def unlock_output(folder: str | Path) -> None:
     owner = _owner(file)
     if owner and (owner.get("process"), owner.get("host")) == (os.getpid(), socket.gethostname()):
         file.unlink(missing_ok=True)
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Let one process at a time look at the lock and take it: of two that find a stale lock, one gets the folder."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a network file system may have no such locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _owner(file: Path) -> dict[str, object] | None:

@@ -21,6 +21,7 @@ from st_xlret.files import check_output_directory, save_model_atomically, write_
 from st_xlret.hub.push import PushError, check_push, push_to_hub
 from st_xlret.training.arguments import RunArguments
 from st_xlret.training.checkpoints import (
+    BestCheckpointCallback,
     ManifestCallback,
     differences,
     fault_of,
@@ -28,6 +29,7 @@ from st_xlret.training.checkpoints import (
     last_complete_checkpoint,
     remove_checkpoints,
     remove_unfinished_checkpoint,
+    remove_unfinished_checkpoints,
     restore_finished_run,
 )
 from st_xlret.training.lock import lock_output, unlock_output
@@ -154,6 +156,10 @@ def train(trainer: SentenceTransformerTrainer, run: RunArguments) -> dict[str, A
     checkpoint = None
     if run.resume or trainer.args.resume_from_checkpoint:
         checkpoint = _checkpoint_to_resume(trainer.args, run, record)
+        if trainer.is_world_process_zero():
+            remove_unfinished_checkpoints(folder)
+        if checkpoint:
+            trainer.add_callback(BestCheckpointCallback(checkpoint))
         logger.info("continuing from %s", checkpoint or "the start: there is no complete checkpoint")
     elif trainer.is_world_process_zero():
         remove_checkpoints(folder)

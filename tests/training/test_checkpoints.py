@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from datasets import Dataset
+from transformers import TrainerState
 
 from st_xlret.training.checkpoints import (
     MANIFEST_FILE,
     ManifestCallback,
+    correct_best_checkpoint,
     differences,
     fault_of,
     fingerprint,
     last_complete_checkpoint,
     remove_checkpoints,
     remove_unfinished_checkpoint,
+    remove_unfinished_checkpoints,
 )
 
 CONTENTS = {"trainer_state.json": '{"global_step": 1}', "model.safetensors": "weights", "eval/scores.csv": "1,2"}
@@ -85,6 +89,33 @@ def test_only_an_unfinished_checkpoint_is_removed(tmp_path: Path) -> None:
     assert whole.is_dir() and not half.exists()
 
 
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"files": []}', '{"files": {}}', '{"files": {"a": 1}, "run": {}}']
+)
+def test_a_manifest_that_is_none_is_named(tmp_path: Path, content: str) -> None:
+    path = checkpoint(tmp_path, 2)
+    (path / MANIFEST_FILE).write_text(content)
+    assert MANIFEST_FILE in str(fault_of(path))
+
+
+def test_checkpoints_without_a_manifest_are_removed(tmp_path: Path) -> None:
+    whole, half = checkpoint(tmp_path, 2), checkpoint(tmp_path, 4, whole=False)
+    remove_unfinished_checkpoints(tmp_path)
+    assert whole.is_dir() and not half.exists()
+
+
+@pytest.mark.parametrize("damage", [None, "truncated", "gone"])
+def test_the_best_checkpoint_is_found_where_it_is_now_or_forgotten(tmp_path: Path, damage: str | None) -> None:
+    best, last = checkpoint(tmp_path, 2), checkpoint(tmp_path, 4)
+    if damage == "truncated":
+        (best / "model.safetensors").write_text("w")
+    elif damage == "gone":
+        shutil.rmtree(best)
+    state = TrainerState(best_model_checkpoint="where/it/was/checkpoint-2", best_metric=0.5)
+    correct_best_checkpoint(state, last)
+    assert (state.best_model_checkpoint, state.best_metric) == ((None, None) if damage else (str(best), 0.5))
+
+
 def test_all_checkpoints_are_removed_and_nothing_else(tmp_path: Path) -> None:
     checkpoint(tmp_path, 2)
     checkpoint(tmp_path, 4, whole=False)
@@ -110,6 +141,8 @@ def test_the_fingerprint_of_data_is_that_of_their_rows() -> None:
     rows = {"sentence": [str(i) for i in range(200)]}
     same, shorter = Dataset.from_dict(rows), Dataset.from_dict({"sentence": rows["sentence"][:-1]})
     other = Dataset.from_dict({"sentence": ["x", *rows["sentence"][1:]]})
+    between = Dataset.from_dict({"sentence": [*rows["sentence"][:1], "one row", *rows["sentence"][2:]]})
+    assert fingerprint(between) != fingerprint(same)
     of_same = fingerprint({"ccp": Dataset.from_dict(rows)})
     assert of_same == fingerprint({"ccp": same})
     assert of_same != fingerprint({"ccp": shorter}) and of_same != fingerprint({"ccp": other})

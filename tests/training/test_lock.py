@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from st_xlret.training import lock
 from st_xlret.training.lock import LOCK_FILE, lock_output, unlock_output
 
 
@@ -69,6 +72,30 @@ def test_stale_and_torn_locks_are_replaced(tmp_path: Path, content: str | None) 
         (tmp_path / LOCK_FILE).write_text(content)
     lock_output(tmp_path)
     unlock_output(tmp_path)
+
+
+def test_of_two_that_find_a_stale_lock_one_gets_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_lock(tmp_path, 1 << 22, started="1")  # above the largest number that Linux gives a process
+    owner = lock._owner
+    # Both look at the lock before either takes it, unless they look one after the other.
+    monkeypatch.setattr(lock, "_owner", lambda file: (owner(file), time.sleep(0.3))[0])
+    fork = multiprocessing.get_context("fork")
+    got = fork.Queue()
+
+    def take() -> None:
+        try:
+            lock.lock_output(tmp_path)
+            got.put(True)
+            time.sleep(1)
+        except FileExistsError:
+            got.put(False)
+
+    both = [fork.Process(target=take) for _ in "12"]
+    for process in both:
+        process.start()
+    assert sorted(got.get(timeout=60) for _ in both) == [False, True]
+    for process in both:
+        process.join()
 
 
 def test_leftovers_of_killed_runs_are_removed(tmp_path: Path) -> None:

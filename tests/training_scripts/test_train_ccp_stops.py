@@ -16,6 +16,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from st_xlret.training import loss_state_callback
+from st_xlret.training.checkpoints import last_complete_checkpoint
 from tests.training_scripts.train_ccp_runs import (
     Stop,
     Train,
@@ -256,19 +257,53 @@ def test_resuming_with_other_data_is_refused_unless_told(
     assert train(*options, "--resume_anyway")["steps"] == 4
 
 
-def test_a_damaged_checkpoint_is_passed_over(
-    program: ModuleType, train: Train, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_every_damaged_file_of_a_checkpoint_is_named_and_the_one_before_taken(
+    program: ModuleType,
+    train: Train,
+    documents: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    options = ("--documents", documents, "--max_steps", "6", "--save_steps", "2")
+    options = ("--documents", documents, "--max_steps", "6", "--save_steps", "2", "--from_scratch", "tiny")
     train(*options, output="whole")
     with monkeypatch.context() as patch:
         add_callback(program, patch, Stop(5))
         with pytest.raises(SystemExit, match="checkpoint-4 is complete"):
             train(*options)
-    file = tmp_path / "run" / "checkpoint-4" / "optimizer.pt"
+    run = tmp_path / "run"
+    saved = {file.relative_to(run): file.read_bytes() for file in (run / "checkpoint-4").rglob("*") if file.is_file()}
+    known = {path.name for path in saved}
+    assert known >= {"model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json", "rng_state.pth"}
+    assert known >= {"loss_state.safetensors", "config.json", "modules.json", "manifest.json"}
+    for path, content in saved.items():
+        for damaged in (content[: len(content) // 2], content[:-1] + bytes([content[-1] ^ 1]), None):
+            (run / path).unlink() if damaged is None else (run / path).write_bytes(damaged)
+            if path.name != "manifest.json" or damaged != content[:-1] + bytes([content[-1] ^ 1]):
+                caplog.clear()
+                assert last_complete_checkpoint(run, read_files=True) == run / "checkpoint-2", path
+                assert str(run / path) in caplog.text or (damaged is None and path.name in caplog.text)
+            (run / path).write_bytes(content)
+    file = run / "checkpoint-4" / "optimizer.pt"
     file.write_bytes(file.read_bytes()[:-100])
     train(*options, "--resume")
-    assert_equal_weights(tmp_path / "run" / "model", tmp_path / "whole" / "model")
+    assert_equal_weights(run / "model", tmp_path / "whole" / "model")
+
+
+def test_a_damaged_best_checkpoint_does_not_end_a_run(
+    program: ModuleType, train: Train, documents: Path, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--documents", documents, "--pairs", pairs, "--max_steps", "8", "--save_steps", "2")
+    options += ("--learning_rate", "0", "--warmup_steps", "0")  # the first checkpoint is the best
+    with monkeypatch.context() as patch:
+        add_callback(program, patch, Stop(7))
+        with pytest.raises(SystemExit, match="checkpoint-6 is complete"):
+            train(*options)
+    run = (tmp_path / "run").rename(tmp_path / "moved")
+    best = run / "checkpoint-2" / "model.safetensors"
+    best.write_bytes(best.read_bytes()[:-8])
+    assert train(*options, "--resume", output="moved")["steps"] == 8
+    assert (run / "model" / "modules.json").is_file()
 
 
 def test_weights_that_are_not_finite_are_not_saved(train: Train, documents: Path, tmp_path: Path) -> None:
