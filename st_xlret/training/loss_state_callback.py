@@ -13,6 +13,7 @@ from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from st_xlret.data import CrossLingualDataCollator
 from st_xlret.files import atomic_file
 from st_xlret.losses.base import CrossLingualLoss
 
@@ -38,16 +39,18 @@ def name_losses(losses: Any) -> dict[str, CrossLingualLoss]:
 class LossStateCallback(TrainerCallback):
     """Closes what the host leaves open for losses with parameters and buffers of their own.
 
-    - *Checkpoints*: heads, batch statistics, toggles and banks are written to ``loss_state.safetensors`` in
+    - *Checkpoints*: heads, batch statistics, toggles and banks are written to `loss_state.safetensors` in
       every checkpoint and restored on resume, so that a resumed run repeats the uninterrupted one's losses.
       The checkpoint stays loadable as a plain SentenceTransformer.
+    - *Prompts*: the `prompts` and `router_mapping` of the training arguments are handed to a
+      `CrossLingualDataCollator`; the host hands them only to its own collator.
     - *Ranks*: at the start all ranks take rank 0's loss state; before each optimizer step the gradients of
       loss-owned parameters are averaged over ranks (the host synchronises the encoder only) and clipped to
-      ``max_grad_norm`` (the host clips the encoder only).
+      `max_grad_norm` (the host clips the encoder only).
 
     Args:
         losses: The loss, or all losses of the run: a sequence, or the mapping given to the Trainer.
-        resume_from: The checkpoint folder that ``trainer.train(resume_from_checkpoint=...)`` was given, if it
+        resume_from: The checkpoint folder that `trainer.train(resume_from_checkpoint=...)` was given, if it
             lies elsewhere than in the output directory of this run.
 
     Raises:
@@ -74,7 +77,7 @@ class LossStateCallback(TrainerCallback):
         }
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Restore what :meth:`state_dict` gave."""
+        """Restore what `state_dict` gave."""
         known = tuple(f"{name}/" for name in self.losses)
         foreign = [key for key in state if not key.startswith(known)]
         if foreign:
@@ -86,7 +89,10 @@ class LossStateCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Restore on resume; give all ranks the same state."""
+        """Restore on resume; give all ranks the same state, and the collator the prompts of the arguments."""
+        collator = getattr(kwargs.get("train_dataloader"), "collate_fn", None)
+        if isinstance(collator, CrossLingualDataCollator):
+            collator.adopt_options(args)  # type: ignore[arg-type]
         if state.global_step:
             path = Path(self.resume_from or checkpoint_folder(args, state)) / LOSS_STATE_FILE
             if not path.is_file():

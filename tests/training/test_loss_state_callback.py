@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -92,3 +93,20 @@ def test_the_optimizer_trains_what_the_losses_own(tmp_path: Path) -> None:
     assert {name for _, name, _ in recorder.steps} == {"ccp", "mlm", "pairs"}
     for name, parameter in ("ccp", "head.linear_out.weight"), ("mlm", "lm_head.bias"):
         assert not torch.equal(trainer.loss[name].owned_state()[parameter], before[name][parameter])
+
+
+@pytest.mark.parametrize("prompts", ["wind ", {"sentence": "wind "}, {"ccp": {"sentence": "wind "}}])
+def test_prompts_of_the_training_arguments_reach_the_texts(tmp_path: Path, prompts: Any) -> None:
+    trainer, _ = interleaved_run(tmp_path, max_steps=8, prompts=prompts)
+    read: dict[str, set[str]] = {}
+    model, preprocess = trainer.model, trainer.data_collator.preprocess_fn
+    assert preprocess == model.preprocess
+
+    def watch(texts: list[str], **options: Any) -> Any:
+        read.setdefault(str(options.get("prompt")), set()).update(texts)
+        return preprocess(texts, **options)
+
+    trainer.data_collator.preprocess_fn = watch
+    trainer.train()
+    assert read.get("wind ")
+    assert ("None" in read) == isinstance(prompts, dict)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sentence_transformers import SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 from torch import Tensor
 
@@ -46,12 +47,18 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
 
     Args:
         preprocess_fn: The model's `preprocess`.
+        prompts: Prompt of all texts, or of each column, or of each column of each data set, in the forms of
+            `SentenceTransformerTrainingArguments(prompts=...)`. By default those of the training arguments, which
+            [`LossStateCallback`][st_xlret.LossStateCallback] hands over; without it, pass `prompts=args.prompts`. The
+            prompts of the model itself are not used by themselves.
+        router_mapping: Route of each column in a `Router`, with the same forms and the same default.
         token_dropout: Probability of dropping a token from the flattened inputs of a `StaticEmbedding`. At least one
             token of a text stays. Seeded by the batch's own texts, so a resumed run drops the same tokens.
         blocks: Whether rows are sentences of blocks of documents, as MSM takes them.
 
     Raises:
-        ValueError: On an invalid language code or span, or for `token_dropout` with an encoder of padded inputs.
+        ValueError: On an invalid language code or span, for `token_dropout` with an encoder of padded inputs, or if a
+            prompt leaves no room for the word of a span.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -89,10 +96,49 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
                     batch[f"{column}_sentence_position"] = torch.tensor([int(row["position"]) for row in features])
             if f"{column}_start" in spans:
                 start, end = word_spans(features, column)
+                shift = self._prompt_tokens(batch, column, values, end)
+                start, end = start + shift, end + shift
                 batch[f"{column}_word_start"], batch[f"{column}_word_end"] = start, end
             if self.token_dropout:
                 self._drop_tokens(batch, column, text_ids)
         return batch
+
+    def adopt_options(self, args: SentenceTransformerTrainingArguments) -> None:
+        """Take the prompts and the router mapping of the training arguments, as the host's own collator does.
+
+        Raises:
+            ValueError: If the collator was given others.
+        """
+        for name in ("prompts", "router_mapping"):
+            own, given = getattr(self, name), getattr(args, name)
+            if own and given and own != given:
+                raise ValueError(
+                    f"the training arguments have {name}={given!r}, but the data collator was given {own!r}; give them "
+                    "to one of the two"
+                )
+            setattr(self, name, own or given)
+
+    def _prompt_tokens(self, batch: dict[str, Any], column: str, texts: list[str], ends: Tensor) -> Tensor:
+        """How many tokens a prompt puts before each text (rows,). Spans are positions in the text without a prompt."""
+        prompt = self._get_prompt_for_column(self._resolve_prompts(batch) or {}, column)
+        if not prompt:
+            return torch.zeros_like(ends)
+        without = self.preprocess_fn(texts, task=batch.get(f"{column}_task"))
+        shifts = []
+        for row, (text, end) in enumerate(zip(texts, ends.tolist(), strict=True)):
+            ids = without["input_ids"][row][without["attention_mask"][row].bool()]
+            prompted = batch[f"{column}_input_ids"][row][batch[f"{column}_attention_mask"][row].bool()]
+            # A special token may stand before the prompt; from the first word on, the tokens are the same. If the texts
+            # are cut off, their lengths do not tell by how much they are shifted.
+            candidates = (len(prompted) - len(ids), *range(1, len(prompted) - end + 1))
+            found = [n for n in candidates if n >= 0 and torch.equal(prompted[n + 1 : n + end], ids[1:end])]
+            if not found:
+                raise ValueError(
+                    f"with the prompt {prompt!r}, the word before token {end} of {text!r} is cut off or tokenised in "
+                    "another way; build the samples with a lower max_seq_length, or leave the prompt out"
+                )
+            shifts.append(found[0])
+        return torch.tensor(shifts)
 
     def _drop_tokens(self, batch: dict[str, Any], column: str, text_ids: list[int]) -> None:
         ids, offsets = batch[f"{column}_input_ids"], batch.get(f"{column}_offsets")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
 from st_xlret.data import CrossLingualDataCollator
@@ -178,3 +180,74 @@ def test_a_span_that_is_none_is_named(changed: dict[str, Any]) -> None:
 def test_half_a_span_is_an_error() -> None:
     with pytest.raises(ValueError, match="got 2 and None"):
         collate({name: value for name, value in ROW.items() if name != "source_end"})
+
+
+PROMPTS: list[Any] = [
+    "wind ",
+    {"source": "wind ", "target": "snow wind "},
+    {"pairs": {"source": "wind ", "target": "snow wind "}, "other": {"source": "snow "}},
+    {"pairs": "wind ", "other": "snow "},
+    None,
+    {},
+]
+
+
+@pytest.mark.parametrize("prompts", PROMPTS)
+@pytest.mark.parametrize("name", ["pairs", "else"])
+def test_prompts_are_the_hosts(prompts: Any, name: str) -> None:
+    model = tiny.transformer()
+    rows = [{"source": "sun moon", "target": "rain", "dataset_name": name}]
+    expected = SentenceTransformerDataCollator(model.preprocess, prompts=prompts)(rows)
+    tagged = [{**row, "source_language": "en", "target_language": "fr"} for row in rows]
+    batch = CrossLingualDataCollator(model.preprocess, prompts=prompts)(tagged)
+    for key, value in expected.items():
+        assert torch.equal(batch[key], value) if isinstance(value, torch.Tensor) else batch[key] == value
+    assert batch["source_text_id"].tolist() == [text_to_id("sun moon")], "the text is still the same one"
+
+
+@pytest.mark.parametrize("prompts", ["wind ", {"source": "wind snow "}, {"pairs": {"source": "wind "}}])
+def test_spans_move_with_the_prompt(prompts: Any) -> None:
+    model = tiny.transformer()
+    rows = [{**ROW, "dataset_name": "pairs"}, {**ROW, "source_start": 1, "dataset_name": "pairs"}]
+    rows[1]["source"] = "star moon"
+    plain = CrossLingualDataCollator(model.preprocess)(rows)
+    batch = CrossLingualDataCollator(model.preprocess, prompts=prompts)(rows)
+    for column in ("source", "target"):
+        for row in range(2):
+            words = [
+                found[f"{column}_input_ids"][row, found[f"{column}_word_start"][row] : found[f"{column}_word_end"][row]]
+                for found in (plain, batch)
+            ]
+            assert torch.equal(*words)
+    assert (batch["source_word_start"] > plain["source_word_start"]).all()
+
+
+def test_a_span_that_the_prompt_cuts_off_is_an_error() -> None:
+    model = tiny.transformer()
+    length = model.preprocess([ROW["source"]])["input_ids"].shape[1]
+    model.max_seq_length = length
+    collator = CrossLingualDataCollator(model.preprocess, prompts={"source": "wind "})
+    first = collator([{**ROW, "source_start": 1, "source_end": 2}])
+    assert first["source_word_start"].item() > 1, "the prompt is cut off at the end, and found nevertheless"
+    with pytest.raises(ValueError, match="'wind '.*'sun moon star'.*max_seq_length"):
+        collator([{**ROW, "source_start": length - 2, "source_end": length - 1}])
+
+
+def test_the_prompts_of_the_training_arguments_are_adopted(tmp_path: Path) -> None:
+    collator = CrossLingualDataCollator(tiny.static().preprocess)
+    given = {"source": "wind "}
+    collator.adopt_options(SentenceTransformerTrainingArguments(str(tmp_path), prompts=given))
+    assert collator.prompts == given and not collator.router_mapping
+    collator.adopt_options(SentenceTransformerTrainingArguments(str(tmp_path)))
+    assert collator.prompts == given
+    with pytest.raises(ValueError, match="prompts='snow '.*'wind '"):
+        collator.adopt_options(SentenceTransformerTrainingArguments(str(tmp_path), prompts="snow "))
+
+
+def test_models_prompts_are_not_used_by_themselves() -> None:
+    model = tiny.transformer()
+    rows = [{"sentence": "sun moon"}]
+    expected = CrossLingualDataCollator(model.preprocess)(rows)
+    model.prompts, model.default_prompt_name = {"query": "wind "}, "query"
+    batch = CrossLingualDataCollator(model.preprocess)(rows)
+    assert torch.equal(batch["sentence_input_ids"], expected["sentence_input_ids"])

@@ -73,6 +73,17 @@ def test_columns_hold_the_rows_that_have_them(make, both: Dataset) -> None:
     assert all((batch[name] == value).all() for name, value in alone.items() if hasattr(value, "shape"))
 
 
+def test_prompts_go_to_their_columns(both: Dataset) -> None:
+    model = tiny.transformer()
+    prompts = {"language": {"source": "wind ", "other": "snow "}}
+    collate = MixedRowsDataCollator(model.preprocess, prompts=prompts)
+    batch = collate([{**row, "dataset_name": "language"} for row in both.select([0, 13]).to_list()])
+    for column, prompt in {"source": "wind ", "target": "", "other": "snow "}.items():
+        row = next(row for row in both.select([0, 13]).to_list() if row[column])
+        expected = model.preprocess([prompt + row[column]])["input_ids"]
+        assert batch[f"{column}_input_ids"].tolist() == expected.tolist()
+
+
 def test_each_data_set_has_its_sampler_and_size(both: Dataset) -> None:
     batches = JointBatches(pairs_batch_size=5, others_batch_size=3, language_smoothing=0.5)
     questions = Dataset.from_dict({"query": list("abcdef"), "positive": list("ghijkl"), "language": ["en"] * 6})
