@@ -90,7 +90,13 @@ def parse(
         (Options(steps=5),)
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    parser = HfArgumentParser(groups, prog=prog, description=description, formatter_class=HelpFormat)  # type: ignore[arg-type]
+    parser = HfArgumentParser(
+        groups,  # type: ignore[arg-type]
+        prog=prog,
+        usage="%(prog)s [OPTIONS.yaml] [options]",
+        description=description,
+        formatter_class=HelpFormat,
+    )
     if any(issubclass(group, TrainingArguments) for group in groups):
         parser.add_argument("--help_all", "--help-all", action="help", help="Show all options of the host too.")
         if not {"--help_all", "--help-all"} & set(given):

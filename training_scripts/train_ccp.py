@@ -4,12 +4,12 @@ Sentences of one document that stand near each other are positives, sentences of
 negatives (Wu et al., IJCAI 2022). The paper's setting, from a checkpoint, on several GPUs:
 
     torchrun --nproc-per-node 4 training_scripts/train_ccp.py training_scripts/recipes/ccp.yaml \
-        --model xlm-roberta-base --documents docs/*.jsonl.gz --output_dir runs/ccp
+        --model xlm-roberta-base --documents documents/*.jsonl.gz --output_dir runs/ccp
 
 On two CPU cores in minutes, a static encoder with some parallel sentences:
 
     python training_scripts/train_ccp.py training_scripts/recipes/two-cores.yaml \
-        --documents docs/ --pairs pairs/ --output_dir runs/static
+        --documents documents/ --pairs pairs/ --output_dir runs/static
 
 Documents are JSON lines {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}; parallel
 sentences are JSON lines {"source_language", "target_language", "source", "target"}, TMX, Moses and more. Some of them
@@ -58,9 +58,16 @@ class CCPArguments:
     temperature: float = option(0.1, "Temperature of CCP.")
     bank_size: int = option(32768, "Keys of earlier batches that serve as negatives too. 0 means no memory bank.")
     pairs_temperature: float = option(0.05, "Temperature of the loss on parallel sentences.")
-    ccp_ratio: float = option(1.0, "How often a batch holds windows of documents. 0 leaves CCP out.")
-    mlm_ratio: float = option(1.0, "How often a batch is masked language modelling. A static encoder has none.")
-    pairs_ratio: float = option(1.0, "How often a batch holds parallel sentences, where --pairs are given.")
+    ccp_ratio: float = option(
+        1.0, "Relative frequency of batches of windows. With 1, 1 and 1, each kind is a third. 0 leaves CCP out."
+    )
+    mlm_ratio: float = option(
+        1.0, "Relative frequency of batches of masked language modelling. A static encoder has none."
+    )
+    pairs_ratio: float = option(
+        1.0,
+        "Relative frequency of batches of parallel sentences (--pairs). The paper has none; 0 only evaluates with them.",
+    )
     language_smoothing: float = option(
         0.7, "Languages are sampled in proportion to their size raised to this power. 0 samples all alike."
     )

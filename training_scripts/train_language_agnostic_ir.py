@@ -11,7 +11,7 @@ without translations, as similar to the one side of a translation as to the othe
 On two CPU cores in minutes, a static encoder:
 
     python training_scripts/train_language_agnostic_ir.py --from_scratch static --retrieval squad/train --pairs pairs/ \
-        --documents docs/ --output_dir runs/static --per_device_train_batch_size 256 --learning_rate 1e-2 \
+        --documents documents/ --output_dir runs/static --per_device_train_batch_size 256 --learning_rate 1e-2 \
         --max_grad_norm 0 --lazy_adam --token_dropout 0.15 --max_steps 1500 --semantic_weight 1
 
 Every step takes a batch of each kind and runs backward on one loss after the other, so that the memory is that of the

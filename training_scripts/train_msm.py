@@ -5,11 +5,11 @@ languages share (Zhang et al., ICLR 2023). The document encoder is discarded aft
 remains. The paper's setting, which starts from XLM-R base, on several GPUs:
 
     torchrun --nproc-per-node 8 training_scripts/train_msm.py training_scripts/recipes/msm.yaml \
-        --documents docs/*.jsonl.gz --output_dir runs/msm
+        --documents documents/*.jsonl.gz --output_dir runs/msm
 
 On two CPU cores in minutes, a small Transformer from scratch, whose document encoder learns more slowly:
 
-    python training_scripts/train_msm.py --from_scratch mini --documents docs/ --output_dir runs/msm-mini \
+    python training_scripts/train_msm.py --from_scratch mini --documents documents/ --output_dir runs/msm-mini \
         --max_steps 2000 --learning_rate 1e-3 --learning_rate_mapping '{"networks": 4e-4}'
 
 Documents are JSON lines {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}. Parallel sentences
@@ -57,7 +57,7 @@ from st_xlret.training.lazy_adam import use_lazy_adam
 
 @dataclass
 class MSMArguments:
-    """The method; its defaults are the paper's, but for --sum_mlm."""
+    """The method. The defaults are the paper's, but for --sum_mlm and --pooling: recipes/msm.yaml has them."""
 
     _argument_group_name = "method"
 
@@ -73,9 +73,9 @@ class MSMArguments:
         "Add masked language modelling to each batch of MSM (Eq. 3), instead of giving it batches of its own. A static "
         "encoder has none.",
     )
-    mlm_ratio: float = option(1.0, "How often a batch is masked language modelling, relative to MSM.")
+    mlm_ratio: float = option(1.0, "Relative frequency of batches of masked language modelling; those of MSM have 1.")
     pairs_ratio: float = option(
-        1.0, "How often a batch holds parallel sentences, relative to MSM, where --pairs are given."
+        1.0, "Relative frequency of batches of parallel sentences (--pairs). 0 only evaluates with them."
     )
     language_smoothing: float = option(
         0.3, "Languages are sampled in proportion to their size raised to this power. 0 samples all alike."

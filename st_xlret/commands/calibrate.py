@@ -3,7 +3,7 @@ r"""Calibrate a multilingual encoder, so that its search no longer prefers the l
 On the corpus that is to be searched, or on other documents in its languages; no labels and no training are needed:
 
     st-xlret calibrate --model intfloat/multilingual-e5-small --corpus my-beir-folder --output runs/calibrated
-    st-xlret calibrate --model intfloat/multilingual-e5-small --documents docs/ --output runs/calibrated
+    st-xlret calibrate --model intfloat/multilingual-e5-small --documents documents/ --output runs/calibrated
 
 The result is a plain Sentence Transformers model that needs no language: `SentenceTransformer("runs/calibrated")` with
 `encode_query` and `encode_document`. By default the subspace in which the languages' means differ is projected out
@@ -327,7 +327,8 @@ def compare(
     )
     best = max(scores, key=lambda name: scores[name])
     if best not in ("as it is", chosen):
-        print(f"By this score, --steps {best} is recommended{' where languages are known' if best != 'lsar' else ''}.")
+        known = " where the language of every text is known" if best != "lsar" else ""
+        print(f"By this score, --steps {best} is recommended{known}. What is saved is the chosen one, {chosen}.")
     if scores[chosen] < scores["as it is"]:
         print("warning: by this score the model was better as it is")
     return biases

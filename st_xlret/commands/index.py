@@ -1,6 +1,6 @@
 r"""Index documents of many languages, to search them with `st-xlret search`.
 
-    st-xlret index docs/ --model runs/calibrated --output runs/index
+    st-xlret index documents/ --model runs/calibrated --output runs/index
 
 Documents are JSON lines {"language", "sentences" or "text"}, text files (a line is a document), tables with --column,
 or Markdown files. The index is a folder of NumPy arrays and JSON; the model is named in it, not copied. Interrupted?

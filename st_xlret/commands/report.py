@@ -1,6 +1,6 @@
 r"""Report how much an encoder's search prefers the language of the query. No labels are needed.
 
-    st-xlret report --model intfloat/multilingual-e5-small --documents docs/ --output bias.json
+    st-xlret report --model intfloat/multilingual-e5-small --documents documents/ --output bias.json
 
 Each sampled text searches a pool with as many texts of every language. The report has the share of its nearest
 neighbours that are in its own language, against chance, and a heat map of the languages in which neighbours are found.

@@ -12,12 +12,14 @@ import numpy as np
 from accelerate import PartialState
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from st_xlret.data.batches.sampling import column_codes, rows_by_code
 from st_xlret.files import atomic_directory
 from st_xlret.hub.loading import load_model
+from st_xlret.losses.masked_lm import has_language_model_head
 from st_xlret.modules.from_scratch import static_encoder, train_tokenizer, transformer_encoder
 from st_xlret.options import option
 from st_xlret.training.arguments import RunArguments
@@ -61,7 +63,7 @@ class EncoderArguments:
     def __post_init__(self) -> None:
         if (self.model is None) == (self.from_scratch is None):
             raise ValueError(
-                "give either --model (a checkpoint) or --from_scratch static|small|base, got "
+                "give either --model (a checkpoint) or --from_scratch static, tiny, mini, small or base, got "
                 f"--model {self.model} and --from_scratch {self.from_scratch}"
             )
         for name, least in (("vocabulary", 16), ("features", 1), ("max_seq_length", 4)):
@@ -159,6 +161,21 @@ def set_pooling(model: SentenceTransformer, pooling: str | None) -> SentenceTran
         if pooling and isinstance(module, Pooling):
             model._modules[name] = Pooling(module.embedding_dimension, pooling_mode=pooling)  # type: ignore[arg-type]
     return model
+
+
+def learns_masked_words(model: SentenceTransformer) -> bool:
+    """Whether masked language modelling has a head to start from; logs one line if a checkpoint lacks it.
+
+    A static encoder has no masked language modelling, and a Transformer from scratch learns its head with everything
+    else. A new head on a trained encoder would disturb it.
+    """
+    if not isinstance(model[0], Transformer):
+        return False
+    found = has_language_model_head(model)
+    if not found:
+        name = getattr(model[0].auto_model.config, "_name_or_path", "")
+        logger.warning("masked language modelling is left out, because %s has no pre-trained language-model head", name)
+    return found
 
 
 def _remember_more_words(tokenizer: PreTrainedTokenizerFast) -> None:

@@ -63,16 +63,16 @@ class JointTrainer(SentenceTransformerTrainer):
     of the summed loss, and the peak of memory is that of the largest part.
 
     It is the host's gradient accumulation over one round of the datasets, and nothing else of the Trainer is
-    changed: mixed precision, DDP, resuming and ``max_steps`` (which counts rounds) are the host's. The host
+    changed: mixed precision, DDP, resuming and `max_steps` (which counts rounds) are the host's. The host
     averages over accumulated batches; here the parts of a round are summed, and rounds are averaged where
-    ``gradient_accumulation_steps`` asks for several. Under DDP gradients are exchanged with the round's last
+    `gradient_accumulation_steps` asks for several. Under DDP gradients are exchanged with the round's last
     part: put a dataset last whose loss uses all of the encoder.
 
     Args:
         model: The encoder.
-        args: Training arguments; ``gradient_accumulation_steps`` counts rounds, and the
-            ``multi_dataset_batch_sampler`` is replaced. They are copied, not changed.
-        train_dataset: A ``DatasetDict``; a step has one batch of each.
+        args: Training arguments; `gradient_accumulation_steps` counts rounds, and the
+            `multi_dataset_batch_sampler` is replaced. They are copied, not changed.
+        train_dataset: A `DatasetDict`; a step has one batch of each.
         loss: A loss for each dataset, with its weight in it.
         **kwargs: Further arguments of the host's Trainer.
 

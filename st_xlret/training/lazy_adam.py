@@ -30,11 +30,11 @@ class GradientPart(NamedTuple):
 
 
 class LazyEmbeddingBag(nn.EmbeddingBag):
-    """Means of bags of rows, whose backward pass leaves the gradient to :class:`LazyAdamW`.
+    """Means of bags of rows, whose backward pass leaves the gradient to `LazyAdamW`.
 
     A dense gradient is as large as the table, and a sparse tensor still has a row of features for every token. The
     gradients of the bags, kept as they are, hold the same in far fewer numbers. Without LazyAdamW the table is not
-    trained. Shape and weights are those of an :class:`torch.nn.EmbeddingBag` of mode "mean".
+    trained. Shape and weights are those of an `EmbeddingBag` of mode "mean".
 
     Example:
         >>> table = LazyEmbeddingBag(5, 2)
@@ -71,11 +71,11 @@ class _MeansOfBags(torch.autograd.Function):
 
 
 class LazyAdamW(torch.optim.AdamW):
-    """AdamW for all parameters; for those of a :class:`LazyEmbeddingBag`, only on the rows that a batch holds.
+    """AdamW for all parameters; for those of a `LazyEmbeddingBag`, only on the rows that a batch holds.
 
     A batch touches a few per cent of a vocabulary. Plain AdamW still moves every row of the table, by the momentum of
     old gradients, and pays for all of them; here rows rest until their token comes again, as in
-    :class:`torch.optim.SparseAdam`. Parameters and options are AdamW's.
+    `SparseAdam`. Parameters and options are AdamW's.
     """
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -149,7 +149,7 @@ def gradients_of_rows(parts: list[GradientPart]) -> Iterator[tuple[Tensor, Tenso
 def use_lazy_adam(trainer: SentenceTransformerTrainer) -> None:
     """Make a static encoder's table a LazyEmbeddingBag, and LazyAdamW the optimizer of a trainer.
 
-    The parameter groups, learning rates (``learning_rate_mapping`` too), betas and weight decay stay those
+    The parameter groups, learning rates (`learning_rate_mapping` too), betas and weight decay stay those
     that the training arguments say.
 
     Args:

@@ -17,11 +17,11 @@ class LossMonitorCallback(TrainerCallback):
 
     A loss that is NaN or infinite stops the run before the optimizer step, so that the weights stay those of
     the last good step and the last checkpoint is unharmed; the error names the loss, the step and the
-    languages of the batch. Each log line gets ``loss_<name>``, the mean of that loss since the last line: the
-    host's ``loss`` mixes them all.
+    languages of the batch. Each log line gets `loss_<name>`, the mean of that loss since the last line: the
+    host's `loss` mixes them all.
 
     Args:
-        losses: As for :class:`~st_xlret.LossStateCallback`.
+        losses: As for `LossStateCallback`.
 
     Raises:
         FloatingPointError: In training, on a loss that is not finite.
