@@ -66,7 +66,7 @@ class CCPArguments:
     )
     pairs_ratio: float = option(
         1.0,
-        "Relative frequency of batches of parallel sentences (--pairs). The paper has none; 0 only evaluates with them.",
+        "Relative frequency of batches of parallel sentences (--pairs). The paper has none; 0 only evaluates.",
     )
     language_smoothing: float = option(
         0.7, "Languages are sampled in proportion to their size raised to this power. 0 samples all alike."
