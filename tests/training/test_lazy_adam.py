@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from datasets import DatasetDict
 from sentence_transformers import SentenceTransformerTrainer
 from torch import nn
 
-from st_xlret.training import CCPOptions, build_ccp_trainer
+from st_xlret import CCPLoss, CrossLingualDataCollator, LossStateCallback, SemanticContrastiveLoss
 from st_xlret.training.lazy_adam import GradientPart, LazyAdamW, LazyEmbeddingBag, gradients_of_rows, use_lazy_adam
 from tests import tiny
 from tests.training.runs import arguments, interleaved_run
@@ -123,8 +124,16 @@ def test_a_batch_of_empty_texts_changes_nothing() -> None:
 
 def static_run(folder: Path, **changed: object) -> SentenceTransformerTrainer:
     args = arguments(folder, **{"max_grad_norm": 0, "max_steps": 4, "seed": 3, **changed})
-    options = CCPOptions(bank_size=16, mlm_weight=0, token_dropout=0.2)
-    return build_ccp_trainer(tiny.static(), tiny.documents(), tiny.pairs(), options, args)
+    model = tiny.static()
+    losses = {"ccp": CCPLoss(model, bank_size=16), "pairs": SemanticContrastiveLoss(model)}
+    return SentenceTransformerTrainer(
+        model=model,
+        args=args,
+        train_dataset=DatasetDict(ccp=tiny.documents(), pairs=tiny.pairs()),
+        loss=losses,
+        data_collator=CrossLingualDataCollator(model.preprocess, token_dropout=0.2),
+        callbacks=[LossStateCallback(losses)],
+    )
 
 
 def test_a_resumed_run_of_a_static_encoder_repeats_the_whole_one(tmp_path: Path) -> None:
