@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,10 @@ def write_lock(folder: Path, process: int, host: str | None = None, started: str
 
 
 @pytest.fixture
-def other_process() -> int:
+def other_process() -> Iterator[int]:
     """The number of a process that runs."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    yield process.pid  # type: ignore[misc]
+    yield process.pid
     process.communicate(b"\n")
 
 
@@ -78,7 +79,13 @@ def test_of_two_that_find_a_stale_lock_one_gets_the_folder(tmp_path: Path, monke
     write_lock(tmp_path, 1 << 22, started="1")  # above the largest number that Linux gives a process
     owner = lock._owner
     # Both look at the lock before either takes it, unless they look one after the other.
-    monkeypatch.setattr(lock, "_owner", lambda file: (owner(file), time.sleep(0.3))[0])
+
+    def slow_owner(file: Path) -> dict[str, object] | None:
+        found = owner(file)
+        time.sleep(0.3)
+        return found
+
+    monkeypatch.setattr(lock, "_owner", slow_owner)
     fork = multiprocessing.get_context("fork")
     got = fork.Queue()
 

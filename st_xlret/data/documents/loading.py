@@ -6,7 +6,7 @@ import logging
 import os
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import datasets
@@ -14,7 +14,7 @@ import datasets
 from st_xlret.data.documents.reading import Document, find_documents, read_documents
 from st_xlret.data.languages import check_languages
 from st_xlret.data.reading.arrow_cache import ArrowCache
-from st_xlret.data.reading.jsonl import BadLines, DataError
+from st_xlret.data.reading.jsonl import BadLines, DataError, Limits
 from st_xlret.data.reading.report import Report
 
 logger = logging.getLogger(__name__)
@@ -85,6 +85,7 @@ def load_documents(
     split_text: bool = True,
     min_sentences: int = 1,
     max_documents_per_language: int | None = None,
+    limits: Limits | None = None,
     report: LoadReport | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     show_progress: bool = True,
@@ -112,6 +113,7 @@ def load_documents(
             line of it is one sentence.
         min_sentences: Documents with fewer sentences are left out; 1 keeps one-sentence documents.
         max_documents_per_language: Maximum documents per language: the first ones are kept. No limit by default.
+        limits: Longest line and sentence; longer sentences are cut and counted. By default those of `Limits`.
         report: Filled with counts of what was kept and left out. They are logged as well, at the level INFO.
         cache_dir: Folder for the Arrow files. By default `st_xlret` inside the cache of `datasets`.
         show_progress: Show a progress bar.
@@ -138,7 +140,7 @@ def load_documents(
         raise ValueError(
             f"max_documents_per_language must be at least 1 or None for all, not {max_documents_per_language}"
         )
-    wanted = check_languages(languages)
+    wanted, limits = check_languages(languages), limits or Limits()
     found = find_documents(sources)
     key = found.cache_key(
         {
@@ -147,15 +149,16 @@ def load_documents(
             "split_text": split_text,
             "min_sentences": min_sentences,
             "max_documents_per_language": max_documents_per_language,
+            "limits": astuple(limits),
         }
     )
-    made, bad_lines = LoadReport(skipped_files=found.skipped), BadLines(skip=skip_bad_lines)
+    made, bad_lines = LoadReport(skipped_files=found.skipped), BadLines(skip_bad_lines, limits)
     read = read_documents(found, wanted, made, bad_lines, split_text=split_text, show_progress=show_progress)
 
     def check() -> None:
         made.take_bad_lines(bad_lines)
         if not made.sentences:
-            raise DataError(f"no documents left to train on:\n{made}")
+            raise DataError(f"no documents left to train on{found.named()}:\n{made}")
 
     rows = _rows(read, made, min_sentences, max_documents_per_language)
     dataset, made = ArrowCache("documents", DOCUMENT_FEATURES, cache_dir).take_or_make(key, rows, made, check)

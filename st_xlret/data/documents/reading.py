@@ -16,6 +16,11 @@ from st_xlret.data.reading.report import Report
 from st_xlret.data.reading.sources import JSONL, Sources, first_record, split_sources
 from st_xlret.data.reading.text import clean_text
 
+DOCUMENTS = (
+    "documents are read from .jsonl or .jsonl.gz files, a document per line: "
+    '{"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}'
+)
+
 
 class HubDocuments:
     """Records `{"language", "text"}` (or `"sentences"`) of a data set with a text column, read anew by each iteration.
@@ -69,7 +74,7 @@ def find_documents(sources: Any) -> Sources:
     def choose(file: Path, is_named: bool) -> bool | None:
         if not file.name.endswith(JSONL):
             if is_named:
-                raise DataError(f"{str(file)!r} does not end in {' or '.join(JSONL)}")
+                raise DataError(f"{str(file)!r} does not end in {' or '.join(JSONL)}; {DOCUMENTS}")
             return None
         if is_named:
             return True
@@ -84,7 +89,7 @@ def find_documents(sources: Any) -> Sources:
         if not os.path.exists(os.path.expanduser(path)):
             hint = "Hugging Face data sets are named NAME:CONFIG=LANGUAGE"
             raise DataError(f"no such file or directory: {path!r}; {hint}")
-    nothing = "contains no documents: .jsonl or .jsonl.gz files of records with 'language', and 'sentences' or 'text'"
+    nothing = f"contains no documents; {DOCUMENTS}"
     return Sources.find([*rest, *map(HubDocuments.load, hub), *collections], choose, nothing=nothing)
 
 
@@ -128,7 +133,7 @@ def read_documents(
         if language is None:
             report.leave_out(code)
         else:
-            yield Document(language, sentences, record, file, line)
+            yield Document(language, [bad_lines.cut(text, file, line) for text in sentences], record, file, line)
 
 
 def _sentences(record: Mapping[str, Any], language: str, split_text: bool) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from st_xlret.data.pairs.readers import ReadPair, pair_of_record, read_pairs
 from st_xlret.data.pairs.selection import PAIR_FEATURES, Pair, PairReport, PairSelection
 from st_xlret.data.pairs.verses import pairs_of_verses
 from st_xlret.data.reading.arrow_cache import ArrowCache
-from st_xlret.data.reading.jsonl import BadLines, DataError
+from st_xlret.data.reading.jsonl import BadLines, DataError, Limits
 from st_xlret.data.reading.sources import Records, Sources, texts_to_exclude
 
 logger = logging.getLogger(__name__)
@@ -41,6 +41,7 @@ class PairOptions:
         skip_bad_lines: Skip and count bad lines instead of raising an error.
         min_score: Lowest score to keep, for files with scores. The default, 1.04, is the margin score that WikiMatrix's
             authors recommend (Schwenk et al., 2021, section 4.3).
+        limits: Longest line and sentence; longer sentences are cut and counted.
 
     Raises:
         ValueError: For an unknown code in `languages`, or `per_language` below 1.
@@ -51,6 +52,7 @@ class PairOptions:
     exclude: Sequence[str | os.PathLike[str]] = ()
     skip_bad_lines: bool = False
     min_score: float = 1.04
+    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         wanted = check_languages(self.languages)
@@ -122,17 +124,20 @@ def load_pairs(
             "exclude": selection.digest(),
             "skip_bad_lines": options.skip_bad_lines,
             "min_score": options.min_score,
+            "limits": astuple(options.limits),
             "verses": len(found.verses.collections),
         },
         other_files=[file.other_side for file in found.files.values() if file.other_side],
     )
     made = PairReport(skipped_files=found.everything.skipped)
-    bad_lines = BadLines(skip=options.skip_bad_lines)
+    bad_lines = BadLines(options.skip_bad_lines, options.limits)
 
     def check() -> None:
         made.take_bad_lines(bad_lines)
         if not made.pairs:
-            raise DataError(f"no pairs left; a language filter must name both sides of a pair:\n{made}")
+            raise DataError(
+                f"no pairs left{found.everything.named()}; a language filter must name both sides of a pair:\n{made}"
+            )
 
     rows = selection.apply(_read(found, options, made, bad_lines, show_progress), made)
     dataset, made = ArrowCache("pairs", PAIR_FEATURES, cache_dir).take_or_make(key, rows, made, check)
@@ -242,4 +247,4 @@ def _pairs_of_records(found: Sources, bad_lines: BadLines) -> Iterator[ReadPair]
         except ValueError as error:
             bad_lines(DataError(str(error), file=name, line=number))
         else:
-            yield pair
+            yield pair.cut(bad_lines, name, number)

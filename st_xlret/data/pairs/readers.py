@@ -23,6 +23,14 @@ class ReadPair(NamedTuple):
     target_language: str
     score: float | None = None
 
+    def cut(self, bad_lines: BadLines, file: str, line: int) -> ReadPair:
+        """The pair with sides no longer than the limit."""
+        limit = bad_lines.limits.sentence_characters
+        if len(self.source) <= limit and len(self.target) <= limit:
+            return self
+        source, target = (bad_lines.cut(text, file, line) for text in (self.source, self.target))
+        return self._replace(source=source, target=target)
+
 
 def read_pairs(
     file: PairFile, *, on_bad_line: BadLines, on_bytes_read: Callable[[int], None] | None = None
@@ -71,7 +79,7 @@ def _read_records(
         except ValueError as error:
             bad_lines(DataError(str(error), file=file.path, line=number))
         else:
-            yield pair
+            yield pair.cut(bad_lines, file.path, number)
 
 
 def _read_tmx(file: PairFile, bad_lines: BadLines, on_bytes_read: Callable[[int], None] | None) -> Iterator[ReadPair]:
@@ -94,7 +102,7 @@ def _read_columns(
         except ValueError as error:
             bad_lines(DataError(str(error), file=file.path, line=number))
         else:
-            yield ReadPair(source, target, source_code, target_code, score)
+            yield ReadPair(source, target, source_code, target_code, score).cut(bad_lines, file.path, number)
 
 
 def _read_moses(file: PairFile, bad_lines: BadLines, on_bytes_read: Callable[[int], None] | None) -> Iterator[ReadPair]:
@@ -114,7 +122,7 @@ def _read_moses(file: PairFile, bad_lines: BadLines, on_bytes_read: Callable[[in
         except ValueError as error:
             bad_lines(DataError(str(error), file=file.path, line=count[0]))
         else:
-            yield pair
+            yield pair.cut(bad_lines, file.path, count[0])
     if count[0] != count[1]:
         raise DataError(
             f"the two sides are not aligned: {file.path} has {count[0]:,} lines and {file.other_side} has "

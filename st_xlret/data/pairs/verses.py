@@ -41,7 +41,7 @@ def pairs_of_verses(
     def read(languages: frozenset[str] | None) -> Iterator[Document]:
         # A first reading, whose bad lines are counted by the last one.
         return read_documents(
-            found, languages, LoadReport(), BadLines(skip=bad_lines.skip), show_progress=show_progress
+            found, languages, LoadReport(), BadLines(bad_lines.skip, bad_lines.limits), show_progress=show_progress
         )
 
     pivot, sentences = _PIVOT, {}
@@ -62,7 +62,7 @@ def pairs_of_verses(
                     yield sentences[verse], sentence, pivot, document.language
 
 
-def _by_verse(documents: Iterable[Document], skip_bad_lines: bool) -> dict[str, str]:
+def _by_verse(documents: Iterable[Document], skip_bad_lines: bool | None) -> dict[str, str]:
     sentences: dict[str, str] = {}
     bad_lines = BadLines(skip=skip_bad_lines)
     for document in documents:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import logging
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,6 +20,8 @@ from filelock import FileLock
 
 from st_xlret.data.reading.report import Report
 from st_xlret.files import atomic_file, write_text_atomically
+
+logger = logging.getLogger(__name__)
 
 AnyReport = TypeVar("AnyReport", bound=Report)
 
@@ -40,19 +43,41 @@ class ArrowCache:
         self.folder = Path(cache_dir or Path(datasets.config.HF_DATASETS_CACHE) / "st_xlret").expanduser()
 
     def load(self, key: str | None) -> tuple[datasets.Dataset, dict[str, Any]] | None:
-        """Return the table and report stored under `key`, if there are any."""
-        table = self._path(key or "", ".arrow")
-        report = self._path(key or "", ".json")
+        """Return the table and report stored under `key`, if there are any that are whole.
+
+        A table that is damaged, as by a full disk or a power cut, is named in a warning; it will be made anew.
+        """
+        table, report = self._path(key or "", ".arrow"), self._path(key or "", ".json")
         if key is None or not table.exists() or not report.exists():
             return None
-        return datasets.Dataset.from_file(str(table)), json.loads(report.read_text(encoding="utf-8"))
+        file = report
+        try:
+            stored = json.loads(report.read_text(encoding="utf-8"))
+            found, expected = table.stat().st_size, stored.pop("table_bytes")
+            file = table
+            if found != expected:
+                raise ValueError(f"{found} bytes instead of {expected}")
+            return datasets.Dataset.from_file(str(table)), stored
+        except (OSError, ValueError, KeyError, AttributeError, TypeError, pa.ArrowException) as error:
+            logger.warning("the cached data in %s is damaged and is made anew: %r", file, error)
+            return None
 
     def lock(self, key: str | None) -> AbstractContextManager[Any]:
-        """Lock under which to look for `key` and store it, so that ranks do not do the work twice."""
+        """Lock under which to look for `key` and store it, so that ranks do not do the work twice.
+
+        What killed programs left of this key is removed.
+        """
         if key is None:
             return nullcontext()
         self.folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(self._path(key, ".lock"))
+        return self._locked(key)
+
+    @contextmanager
+    def _locked(self, key: str) -> Iterator[None]:
+        with FileLock(self._path(key, ".lock")):
+            for leftover in self.folder.glob(f".{self.kind}-{key}.*.tmp.*"):
+                leftover.unlink(missing_ok=True)
+            yield
 
     def take_or_make(
         self, key: str | None, rows: Iterable[tuple[Any, ...]], report: AnyReport, check: Callable[[], None]
@@ -68,7 +93,12 @@ class ArrowCache:
         with self.lock(key):
             stored = self.load(key)
             if stored is not None:
-                return stored[0], type(report).from_json(stored[1])
+                try:
+                    return stored[0], type(report).from_json(stored[1])
+                except (KeyError, TypeError, ValueError) as error:
+                    logger.warning(
+                        "%s is of another version and is made anew: %r", self._path(key or "", ".json"), error
+                    )
 
             def finish() -> dict[str, Any]:
                 check()
@@ -96,7 +126,8 @@ class ArrowCache:
                         writer.write_batch(pa.record_batch(columns, schema=schema))
                         if key is None:
                             content.update(repr(columns).encode("utf-8", "surrogatepass"))
-                report = json.dumps(make_report(), ensure_ascii=True)
+                size = os.path.getsize(temporary)
+                report = json.dumps({**make_report(), "table_bytes": size}, ensure_ascii=True)
             if key is None:
                 key = hashlib.sha256(content.digest() + report.encode()).hexdigest()[:32]
                 table = table.replace(self._path(key, ".arrow"))
@@ -110,7 +141,10 @@ class ArrowCache:
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            message = f"no space left for the data cache in {str(self.folder)!r}; pass another cache_dir"
+            message = (
+                f"no space left for the data cache in {str(self.folder)!r}; free some, or name another folder by the "
+                "environment variable HF_DATASETS_CACHE (cache_dir= in Python)"
+            )
             raise OSError(errno.ENOSPC, message) from error
 
     def _path(self, key: str, suffix: str) -> Path:

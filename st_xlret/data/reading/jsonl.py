@@ -31,7 +31,8 @@ class DataError(ValueError):
         self.reason = reason
         self.file = file
         self.line = line
-        super().__init__(f"{file}, {self._unit} {line}: {reason}; {SKIP_HINT}" if file else reason)
+        place = f"{file}, {self._unit} {line}: " if line else f"{file}: "
+        super().__init__(f"{place}{reason}" if file else reason)
 
 
 class EntryError(DataError):
@@ -45,27 +46,81 @@ class EntryError(DataError):
     _unit = "entry"
 
 
-@dataclass
-class BadLines:
-    """What to do about a bad line: raise the error (`skip=False`), or count it and go on.
+@dataclass(frozen=True)
+class Limits:
+    """How much of a damaged or hostile file is read at once, so that no file can fill the memory.
 
-    Attributes:
-        skip: Whether to count instead of raising.
-        count: Number of bad lines met.
-        examples: (file, line, reason) of the first 1,000 of them.
+    Args:
+        line_bytes: Longest line of a text file, entry of a JSON list or tag of an XML file, in bytes. What is longer is
+            a bad line. 64 MiB by default.
+        sentence_characters: Longest sentence, in characters. What is longer is cut to this length, and counted in the
+            report. 10,000 by default, which is more than encoders read.
+
+    Raises:
+        ValueError: If a limit is below 1.
     """
 
-    skip: bool = False
+    line_bytes: int = 1 << 26
+    sentence_characters: int = 10_000
+
+    def __post_init__(self) -> None:
+        for name in ("line_bytes", "sentence_characters"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"the limit {name} must be at least 1, got {getattr(self, name)}")
+
+
+@dataclass
+class BadLines:
+    """What to do about a bad line: raise the error, or count it and go on. Cuts and counts sentences that are too long.
+
+    Attributes:
+        skip: Whether to count instead of raising. With False, the error says how to skip such lines; None is for
+            readers that have no such option.
+        limits: What is too long.
+        count: Number of bad lines met.
+        examples: (file, line, reason) of the first 1,000 of them.
+        cut_count: Number of sentences that were cut.
+        cut_examples: (file, line, characters) of the first 1,000 of them.
+    """
+
+    skip: bool | None = None
+    limits: Limits = field(default_factory=Limits)
     count: int = 0
     examples: list[tuple[str, int, str]] = field(default_factory=list)
+    cut_count: int = 0
+    cut_examples: list[tuple[str, int, int]] = field(default_factory=list)
 
     def __call__(self, error: DataError) -> None:
         """Raise the error, or count it."""
-        if not self.skip:
+        if self.skip is None:
             raise error
+        if not self.skip:
+            raise type(error)(f"{error.reason}; {SKIP_HINT}", file=error.file, line=error.line)
         self.count += 1
         if len(self.examples) < _KEPT_BAD_LINES:
             self.examples.append((error.file, error.line, error.reason))
+
+    def cut(self, sentence: str, file: str, line: int, *, characters: int | None = None) -> str:
+        """The beginning of a sentence that is too long; other sentences as they are.
+
+        Args:
+            sentence: The sentence.
+            file: Where it is from, for the report.
+            line: Its line in the file.
+            characters: Its length, where `sentence` is only its beginning.
+        """
+        length = len(sentence) if characters is None else characters
+        if length <= self.limits.sentence_characters:
+            return sentence
+        self.cut_count += 1
+        if len(self.cut_examples) < _KEPT_BAD_LINES:
+            self.cut_examples.append((file, line, length))
+        return sentence[: self.limits.sentence_characters].rstrip()
+
+
+def limits_of(on_bad_line: Callable[[DataError], None] | None) -> Limits:
+    """The limits that a reader's `on_bad_line` knows; the default ones if it knows none."""
+    return on_bad_line.limits if isinstance(on_bad_line, BadLines) else Limits()
 
 
 @contextmanager
@@ -116,8 +171,9 @@ def read_lines(
 
     Args:
         path: The file.
-        on_bad_line: Called with a `DataError` for a line that is not UTF-8, and for a damaged or truncated gzip file
-            (the rest of which is not read). If it returns, reading goes on. By default the error is raised.
+        on_bad_line: Called with a `DataError` for a line that is not UTF-8 or longer than the limit, and for a damaged
+            or truncated gzip file (the rest of which is not read). If it returns, reading goes on. By default the error
+            is raised.
         on_bytes_read: Called now and then with the number of bytes of the file (as stored) read since.
 
     Yields:
@@ -129,9 +185,15 @@ def read_lines(
     handle_error = on_bad_line or BadLines()
     name = os.fspath(path)
     number = 0
+    limit = limits_of(on_bad_line).line_bytes
     with open_bytes(path, on_bytes_read) as stream:
         try:
-            for number, raw in enumerate(stream, start=1):
+            for number, raw in enumerate(iter(lambda: stream.readline(limit + 1), b""), start=1):
+                if len(raw) > limit:
+                    while raw and not raw.endswith(b"\n"):
+                        raw = stream.readline(limit + 1)
+                    handle_error(DataError(f"the line is longer than {limit:,} bytes", file=name, line=number))
+                    continue
                 try:
                     line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:

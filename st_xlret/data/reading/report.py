@@ -27,6 +27,8 @@ class Report(Generic[Counts]):
         other_languages: Number of items left out by the language filter, by name.
         bad_lines: (file, line, reason) of the first 1,000 lines that were skipped.
         bad_line_count: Number of lines that were skipped.
+        cut_sentences: (file, line, characters) of the first 1,000 sentences that were too long and cut.
+        cut_sentence_count: Number of sentences that were cut.
         skipped_files: Files found in folders that hold other kinds of records.
         reused: Whether an earlier result for the same unchanged sources was taken.
     """
@@ -35,6 +37,8 @@ class Report(Generic[Counts]):
     other_languages: dict[str, int] = field(default_factory=dict)
     bad_lines: list[tuple[str, int, str]] = field(default_factory=list)
     bad_line_count: int = 0
+    cut_sentences: list[tuple[str, int, int]] = field(default_factory=list)
+    cut_sentence_count: int = 0
     skipped_files: list[str] = field(default_factory=list)
     reused: bool = False
 
@@ -58,15 +62,18 @@ class Report(Generic[Counts]):
         self.other_languages[name] = self.other_languages.get(name, 0) + count
 
     def take_bad_lines(self, bad_lines: BadLines) -> None:
-        """Report the lines that were skipped."""
+        """Report the lines that were skipped, and the sentences that were cut."""
         self.bad_lines, self.bad_line_count = bad_lines.examples, bad_lines.count
+        self.cut_sentences, self.cut_sentence_count = bad_lines.cut_examples, bad_lines.cut_count
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Self:
         """A report that was stored by `dataclasses.asdict`, marked as reused."""
         languages = {name: cls.counts_class(**counts) for name, counts in stored["languages"].items()}
         bad_lines = [(file, line, reason) for file, line, reason in stored["bad_lines"]]
-        return cls(**{**stored, "languages": languages, "bad_lines": bad_lines, "reused": True})
+        cut = [(file, line, characters) for file, line, characters in stored["cut_sentences"]]
+        lists = {"languages": languages, "bad_lines": bad_lines, "cut_sentences": cut}
+        return cls(**{**stored, **lists, "reused": True})
 
     def publish(self, report: Self | None, logger: logging.Logger) -> None:
         """Fill the caller's report in place, and log it."""
@@ -93,6 +100,9 @@ class Report(Generic[Counts]):
         if self.bad_line_count:
             lines.append(f"bad lines skipped: {self.bad_line_count:,}, the first of them:")
             lines.extend(f"  {file}, line {line}: {reason}" for file, line, reason in self.bad_lines[:3])
+        if self.cut_sentence_count:
+            lines.append(f"sentences cut because they were too long: {self.cut_sentence_count:,}, the first of them:")
+            lines.extend(f"  {file}, line {line}: {size:,} characters" for file, line, size in self.cut_sentences[:3])
         if self.skipped_files:
             lines.append(f"files with other kinds of records: {len(self.skipped_files)}")
         return "\n".join(lines)

@@ -48,7 +48,8 @@ class Sources:
             nothing: What to say of a folder without such a file; follows the folder's name.
 
         Raises:
-            DataError: If a path does not exist, a folder contains no such file, or there are no sources.
+            DataError: If a path does not exist or is an empty file, a folder contains no such file, or there are no
+                sources.
         """
         files: set[str] = set()
         skipped: set[str] = set()
@@ -56,6 +57,7 @@ class Sources:
         for source in paths:
             path = existing_path(source)
             if not path.is_dir():
+                require_content(path)
                 choose(path, True)
                 files.add(str(path))
                 continue
@@ -67,6 +69,11 @@ class Sources:
         if not files and not collections:
             raise DataError("no sources given; pass files, folders or data sets")
         return cls(sorted(files), collections, sorted(skipped - files))
+
+    def named(self) -> str:
+        """The first files, for messages; empty if there are none."""
+        more = ", ..." if len(self.files) > 3 else ""
+        return f" in {', '.join(self.files[:3])}{more}" if self.files else ""
 
     def records(
         self, bad_lines: BadLines, *, show_progress: bool, description: str
@@ -138,6 +145,17 @@ def existing_path(path: str | os.PathLike[str]) -> Path:
     if not found.exists():
         raise DataError(f"no such file or directory: {os.fspath(path)!r}")
     return found
+
+
+def require_content(path: Path) -> Path:
+    """The path of a file or folder that the user named.
+
+    Raises:
+        DataError: If it is an empty file.
+    """
+    if path.is_file() and not path.stat().st_size:
+        raise DataError(f"{str(path)!r} is empty")
+    return path
 
 
 def texts_to_exclude(files: Iterable[str | os.PathLike[str]]) -> frozenset[str]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tqdm.auto import tqdm
 
 from st_xlret.data.reading.jsonl import BadLines, DataError, read_jsonl, read_lines
-from st_xlret.data.retrieval.examples import Example, make_example
+from st_xlret.data.retrieval.examples import Example, make_example, texts_in
 
 Qrels = dict[str, dict[str, int]]
 """Query id -> document id -> judgement; a document is relevant where its judgement is above 0."""
@@ -250,7 +250,7 @@ def _passage(text: BEIRText, titles: bool) -> tuple[str | None, str]:
 
 def _answers(query: BEIRText) -> list[str]:
     answers = query.metadata.get("answers") or query.metadata.get("answer") or []
-    return [answers] if isinstance(answers, str) else [str(answer) for answer in answers]
+    return texts_in([answers] if isinstance(answers, str) else answers, "answers")
 
 
 def _one_of(folder: Path, name: str) -> Path | None:

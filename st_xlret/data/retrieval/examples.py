@@ -56,6 +56,17 @@ def answer_sentence(text: str, answers: Sequence[str], language: str = "en", *, 
     return None
 
 
+def texts_in(value: Any, name: str) -> list[str]:
+    """A field that must be a list of strings.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise ValueError(f"field {name!r} must be a list of strings, found {str(value)[:40]!r}")
+    return value
+
+
 def make_example(
     query: Any,
     title: Any,

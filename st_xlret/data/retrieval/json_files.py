@@ -9,8 +9,9 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from st_xlret.data.reading.jsonl import BadLines, DataError, EntryError, open_bytes, required_field
-from st_xlret.data.retrieval.examples import Example, make_example
+from st_xlret.data.reading.json_list import stream_list
+from st_xlret.data.reading.jsonl import BadLines, DataError, EntryError, limits_of, open_bytes, required_field
+from st_xlret.data.retrieval.examples import Example, make_example, texts_in
 
 
 def first_character(path: str | os.PathLike[str]) -> str:
@@ -59,7 +60,7 @@ def read_dpr(
             positives = _contexts(required_field(record, "positive_ctxs", list), titles)
             negatives = _contexts(record.get("hard_negative_ctxs") or record.get("negative_ctxs") or [], titles)
             title, text = positives[0] if positives else (None, "")
-            answers = required_field(record, "answers", list) if sentences else None
+            answers = texts_in(required_field(record, "answers", list), "answers") if sentences else None
             example = make_example(question, title, text, negatives, answers=answers, language=language)
         except ValueError as error:
             handle_error(EntryError(str(error), file=os.fspath(path), line=number))
@@ -99,8 +100,8 @@ def read_squad(
     try:
         with open_bytes(path, on_bytes_read) as stream:
             content = stream.read()
-        articles = json.loads(content)["data"]
-    except (ValueError, KeyError, TypeError, EOFError, OSError) as error:
+        articles = required_field(json.loads(content), "data", list)
+    except (ValueError, AttributeError, RecursionError, EOFError, OSError, zlib.error) as error:
         handle_error(DataError(f"not a file in SQuAD's format, {{'data': [articles]}}: {error!r}", file=name, line=1))
         return
     for number, article in enumerate(articles, start=1):
@@ -119,19 +120,17 @@ def _list_entries(
     on_bytes_read: Callable[[int], None] | None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Stream (number from 1, object) of a file that is one JSON list, however large."""
-    import ijson
-
     name, number = os.fspath(path), 0
     with open_bytes(path, on_bytes_read) as stream:
         try:
-            for number, entry in enumerate(ijson.items(stream, "item", use_float=True), start=1):
+            for number, entry in enumerate(stream_list(stream, limits_of(handle_error).line_bytes), start=1):
                 if isinstance(entry, dict):
                     yield number, entry
                 else:
                     reason = f"expected a JSON object, found {type(entry).__name__}"
                     handle_error(EntryError(reason, file=name, line=number))
-        except (ijson.JSONError, UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-            reason = f"the file is truncated or is not JSON from here on ({str(error).splitlines()[0]})"
+        except (ValueError, RecursionError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+            reason = f"the file is truncated or is not JSON from here on ({error})"
             handle_error(EntryError(reason, file=name, line=number + 1))
 
 
@@ -152,6 +151,13 @@ def _squad_example(
         None if unanswerable else title,
         "" if unanswerable else required_field(paragraph, "context", str),
         answers=[required_field(answer, "text", str) for answer in answers] if sentences and not unanswerable else None,
-        start=answers[0].get("answer_start") if answers else None,
+        start=_start(answers[0]) if answers else None,
         language=language,
     )
+
+
+def _start(answer: Mapping[str, Any]) -> int | None:
+    start = answer.get("answer_start")
+    if start is not None and (not isinstance(start, int) or start < 0):
+        raise ValueError(f"field 'answer_start' must be a number of characters, found {start!r:.40}")
+    return start

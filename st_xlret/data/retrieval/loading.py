@@ -14,9 +14,9 @@ import datasets
 
 from st_xlret.data.languages import check_language
 from st_xlret.data.reading.arrow_cache import ArrowCache
-from st_xlret.data.reading.jsonl import BadLines, DataError
+from st_xlret.data.reading.jsonl import BadLines, DataError, Limits
 from st_xlret.data.reading.report import Report
-from st_xlret.data.reading.sources import Sources, existing_path, texts_to_exclude
+from st_xlret.data.reading.sources import Sources, existing_path, require_content, texts_to_exclude
 from st_xlret.data.reading.text import normalise_text
 from st_xlret.data.retrieval.beir import find_beir, is_beir, read_beir
 from st_xlret.data.retrieval.examples import Example
@@ -86,6 +86,7 @@ def load_retrieval(
     language: str = "en",
     exclude: Sequence[str | os.PathLike[str]] = (),
     skip_bad_lines: bool = False,
+    limits: Limits | None = None,
     report: RetrievalReport | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     show_progress: bool = True,
@@ -108,6 +109,7 @@ def load_retrieval(
         exclude: Text files, one text per line, such as the questions of a test set. An example is left out if its
             question or passage occurs in them; case, punctuation and white space make no difference.
         skip_bad_lines: Skip and count bad lines instead of raising an error.
+        limits: Longest line of a file, and longest entry of a JSON list. By default those of `Limits`.
         report: Filled with counts of what was kept and left out. They are logged as well, at the level INFO.
         cache_dir: Folder for the Arrow files. By default `st_xlret` inside the cache of `datasets`.
         show_progress: Show a progress bar.
@@ -147,7 +149,7 @@ def load_retrieval(
     }
     files = [find_beir(path, split) if layout == "beir" else (path,) for path, layout in layouts]
     key = Sources([str(file) for group in files for file in group]).cache_key(options)
-    made, bad_lines = RetrievalReport(), BadLines(skip=skip_bad_lines)
+    made, bad_lines = RetrievalReport(), BadLines(skip_bad_lines, limits or Limits())
 
     def rows() -> Iterator[tuple[str, ...]]:
         seen: set[int] = set()
@@ -178,7 +180,7 @@ def layout_of(path: str | os.PathLike[str]) -> str:
     name = Path(path).name.removesuffix(".gz")
     if is_beir(path):
         return "beir"
-    existing_path(path)
+    require_content(existing_path(path))
     if name.endswith(".tsv") and Path(path).is_file():
         return "ms_marco"
     if name.endswith(".json") and Path(path).is_file():

@@ -55,7 +55,6 @@ def test_the_sides_of_moses_files_may_be_compressed_or_not(given: str, tmp_path:
         ("X.en-fr.tsv", "one column\n"),
         ("X.en-fr.csv", "dog,chien\n"),
         ("a.json", "[]"),
-        ("empty.jsonl", ""),
         ("passages.jsonl", '{"_id": 1}'),
     ],
 )

@@ -42,7 +42,7 @@ def test_blank_lines_and_byte_order_mark_do_not_count_as_records(tmp_path: Path)
 )
 def test_a_bad_line_is_named_or_counted(tmp_path: Path, line: bytes, reason: str) -> None:
     file = write(tmp_path / "bad.jsonl", [*encoded(RECORDS[:1]), line, *encoded(RECORDS[1:])])
-    with pytest.raises(DataError, match=f"bad.jsonl, line 2: {reason}.*--skip_bad_lines"):
+    with pytest.raises(DataError, match=f"bad.jsonl, line 2: {reason}"):
         list(read_jsonl(file))
     bad_lines = BadLines(skip=True)
     assert [number for number, _ in read_jsonl(file, on_bad_line=bad_lines)] == [1, 3, 4]

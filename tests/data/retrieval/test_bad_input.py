@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from st_xlret.data import DataError
+from st_xlret.data.reading.jsonl import Limits
 from st_xlret.data.retrieval.loading import RetrievalReport, layout_of, load_retrieval
+from tests.data.files import write_bytes, write_jsonl, write_text
 from tests.data.retrieval.layouts import beir, dpr, squad, triplets
 
 
@@ -79,6 +81,85 @@ def test_bad_entries_of_dpr(changed: dict, message: str, tmp_path: Path, load: A
     assert len(dataset) == 2 and report.bad_line_count == 1 and "bad lines skipped: 1" in str(report)
 
 
+HALF = "\ud800"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"question": f"a{HALF}b"},
+        {"positive_ctxs": [{"title": "t", "text": HALF}]},
+        {"positive_ctxs": [{"title": HALF, "text": "t"}]},
+        {"hard_negative_ctxs": [{"title": "t", "text": f"x{HALF}"}]},
+    ],
+)
+def test_halves_of_surrogate_pairs_are_refused(changed: dict, tmp_path: Path, load: Any) -> None:
+    source = dpr(tmp_path / "nq.json", **changed)
+    with pytest.raises(DataError, match="nq.json, entry 1: .*surrogate pair"):
+        load(source, negatives=1)
+    assert load(source, negatives=1, skip_bad_lines=True)[1].bad_line_count == 1
+
+
+@pytest.mark.parametrize("start", ["0", -1, [], 1.5])
+def test_bad_positions_of_answers(start: Any, tmp_path: Path, load: Any) -> None:
+    question = {"question": "Why?", "answers": [{"text": "x", "answer_start": start}]}
+    source = squad(tmp_path / "squad.json", paragraphs=[{"context": "It is x.", "qas": [question]}])
+    with pytest.raises(DataError, match="squad.json, entry 1: field 'answer_start'"):
+        load(source, positives="sentence")
+
+
+@pytest.mark.parametrize("answers", [[5], [None], "seven", {"a": 1}])
+def test_bad_answers(answers: Any, tmp_path: Path, load: Any) -> None:
+    with pytest.raises(DataError, match="nq.json, entry 1: field 'answers' must be a list"):
+        load(dpr(tmp_path / "nq.json", answers=answers), positives="sentence")
+    if answers != "seven":  # which BEIR takes as one answer
+        folder = beir(tmp_path / "beir")
+        write_jsonl(folder / "queries.jsonl", [{"_id": "q1", "text": "Why?", "metadata": {"answers": answers}}])
+        write_text(folder / "qrels" / "train.tsv", "q1\td1\t1\n")
+        with pytest.raises(DataError, match="train.tsv, line 1: .*'answers' must be a list"):
+            load(folder, positives="sentence")
+
+
+@pytest.mark.parametrize("metadata", ["x", 5, ["a"], None])
+def test_metadata_that_is_no_object_is_none(metadata: Any, tmp_path: Path, load: Any) -> None:
+    folder = beir(tmp_path / "beir")
+    write_jsonl(folder / "queries.jsonl", [{"_id": "q1", "text": "Why?", "metadata": metadata}])
+    write_text(folder / "qrels" / "train.tsv", "q1\td1\t1\n")
+    assert load(folder)[0]["query"][:] == ["Why?"]
+
+
+@pytest.mark.parametrize("content", ["[" * 200_000, '{"data": ' + "[" * 200_000, '[{"question": ' + "[" * 200_000])
+def test_deeply_nested_json_is_refused_at_once(content: str, tmp_path: Path, load: Any) -> None:
+    source = write_text(tmp_path / "deep.json", content)
+    with pytest.raises(DataError, match=r"deep.json, (entry|line) 1: .*recursion"):
+        load(source)
+
+
+@pytest.mark.parametrize("content", ['{"data": 5}', '{"data": "abc"}', '{"data": {"a": 1}}', '{"data": null}', "{"])
+def test_squad_without_a_list_of_articles(content: str, tmp_path: Path, load: Any) -> None:
+    with pytest.raises(DataError, match="a.json, line 1: .*SQuAD"):
+        load(write_text(tmp_path / "a.json", content))
+
+
+def test_questions_to_exclude_that_are_not_utf8_are_named(tmp_path: Path, load: Any) -> None:
+    excluded = write_bytes(tmp_path / "test.txt", b"good\n\xff\n")
+    with pytest.raises(DataError, match="test.txt, line 2: not UTF-8") as caught:
+        load(dpr(tmp_path / "nq.json"), exclude=[excluded])
+    assert "skip_bad_lines" not in str(caught.value)  # which does not apply to them
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.tsv"])
+def test_empty_files_are_named(name: str, tmp_path: Path, load: Any) -> None:
+    with pytest.raises(DataError, match=rf"{name}' is empty"):
+        load(write_text(tmp_path / name, ""))
+
+
+def test_an_entry_that_is_too_long_is_refused(tmp_path: Path, load: Any) -> None:
+    source = dpr(tmp_path / "nq.json", question="x" * 1_000_000)
+    with pytest.raises(DataError, match="nq.json, entry 1: .*longer than 1,000 characters"):
+        load(source, limits=Limits(line_bytes=1000))
+
+
 def test_a_truncated_list(tmp_path: Path, load: Any) -> None:
     source = dpr(tmp_path / "nq.json")
     source.write_bytes(source.read_bytes()[:-200])
@@ -103,7 +184,7 @@ def test_entries_that_are_no_objects(tmp_path: Path, load: Any) -> None:
 def test_bad_squad_files(tmp_path: Path, load: Any) -> None:
     source = tmp_path / "squad.json"
     source.write_text('{"version": 1}')
-    with pytest.raises(DataError, match="squad.json, line 1: .*SQuAD.*KeyError"):
+    with pytest.raises(DataError, match="squad.json, line 1: .*SQuAD.*data"):
         load(source)
     source = squad(source, paragraphs=[{"qas": [{"question": "Why?"}]}])
     with pytest.raises(DataError, match="squad.json, entry 1: no field 'context'"):
