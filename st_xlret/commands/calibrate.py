@@ -15,13 +15,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
@@ -34,10 +30,9 @@ from st_xlret.calibration import (
     fit_calibration_stages,
 )
 from st_xlret.calibration.inputs import STEPS
-from st_xlret.data import PairOptions, load_documents, load_pairs
-from st_xlret.data.languages import check_language, check_languages, match_language
+from st_xlret.commands.samples import embed_texts, sample_texts
+from st_xlret.data import PairOptions, load_pairs
 from st_xlret.data.reading.jsonl import DataError
-from st_xlret.data.retrieval.beir import is_beir, read_texts
 from st_xlret.evaluation.language_bias import LanguageBias, measure_language_bias, neighbours_kept
 from st_xlret.evaluation.reporting.plots import plot_language_bias
 from st_xlret.evaluation.reporting.tables import markdown_table
@@ -162,12 +157,24 @@ def calibrate(given: Input, method: Method, target: Output) -> SentenceTransform
         The calibrated model.
     """
     sources = [given.corpus] if given.corpus else given.documents
-    texts = sample_texts(sources, given, seed=method.seed)
+    texts = sample_texts(
+        sources,
+        languages=given.languages,
+        texts_per_language=given.texts_per_language,
+        skip_bad_lines=given.skip_bad_lines,
+        seed=method.seed,
+    )
     if len(texts) < 2:
         raise DataError(f"all texts are in one language ({', '.join(texts)}): there is nothing to calibrate")
     model = load_model(given.model, given.device)
-    embeddings = embed(model, {code: list(found) for code, found in texts.items()}, given)
-    ids = {code: torch.tensor([hash_of(name) for name in found.values()]) for code, found in texts.items()}
+    embeddings = embed_texts(
+        model,
+        {code: found.texts for code, found in texts.items()},
+        prompt_name=given.prompt_name,
+        batch_size=given.batch_size,
+        bf16=given.bf16,
+    )
+    ids = {code: found.documents for code, found in texts.items()}
     options = options_of(method)
     pairs = None
     if given.pairs:
@@ -227,64 +234,6 @@ def options_of(method: Method) -> CalibrationOptions:
 def search_options(method: Method) -> CalibrationOptions:
     """The options of the calibrations that are compared with it."""
     return CalibrationOptions(keep_mean=KEEP_MEAN, min_sentences=method.min_texts)
-
-
-def sample_texts(sources: Sequence[str], given: Input, *, seed: int) -> dict[str, dict[str, str]]:
-    """Distinct texts of each language with the document that each is from, drawn at random.
-
-    Raises:
-        DataError: If the texts do not name their languages.
-    """
-    wanted = check_languages(given.languages or None)
-    found: dict[str, dict[str, str]] = {}
-    if len(sources) == 1 and is_beir(sources[0]):
-        (file,) = (path for path in sorted(Path(sources[0]).iterdir()) if path.name.startswith("corpus.jsonl"))
-        for entry in read_texts(file):
-            if entry.language is None:
-                raise DataError(
-                    f"the text {entry.id!r} names no language: add metadata.language to the corpus, or fit on "
-                    "documents that name theirs with --documents",
-                    file=str(file),
-                    line=entry.line,
-                )
-            language = match_language(check_language(entry.language), wanted)
-            if language is not None and entry.text.strip():
-                document = str(entry.metadata.get("document") or entry.title or entry.id)
-                found.setdefault(language, {}).setdefault(entry.text.strip(), document)
-    else:
-        dataset = load_documents(list(sources), languages=given.languages or None, skip_bad_lines=given.skip_bad_lines)
-        for batch in dataset.iter(batch_size=10_000):
-            for language, text, document in zip(batch["language"], batch["sentence"], batch["document"], strict=True):
-                found.setdefault(language, {}).setdefault(text, str(document))
-    generator = np.random.default_rng([seed, 29])
-    drawn = {}
-    for language in sorted(found):
-        entries = list(found[language].items())
-        order = generator.permutation(len(entries))[: given.texts_per_language]
-        drawn[language] = dict(entries[i] for i in order)
-    return drawn
-
-
-def embed(model: SentenceTransformer, texts: Mapping[str, list[str]], given: Input) -> dict[str, Tensor]:
-    """Embeddings of each language's texts, as documents unless a prompt is named; one progress bar over all."""
-    everything = [text for found in texts.values() for text in found]
-    how: dict[str, Any] = {"batch_size": given.batch_size, "convert_to_tensor": True, "show_progress_bar": True}
-    kind = model.device.type
-    with torch.autocast(kind, torch.bfloat16) if given.bf16 else nullcontext():
-        if given.prompt_name is None:
-            rows = model.encode_document(everything, **how)
-        elif given.prompt_name in model.prompts:
-            rows = model.encode(everything, prompt_name=given.prompt_name, **how)
-        else:
-            known = ", ".join(model.prompts) or "none"
-            raise ValueError(f"--prompt_name {given.prompt_name}: the model has no such prompt; it has: {known}")
-    parts = rows.float().cpu().split([len(found) for found in texts.values()])
-    return dict(zip(texts, parts, strict=True))
-
-
-def hash_of(name: str) -> int:
-    """A document's name as a number."""
-    return int.from_bytes(name.encode()[-7:], "big") ^ (len(name) << 40)
 
 
 def compare(
