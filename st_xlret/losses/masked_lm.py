@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,12 +14,11 @@ from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PretrainedConfig
 from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils import logging as transformers_logging
 
 from st_xlret.functional import chunked_cross_entropy
 from st_xlret.losses.base import CrossLingualLoss, unwrapped
 from st_xlret.losses.columns import read_tags
-
-logger = logging.getLogger(__name__)
 
 CITATION = """
 @inproceedings{devlin2019bert,
@@ -48,12 +47,15 @@ class MaskedLMLoss(CrossLingualLoss):
         mask_probability: Fraction of tokens to predict.
         weight: Factor on the loss.
         chunk_size: Number of vocabulary entries whose logits exist at a time. Default: about 4M logits.
-        lm_head_from: Checkpoint (name or folder) to take the head from. Default: the encoder's own checkpoint. If it
-            has no head, a new one is trained, with a warning.
+        lm_head_from: Checkpoint (name or folder) to take the head from. Default: the encoder's own checkpoint. An
+            encoder from scratch has none, and its head is trained from scratch with it.
+        fresh_head: Train a new head for a checkpoint without one. Its gradients are random at first and disturb the
+            encoder, so this is not done unless asked for.
 
     Raises:
-        ValueError: If the encoder has no `Transformer`, its tokenizer has no mask token, or `mask_probability` is
-            outside (0, 1].
+        ValueError: If the encoder has no `Transformer`, its tokenizer has no mask token, its checkpoint has no trained
+            head (see [`has_language_model_head`][st_xlret.losses.masked_lm.has_language_model_head]), or
+            `mask_probability` is outside (0, 1].
 
     Example:
         >>> from st_xlret.modules import train_tokenizer, transformer_encoder
@@ -70,6 +72,7 @@ class MaskedLMLoss(CrossLingualLoss):
         weight: float = 1.0,
         chunk_size: int | None = None,
         lm_head_from: str | None = None,
+        fresh_head: bool = False,
     ) -> None:
         super().__init__(model)
         if not 0 < mask_probability <= 1:
@@ -87,7 +90,8 @@ class MaskedLMLoss(CrossLingualLoss):
         self.special_token_ids: list[int] = sorted(encoder.tokenizer.all_special_ids)
         embeddings = encoder.auto_model.get_input_embeddings()
         self.vocabulary: int = embeddings.num_embeddings
-        self.lm_head = LanguageModelHead(encoder.auto_model.config, lm_head_from).to(embeddings.weight.dtype)
+        head = LanguageModelHead(encoder.auto_model.config, lm_head_from, fresh=fresh_head)
+        self.lm_head = head.to(embeddings.weight.dtype)
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of a batch of texts.
@@ -164,14 +168,15 @@ class LanguageModelHead(nn.Module):
     Args:
         config: Configuration of the encoder.
         checkpoint: Name or folder to load the head from. Default: the checkpoint of `config`.
+        fresh: Make a new head if the checkpoint has none.
 
     Raises:
-        ValueError: If the architecture has no masked language model.
+        ValueError: If the architecture has no masked language model, or the checkpoint has no trained head.
     """
 
-    def __init__(self, config: PretrainedConfig, checkpoint: str | None = None) -> None:
+    def __init__(self, config: PretrainedConfig, checkpoint: str | None = None, *, fresh: bool = False) -> None:
         super().__init__()
-        mlm = _load_masked_lm(config, checkpoint)
+        mlm = _load_masked_lm(config, checkpoint, fresh)
         projection = mlm.get_output_embeddings()
         self.bias = projection.bias
         # An untied projection belongs to the head; a tied one is the encoder's embedding matrix.
@@ -193,23 +198,70 @@ class _PassThrough(nn.Module):
         return BaseModelOutput(last_hidden_state=inputs_embeds)
 
 
-def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None) -> Any:
-    name = checkpoint or getattr(config, "_name_or_path", "")
+def has_language_model_head(model: SentenceTransformer) -> bool:
+    """Tell whether an encoder can be trained with `MaskedLMLoss` from a head that is as trained as the encoder is.
+
+    Checkpoints of sentence encoders, such as multilingual E5, usually have no language-model head any more. Random
+    generators are left as they are.
+
+    Args:
+        model: The encoder.
+
+    Returns:
+        True for a checkpoint with a head and for a Transformer from scratch, False for all others.
+
+    Example:
+        >>> from st_xlret.modules import static_encoder, train_tokenizer
+        >>> has_language_model_head(static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8))
+        False
+    """
+    encoder = model[0]
+    if not isinstance(encoder, Transformer) or getattr(encoder.tokenizer, "mask_token_id", None) is None:
+        return False
     try:
-        if not name:
-            return AutoModelForMaskedLM.from_config(config)
-        mlm, info = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True)
-    except (OSError, ValueError) as error:
-        if checkpoint:
-            raise ValueError(f"no masked language model could be loaded from {checkpoint!r}: {error}") from error
-        if type(config) not in AutoModelForMaskedLM._model_mapping:
-            raise ValueError(f"{type(config).__name__} has no masked language model") from error
-        logger.warning("%r has no language-model head to load: a fresh one is trained", name)
+        with torch.random.fork_rng(devices=[]):
+            _load_masked_lm(encoder.auto_model.config, None, fresh=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None, fresh: bool) -> Any:
+    name = checkpoint or getattr(config, "_name_or_path", "")
+    if type(config) not in AutoModelForMaskedLM._model_mapping:
+        raise ValueError(f"{type(config).__name__} has no masked language model")
+    if not name:
         return AutoModelForMaskedLM.from_config(config)
-    fresh = [key for key in info["missing_keys"] if not key.startswith(f"{mlm.base_model_prefix}.")]
-    if fresh:
-        logger.warning("%r has no weights for %s: this part of the language-model head is fresh", name, fresh)
+    try:
+        with _quiet_loading():
+            mlm, info = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True)
+    except (OSError, ValueError) as error:
+        if fresh and not checkpoint:
+            return AutoModelForMaskedLM.from_config(config)
+        raise ValueError(f"no masked language model could be loaded from {name!r}: {error}") from error
+    missing = [key for key in info["missing_keys"] if not key.startswith(f"{mlm.base_model_prefix}.")]
+    # Biases that are missing are zero, as in a model that has none.
+    if not fresh and any(key.endswith("weight") for key in missing):
+        raise ValueError(
+            f"{name!r} has no trained language-model head (no {', '.join(sorted(missing))}); leave masked language "
+            "modelling out, take the head of another checkpoint of this size (lm_head_from=...), or train a new one "
+            "(fresh_head=True)"
+        )
     return mlm
+
+
+@contextmanager
+def _quiet_loading() -> Iterator[None]:
+    """Without the host's report of weights that are missing, which calls the checkpoint corrupted."""
+    verbosity, bar = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bar:
+            transformers_logging.enable_progress_bar()
 
 
 def _last_layer(output: dict[str, Any]) -> Tensor:

@@ -25,6 +25,7 @@ from transformers import (
 )
 
 from st_xlret.losses import CZNCELoss, MaskedLMLoss
+from st_xlret.losses.masked_lm import has_language_model_head
 from tests import tiny
 
 SHAPE = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 32}
@@ -206,18 +207,35 @@ def test_bfloat16_autocast_and_a_bfloat16_encoder(tmp_path: Path, monkeypatch: p
     torch.testing.assert_close(values["bf16"], values["fp32"], rtol=0.05, atol=0)
 
 
-def test_where_the_head_comes_from(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_where_the_head_comes_from(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     reference = save_checkpoint(tmp_path / "mlm", "xlm-roberta")
-    load_encoder(tmp_path / "mlm").save(str(tmp_path / "encoder"))
+    with_head = load_encoder(tmp_path / "mlm")
+    with_head.save(str(tmp_path / "encoder"))
     encoder = SentenceTransformer(str(tmp_path / "encoder"), device="cpu")
-    assert "fresh" not in caplog.text
-    fresh = MaskedLMLoss(encoder)
-    assert "this part of the language-model head is fresh" in caplog.text
+    capfd.readouterr()
+    assert has_language_model_head(with_head) and not has_language_model_head(encoder)
+    with pytest.raises(ValueError, match="encoder' has no trained .*lm_head.dense.weight.*lm_head_from.*fresh_head"):
+        MaskedLMLoss(encoder)
+    fresh = MaskedLMLoss(encoder, fresh_head=True)
     taken = MaskedLMLoss(encoder, lm_head_from=str(tmp_path / "mlm"))
     assert torch.equal(taken.lm_head.bias, reference.lm_head.bias)
     assert not torch.equal(fresh.lm_head.bias, reference.lm_head.bias)
     with pytest.raises(ValueError, match="no masked language model could be loaded from '.*/nothing'"):
         MaskedLMLoss(encoder, lm_head_from=str(tmp_path / "nothing"))
+    assert capfd.readouterr().err == "", "the host's report of missing weights is not shown"
+
+
+def test_which_encoders_have_a_head(tmp_path: Path) -> None:
+    assert not has_language_model_head(tiny.static())
+    model = tiny.transformer()
+    assert has_language_model_head(model), "a head from scratch suits an encoder from scratch"
+    save_checkpoint(tmp_path / "mlm", "bert")
+    load_encoder(tmp_path / "mlm").save(str(tmp_path / "encoder"))
+    state = torch.random.get_rng_state()
+    assert not has_language_model_head(SentenceTransformer(str(tmp_path / "encoder"), device="cpu"))
+    assert torch.equal(torch.random.get_rng_state(), state), "a run is the same whether it asked or not"
+    model[0].tokenizer.mask_token = None
+    assert not has_language_model_head(model)
 
 
 def test_encoders_that_will_not_do() -> None:
