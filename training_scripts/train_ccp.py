@@ -44,7 +44,7 @@ from st_xlret.hub import set_card_data
 from st_xlret.options import option, parse
 from st_xlret.training import run as runs
 from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments, TrainingArguments
-from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.encoders import EncoderArguments, learns_masked_words
 from st_xlret.training.lazy_adam import use_lazy_adam
 
 
@@ -119,7 +119,7 @@ def main(
     datasets = DatasetDict()
     if documents is not None and options.ccp_ratio:
         datasets["ccp"] = documents.select_columns(["sentence", "language", "document"])
-    if documents is not None and options.mlm_ratio and isinstance(model[0], Transformer):
+    if documents is not None and options.mlm_ratio and learns_masked_words(model):
         datasets["mlm"] = documents.select_columns(["sentence", "language"])
     if pairs is not None and options.pairs_ratio:
         datasets["pairs"] = pairs
@@ -159,6 +159,7 @@ def main(
     if evaluator is not None and trainer.is_world_process_zero():
         evaluation = evaluator.evaluate(model)
         results["held_out_pairs"] = {"scores": evaluation.scores, "average": evaluation.average}
+        runs.compare(results, {"pairs_average_accuracy": evaluation.average["accuracy"]})
     runs.finish(model, trainer, run, results)
     return results
 

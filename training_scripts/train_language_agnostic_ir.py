@@ -231,6 +231,7 @@ def main(
     if trainer.is_world_process_zero():
         for evaluator in evaluators.values():
             results.setdefault("held_out", {}).update(evaluator(model))
+        runs.compare(results, results.get("held_out", {}))
         if lareqa := data.lareqa():
             result = lareqa.evaluate(model)
             results["xquad_r"] = {"scores": result.scores, "average": result.average, "protocol": result.protocol}

@@ -168,7 +168,7 @@ def build_loss(model: SentenceTransformer, options: MLCTLArguments) -> CZNCELoss
         ContextualEncoder(int(model.get_embedding_dimension() or 0)) if words else None,
         objective=objective,  # type: ignore[arg-type]
         temperature=options.temperature,
-        mlm=MaskedLMLoss(model) if options.mlm_weight and isinstance(model[0], Transformer) else None,
+        mlm=MaskedLMLoss(model) if options.mlm_weight and shared_encoders.learns_masked_words(model) else None,
         mlm_weight=options.mlm_weight,
     )
 
@@ -247,6 +247,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     if evaluator is not None and trainer.is_world_process_zero():
         evaluation = evaluator.evaluate(model)
         results["held_out_pairs"] = {"scores": evaluation.scores, "average": evaluation.average}
+        runs.compare(results, {"pairs_average_accuracy": evaluation.average["accuracy"]})
     runs.finish(model, trainer, run, results)
     return results
 

@@ -51,7 +51,7 @@ from st_xlret.options import option, parse
 from st_xlret.training import arguments as shared
 from st_xlret.training import run as runs
 from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments
-from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.encoders import EncoderArguments, learns_masked_words
 from st_xlret.training.lazy_adam import use_lazy_adam
 
 
@@ -109,7 +109,7 @@ def build_datasets(
     datasets = DatasetDict()
     if documents is not None:
         datasets["msm"] = documents.select_columns(["sentence", "language", "document", "position"])
-        if options.mlm_ratio and not options.sum_mlm and isinstance(model[0], Transformer):
+        if options.mlm_ratio and not options.sum_mlm and learns_masked_words(model):
             datasets["mlm"] = documents.select_columns(["sentence", "language"])
     if pairs is not None and options.pairs_ratio:
         datasets["pairs"] = pairs
@@ -131,7 +131,7 @@ def build_losses(model: SentenceTransformer, datasets: DatasetDict, options: MSM
             temperature=0.1,
             num_negatives=options.negatives or None,
             mini_batch_size=options.mini_batch_size or None,
-            mlm=MaskedLMLoss(model) if options.sum_mlm and isinstance(model[0], Transformer) else None,
+            mlm=MaskedLMLoss(model) if options.sum_mlm and learns_masked_words(model) else None,
         )
     if "mlm" in datasets:
         losses["mlm"] = MaskedLMLoss(model)
@@ -223,6 +223,7 @@ def main(
     if evaluator is not None and trainer.is_world_process_zero():
         evaluation = evaluator.evaluate(model)
         results["held_out_pairs"] = {"scores": evaluation.scores, "average": evaluation.average}
+        runs.compare(results, {"pairs_average_accuracy": evaluation.average["accuracy"]})
     runs.finish(model, trainer, run, results)
     return results
 

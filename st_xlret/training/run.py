@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import os
+import random
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import set_seed
@@ -36,6 +39,9 @@ from st_xlret.training.lock import lock_output, unlock_output
 from st_xlret.training.monitor_callback import not_finite
 
 logger = logging.getLogger(__name__)
+
+# The scores that tell whether a run was worth it; evaluators return others beside them.
+_MAIN_SCORES = ("accuracy", "mrr@10")
 
 # Options that a resumed run may change: they do not change what is learned.
 _PREFIXES = (
@@ -144,7 +150,8 @@ def train(trainer: SentenceTransformerTrainer, run: RunArguments) -> dict[str, A
     """Train, from the last complete checkpoint on if asked to; say how to continue where it stops early.
 
     Returns:
-        Seconds and optimizer steps, for `results.json`.
+        Seconds, optimizer steps and, with an evaluator, the scores before training ("held_out_before"), for
+        `results.json`.
 
     Raises:
         SystemExit: If the run stops early (interrupted, on a full disk, on a loss or weights that are not finite), or
@@ -163,6 +170,7 @@ def train(trainer: SentenceTransformerTrainer, run: RunArguments) -> dict[str, A
         logger.info("continuing from %s", checkpoint or "the start: there is no complete checkpoint")
     elif trainer.is_world_process_zero():
         remove_checkpoints(folder)
+    before = _held_out_scores(trainer)
     started = time.perf_counter()
     if not (checkpoint and restore_finished_run(trainer, checkpoint)):
         try:
@@ -175,7 +183,46 @@ def train(trainer: SentenceTransformerTrainer, run: RunArguments) -> dict[str, A
             elif not isinstance(error, OSError | FloatingPointError | KeyboardInterrupt):
                 raise
             raise SystemExit(f"stopped at step {step}: {reason}\n{how_to_continue(folder)}") from error
-    return {"seconds": round(time.perf_counter() - started, 1), "steps": trainer.state.global_step}
+    results: dict[str, Any] = {
+        "seconds": round(time.perf_counter() - started, 1),
+        "steps": trainer.state.global_step,
+    }
+    return results | ({"held_out_before": before} if before else {})
+
+
+def _held_out_scores(trainer: SentenceTransformerTrainer) -> dict[str, float]:
+    """The scores of the Trainer's evaluator, without a trace in the random state, so that training is the same."""
+    if trainer.evaluator is None or not trainer.is_world_process_zero():
+        return {}
+    python, numpy_state = random.getstate(), np.random.get_state()
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    mode = trainer.model.training
+    try:
+        with torch.random.fork_rng(devices=devices):
+            scores: Any = trainer.evaluator(trainer.model, epoch=0, steps=0)
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy_state)
+        trainer.model.train(mode)
+    return {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
+
+
+def compare(results: dict[str, Any], after: Mapping[str, float]) -> None:
+    """Show the held-out scores before and after training, and warn of each main score that training made worse.
+
+    Args:
+        results: What `train` returned, with the scores before training.
+        after: Score by name. The names that `results` has a score for are compared.
+
+    Example:
+        >>> compare({"held_out_before": {"accuracy": 0.5}}, {"accuracy": 0.75})
+        held-out accuracy: 0.5000 before training, 0.7500 after
+    """
+    before = results.get("held_out_before", {})
+    for name in [name for name in after if name in before and name.endswith(_MAIN_SCORES)]:
+        print(f"held-out {name}: {before[name]:.4f} before training, {after[name]:.4f} after")
+        if after[name] < before[name]:
+            logger.warning("training made the held-out %s worse; a lower learning rate or fewer steps may help", name)
 
 
 def _checkpoint_to_resume(
@@ -220,12 +267,16 @@ def finish(
         )
     try:
         path = save_model_atomically(model, output / "model", overwrite=run.overwrite or run.resume)
-        write_json_atomically(output / "results.json", results)
     except OSError as error:
         raise SystemExit(f"the training is done, but: {error}\n{how_to_continue(output)}") from error
     try:
+        write_json_atomically(output / "results.json", results)
+    except OSError as error:
+        shown = json.dumps(results, default=str)
+        raise SystemExit(f"the model is saved in {path}, but: {error}\nthe results are: {shown}") from error
+    try:
         plot_training(trainer.state.log_history, output / "training.png")
-    except OSError as error:  # a picture does not decide over a run
+    except Exception as error:  # a picture does not decide over a run
         logger.warning("the curves are not drawn: %s", error)
     if trainer.args.hub_model_id:
         address = push_to_hub(

@@ -5,15 +5,19 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
 
 from st_xlret import files
+from st_xlret.losses import SemanticContrastiveLoss
 from st_xlret.training import run as runs
 from st_xlret.training.arguments import RunArguments, TrainingArguments
 from tests import tiny
@@ -149,3 +153,44 @@ def test_the_push_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(runs, "push_to_hub", push)
     end(tiny.static(), tmp_path, {}, hub_model_id="me/model")
     assert pushed == [(tmp_path / "model", "me/model", ["model", "results.json"])]
+
+
+def run_of(folder: Path, evaluator: Any) -> tuple[dict[str, Any], SentenceTransformer]:
+    """A short run, with or without held-out scores."""
+    torch.manual_seed(0)
+    model = tiny.transformer(dropout=0.1)
+    args = host(folder, max_steps=3, save_strategy="no", report_to="none", per_device_train_batch_size=4)
+    loss = SemanticContrastiveLoss(model)
+    pairs = tiny.pairs(16).select_columns(["source", "target"])
+    trainer = SentenceTransformerTrainer(model=model, args=args, train_dataset=pairs, loss=loss, evaluator=evaluator)
+    return runs.train(trainer, RunArguments()), model
+
+
+class Dice(SentenceEvaluator):
+    """An evaluator that uses up random numbers of every kind."""
+
+    def __call__(
+        self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
+    ) -> dict[str, float]:
+        model.eval()
+        torch.rand(5), np.random.rand(5), random.random()
+        return {"pairs_average_accuracy": 0.75}
+
+
+def test_the_score_before_training_changes_nothing_in_it(tmp_path: Path) -> None:
+    without, plain = run_of(tmp_path / "a", None)
+    results, scored = run_of(tmp_path / "b", Dice())
+    assert "held_out_before" not in without and results["held_out_before"] == {"pairs_average_accuracy": 0.75}
+    for name, weights in plain.state_dict().items():
+        assert torch.equal(weights, scored.state_dict()[name]), name
+
+
+@pytest.mark.parametrize(("after", "worse"), [(0.8, False), (0.7, True)])
+def test_a_run_that_made_the_score_worse_is_warned_of(
+    after: float, worse: bool, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    results = {"held_out_before": {"pairs_average_accuracy": 0.75}}
+    runs.compare(results, {"pairs_average_accuracy": after, "unknown_accuracy": 0.1})
+    shown = capsys.readouterr().out
+    assert "0.75" in shown and str(after) in shown and "unknown" not in shown
+    assert ("worse" in caplog.text) == worse

@@ -37,6 +37,7 @@ def test_documents_and_pairs_give_a_model_scores_and_curves(
     assert 100 <= results["pairs"] <= 108
     accuracy = results["held_out_pairs"]["scores"]["fr"]["accuracy"]
     assert accuracy == results["held_out_pairs"]["average"]["accuracy"] > 0.5
+    assert 0 <= results["held_out_before"]["pairs_average_accuracy"] < accuracy
     assert (run / "training.png").read_bytes().startswith(b"\x89PNG")
 
     modules = json.loads((run / "model" / "modules.json").read_text())
@@ -65,6 +66,18 @@ def test_a_transformer_learns_masked_words_and_a_checkpoint_is_trained_on(
     assert {"model", "results.json", "training.png"} < {*names(tmp_path / "second")}
     before, after = weights(first), model.state_dict()
     assert before.keys() == after.keys() and not all(torch.equal(before[k], after[k]) for k in before)
+
+
+def test_a_checkpoint_without_a_language_model_head_learns_no_masked_words(
+    train: Train, documents: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    train("--from_scratch", "tiny", "--documents", documents, "--max_steps", "1", "--mlm_ratio", "0")
+    first = tmp_path / "run" / "model"
+    train("--model", first, "--documents", documents, "--max_steps", "4", "--logging_steps", "4", output="second")
+    lines = [record.getMessage() for record in caplog.records if "masked language" in record.getMessage()]
+    assert len(lines) == 1 and str(first) in lines[0]
+    state = json.loads((tmp_path / "second/checkpoint-4/trainer_state.json").read_text())
+    assert "loss_mlm" not in {key for line in state["log_history"] for key in line}
 
 
 def test_a_static_checkpoint_is_trained_on(train: Train, documents: Path, tmp_path: Path) -> None:
