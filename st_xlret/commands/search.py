@@ -98,9 +98,11 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
 
 
 def _asked() -> Iterable[str]:
-    if sys.stdin.isatty():
+    typed = sys.stdin.isatty()
+    if typed:
         print("query (an empty line ends):", flush=True)
     for line in sys.stdin:
-        if not line.strip():
+        if line.strip():
+            yield line.strip()
+        elif typed:
             return
-        yield line.strip()

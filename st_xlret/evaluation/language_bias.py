@@ -25,7 +25,8 @@ class LanguageBias:
     Attributes:
         languages: The languages, in the order of the rows and columns of `shares`.
         shares: Shape (L, L). Row i holds the languages of the neighbours of texts in language i; rows sum to 1.
-        chance: The share of same-language neighbours for an encoder that does not see languages.
+        chance: The share of same-language neighbours for an encoder that does not see languages. It is lower where a
+            few long documents make up the sample, because their own sentences are left out.
         distances: Shape (L, L). Cosine distances between the means of the languages.
         texts: Texts of each language.
         neighbours: Neighbours of each text.
@@ -113,7 +114,9 @@ def measure_language_bias(
             np.concatenate([[f"{code} {name}" for name in documents[code][:size].tolist()] for code in languages]),
             return_inverse=True,
         )
-    largest = int(np.bincount(document_of_row).max())
+    # Of each text's document, which has no neighbours of the text; the text itself is none either.
+    own = np.bincount(document_of_row)[document_of_row]
+    largest = int(own.max())
     pool, asked = unit_rows(pool), unit_rows(asked)
     _, found = top_k(asked, pool, min(len(pool), neighbours + largest))
     rows = found.cpu().numpy()
@@ -125,8 +128,7 @@ def measure_language_bias(
     return LanguageBias(
         languages,
         shares / shares.sum(axis=1, keepdims=True),
-        # The text itself is never its own neighbour.
-        (size - 1) / (len(pool) - 1),
+        float(((size - own) / (len(pool) - own).clip(min=1)).mean()),
         (1 - means @ means.T).clamp(min=0).cpu().numpy(),
         size,
         neighbours,

@@ -126,9 +126,9 @@ def test_queries_come_from_the_terminal_too(
     tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     main(["index", lines(tmp_path, "en"), "--language", "en", "--model", str(model), "--output", str(tmp_path / "i")])
-    monkeypatch.setattr("sys.stdin", io.StringIO("fish\n\nnever read\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("bird\n\nfish\n"))
     main(["search", str(tmp_path / "i")])
-    assert "1.000  en   fish" in capsys.readouterr().out
+    assert "1.000  en   fish" in capsys.readouterr().out, "a blank line in a pipe is passed over"
 
 
 def test_an_index_is_replaced_only_if_asked(tmp_path: Path, model: Path, documents: Path) -> None:

@@ -187,7 +187,9 @@ def _figure(path: str | os.PathLike[str], width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        logger.warning('%s is not drawn, as matplotlib is not installed: pip install "st-xlret[plots]"', path)
+        logger.warning(
+            '%s is not drawn, as matplotlib is not installed: pip install "st-xlret[plots]"', Path(path).name
+        )
         return None
     return Figure(figsize=(width, height), layout="constrained")
 
