@@ -75,9 +75,7 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
         """Collate rows into one batch."""
         if not features:
             return {}
-        spans = span_columns(features[0])
-        metadata = [name for name in features[0] if name in METADATA_COLUMNS or name.endswith("_language")]
-        metadata += spans
+        spans, metadata = span_columns(features[0]), metadata_columns(features[0])
         not_text = {*metadata, "dataset_name", *self.valid_label_columns}
         texts = {name: [row[name] for row in features] for name in features[0] if name not in not_text}
         rows = [{name: value for name, value in row.items() if name not in metadata} for row in features]
@@ -160,6 +158,18 @@ def span_columns(names: Iterable[str]) -> list[str]:
     return [
         name for name in names for suffix in SPAN_SUFFIXES if name.endswith(suffix) and name[: -len(suffix)] in names
     ]
+
+
+def metadata_columns(names: Iterable[str]) -> list[str]:
+    """List the columns that describe texts and are none themselves: languages, documents, positions.
+
+    Example:
+        >>> metadata_columns(["source", "target", "source_language", "document", "target_start"])
+        ['source_language', 'document', 'target_start']
+    """
+    names = list(names)
+    tags = [name for name in names if name in METADATA_COLUMNS or name.endswith("_language")]
+    return tags + span_columns(names)
 
 
 def word_spans(rows: list[dict[str, Any]], column: str) -> tuple[Tensor, Tensor]:
