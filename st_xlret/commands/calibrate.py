@@ -210,12 +210,28 @@ def calibrate(given: Input, method: Method, target: Output) -> SentenceTransform
     biases = compare(embeddings, ids, layers, chosen)
     calibrated = export(model, layer)
     save(calibrated, target, {"before": biases["as it is"], "after": biases[chosen]})
-    call = "model.encode_query(texts)" if layer.language_agnostic else 'model.encode(texts, task="fr")'
     print(f"\nThe calibrated model is in {target.output}. Use it with Sentence Transformers alone:\n")
-    print(f'    model = SentenceTransformer("{target.output}")\n    {call}\n')
+    language = None if layer.language_agnostic else max(embeddings, key=lambda code: code != pivot)
+    lines = [f'model = SentenceTransformer("{target.output}")', *calls(calibrated, language)]
+    print("".join(f"    {line}\n" for line in lines))
     if target.push_to_hub:
         print(f"uploaded to {push_to_hub(Path(target.output), target.push_to_hub)}")
     return calibrated
+
+
+def calls(model: SentenceTransformer, language: str | None) -> list[str]:
+    """How queries and documents are embedded, with the model's prompts; `language` is the one of the example.
+
+    The host's `encode_query` and `encode_document` take no language, so the calls with one name the prompt themselves.
+    """
+    if language is None:
+        return ["queries = model.encode_query(texts)", "documents = model.encode_document(texts)"]
+    lines = []
+    for name, prompts in {"queries": ("query",), "documents": ("document", "passage", "corpus")}.items():
+        prompt = next((prompt for prompt in prompts if model.prompts.get(prompt)), None)
+        given = f', prompt_name="{prompt}"' if prompt else ""
+        lines.append(f'{name} = model.encode(texts, task="{language}"{given})')
+    return lines
 
 
 def options_of(method: Method) -> CalibrationOptions:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.commands.calibrate import main
+from st_xlret.commands.calibrate import calls, main
 from st_xlret.modules.from_scratch import static_encoder, train_tokenizer
 
 WORDS = {
@@ -164,3 +164,12 @@ def test_what_cannot_work_is_named(
     with pytest.raises(ValueError, match=named):
         calibrate(*options)
     assert not (files / "out").exists() or not any((files / "out").iterdir())
+
+
+def test_the_call_that_is_shown_names_a_language_and_the_prompts(files: Path) -> None:
+    model = SentenceTransformer(str(files / "encoder"), device="cpu")
+    assert calls(model, None) == ["queries = model.encode_query(texts)", "documents = model.encode_document(texts)"]
+    assert all('task="fr")' in line for line in calls(model, "fr"))
+    model.prompts = {"query": "query: ", "passage": "passage: "}
+    queries, documents = calls(model, "fr")
+    assert 'prompt_name="query"' in queries and 'prompt_name="passage"' in documents
