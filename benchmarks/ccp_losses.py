@@ -10,7 +10,6 @@ says what is compared.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 from collections.abc import Callable, Mapping
@@ -35,6 +34,7 @@ from benchmarks.steps import (
     multiple_negatives,
     vocabulary,
 )
+from st_xlret.files import write_json_atomically
 
 
 @dataclass
@@ -180,10 +180,7 @@ def main() -> None:
         results["comparisons"][name] = measure(comparison)
         tqdm.write(show(results["comparisons"][name]))
     if args.output:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = args.output.with_name(args.output.name + ".part")
-        unfinished.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-        os.replace(unfinished, args.output)
+        write_json_atomically(args.output, results)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ Peaks are what one step adds to the resident memory of a fresh process (Linux), 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from transformers.utils import logging as transformers_logging
 from benchmarks.ccp_losses import machine
 from benchmarks.measuring import in_fresh_process
 from benchmarks.steps import Step
+from st_xlret.files import write_json_atomically
 from st_xlret.losses import CrossLingualLoss, LangContrastiveLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss
 from st_xlret.modules import train_tokenizer, transformer_encoder
 
@@ -113,10 +112,7 @@ def main() -> None:
     }
     print(show(result))
     if args.output:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = args.output.with_name(args.output.name + ".part")
-        unfinished.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-        os.replace(unfinished, args.output)
+        write_json_atomically(args.output, result)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ document encoder that materialises every copy. README.md beside this file says h
 from __future__ import annotations
 
 import argparse
-import json
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,6 +23,7 @@ from transformers.utils import logging as transformers_logging
 from benchmarks.ccp_losses import Comparison, machine, measure, show
 from benchmarks.steps import Step, VectorsAreGiven, backward, encoder
 from st_xlret import DocumentEncoder, MSMLoss
+from st_xlret.files import write_json_atomically
 from st_xlret.functional import masked_sentence_loss
 
 GOAL = 0.10
@@ -126,11 +125,8 @@ def main() -> None:
     against_the_whole_step(result, args.documents * args.sentences / args.mini_batch_size, None if args.quick else GOAL)
     print(show(result))
     if args.output:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = args.output.with_name(args.output.name + ".part")
         whole = {"machine": machine(), "quick": args.quick, **result}
-        unfinished.write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
-        os.replace(unfinished, args.output)
+        write_json_atomically(args.output, whole)
 
 
 if __name__ == "__main__":

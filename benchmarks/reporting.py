@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
 from st_xlret.evaluation.reporting.tables import markdown_table
+from st_xlret.files import write_json_atomically, write_text_atomically
 
 HEADER = ["ours / rival", "time, s", "ratio", "goal", "memory, MiB", "ratio", "goal"]
 
 
 def as_markdown(results: dict[str, Any]) -> str:
-    """One table a comparison, one row for each pair that is compared."""
+    """One table per comparison, with one row for each pair that is compared."""
     parts = []
     for comparison in results["comparisons"].values():
         rows: dict[tuple[str, str], dict[str, Any]] = {}
@@ -26,12 +25,9 @@ def as_markdown(results: dict[str, Any]) -> str:
 
 
 def write(results: dict[str, Any], output: Path) -> None:
-    """The figures to a JSON file, and their tables to a Markdown file beside it."""
-    output.parent.mkdir(parents=True, exist_ok=True)
-    for path, text in ((output, json.dumps(results, indent=2)), (output.with_suffix(".md"), as_markdown(results))):
-        unfinished = path.with_name(path.name + ".part")
-        unfinished.write_text(text + "\n", encoding="utf-8")
-        os.replace(unfinished, path)
+    """Write the figures to a JSON file, and their tables to a Markdown file beside it."""
+    write_json_atomically(output, results)
+    write_text_atomically(output.with_suffix(".md"), as_markdown(results) + "\n")
 
 
 def _row(figures: dict[str, Any], one: str, other: str, measures: dict[str, Any]) -> list[str]:

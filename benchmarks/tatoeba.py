@@ -9,8 +9,6 @@ evaluator is timed as a whole and inside ``model.encode``: what is left is its o
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import random
 import statistics
 import time
@@ -24,6 +22,7 @@ from transformers.utils import logging as transformers_logging
 
 from benchmarks.ccp_losses import machine
 from st_xlret.evaluation import TatoebaEvaluator
+from st_xlret.files import write_json_atomically
 from st_xlret.modules import train_tokenizer, transformer_encoder
 
 GOAL = 0.05
@@ -89,10 +88,7 @@ def main() -> None:
         f"(goal {GOAL}: {'met' if figures['met'] else 'missed'})"
     )
     if args.output:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = args.output.with_name(args.output.name + ".part")
-        unfinished.write_text(json.dumps({"machine": machine(), **sizes, **figures}, indent=2) + "\n", encoding="utf-8")
-        os.replace(unfinished, args.output)
+        write_json_atomically(args.output, {"machine": machine(), **sizes, **figures})
 
 
 if __name__ == "__main__":

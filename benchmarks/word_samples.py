@@ -13,8 +13,6 @@ of all cores together, and tell more than the clock where other programs run.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import random
 import tempfile
 import time
@@ -29,6 +27,7 @@ from benchmarks.ccp_losses import machine
 from st_xlret.data import WordSampleReport, load_pairs
 from st_xlret.data.words.dictionaries import Dictionary, load_dictionaries
 from st_xlret.data.words.samples import build_word_samples
+from st_xlret.files import write_json_atomically
 from st_xlret.modules import train_tokenizer
 
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
@@ -115,10 +114,7 @@ def main() -> None:
                 f"of CPU; a million takes {1e6 / figures['pairs_per_second'] / 60:.1f} minutes"
             )
     if args.output:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = args.output.with_name(args.output.name + ".part")
-        unfinished.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-        os.replace(unfinished, args.output)
+        write_json_atomically(args.output, results)
 
 
 if __name__ == "__main__":
