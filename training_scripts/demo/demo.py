@@ -2,14 +2,15 @@
 
     python -m training_scripts.demo.demo --output runs/demo
 
-It shows that every part works together, not how good a method is: its world is generated and tiny. Six languages have
-documents; French, German, Russian and Arabic have 300 sentences with an English translation besides, Chinese has none.
-A small Transformer from random weights is trained on these few pairs alone, then, from the same weights and with as
-many batches of pairs, with masked language modelling and contrastive context prediction on the documents between
-them; the second model is calibrated step by step, on documents where a language has no pairs. Each training is a run
-of train_ccp.py, whose command is printed; both run at the same time. The table is bilingual retrieval among sentences
-that occur nowhere in training, between every two languages, in both directions. OUTPUT gets model/ (for plain Sentence
-Transformers, with its card), results.json and PNG plots.
+The demo shows that the parts work together. It does not show how good a method is, because its corpus is generated and
+tiny. Six languages have documents. French, German, Russian and Arabic also have 300 sentences with an English
+translation, and Chinese has none. A small Transformer is trained from random weights on these few pairs alone. A second
+one starts from the same weights, sees about as many batches of pairs, and is also trained on the documents, with masked
+language modelling and contrastive context prediction. The second model is then calibrated step by step, on documents
+where a language has no pairs. Each training is a run of train_ccp.py, whose command is printed; both run at the same
+time. The table shows bilingual retrieval among sentences that do not occur in training, between every two languages and
+in both directions. The demo writes OUTPUT/model (for plain Sentence Transformers, with a model card),
+OUTPUT/results.json and PNG plots.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
-from transformers import HfArgumentParser
 
 from st_xlret.calibration import (
     CalibrationOptions,
@@ -44,21 +45,15 @@ from st_xlret.evaluation.reporting.plots import plot_language_planes, plot_stage
 from st_xlret.evaluation.reporting.tables import percent
 from st_xlret.files import save_model_atomically, write_json_atomically
 from st_xlret.hub.export import export
-from st_xlret.losses.ccp import CITATION as CCP_CITATION
-from st_xlret.options import HelpFormat
+from st_xlret.modules.from_scratch import train_tokenizer
+from st_xlret.options import option, parse
+from st_xlret.training.encoders import balanced_texts
+from training_scripts.demo.card import NOTE, write_card
 from training_scripts.demo.corpus import TOY_LANGUAGES, write_toy_corpus
-from training_scripts.studies.cards.rendering import DataSource, ResultTable, write_model_card
-from training_scripts.studies.common import shared_tokenizer
 
 PIVOT, WITHOUT_PARALLEL = "en", ("zh",)
 STAGES = {"pairs": "few pairs only", "ccp": "+ CCP", "shift": "+ shift", "scale": "+ scale", "rotate": "+ rotate"}
 GROUPS = ("all", "with_parallel", "without_parallel")
-NOTE = (
-    "Each figure is the mean over pairs of languages and both directions; a language's own column, over its pairs "
-    "with the others. 'With parallel' are pairs of languages that both have sentences with an English translation, "
-    "'without' those with zh. Both trainings start from the same weights and see about as many batches of pairs; with "
-    "CCP the batches of documents come on top, so that it takes almost six times as many optimizer steps."
-)
 TEMPERATURE_OF_PAIRS = 0.05
 CCP_RATIO, MLM_RATIO, PAIRS_RATIO = 3.0, 0.3, 0.7
 CCP = f"--ccp_ratio {CCP_RATIO} --mlm_ratio {MLM_RATIO} --pairs_ratio {PAIRS_RATIO} --temperature 0.04 --window_size 3"
@@ -74,11 +69,9 @@ QUERIES = {
 class DemoArguments:
     """Where to write and how much to do."""
 
-    output: str = field(default="runs/demo", metadata={"help": "Folder for the model, results and plots."})
-    quick: bool = field(
-        default=False, metadata={"help": "Go through everything in seconds, at sizes too small to learn anything."}
-    )
-    seed: int = field(default=0, metadata={"help": "Seed of everything random."})
+    output: str = option("runs/demo", "Folder for the model, results and plots.")
+    quick: bool = option(False, "Run everything in seconds, at sizes that are too small to learn anything.")
+    seed: int = option(0, "Seed of the corpus, the trainings and the calibration.")
 
 
 @dataclass(frozen=True)
@@ -96,11 +89,21 @@ class Sizes:
     calibration_sentences: int = 5000
 
 
-QUICK = Sizes(60, 40, 40, "tiny", 1000, 12, 16, 3e-3, 300)
+QUICK = Sizes(
+    documents=60,
+    pairs=40,
+    test_sentences=40,
+    encoder="tiny",
+    vocabulary=1000,
+    steps=12,
+    batch_size=16,
+    learning_rate=3e-3,
+    calibration_sentences=300,
+)
 
 
 def training_commands(output: Path, sizes: Sizes, seed: int) -> dict[str, list[str]]:
-    """The command of each training. Both start from the same weights and see as many batches of pairs."""
+    """Commands of the two trainings, which start from the same weights and see about as many batches of pairs."""
     pair_steps = round(sizes.steps * PAIRS_RATIO / (CCP_RATIO + MLM_RATIO + PAIRS_RATIO))
     shared = f"--from_scratch {sizes.encoder} --max_seq_length 32 --learning_rate {sizes.learning_rate} --seed {seed} "
     shared += f"--per_device_train_batch_size {sizes.batch_size} --pairs_temperature {TEMPERATURE_OF_PAIRS} "
@@ -118,20 +121,22 @@ def training_commands(output: Path, sizes: Sizes, seed: int) -> dict[str, list[s
 
 
 def start(name: str, command: list[str], output: Path) -> subprocess.Popen[bytes]:
-    """Start a training in a process and a thread of its own; its words go to OUTPUT/trained/NAME.log."""
+    """Start a training in its own process with one thread. Its output goes to OUTPUT/trained/NAME.log."""
     print("python", shlex.join(command), flush=True)
     log = output / "trained" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     script = Path(__file__).resolve().parents[2] / command[0]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": str(output / "cache")}
-    with open(log, "wb") as words:
-        # The bar of the longest training stays on the terminal.
+    with open(log, "wb") as log_file:
+        # The progress bar of the longest training is shown in the terminal.
         bar = None if name == "ccp" else subprocess.STDOUT
-        return subprocess.Popen([sys.executable, str(script), *command[1:]], env=environment, stdout=words, stderr=bar)
+        return subprocess.Popen(
+            [sys.executable, str(script), *command[1:]], env=environment, stdout=log_file, stderr=bar
+        )
 
 
 def finish(name: str, process: subprocess.Popen[bytes], output: Path) -> SentenceTransformer:
-    """Wait for a training; returns its model."""
+    """Wait for a training and return its model."""
     if process.wait():
         raise SystemExit(f"the training of {name!r} failed: {output / 'trained' / name}.log says why")
     return SentenceTransformer(str(output / "trained" / name / "model"), device="cpu")
@@ -162,7 +167,7 @@ def summarise(embeddings: Mapping[str, Tensor]) -> dict[str, float]:
 
 
 def show_search(model: SentenceTransformer, english: list[str]) -> None:
-    """Find English sentences by queries in other languages, with what is in the model's folder alone."""
+    """Search English sentences with queries in other languages, using only the saved model."""
     passages = model.encode(english, task=PIVOT, show_progress_bar=False)
     for language, query in QUERIES.items():
         scores = model.similarity(model.encode([query], task=language, show_progress_bar=False), passages)[0]
@@ -171,38 +176,43 @@ def show_search(model: SentenceTransformer, english: list[str]) -> None:
             print(f"    {scores[index]:.2f}  {english[index]}")
 
 
-def write_card(model: Path, results: Mapping[str, Any], sentences: int, sizes: Sizes, command: str) -> None:
-    """The model's card, from the run's results."""
-    rows = {STAGES[stage]: scores for stage, scores in results["stages"].items()}
-    pairs = f"{sizes.pairs} pairs with English for each of fr, de, ru and ar"
-    write_model_card(
-        model,
-        model_name=str(model),
-        title="A toy cross-lingual retriever (CCP)",
-        summary="A small Transformer that was trained from random weights, in minutes, on a generated corpus of six "
-        "languages, to show masked language modelling, contrastive context prediction, few parallel sentences and "
-        "cross-lingual calibration at work.",
-        languages=TOY_LANGUAGES,
-        data=[
-            DataSource("toy corpus", "Apache-2.0", f"documents: {sentences} sentences"),
-            DataSource("toy corpus", "Apache-2.0", f"{pairs}; none for {' and '.join(WITHOUT_PARALLEL)}"),
-        ],
-        training_command=command,
-        results=[ResultTable("Toy corpus, bilingual retrieval", "accuracy", rows, note=NOTE)],
-        citations=[CCP_CITATION],
-        limits=["It knows the words and the sentence patterns of the generated corpus, and nothing else."],
-        seconds=results["seconds_by_part"],
-        hardware=f"CPU, {torch.get_num_threads()} threads",
-        task_language="fr",
-        license="apache-2.0",
-        tags=["ccp"],
+def draw(stages: Mapping[str, Mapping[str, float]], tests: Mapping[str, Mapping[str, Tensor]], output: Path) -> None:
+    """Draw accuracies by stage, and two pairs of languages before and after calibration."""
+    shutil.copy(output / "trained" / "ccp" / "training.png", output)
+    plot_stages({STAGES[s]: {g: stages[s][g] for g in GROUPS} for s in stages}, output / "stages.png")
+    for other in ("fr", "de"):
+        panels = {
+            title: {language: tests[stage][language] for language in (PIVOT, other)}
+            for title, stage in (("before calibration", "ccp"), ("after calibration", "rotate"))
+        }
+        plot_language_planes(panels, output / f"pca-{PIVOT}-{other}.png")
+
+
+def make_texts(output: Path, sizes: Sizes, seed: int) -> tuple[Dataset, Dataset]:
+    """Generate the corpus and train a tokenizer on it; returns the documents and the pairs."""
+    for earlier in ("corpus", "cache", "tokenizer", "trained"):
+        shutil.rmtree(output / earlier, ignore_errors=True)
+    folder, cache = output / "corpus", output / "cache" / "st_xlret"
+    write_toy_corpus(
+        folder,
+        documents_per_language=sizes.documents,
+        pairs_per_language=sizes.pairs,
+        languages_without_pairs=WITHOUT_PARALLEL,
+        test_sentences=sizes.test_sentences,
+        seed=seed,
     )
+    documents = load_documents([folder / "documents"], cache_dir=cache, show_progress=False)
+    pairs = load_pairs([folder / "pairs"], show_progress=False)
+    texts = [(documents, "sentence", "language"), *((pairs, x, f"{x}_language") for x in ("source", "target"))]
+    tokenizer = train_tokenizer(balanced_texts(texts, 1_500_000), sizes.vocabulary, show_progress=True)
+    tokenizer.save_pretrained(output / "tokenizer")
+    print(f"{len(documents)} sentences in documents, {len(pairs)} pairs; e.g. {pairs[0]}")
+    return documents, pairs
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
-    """Run the demo; returns what results.json holds."""
-    parser = HfArgumentParser([DemoArguments], description=__doc__, formatter_class=HelpFormat)
-    (given,) = parser.parse_args_into_dataclasses(arguments)
+    """Run the demo and return the content of results.json."""
+    (given,) = parse([DemoArguments], arguments, description=__doc__)
     output = Path(given.output)
     sizes = QUICK if given.quick else Sizes()
     started = time.perf_counter()
@@ -212,22 +222,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         seconds[part] = round(time.perf_counter() - started - sum(seconds.values()), 1)
 
     print("\n== Text in six languages, and a tokenizer made of it", flush=True)
-    for earlier in ("corpus", "cache", "tokenizer", "trained"):
-        shutil.rmtree(output / earlier, ignore_errors=True)
-    write_toy_corpus(
-        output / "corpus",
-        documents_per_language=sizes.documents,
-        pairs_per_language=sizes.pairs,
-        languages_without_pairs=WITHOUT_PARALLEL,
-        test_sentences=sizes.test_sentences,
-        seed=given.seed,
-    )
-    folder, cache = output / "corpus", output / "cache" / "st_xlret"
-    documents = load_documents([folder / "documents"], cache_dir=cache, show_progress=False)
-    pairs = load_pairs([folder / "pairs"], show_progress=False)
-    texts = [(documents, "sentence", "language"), *((pairs, x, f"{x}_language") for x in ("source", "target"))]
-    shared_tokenizer(output / "tokenizer", lambda: texts, sizes.vocabulary, characters=1_500_000)
-    print(f"{len(documents)} sentences in documents, {len(pairs)} pairs; e.g. {pairs[0]}")
+    documents, pairs = make_texts(output, sizes, given.seed)
     finished("text")
 
     print("\n== Training: with context and masked words, and, from the same weights, on the pairs alone", flush=True)
@@ -246,14 +241,16 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         show_progress=True,
     )
     embedded_pairs = embed_pairs(trained, pairs, pivot=PIVOT)
-    # From the identity: the adversarial start takes minutes, and from random weights it finds nothing to hold on to.
+    # The adversarial initialisation takes minutes, and finds no useful start for an encoder from random weights.
     options = CalibrationOptions(rotation=RotationOptions(initial="identity", prior=1.0), min_sentences=20)
     layers = fit_calibration_stages(clouds, pivot=PIVOT, pairs=embedded_pairs, seed=given.seed, options=options)
     for note in layers["rotate"].notes.items():
         print("{}: {}".format(*note))
     finished("calibration")
 
-    test = {code: (folder / "test" / f"{code}.txt").read_text("utf-8").splitlines() for code in TOY_LANGUAGES}
+    test = {
+        code: (output / "corpus" / "test" / f"{code}.txt").read_text("utf-8").splitlines() for code in TOY_LANGUAGES
+    }
     tests = {name: embed(models[name], test) for name in ("pairs", "ccp")}
     for stage, layer in layers.items():
         tests[stage] = {language: layer.transform(rows, language) for language, rows in tests["ccp"].items()}
@@ -273,15 +270,12 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     }
     write_json_atomically(output / "results.json", results)
     command = shlex.join(["python", "-m", "training_scripts.demo.demo", *(arguments or sys.argv[1:])])
-    write_card(model, results, len(documents), sizes, command)
-    shutil.copy(output / "trained" / "ccp" / "training.png", output)
-    plot_stages({STAGES[s]: {g: stages[s][g] for g in GROUPS} for s in stages}, output / "stages.png")
-    for other in ("fr", "de"):
-        panels = {
-            title: {language: tests[stage][language] for language in (PIVOT, other)}
-            for title, stage in (("before calibration", "ccp"), ("after calibration", "rotate"))
-        }
-        plot_language_planes(panels, output / f"pca-{PIVOT}-{other}.png")
+    data = {
+        "documents": f"{len(documents)} sentences",
+        "pairs": f"{sizes.pairs} with English for each of fr, de, ru and ar; none for {' and '.join(WITHOUT_PARALLEL)}",
+    }
+    write_card(model, results, {STAGES[stage]: scores for stage, scores in stages.items()}, data, command)
+    draw(stages, tests, output)
 
     print("\n== The saved model, by Sentence Transformers alone: queries in other languages, English answers")
     show_search(SentenceTransformer(str(model)), test[PIVOT])

@@ -20,7 +20,7 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 TATOEBA_LANGUAGES = tuple(
     ["fr", "es", "de", "el", "bg", "ru", "tr", "ar", "vi", "th", "zh", "hi", "sw", "pt", "ja", "ko", "id", "uk"]
 )
-"""Those of the real data that Tatoeba measures, beside English."""
+"""Languages of the real data, besides English, that Tatoeba measures."""
 DOCUMENTS = (
     "ebible/documents",
     "eltec_novels",
@@ -47,7 +47,7 @@ PAIRS = (
 
 
 def folders_in(data: str | Path, names: Iterable[str]) -> list[str]:
-    """Those of the folders that are there; all where none is: who reads them says which one is missing."""
+    """Folders that exist. If none does, all of them, so that the reader of the data names the missing one."""
     folders = [Path(data) / name for name in names]
     return [str(folder) for folder in folders if folder.is_dir()] or [str(folder) for folder in folders]
 
@@ -55,13 +55,14 @@ def folders_in(data: str | Path, names: Iterable[str]) -> list[str]:
 def shared_tokenizer(
     folder: Path, sources: Callable[[], Sequence[tuple[Any, str, str]]], vocabulary: int, *, characters: int = 10**7
 ) -> str:
-    """The tokenizer that all rows share, trained at the first call and kept in ``folder``.
+    """Path of the tokenizer that all rows share. The first call trains it and keeps it in `folder`.
 
     Args:
-        folder: Where it is, or will be.
-        sources: Gives data sets with the names of their text and language columns; not called when it is there.
-        vocabulary: Tokens.
-        characters: To train on, spread evenly over the languages.
+        folder: Folder of the tokenizer.
+        sources: Returns data sets with the names of their text and language columns. It is called only if the
+            tokenizer does not exist yet.
+        vocabulary: Size of the vocabulary.
+        characters: Characters to train on, spread evenly over the languages.
     """
     if not folder.is_dir():
         tokenizer = train_tokenizer(balanced_texts(sources(), characters), vocabulary, show_progress=True)
@@ -71,7 +72,7 @@ def shared_tokenizer(
 
 
 def run_name(*parts: Any) -> str:
-    """A run's name, fit for a folder.
+    """Name of a run that can be the name of a folder.
 
     Example:
         >>> run_name("+ CCP, no BN", 500)
@@ -82,19 +83,22 @@ def run_name(*parts: Any) -> str:
 
 
 def run_all(plan: Iterable[Row], run: Callable[..., None], jobs: int) -> None:
-    """Call ``run(*row)`` for each row of the plan, so many at a time."""
+    """Call `run(*row)` for each row of the plan, at most `jobs` at a time."""
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(lambda row: run(*row), plan))
 
 
 def run_logged(commands: Iterable[Sequence[str]], folder: Path, jobs: int, *, append: bool = False) -> bool:
-    """Run commands one after the other with their output in ``folder/log.txt``; whether all went well.
+    """Run commands one after the other, with their output in `folder/log.txt`.
 
     Args:
-        commands: Programs with their arguments; after one that fails the others are not run.
-        folder: Of the run; made where it is not there.
-        jobs: Runs at a time: where there are more than one, each gets one thread.
-        append: Keep what the log holds.
+        commands: Programs with their arguments. After one fails, the others are not run.
+        folder: Folder of the run, which is made if it does not exist.
+        jobs: Runs at a time. If there are several, each gets one thread.
+        append: Append to the log instead of replacing it.
+
+    Returns:
+        Whether all commands succeeded.
     """
     environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": str(Path(__file__).parents[2])}
     if jobs > 1:
@@ -110,6 +114,6 @@ def run_logged(commands: Iterable[Sequence[str]], folder: Path, jobs: int, *, ap
 
 
 def keep_command(program: str, given: Sequence[str], output: Path) -> None:
-    """Write the command that makes a study to ``output/command.txt``."""
+    """Write the command of a study to `output/command.txt`."""
     command = shlex.join(["python", "-m", f"training_scripts.studies.{Path(program).stem}", *given])
     write_text_atomically(output / "command.txt", command + "\n")

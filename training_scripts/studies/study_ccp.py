@@ -1,11 +1,13 @@
-"""What each part of CCP is worth: the ablations of the model card, as a list of train_ccp.py commands.
+"""Ablation study of CCP: what each part contributes, as a list of train_ccp.py commands.
 
     python -m training_scripts.studies.study_ccp --data ../shared/data --output runs/study --encoder static --jobs 2
 
-Every row is trained from scratch on the documents and parallel sentences of 19 languages with the same
-number of batches of parallel sentences; what a row adds (context prediction, masked words) comes on top. Each
-model is then measured on Tatoeba as it is and after each calibration step. Finished runs are kept: the same
-command goes on where it was stopped. The table is in OUTPUT/study.md, all figures in OUTPUT/study.json.
+Every row is trained from scratch on the documents and parallel sentences of 19 languages. A row that adds context
+prediction or masked words runs as many more optimizer steps, and the kind of each batch is drawn at random, so that it
+sees about as many batches of parallel sentences as "pairs only" in two or three times the steps. Rows with and without
+additions therefore do not compare at equal optimizer steps. Each model is then measured on Tatoeba as it is and after
+each calibration step. Finished runs are kept: the same command continues an interrupted study. The table is in
+OUTPUT/study.md, all figures are in OUTPUT/study.json.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
-from transformers import HfArgumentParser
 
 from st_xlret.calibration import (
     CalibrationOptions,
@@ -32,7 +33,7 @@ from st_xlret.calibration import (
 from st_xlret.data import PairOptions, load_documents, load_pairs
 from st_xlret.evaluation import TatoebaEvaluator, markdown_table
 from st_xlret.files import write_json_atomically, write_text_atomically
-from st_xlret.options import HelpFormat
+from st_xlret.options import option, parse
 from training_scripts.studies.common import (
     DOCUMENTS,
     PAIRS,
@@ -48,7 +49,7 @@ from training_scripts.studies.common import (
 LANGUAGES = ["en", *TATOEBA_LANGUAGES]
 STAGES = ["raw", "shift", "scale", "rotate"]
 
-# What a row adds to the batches of parallel sentences: multiples of their number, and options.
+# For each row: steps that it adds, as multiples of --pair_steps, and further options.
 ROWS: dict[str, tuple[dict[str, float], str]] = {
     "pairs only": ({}, ""),
     "+ CCP": ({"ccp": 1}, ""),
@@ -73,31 +74,28 @@ class Arguments:
 
     data: str = field(metadata={"help": "Folder of the real data: documents, pairs, dictionaries and tatoeba/v1."})
     output: str = field(metadata={"help": "Folder for the runs and the table."})
-    encoder: str = field(
-        default="static",
-        metadata={"help": "Encoder to train, see train_ccp.py. static has no row with MLM.", "choices": list(ENCODERS)},
+    encoder: str = option(
+        "static", "Encoder to train (see train_ccp.py). With static there is no row with MLM.", choices=list(ENCODERS)
     )
-    tokenizer: str | None = field(default=None, metadata={"help": "Tokenizer that all runs share; default: train one."})
+    tokenizer: str | None = option(None, "Tokenizer that all runs share. By default one is trained.")
     rows: list[str] = field(
         default_factory=lambda: list(ROWS),
         metadata={"help": "Rows to run, each in quotes.", "choices": list(ROWS), "metavar": "ROW"},
     )
-    pairs: list[str] = field(
-        default_factory=lambda: ["500", "5000", "all"],
-        metadata={"help": "Pairs per language, at most; every row is run with each."},
+    pairs: list[str] = option(["500", "5000", "all"], "Maximum pairs per language. Every row is run with each.")
+    pair_steps: int = option(
+        600, "Steps of pairs only. With CCP there are twice as many, of which about half are batches of pairs."
     )
-    pair_steps: int = field(default=600, metadata={"help": "Batches of parallel sentences that every run sees."})
-    batch_size: int = field(default=512, metadata={"help": "Pairs, windows or sentences per batch."})
-    bank_size: int = field(default=4096, metadata={"help": "Keys of the memory bank."})
-    table_only: bool = field(default=False, metadata={"help": "Only tabulate finished runs."})
-    jobs: int = field(default=1, metadata={"help": "Runs at a time, one thread each where more than one."})
+    batch_size: int = option(512, "Pairs, windows or sentences in a batch.")
+    bank_size: int = option(4096, "Keys of the memory bank.")
+    table_only: bool = option(False, "Only tabulate finished runs.")
+    jobs: int = option(1, "Runs at a time, each with one thread if there are several.")
 
 
 def main(given: Sequence[str] | None = None) -> None:
     """Run what is missing, measure it and print the table."""
     given = list(sys.argv[1:] if given is None else given)
-    parser = HfArgumentParser([Arguments], description=__doc__, formatter_class=HelpFormat)
-    (arguments,) = parser.parse_args_into_dataclasses(given)
+    (arguments,) = parse([Arguments], given, description=__doc__)
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     plan = plan_of(arguments)
@@ -115,14 +113,14 @@ def main(given: Sequence[str] | None = None) -> None:
 
 
 def plan_of(arguments: Arguments) -> list[tuple[str, str]]:
-    """Rows and numbers of pairs to run, ablations last: an interrupted study has the main rows."""
+    """Rows and numbers of pairs to run. Ablations are last, so that an interrupted study has the main rows."""
     plan = [(row, size) for size in arguments.pairs for row in arguments.rows]
     plan = [(row, size) for row, size in plan if not ("MLM" in row and arguments.encoder == "static")]
     return sorted(plan, key=lambda run: "," in run[0])
 
 
 def tokenizer_of(data: Path, folder: Path) -> str:
-    """The tokenizer that all runs share, of documents and pairs."""
+    """The tokenizer that all runs share, trained on documents and pairs."""
 
     def sources() -> list[tuple[Any, str, str]]:
         documents = load_documents(folders_in(data, DOCUMENTS), languages=LANGUAGES)
@@ -134,7 +132,7 @@ def tokenizer_of(data: Path, folder: Path) -> str:
 
 
 def file(output: Path, row: str, size: str) -> Path:
-    """Where a run's figures are."""
+    """The file with the figures of a run."""
     return output / run_name(row, size) / "figures.json"
 
 
@@ -174,7 +172,7 @@ def training_command(arguments: Arguments, row: str, size: str) -> list[str]:
     command += ["--exclude", *(str(path) for path in sorted((data / "tatoeba/v1").glob("tatoeba.*.eng")))]
     command += f"--ccp_ratio {extra.get('ccp', 0)} --mlm_ratio {extra.get('mlm', 0)} --max_steps {steps}".split()
     if arguments.encoder == "static" and extra:
-        # The head learns at a tenth of the rate of the vectors: at theirs, its loss hardly falls.
+        # At the learning rate of the vectors the loss of the head hardly falls.
         command += ["--learning_rate_mapping", '{"head": 0.001}']
     command += f"--per_device_train_batch_size {arguments.batch_size} --bank_size {arguments.bank_size}".split()
     command += ["--language_smoothing", "0.6", "--save_strategy", "no", "--evaluation_pairs", "0", "--overwrite"]
@@ -198,7 +196,7 @@ def measure(folder: Path, data: Path, size: str) -> None:
         ),
         show_progress=False,
     )
-    # Few pairs would turn the space at random: the prior keeps the rotation near the identity.
+    # A rotation from few pairs is noisy; the prior keeps it near the identity.
     options = CalibrationOptions(rotation=RotationOptions(prior=1.0))
     stages: dict[str, Any] = {"raw": None}
     stages |= fit_calibration_stages(embeddings, pairs=embed_pairs(model, pairs), options=options)

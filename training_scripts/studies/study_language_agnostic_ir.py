@@ -1,4 +1,4 @@
-"""What the losses of lang-contrastive are worth where half of the languages have no parallel sentences.
+"""Ablation study of the semantic and language contrastive losses, where half of the languages have no parallel text.
 
     python -m training_scripts.studies.study_language_agnostic_ir --data ../shared/data --output runs/study-ir
 
@@ -109,7 +109,7 @@ def main(given: Sequence[str] | None = None) -> None:
 
 
 def tokenizer_of(data: Path, folder: Path) -> str:
-    """The tokenizer that all runs share, of documents, pairs and questions."""
+    """The tokenizer that all runs share, trained on documents, pairs and questions."""
 
     def sources() -> list[tuple[Any, str, str]]:
         documents = load_documents(folders_in(data, DOCUMENTS), languages=LANGUAGES)
@@ -123,7 +123,7 @@ def tokenizer_of(data: Path, folder: Path) -> str:
 
 
 def folder(output: Path, row: str, parallel: str) -> Path:
-    """Where a run is."""
+    """The folder of a run."""
     return output / run_name(row, parallel)
 
 

@@ -153,19 +153,21 @@ def main(given: Sequence[str] | None = None) -> str:
     write_text_atomically(output / "study.md", tables)
     main_rows = {row: {name: average(runs, *METRICS[name]) for name in METRICS} for row, runs in results.items()}
     if main_rows := {row: figures for row, figures in main_rows.items() if row in ROWS}:
-        plot_stages(main_rows, output / "study.png", title="pre-training on documents, then English SQuAD")
+        plot_stages(
+            main_rows, output / "study.png", title="pre-training on documents, then English SQuAD", metric="score"
+        )
     print(tables)
     return tables
 
 
 def rows_of(arguments: Arguments) -> list[str]:
-    """Rows to run, ablations last: an interrupted study has the main rows."""
+    """Rows to run. Ablations are last, so that an interrupted study has the main rows."""
     rows = sorted(arguments.rows, key=lambda row: row in ABLATIONS)
     return rows if arguments.size != "static" else [row for row in rows if "MLM" not in row]
 
 
 def tokenizer_of(arguments: Arguments, folder: Path) -> str:
-    """The tokenizer that all runs share, of the documents."""
+    """The tokenizer that all runs share, trained on the documents."""
 
     def sources() -> list[tuple[Any, str, str]]:
         documents = load_documents(folders_in(arguments.data, arguments.documents), languages=LANGUAGES)
@@ -175,7 +177,7 @@ def tokenizer_of(arguments: Arguments, folder: Path) -> str:
 
 
 def folder_of(output: Path, row: str, seed: int) -> Path:
-    """Where a run is."""
+    """The folder of a run."""
     return output / run_name(row, seed)
 
 

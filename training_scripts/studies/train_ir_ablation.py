@@ -86,7 +86,7 @@ def load_texts(
 
 
 def sample_others(documents: Dataset, languages: list[str], per_language: int | None, seed: int) -> Dataset:
-    """Sentences of some languages, at most so many of each.
+    """Sample sentences of some languages, at most `per_language` of each.
 
     Raises:
         DataError: If there are no sentences of a language.

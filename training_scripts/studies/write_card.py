@@ -10,24 +10,21 @@ r"""Write a card of model_cards/ from finished runs; no figure is typed by hand.
         --evaluations raw=raw.json shift=shift.json --studies runs/study-static --data ../shared/data \
         --output model_cards/ccp.md
 
-A study is the folder that a study_*.py wrote. The figures are those of its study.json; what it does not have, the card
-says is absent. The papers' rows are marked as published. Plots of the study are copied beside the card.
+A study is a folder that a study_*.py wrote. The figures come from its study.json, and the card says which ones are
+absent. Rows copied from the papers are marked as published. Plots of the study are copied beside the card.
 """
 
 from __future__ import annotations
 
 import sys
 
-from transformers import HfArgumentParser
-
-from st_xlret.training.run_arguments import HelpFormat
+from st_xlret.options import parse
 from training_scripts.studies.cards import CardOptions, write_card
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Write the card."""
-    parser = HfArgumentParser([CardOptions], description=__doc__, formatter_class=HelpFormat)
-    (options,) = parser.parse_args_into_dataclasses(arguments)
+    (options,) = parse([CardOptions], arguments, description=__doc__)
     write_card(options)
     print(f"The card of {options.system} is in {options.output}.")
 

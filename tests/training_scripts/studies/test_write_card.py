@@ -216,7 +216,7 @@ def test_ccp_from_a_run_and_evaluations(write: Write) -> None:
         "```bash\npython training_scripts/train_ccp.py --from-scratch static --documents DATA/ebible/documents\n```",
         "| shift | 60.0 | 60.0 |\n| XLM-R (published) | 56.0 |",
         "Trained for 2 minutes (2 CPU cores, no GPU) on 2,000 sentences and 30 pairs",
-        "- Word order is lost on a static encoder",
+        "- A static encoder ignores word order",
         "## Study: static",
         "| study table |",
         "Command: `python s.py --data DATA`",

@@ -1,4 +1,4 @@
-"""The cards of the four published systems in ``model_cards/``: a module a system, over what the studies wrote."""
+"""The cards of the four published systems in `model_cards/`: one module per system, from the files of its study."""
 
 from __future__ import annotations
 

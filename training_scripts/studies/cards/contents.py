@@ -1,23 +1,21 @@
-"""What one system says on its card, and the card made of it."""
+"""The contents of a card, and the card that is written from them."""
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from st_xlret.files import atomic_file
 from training_scripts.studies.cards.commands import shown, start, values
 from training_scripts.studies.cards.options import CardOptions
 from training_scripts.studies.cards.rendering import ResultTable, write_model_card
 from training_scripts.studies.cards.sources import data_sources
 from training_scripts.studies.cards.study import read_study
 
-STATIC = (
-    "Word order is lost on a static encoder, and words that it never saw translated are found only through context."
-)
-LEFT_OUT = "Pairs whose English side stands in Tatoeba were left out (compared in lower case, without punctuation)."
+STATIC = "A static encoder ignores word order, and learns words without a seen translation only from their context."
+LEFT_OUT = "Pairs whose English side is in Tatoeba were left out (compared in lower case, without punctuation)."
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Contents:
 
     Attributes:
         title: The heading.
-        summary: What the model is; ``{start}`` stands for what its encoder started from.
+        summary: What the model is; `{start}` stands for what its encoder started from.
         citations: BibTeX entries.
         limits: What it cannot do.
         folder: The folder of the run whose model the card is about.
@@ -113,8 +111,7 @@ def _copy_plots(plots: Sequence[Path], card: Path) -> list[str]:
     for plot in plots:
         if plot.is_file():
             target = card.with_name(f"{card.stem}-{plot.name}")
-            temporary = target.with_name(f".{target.name}.tmp")
-            shutil.copyfile(plot, temporary)
-            os.replace(temporary, target)
+            with atomic_file(target) as temporary:
+                shutil.copyfile(plot, temporary)
             names.append(target.name)
     return names

@@ -30,16 +30,16 @@ GROUPS = {"with": "average with pairs", "without": "average without", "all": "av
 PROTOCOL = "Zero-shot, over one pool of the sentences of all languages."
 MSM_ROWS = (
     "The published rows are those of MSM, Table 12, the only ones of the four papers on XQuAD-R: base-sized "
-    "Transformers, and each candidate sentence is read with its paragraph, here alone."
+    "Transformers that read each candidate sentence with its paragraph. Here each sentence is read alone."
 )
 PAPERS_OWN = (
     "Not measured here: these are the paper's own rows alone, XLM-R trained on Natural Questions, with parallel text "
-    "for all languages (Table 2) and none for ru sw te th (Table 5). Another benchmark in other languages: they show "
-    f"which loss gains what in the paper, not a height to compare with. {EMPTY}"
+    "for all languages (Table 2) and none for ru sw te th (Table 5). The benchmark and the languages "
+    f"differ from those above: the rows show what each loss gains in the paper, and are not a baseline. {EMPTY}"
 )
 LIMITS = [
-    "The published rows stand on pre-trained Transformers, and only show the distance.",
-    "Questions are short and factual and their answers are in Wikipedia, as in SQuAD: other kinds of search were "
+    "The published rows use pre-trained Transformers, and only show the distance.",
+    "Questions are short and factual, and their answers are in Wikipedia, as in SQuAD. Other kinds of search were "
     "not measured.",
     "The weights are not published: some of the training text may not be redistributed (eBible id and tr) or "
     "not be used commercially (some stories).",
@@ -72,8 +72,8 @@ def contents(options: CardOptions) -> Contents:
     return Contents(
         title="Language-agnostic retrieval with semantic and language contrastive losses",
         summary="A retriever for questions in many languages, trained on English questions with a semantic contrastive "
-        "loss on parallel sentences and a language contrastive loss on text without translations beside the retrieval "
-        "loss (Hu et al., 2023) as st-xlret implements them, {start}. "
+        "loss on parallel sentences and a language contrastive loss on text without translations, in addition to the "
+        "retrieval loss (Hu et al., 2023), as implemented in st-xlret, {start}. "
         f"The model is that of the row {ROWS.get(run, run)}. {groups}",
         citations=[CITATION],
         limits=[*rows_above(tables[0]), *LIMITS],

@@ -40,16 +40,16 @@ TABLES = [
     (POOL, "Recall@100", "xquad_r", "recall_at_100"),
     ("XQuAD-R, answers in the question's language", "MRR@100", "xquad_r own language", "mrr_at_100"),
 ]
-DIRECTIONS = "1-NN by cosine over the pairs of each language, mean of both directions. The paper has no Tatoeba."
+DIRECTIONS = "1-NN by cosine over the pairs of each language, mean of both directions. The paper does not use Tatoeba."
 BORROWED = (
-    "The published rows are MSM's, Tables 12 and 1: base-sized Transformers trained for days, fine-tuned on SQuAD too, "
-    "but each candidate sentence is read with its paragraph, here alone."
+    "The published rows are MSM's, Tables 12 and 1: base-sized Transformers trained for days and fine-tuned on SQuAD "
+    "too. They read each candidate sentence with its paragraph. Here each sentence is read alone."
 )
 LIMITS = [
-    "The published rows stand on checkpoints of Transformers that were pre-trained on terabytes of text, and only "
+    "The published rows use checkpoints of Transformers that were pre-trained on terabytes of text, and only "
     "show the distance.",
     "The model is the pre-trained encoder: fine-tune it on questions before searching with it.",
-    "A few hundred sentences of stories and manuals stand in Tatoeba too; none was seen paired with its translation.",
+    "A few hundred sentences of stories and manuals are also in Tatoeba. None was seen paired with its translation.",
     "The weights are not published: some of the training text may not be redistributed (eBible id and tr) or "
     "not be used commercially (some stories).",
 ]
@@ -69,8 +69,8 @@ def contents(options: CardOptions) -> Contents:
     return Contents(
         title="MSM: masked sentence model",
         summary="A sentence encoder to fine-tune for search across languages, pre-trained on documents alone by the "
-        "masked sentence model (Zhang et al., 2023) as st-xlret implements it, {start}. The rows beside it are its "
-        "rivals and ablations: same documents, encoder, steps and text a step. "
+        "masked sentence model (Zhang et al., 2023) as st-xlret implements it, {start}. The other rows "
+        "are its rivals and ablations, with the same documents, encoder, steps and amount of text per step. "
         f"The model is that of the row {row}, seed {' '.join(values(command, '--seed')) or 'absent'}.",
         citations=[CITATION],
         limits=[*rows_above(tables[2]), *LIMITS],

@@ -1,4 +1,4 @@
-"""What a card of ``model_cards/`` is made of: the options of write_card.py."""
+"""Options of write_card.py."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ class CardOptions:
     output: str = field(metadata={"help": "The card, such as model_cards/msm.md; plots are copied beside it."})
     study: str | None = field(
         default=None,
-        metadata={"help": "Folder of the system's study (study_msm.py, ...), whose figures the card shows."},
+        metadata={"help": "Folder of the study with the figures of the card (written by study_msm.py, ...)."},
     )
-    data: str = field(default="DATA", metadata={"help": "Folder that the commands shall call DATA."})
+    data: str = field(default="DATA", metadata={"help": "Folder to print as DATA in commands."})
     row: str | None = field(
         default=None,
-        metadata={"help": "The study's run whose model the card is about; default: the whole system's."},
+        metadata={"help": "Run of the study whose model the card describes. By default that of the full method."},
     )
-    hardware: str = field(default="2 CPU cores, no GPU", metadata={"help": "Where it ran."})
+    hardware: str = field(default="2 CPU cores, no GPU", metadata={"help": "Machine that the runs were made on."})
     commands: list[str] = field(
         default_factory=list, metadata={"help": "Further commands behind the figures, as they were run."}
     )
     studies: list[str] = field(
-        default_factory=list, metadata={"help": "Further studies; each one's table becomes a section."}
+        default_factory=list, metadata={"help": "Further studies. The table of each becomes a section."}
     )
     float_study: str | None = field(default=None, metadata={"help": "ml-ctl: folder of study_float.py."})
     training: str | None = field(
-        default=None, metadata={"help": "ccp: folder of the run that the card is about, instead of a run of --study."}
+        default=None, metadata={"help": "ccp: folder of the run that the card describes, instead of a run of --study."}
     )
     evaluations: list[str] = field(
         default_factory=list,

@@ -42,9 +42,9 @@ class ResultTable:
     Args:
         benchmark: Its name, which heads the table.
         metric: The name of the metric, in words.
-        rows: System -> column (a language, "average", ...) -> value. Fractions in [0, 1], or ``None``.
+        rows: System -> column (a language, "average", ...) -> value. Fractions in [0, 1], or `None`.
         published: The same for rows that are copied from papers; the card marks each as "(published)".
-        model_row: The row that is this card's model, for the metadata. Default: the last of ``rows``.
+        model_row: The row that is this card's model, for the metadata. Default: the last of `rows`.
         percent: Show the fractions as percentages with one decimal, as the papers do.
         note: Protocol and differences, printed below the table.
         in_metadata: Whether the figures are the card's model's own; not so where it was fine-tuned before.
@@ -89,7 +89,7 @@ class ResultTable:
         return "\n".join(lines)
 
     def eval_results(self) -> list[EvalResult]:
-        """Give the model's own row as metadata, one entry a column, for the Hub's ``model-index``."""
+        """Give the model's own row as metadata, one entry a column, for the Hub's `model-index`."""
         if not self.rows or not self.in_metadata:
             return []
         system = self.model_row if self.model_row is not None else list(self.rows)[-1]
@@ -123,7 +123,7 @@ def table_from_evaluations(
     published: Rows | None = None,
     note: str = "",
 ) -> ResultTable:
-    """Make a table from what ``evaluation/run.py`` wrote: a row a file, a column a language and the average.
+    """Make a table from what `evaluation/run.py` wrote: a row a file, a column a language and the average.
 
     Args:
         evaluations: Row label -> the JSON object ``{"benchmark", "scores": {language: {metric: value}},
@@ -179,8 +179,8 @@ def write_model_card(
     """Render a Hugging Face model card from a run and write it, whole or not at all.
 
     Args:
-        path: A file ending in ``.md``, or a folder, which gets a ``README.md``.
-        model_name: What ``SentenceTransformer(...)`` in the usage example loads: a Hub name or a path.
+        path: A file ending in `.md`, or a folder, which gets a `README.md`.
+        model_name: What `SentenceTransformer(...)` in the usage example loads: a Hub name or a path.
         title: The heading.
         summary: What the model is, in a paragraph of Markdown.
         languages: Language codes.
@@ -192,7 +192,7 @@ def write_model_card(
         evaluation_commands: Commands that give the figures of the tables.
         seconds: Stage -> seconds that it took.
         hardware: On what.
-        task_language: For a calibrated model: a language for ``encode(..., task=...)`` in the usage example.
+        task_language: For a calibrated model: a language for `encode(..., task=...)` in the usage example.
         base_model: The Hub name of the encoder that training started from, if any.
         license: The model's own licence, as a Hub identifier such as "apache-2.0".
         tags: More tags for the Hub.
@@ -202,7 +202,7 @@ def write_model_card(
         The text of the card.
 
     Raises:
-        ValueError: When there are no languages, or a table's ``model_row`` does not exist.
+        ValueError: When there are no languages, or a table's `model_row` does not exist.
         OSError: When it cannot be written.
     """
     if not languages:

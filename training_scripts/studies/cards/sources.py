@@ -58,7 +58,7 @@ def data_sources(command: str | None, languages: Sequence[str], further: Mapping
     """What a training command read, in the order of its options, with licences.
 
     Args:
-        command: As :func:`~training_scripts.studies.cards.commands.shown` gives it; None if the run kept none.
+        command: As [`shown`][training_scripts.studies.cards.commands.shown] returns it. None if the run kept none.
         languages: Those of the run: text in none of them was not read.
         further: Folder below DATA -> use, for what the command does not name, such as test sets.
 
