@@ -61,7 +61,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError | SafetensorError):
+        if _is_of_the_disk(error):
             raise _explain(error, f"Could not write {target}") from error
         raise
 
@@ -117,7 +117,7 @@ def write_json_atomically(path: str | os.PathLike[str], obj: Any) -> Path:
     return write_text_atomically(path, json.dumps(_plain(obj), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def check_output_directory(path: str | os.PathLike[str], overwrite: bool = False, resume: bool = False) -> Path:
+def check_output_directory(path: str | os.PathLike[str], overwrite: bool = False, resume: bool | None = None) -> Path:
     """Check, before hours of training, that its result can be written to `path`.
 
     Nothing in the folder is touched: with `overwrite` what it holds stays until the new model is whole.
@@ -125,7 +125,7 @@ def check_output_directory(path: str | os.PathLike[str], overwrite: bool = False
     Args:
         path: The output directory of a run. It may be missing.
         overwrite: Allow a directory that already holds something.
-        resume: Allow it too, because the run goes on from what is there.
+        resume: Allow it too, because the run goes on from what is there. None where there is no such option.
 
     Returns:
         The path, as a folder that exists and is writable.
@@ -142,17 +142,17 @@ def check_output_directory(path: str | os.PathLike[str], overwrite: bool = False
     """
     target = Path(path)
     if target.exists() and not target.is_dir():
-        raise FileExistsError(f"{target} is a file; give --output a directory.")
+        raise FileExistsError(f"{target} is a file; name a folder for the output.")
     if target.is_dir() and any(target.iterdir()) and overwrite and not _holds_model(target):
         raise FileExistsError(
             f"{target} is not empty and holds no saved model (no {MODEL_MARKER}): --overwrite does not replace it, "
-            "because that would delete it. Give another --output, or empty it yourself."
+            "because that would delete it. Name another folder, or empty it yourself."
         )
     if target.is_dir() and any(target.iterdir()) and not (overwrite or resume):
+        go_on = "" if resume is None else ", --resume to continue from its last checkpoint"
         what = "a model" if _holds_model(target) or _holds_model(target / "model") else "files"
         raise FileExistsError(
-            f"{target} already holds {what}; use --overwrite to replace it, --resume to go on from its last "
-            "checkpoint, or give another --output."
+            f"{target} already holds {what}; use --overwrite to replace it{go_on}, or name another folder."
         )
     probe = target / f".writable.{uuid.uuid4().hex[:8]}.tmp"
     try:
@@ -237,12 +237,11 @@ def atomic_directory(path: str | os.PathLike[str], *, overwrite: bool = False) -
     except FileExistsError:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    except (OSError, SafetensorError) as error:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        kept = "What was there before is unchanged. " if target.exists() else ""
-        raise _explain(error, f"Could not save to {target}", kept) from error
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if _is_of_the_disk(error):
+            kept = "What was there before is unchanged. " if target.exists() else ""
+            raise _explain(error, f"Could not save to {target}", kept) from error
         raise
 
 
@@ -341,6 +340,11 @@ def _swap_in(new: Path, target: Path) -> None:
         os.rename(old, target)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _is_of_the_disk(error: BaseException) -> bool:
+    """Whether writing failed: libraries in Rust, as that of the tokenizers, raise other errors with its number."""
+    return isinstance(error, OSError | SafetensorError) or bool(re.search(r"os error \d+", str(error)))
 
 
 def _explain(error: BaseException, what_failed: str, kept: str = "") -> OSError:

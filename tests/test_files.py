@@ -14,6 +14,7 @@ from st_xlret import files as saving
 from st_xlret.files import (
     atomic_directory,
     check_output_directory,
+    remove_leftovers,
     save_model_atomically,
     write_json_atomically,
     write_text_atomically,
@@ -162,7 +163,10 @@ def test_check_output_directory(tmp_path: Path) -> None:
     assert os.listdir(target) == []
     (target / "modules.json").write_text("[]")
     with pytest.raises(FileExistsError, match=rf"{target} already holds a model; use --overwrite.*--resume"):
-        check_output_directory(target)
+        check_output_directory(target, resume=False)
+    with pytest.raises(FileExistsError) as caught:
+        check_output_directory(target)  # a program without --resume does not recommend it
+    assert "--resume" not in str(caught.value) and "--overwrite" in str(caught.value)
     check_output_directory(target, overwrite=True)
     check_output_directory(target, resume=True)
     assert os.listdir(target) == ["modules.json"]
@@ -222,3 +226,26 @@ def test_json_that_cannot_be_written_touches_nothing(tmp_path: Path) -> None:
         write_json_atomically(path, {"a": object()})
     assert json.loads(path.read_text()) == {"a": 1}
     assert os.listdir(tmp_path) == ["results.json"]
+
+
+def test_a_full_disk_is_known_by_its_number_in_the_text(tmp_path: Path) -> None:
+    """The tokenizers' library, which is in Rust, raises an error of no class of its own."""
+    with (
+        pytest.raises(OSError, match=rf"{tmp_path / 'tokenizer'}.*No space left.*Free some space"),
+        atomic_directory(tmp_path / "tokenizer"),
+    ):
+        raise Exception("No space left on device (os error 28)")
+    with pytest.raises(KeyError), atomic_directory(tmp_path / "tokenizer"):
+        raise KeyError("another error")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("new_is_there", [False, True])
+def test_a_model_moved_aside_by_a_killed_program_is_put_back(tmp_path: Path, new_is_there: bool) -> None:
+    for name in ("model.replaced-0a1b2c3d", *(["model"] if new_is_there else [])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "modules.json").write_text(name)
+    (tmp_path / "model").mkdir(exist_ok=True)  # empty, as the check before a run leaves it
+    remove_leftovers(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert (tmp_path / "model" / "modules.json").read_text() == ("model" if new_is_there else "model.replaced-0a1b2c3d")

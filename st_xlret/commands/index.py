@@ -20,13 +20,14 @@ import numpy as np
 from st_xlret.commands.texts import read_texts
 from st_xlret.data.documents.loading import LoadReport
 from st_xlret.data.documents.reading import find_documents, read_documents
-from st_xlret.data.reading.jsonl import BadLines, DataError
+from st_xlret.data.reading.jsonl import BadLines, DataError, read_lines
 from st_xlret.data.reading.sources import existing_path
 from st_xlret.evaluation.cache import EmbeddingCache
 from st_xlret.files import atomic_directory
 from st_xlret.hub.loading import load_model
 from st_xlret.options import name_leading_words, option, parse
 
+FORMATS = "only .jsonl, .txt, .md, .tsv and .csv files are indexed (or .gz)"
 INDEX_FILE, TEXTS_FILE, VECTORS_FILE = "index.json", "texts.jsonl", "vectors.npy"
 
 
@@ -42,6 +43,7 @@ class Arguments:
     )
     column: str | None = option(None, "Column of tables (its number from 1, or its name).")
     language: str | None = option(None, "Language of documents that do not name theirs.")
+    skip_bad_lines: bool = option(False, "Skip bad lines of .jsonl files instead of stopping at the first one.")
     overwrite: bool = option(False, "Replace an index that is there.")
     batch_size: int = option(64, "Texts in a forward pass.")
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
@@ -70,7 +72,7 @@ def index(options: Arguments) -> Path:
         raise FileExistsError(f"--output {target} exists: use --overwrite to replace an index, or give another folder")
     entries = list(read_entries(options))
     if not entries:
-        raise DataError("the documents hold no text")
+        raise DataError(f"{', '.join(options.documents)}: there is no text; {FORMATS}")
     model = load_model(options.model, options.device)
     cache = target.with_name(f".{target.name}.embeddings")
     vectors = EmbeddingCache(cache).encode(
@@ -107,21 +109,28 @@ def read_entries(options: Arguments) -> Iterator[tuple[str, str]]:
             if kind == "jsonl":
                 yield from _of_documents(file, options)
             elif kind == "md":
-                text = file.read_text(encoding="utf-8")
+                text = _text_of(file)
                 yield from ((language, part.strip()) for part in text.split("\n\n") if part.strip())
             elif kind in ("txt", "tsv", "csv"):
                 yield from ((language, text) for text in read_texts(str(file), options.column))
             elif file == path:
-                raise DataError("only .jsonl, .txt, .md, .tsv and .csv files are indexed (or .gz)", file=str(file))
+                raise DataError(FORMATS, file=str(file))
 
 
 def _of_documents(file: Path, options: Arguments) -> Iterator[tuple[str, str]]:
-    bad_lines = BadLines(skip=False)
+    bad_lines = BadLines(skip=options.skip_bad_lines)
     for document in read_documents(find_documents([str(file)]), None, LoadReport(), bad_lines, show_progress=False):
         if options.unit == "document":
             yield document.language, " ".join(document.sentences)
         else:
             yield from ((document.language, sentence) for sentence in document.sentences)
+
+
+def _text_of(file: Path) -> str:
+    lines: list[str] = []
+    for number, line in read_lines(file):
+        lines += [""] * (number - len(lines) - 1) + [line]
+    return "\n".join(lines)
 
 
 def _remove(folder: Path) -> None:

@@ -30,6 +30,7 @@ class Arguments:
     documents: list[str] = option([], "Documents in several languages: JSON lines, or folders of them.")
     output: str = option(None, "JSON file of the report; the heat map goes beside it as a PNG.")
     languages: list[str] = option([], "Languages to look at. All by default.")
+    skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.")
     texts_per_language: int = option(300, "Texts to sample from each language.")
     neighbours: int = option(20, "Nearest neighbours to look at.")
     batch_size: int = option(64, "Texts in a forward pass.")
@@ -56,7 +57,9 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
 def report(options: Arguments) -> LanguageBias:
     """Measure, print a table, write the report and the heat map."""
     check_output_file(options.output)
-    documents = load_documents(options.documents, languages=options.languages or None)
+    documents = load_documents(
+        options.documents, languages=options.languages or None, skip_bad_lines=options.skip_bad_lines
+    )
     model = load_model(options.model, options.device)
     sample = embed_sample(
         model,

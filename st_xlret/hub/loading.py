@@ -19,22 +19,52 @@ def load_model(name: str, device: str | None = None) -> SentenceTransformer:
         device: Such as "cuda:1". Default: the best there is.
 
     Raises:
-        ValueError: If there is no such model.
+        ValueError: If there is no such model or device.
     """
+    from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
 
+    if device is not None:
+        check_device(device)
     path = os.path.expanduser(name)
-    looks_local = name.startswith((".", "/", "~")) or name.count("/") > 1
+    looks_local = not name.strip() or name.startswith((".", "/", "~")) or name.endswith("/") or name.count("/") > 1
+    if os.path.isfile(path):
+        raise ValueError(f"--model {name}: this is a file; name the folder of a model.")
     if looks_local and not os.path.isdir(path):
         raise ValueError(f"--model {name}: no such folder.")
     if os.path.isdir(path) and not any(os.path.isfile(os.path.join(path, f)) for f in ("modules.json", "config.json")):
         raise ValueError(f"--model {name}: the folder holds no model (neither modules.json nor config.json).")
     try:
         return SentenceTransformer(path, device=device)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         offline = os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
         hint = " HF_HUB_OFFLINE is set: only folders and cached models can be loaded." if offline else ""
-        raise ValueError(f"--model {name} cannot be loaded: {error}{hint}") from error
+        nowhere = "" if os.path.isdir(path) else "there is no such folder, and from the Hub "
+        raise ValueError(f"--model {name}: {nowhere}it cannot be loaded: {error}{hint}") from error
+
+
+def check_device(device: str) -> None:
+    """Check that a device that `--device` names is there.
+
+    Raises:
+        ValueError: If it is not.
+
+    Example:
+        >>> check_device("gpu")
+        Traceback (most recent call last):
+        ValueError: --device gpu: there is no such device here; there are: cpu...
+    """
+    import torch
+
+    there = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+    there += ["cuda"] if there else []
+    there += ["mps", "mps:0"] if torch.backends.mps.is_available() else []
+    try:
+        kind = torch.device(device).type
+    except RuntimeError:
+        kind = ""
+    if not kind or (kind in ("cuda", "mps") and device not in there):
+        raise ValueError(f"--device {device}: there is no such device here; there are: {', '.join(['cpu', *there])}")
 
 
 def load_calibration(path: str | None) -> CalibrationLayer | None:

@@ -37,7 +37,7 @@ def train_tokenizer(
         same tokenizer.
 
     Raises:
-        ValueError: If there are no texts.
+        ValueError: If there are no texts, or they have more distinct characters than the vocabulary has room for.
 
     Example:
         >>> tokenizer = train_tokenizer(["the cat", "the dog"] * 10, vocabulary=60)
@@ -65,7 +65,16 @@ def train_tokenizer(
     filled = [text for text in texts if text.strip()]
     if not filled:
         raise ValueError("there are no texts to train a tokenizer on")
-    tokenizer.train_from_iterator(filled, trainer, length=len(filled))
+    try:
+        tokenizer.train_from_iterator(filled, trainer, length=len(filled))
+    except Exception as error:  # the library has no other
+        if "vocabulary is not large enough" not in str(error):
+            raise
+        needed = len(set().union(*map(tokenizer.normalizer.normalize_str, filled))) + len(SPECIAL_TOKENS)
+        raise ValueError(
+            f"a vocabulary of {vocabulary} tokens (--vocabulary) has no room for the characters of the texts: it needs "
+            f"{needed} for them and the special tokens; give more, or leave languages with many characters out"
+        ) from error
     tokenizer = _in_stable_order(tokenizer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>",

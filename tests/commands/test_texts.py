@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from st_xlret.commands.index import Arguments, index, read_entries
 from st_xlret.commands.texts import read_texts
 from st_xlret.data import DataError
 
@@ -55,3 +56,31 @@ def test_what_is_wrong_is_named(tmp_path: Path, name: str, content: str, column:
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(DataError, match="missing.txt"):
         read_texts("missing.txt")
+
+
+@pytest.mark.parametrize("name, content", [("a.md", b"good\n\xff\n"), ("a.txt", b"good\n\xff\n")])
+def test_documents_to_index_that_are_not_utf8_are_named(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=rf"{name}, line 2: not UTF-8"):
+        list(read_entries(Arguments([str(tmp_path)], "model", "index")))
+
+
+def test_paragraphs_of_markdown_are_separated_by_blank_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# Head\n\none\ntwo\n \n\nthree\n", encoding="utf-8")
+    found = [text for _, text in read_entries(Arguments([str(tmp_path)], "model", "index"))]
+    assert found == ["# Head", "one\ntwo", "three"]
+
+
+def test_bad_lines_to_index_are_skipped_where_the_error_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('no JSON\n{"language": "en", "sentences": ["One."]}\n', encoding="utf-8")
+    given = Arguments([str(tmp_path)], "model", "index")
+    with pytest.raises(DataError, match=r"a.jsonl, line 1: .*--skip_bad_lines"):
+        list(read_entries(given))
+    given.skip_bad_lines = True
+    assert list(read_entries(given)) == [("en", "One.")]
+
+
+def test_a_folder_without_documents_says_which_formats_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").touch()
+    with pytest.raises(DataError, match=rf"{tmp_path}.*\.jsonl, \.txt, \.md"):
+        index(Arguments([str(tmp_path)], "model", str(tmp_path / "index")))

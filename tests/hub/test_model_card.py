@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from huggingface_hub import ModelCard
 from sentence_transformers import (
     SentenceTransformer,
@@ -20,8 +20,13 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from torch import Tensor, nn
 
+from st_xlret.data import CrossLingualBatches, CrossLingualDataCollator
 from st_xlret.files import save_model_atomically
 from st_xlret.hub import carry_card_data, set_card_data
+from st_xlret.hub.model_card import escape
+from st_xlret.losses import SemanticContrastiveLoss
+from tests import tiny
+from tests.training.runs import arguments
 
 CITATION = "@article{ccp,\n  title = {Contrastive Context Prediction}\n}"
 
@@ -112,3 +117,79 @@ def test_a_model_made_from_another_carries_its_card(trained: SentenceTransformer
     assert "**Output Dimensionality:** 2" in text
     assert "derived" not in trained.model_card_data.tags
     assert trained.model_card_data.model is trained
+
+
+EVIL = "<script>x()</script> [click](javascript:x) ![i](http://e/x.png) | `b`\n\n# Head\n---\n</details> **b** {{ x }}"
+
+
+def test_texts_of_the_training_data_are_escaped(tmp_path: Path) -> None:
+    model = tiny.static()
+    set_card_data(model, languages=["en", "fr"])
+    rows = {side: [f"{i} {EVIL}" for i in range(20)] for side in ("source", "target")}
+    languages = {"source_language": ["en"] * 20, "target_language": ["fr"] * 20}
+    data = DatasetDict({"<img src=x>|[a](b)": Dataset.from_dict({**rows, **languages})})
+    SentenceTransformerTrainer(
+        model=model,
+        args=arguments(tmp_path / "run", max_steps=1, batch_sampler=CrossLingualBatches()),
+        train_dataset=data,
+        loss={name: SemanticContrastiveLoss(model) for name in data},
+        data_collator=CrossLingualDataCollator(model.preprocess),
+    ).train()
+    model.save_pretrained(str(tmp_path / "model"))
+    text = (tmp_path / "model" / "README.md").read_text()
+    card = ModelCard(text)
+    # The front matter ends where it should, and its examples are texts, on one line, without HTML.
+    widget = card.data.to_dict()["widget"]
+    assert card.data.language == ["en", "fr"] and len(widget) == 5
+    shown = [sentence for example in widget for sentence in (example["source_sentence"], *example["sentences"])]
+    assert all("&lt;script&gt;" in sentence and "<" not in sentence and "\n" not in sentence for sentence in shown)
+    # In the rest, HTML and Markdown are only in the fenced code of the example of usage.
+    parts = card.text.split("```")
+    (usage,) = (part for part in parts[1::2] if "<script>" in part)
+    assert usage.startswith("python") and "\n" not in usage.split("<script>")[1].split("</details>")[0]
+    rest = "".join(parts[0::2])
+    for mark in ("<script>", "<img", "[click]", "![i]", "**b**", "\n# Head", "{{ x", "http://e", "[a]"):
+        assert mark not in rest, mark
+    assert "&lt;script&gt;" in rest and "&#42;&#42;b&#42;&#42;" in rest and "&lt;img src=x&gt;&#124;" in rest
+
+
+@pytest.mark.parametrize(
+    "text, escaped",
+    [
+        ("plain text.", "plain text."),
+        ("a\n\n# b", "a &#35; b"),
+        ("x_y*z*", "x&#95;y&#42;z&#42;"),
+        ("<a href='x'>", "&lt;a href='x'&gt;"),
+        ("&lt;", "&amp;lt;"),
+        ("a|b\\|c", "a&#124;b&#92;&#124;c"),
+        ("https://x.y www.z", "https:&#8203;//x.y w&#8203;ww.z"),
+    ],
+)
+def test_escape(text: str, escaped: str) -> None:
+    assert escape(text) == escaped
+
+
+def test_metadata_columns_are_no_text(tmp_path: Path) -> None:
+    model = tiny.static()
+    set_card_data(model, languages=["en", "fr"])
+    words = {"source_word": ["sun"] * 8, "source_start": [1] * 8, "source_end": [2] * 8}
+    data = DatasetDict(ccp=tiny.documents(), pairs=Dataset.from_dict({**tiny.pairs(8).to_dict(), **words}))
+    losses = {"ccp": CitedLoss(model), "pairs": CitedLoss(model)}
+    args = SentenceTransformerTrainingArguments(str(tmp_path), report_to="none", use_cpu=True)
+    SentenceTransformerTrainer(model=model, args=args, train_dataset=data, loss=losses)
+    card = model.model_card_data
+    shown = [text for example in card.widget for text in [example["source_sentence"], *example["sentences"]]]
+    texts = {*data["ccp"]["sentence"], *data["pairs"]["source"], *data["pairs"]["target"]}
+    assert shown and {*shown} <= texts and {*card.usage_examples} <= texts
+    columns = [column for about in card.train_datasets for column in about["columns"]]
+    assert columns == [f"<code>{name}</code>" for name in ("sentence", "source", "target")]
+
+
+@pytest.mark.parametrize(
+    ("name", "base"), [("intfloat/multilingual-e5-small", True), ("/models/e5", False), ("", False)]
+)
+def test_the_card_names_the_base_model(name: str, base: bool) -> None:
+    model = tiny.transformer()
+    model[0].auto_model.config._name_or_path = name
+    set_card_data(model)
+    assert model.model_card_data.base_model == (name if base else None)

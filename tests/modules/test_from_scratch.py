@@ -73,3 +73,12 @@ def test_a_transformer_is_saved_and_loaded(tmp_path: Path, pooling: str, caplog:
 def test_sizes() -> None:
     with pytest.raises(ValueError, match="size must be one of .*'base', 'mini', 'small', 'tiny'.*got 'large'"):
         transformer_encoder(train_tokenizer(TEXTS, 100), "large")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_a_vocabulary_without_room_for_the_characters_says_how_much_it_needs(lowercase: bool) -> None:
+    texts = ["".join(chr(0x4E00 + i) for i in range(500)), "ABC abc"]
+    with pytest.raises(ValueError, match=r"--vocabulary.*needs \d+") as caught:
+        train_tokenizer(texts, vocabulary=100, lowercase=lowercase)
+    needed = int(str(caught.value).split("needs ")[1].split()[0])
+    assert needed < 530 and len(train_tokenizer(texts, vocabulary=needed, lowercase=lowercase)) <= needed
