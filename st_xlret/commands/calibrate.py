@@ -37,6 +37,7 @@ from st_xlret.evaluation.language_bias import LanguageBias, measure_language_bia
 from st_xlret.evaluation.reporting.plots import plot_language_bias
 from st_xlret.evaluation.reporting.tables import markdown_table
 from st_xlret.files import atomic_directory, check_output_directory, write_json_atomically
+from st_xlret.hub import set_card_data
 from st_xlret.hub.export import export
 from st_xlret.hub.loading import load_model
 from st_xlret.hub.push import check_push, push_to_hub
@@ -209,6 +210,7 @@ def calibrate(given: Input, method: Method, target: Output) -> SentenceTransform
     layers[chosen] = layer
     biases = compare(embeddings, ids, layers, chosen)
     calibrated = export(model, layer)
+    set_card_data(calibrated, languages=sorted(embeddings), tags=["calibration", *method.steps])
     save(calibrated, target, {"before": biases["as it is"], "after": biases[chosen]})
     print(f"\nThe calibrated model is in {target.output}. Use it with Sentence Transformers alone:\n")
     language = None if layer.language_agnostic else max(embeddings, key=lambda code: code != pivot)

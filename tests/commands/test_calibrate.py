@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.commands.calibrate import calls, main
@@ -58,6 +59,8 @@ def test_documents_give_a_model_with_a_route_by_language(
     # More sentences than dimensions are a rotation's due: the encoder has 8.
     model = calibrate("--steps", "shift", "scale", "rotate", "--rotation-start", "identity")
     printed = capsys.readouterr().out
+    card = ModelCard.load(files / "out" / "README.md").data
+    assert card.language == ["en", "fr"] and {"st-xlret", "calibration", "rotate"} <= {*card.tags}
     assert re.search(r"before .*\n\+ shift .*\n\+ scale .*\n\+ rotate ", printed)
     assert "shift scale rotate (chosen)" in printed
     for language in WORDS:
