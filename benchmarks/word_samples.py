@@ -31,7 +31,7 @@ from st_xlret.files import write_json_atomically
 from st_xlret.modules import train_tokenizer
 
 SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
-TRANSLATED = 4  # one word in so many is in the dictionary
+TRANSLATED = 4  # one word in four is in the dictionary
 
 
 def made_up_words(count: int, ending: str) -> list[str]:

@@ -125,7 +125,7 @@ def check_output_directory(path: str | os.PathLike[str], overwrite: bool = False
     Args:
         path: The output directory of a run. It may be missing.
         overwrite: Allow a directory that already holds something.
-        resume: Allow it too, because the run goes on from what is there. None where there is no such option.
+        resume: Allow it too, because the run continues from what is there. None where there is no such option.
 
     Returns:
         The path, as a folder that exists and is writable.

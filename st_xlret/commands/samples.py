@@ -38,7 +38,7 @@ def sample_texts(
     skip_bad_lines: bool = False,
     seed: int = 0,
 ) -> dict[str, Sample]:
-    """Distinct texts of each language, drawn at random.
+    """Distinct texts of each language, drawn at random and evenly from its documents.
 
     Args:
         sources: One folder in BEIR's layout, or documents.
@@ -65,9 +65,22 @@ def sample_texts(
     drawn = {}
     for language in sorted(found):
         texts, documents = list(found[language]), np.fromiter(found[language].values(), dtype=np.int64)
-        order = generator.permutation(len(texts))[:texts_per_language]
+        order = _over_documents(documents, generator)[:texts_per_language]
         drawn[language] = Sample([texts[i] for i in order], torch.from_numpy(documents[order]))
     return drawn
+
+
+def _over_documents(documents: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """A random order of texts that takes one of each document before a second one of any.
+
+    Long documents, such as novels, would otherwise decide what the texts of their language are about.
+    """
+    order = generator.permutation(len(documents))
+    seen: dict[int, int] = {}
+    turns = np.empty(len(order), dtype=np.int64)
+    for place, row in enumerate(order):
+        turns[place] = seen[documents[row]] = seen.get(documents[row], -1) + 1
+    return order[np.argsort(turns, kind="stable")]
 
 
 def embed_texts(
