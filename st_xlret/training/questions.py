@@ -69,7 +69,7 @@ class RetrievalDataArguments(DataArguments):
             language: Language of the questions and passages.
 
         Raises:
-            DataError: If more questions of the test are among the training data than chance explains: the wrong part was given.
+            DataError: If more test questions are among the training data than chance explains.
         """
         given = all(layout_of(source) in _WITH_NEGATIVES for source in self.retrieval)
         dataset = load_retrieval(
