@@ -110,7 +110,7 @@ def parse(
 def own_options(groups: Sequence[type]) -> list[str]:
     """Names of the options of a script that are not the host's."""
     own = [group for group in groups if not issubclass(group, TrainingArguments)]
-    return [option.name for group in own for option in fields(group) if option.init]
+    return [option.name for group in own for option in fields(group) if option.init]  # type: ignore[arg-type]
 
 
 def _hide_most_of_the_host(parser: HfArgumentParser) -> None:
