@@ -32,7 +32,6 @@ ROOMS = [
 
 OPTIONAL = (
     "faiss",
-    "ijson",
     "icu4py",
     "langcodes",
     "matplotlib",
