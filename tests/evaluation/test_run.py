@@ -57,7 +57,7 @@ def test_an_error_is_one_line_and_leaves_the_old_output(run, tatoeba_folder, tmp
     ("changes", "message"),
     [
         ({"model": "EMPTY"}, "holds no model"),
-        ({"model": "no-such-owner/no-such-model"}, "--model no-such-owner/no-such-model cannot be loaded"),
+        ({"model": "no-such-owner/no-such-model"}, "--model no-such-owner/no-such-model: .*cannot be loaded"),
         ({"benchmark": "bucket"}, r"benchmark 'bucket' is unknown; there are .*'tatoeba'"),
         ({"languages": ["xx"]}, r"no \['xx'\]; it has \['de', 'fr'\]"),
         ({"data": "nowhere"}, "nowhere is no directory"),
