@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from st_xlret.calibration import (
     fit_calibration_stages,
 )
 from st_xlret.data import load_documents, load_pairs
-from st_xlret.evaluation import bilingual_accuracies, markdown_table
+from st_xlret.evaluation import bilingual_accuracies, markdown_table, summarise_accuracies
 from st_xlret.evaluation.reporting.plots import plot_language_planes, plot_stages
 from st_xlret.evaluation.reporting.tables import percent
 from st_xlret.files import save_model_atomically, write_json_atomically
@@ -152,18 +152,13 @@ def embed(model: SentenceTransformer, texts: Mapping[str, list[str]]) -> dict[st
 
 def summarise(embeddings: Mapping[str, Tensor]) -> dict[str, float]:
     """Mean accuracy over all pairs of languages, those with and without parallel text, and those of each language."""
-    accuracies = bilingual_accuracies(embeddings)
-
-    def mean(belongs: Callable[[set[str]], bool]) -> float:
-        chosen = [accuracy for pair, accuracy in accuracies.items() if belongs(set(pair))]
-        return sum(chosen) / len(chosen)
-
-    return {
-        "all": mean(lambda pair: True),
-        "with_parallel": mean(lambda pair: not pair & {*WITHOUT_PARALLEL}),
-        "without_parallel": mean(lambda pair: bool(pair & {*WITHOUT_PARALLEL})),
-        **{language: mean(lambda pair, own=language: own in pair) for language in embeddings},  # type: ignore[misc]
-    }
+    means = summarise_accuracies(
+        bilingual_accuracies(embeddings),
+        {"without_parallel": WITHOUT_PARALLEL},
+        within={"with_parallel": [language for language in embeddings if language not in WITHOUT_PARALLEL]},
+    )
+    groups = {"all": means["accuracy"]} | {group: means[f"{group}_accuracy"] for group in GROUPS[1:]}
+    return groups | {language: means[f"{language}_accuracy"] for language in embeddings}
 
 
 def show_search(model: SentenceTransformer, english: list[str]) -> None:
