@@ -24,6 +24,7 @@ ROOMS = [
     "search",
     "modules",
     "functional",
+    "precision",
     "options",
     "files",
     "optional",

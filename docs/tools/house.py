@@ -17,7 +17,7 @@ ROOMS = [
     ("modules", "heads, memory bank, document encoder, calibration layer"),
     ("functional", "the papers' equations on tensors; imports PyTorch only"),
 ]
-FOUNDATION = "options, files, optional: options of programs, atomic writing, optional libraries"
+FOUNDATION = "options, precision, files, optional: command-line options, bf16, atomic writing, optional libraries"
 OUTSIDE = [
     ("training_scripts", "recipes, demo, studies"),
     ("evaluation/run.py", "from a checkout"),

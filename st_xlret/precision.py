@@ -1,0 +1,98 @@
+"""The number format that a model computes in: float32, or bfloat16 where the processor or the GPU computes in it."""
+
+from __future__ import annotations
+
+import platform
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+Precision = Literal["auto", "fp32", "bf16"]
+
+PRECISIONS: tuple[Precision, ...] = ("auto", "fp32", "bf16")
+"""Values of the option `--precision`."""
+
+_CPU_FEATURES = frozenset({"avx512_bf16", "amx_bf16"})
+
+
+def computes_in_bf16(device: str | torch.device) -> bool:
+    """Whether a device computes in bfloat16 by itself, so that it is faster there than float32.
+
+    A CPU does with the instructions AVX512-BF16 or AMX-BF16, an NVIDIA GPU from Ampere on. Elsewhere bfloat16 is
+    emulated, or there is no way to tell, and the answer is no.
+
+    Args:
+        device: A device, such as `"cpu"`, `"cuda:1"` or `model.device`.
+
+    Example:
+        >>> computes_in_bf16("meta")
+        False
+    """
+    kind = torch.device(device).type
+    if kind == "cuda":
+        return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    if kind == "xpu":
+        return torch.xpu.is_available() and torch.xpu.is_bf16_supported()
+    return kind == "cpu" and bool(_cpu_features() & _CPU_FEATURES)
+
+
+def resolve_precision(precision: str, device: str | torch.device) -> Literal["fp32", "bf16"]:
+    """Turn a value of `--precision` into the format to compute in.
+
+    Args:
+        precision: `"auto"` (bfloat16 where the device computes in it, else float32), `"fp32"` or `"bf16"`.
+        device: The device of the model.
+
+    Raises:
+        ValueError: On another value.
+
+    Example:
+        >>> resolve_precision("auto", "meta"), resolve_precision("bf16", "meta")
+        ('fp32', 'bf16')
+    """
+    if precision == "auto":
+        return "bf16" if computes_in_bf16(device) else "fp32"
+    if precision == "bf16":
+        return "bf16"
+    if precision == "fp32":
+        return "fp32"
+    raise ValueError(f"--precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+
+
+def autocast(precision: str, device: str | torch.device) -> AbstractContextManager[Any]:
+    """A context in which a model computes in the precision that was asked for; its weights stay as they are.
+
+    Args:
+        precision: As for `resolve_precision`.
+        device: The device of the model.
+
+    Raises:
+        ValueError: On an unknown precision.
+
+    Example:
+        >>> layer = torch.nn.Linear(2, 2)
+        >>> with autocast("bf16", "cpu"):
+        ...     layer(torch.ones(1, 2)).dtype
+        torch.bfloat16
+        >>> with autocast("fp32", "cpu"):
+        ...     layer(torch.ones(1, 2)).dtype
+        torch.float32
+    """
+    if resolve_precision(precision, device) == "bf16":
+        return torch.autocast(torch.device(device).type, torch.bfloat16)
+    return nullcontext()
+
+
+@lru_cache(maxsize=1)
+def _cpu_features() -> frozenset[str]:
+    """Names of the CPU's instruction sets, as PyTorch reports them; older versions do not, and Linux does."""
+    if hasattr(torch.cpu, "get_capabilities"):
+        return frozenset(name for name, present in torch.cpu.get_capabilities().items() if present is True)
+    if platform.system() == "Linux":
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        flags = (line for line in text.splitlines() if line.startswith("flags"))
+        return frozenset(next(flags, "").partition(":")[2].split())
+    return frozenset()

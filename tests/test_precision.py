@@ -1,0 +1,58 @@
+"""The number format that a model computes in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from st_xlret import precision
+from st_xlret.precision import autocast, computes_in_bf16, resolve_precision
+
+
+@pytest.fixture
+def cpu(monkeypatch: pytest.MonkeyPatch):
+    def pretend(**features: bool | int) -> None:
+        precision._cpu_features.cache_clear()
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: features, raising=False)
+
+    yield pretend
+    precision._cpu_features.cache_clear()
+
+
+@pytest.mark.parametrize("feature", ["avx512_bf16", "amx_bf16"])
+def test_auto_takes_bf16_on_a_processor_that_computes_in_it(cpu, feature: str) -> None:
+    cpu(avx512_f=True, l2_cache_size=2048, **{feature: True})
+    assert computes_in_bf16("cpu")
+    assert resolve_precision("auto", "cpu") == "bf16"
+
+
+def test_auto_takes_fp32_on_other_processors(cpu) -> None:
+    cpu(avx512_f=True, avx512_bf16=False, amx_bf16=False, avx512_vnni=True)
+    assert resolve_precision("auto", torch.device("cpu")) == "fp32"
+    assert resolve_precision("bf16", "cpu") == "bf16"  # asked for: emulated
+
+
+@pytest.mark.parametrize(("flags", "expected"), [("fpu avx512_bf16", True), ("fpu avx512f", False)])
+def test_older_pytorch_reads_the_flags_of_linux(
+    cpu, monkeypatch: pytest.MonkeyPatch, flags: str, expected: bool
+) -> None:
+    cpu()
+    monkeypatch.delattr(torch.cpu, "get_capabilities")
+    monkeypatch.setattr(precision.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: f"processor: 0\nflags\t\t: {flags}\nbugs: avx512_bf16\n")
+    assert computes_in_bf16("cpu") is expected
+
+
+def test_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for supported in (True, False):
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation, s=supported: s)
+        assert computes_in_bf16("cuda:1") is supported
+    assert not computes_in_bf16("mps")
+
+
+def test_an_unknown_precision_is_named() -> None:
+    with pytest.raises(ValueError, match=r"--precision.*auto, fp32, bf16.*'int8'"):
+        autocast("int8", "cpu")
