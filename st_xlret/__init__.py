@@ -43,6 +43,7 @@ _HOMES = {
     "TokenCountCallback": "st_xlret.training",
     "XORRetrieveEvaluator": "st_xlret.evaluation",
     "build_word_samples": "st_xlret.data",
+    "encode": "st_xlret.calibration",
     "export": "st_xlret.hub.export",
     "fit_calibration": "st_xlret.calibration",
     "load_documents": "st_xlret.data",

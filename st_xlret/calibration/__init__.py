@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from st_xlret.calibration.adversarial import AdversarialOptions
 from st_xlret.calibration.embedding import embed_documents, embed_pairs
+from st_xlret.calibration.encoding import encode, language_routes
 from st_xlret.calibration.fit import fit_calibration, fit_calibration_stages
 from st_xlret.calibration.inputs import STEPS, CalibrationOptions
 from st_xlret.calibration.report import Alignment, alignment_table, measure_alignment
@@ -19,8 +20,10 @@ __all__ = [
     "alignment_table",
     "embed_documents",
     "embed_pairs",
+    "encode",
     "fit_calibration",
     "fit_calibration_stages",
+    "language_routes",
     "mean_csls_criterion",
     "measure_alignment",
     "procrustes",

@@ -132,6 +132,36 @@ def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
     return None
 
 
+def find_language(code: str, known: Iterable[str]) -> str | None:
+    """Find the language that a code means among known ones, whatever the codes look like.
+
+    The same language in the same script is enough: the region and the length of the code do not matter, and a member
+    of a macrolanguage stands for it (`"cmn"` for `"zh"`, `"arb"` for `"ar"`).
+
+    Args:
+        code: BCP 47 tag, such as `"rus"`, `"fr-CA"` or `"zh-Hans"`.
+        known: Codes to choose from.
+
+    Returns:
+        One of `known`, as it is written there. None if none of them is meant, or `code` is no language.
+
+    Example:
+        >>> [find_language(code, ["fr", "ru", "zh"]) for code in ("rus", "fr-CA", "zh-Hans", "cmn")]
+        ['ru', 'fr', 'zh', 'zh']
+        >>> find_language("zh-TW", ["zh"]), find_language("und", ["zh"])
+        (None, None)
+    """
+    normal = _normal_form(code)
+    if normal is None:
+        return None
+    names = {_normal_form(name) or name: name for name in known}
+    if normal in names:
+        return names[normal]
+    alike = [name for name in names if _language_and_script(name) == _language_and_script(normal)]
+    # A bare language before one with a region.
+    return names[min(alike, key=lambda name: (len(name), name))] if alike else None
+
+
 def check_languages(languages: Iterable[str] | str | None) -> frozenset[str] | None:
     """Check a language filter: None for all languages, otherwise a set of normal forms.
 
@@ -245,3 +275,11 @@ def _usual_script(code: str) -> str | None:
     import langcodes
 
     return langcodes.Language.get(code).maximize().script
+
+
+@lru_cache(maxsize=4096)
+def _language_and_script(code: str) -> tuple[str | None, str | None]:
+    import langcodes
+
+    language = langcodes.Language.get(langcodes.standardize_tag(code, macro=True))
+    return language.language, language.maximize().script

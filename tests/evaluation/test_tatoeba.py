@@ -74,7 +74,7 @@ def test_a_model_with_language_routes_is_told_the_language(static_model, tatoeba
     monkeypatch.setattr(model, "encode", recording)
     result = TatoebaEvaluator.from_directory(tatoeba_folder, ["fr", "de"]).evaluate(model)
     assert tasks == ["en", "fr", None]  # German has no route: the model's default
-    assert "task=language (en, fr;" in result.protocol["calibration"]
+    assert "by the language of the texts (en, fr;" in result.protocol["calibration"]
 
 
 def test_calibration_needs_every_language(tatoeba_folder) -> None:

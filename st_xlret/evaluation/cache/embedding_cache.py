@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from st_xlret.calibration.encoding import encode as encode_by_language
+from st_xlret.calibration.encoding import known_languages
 from st_xlret.evaluation.cache.cached_embeddings import CachedEmbeddings, Ranks, join_ranks
 from st_xlret.evaluation.cache.encoding import Encode, Encoding
 from st_xlret.evaluation.cache.fingerprint import fingerprint
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
     from st_xlret.evaluation.retrieval.ranking import DocumentEncoder
 
 Method = Literal["encode", "encode_query", "encode_document"]
+_ROLES: dict[str, Literal["query", "document"] | None] = {
+    "encode": None,
+    "encode_query": "query",
+    "encode_document": "document",
+}
 
 _TEXTS_PER_CALL = 1_024
 
@@ -90,8 +97,9 @@ class EmbeddingCache:
 
         Args:
             model: Any Sentence Transformer.
-            texts: Texts, or pairs (id, text), in a sequence or anything else that can be iterated over repeatedly. With
-                an iterator, the time left is unknown, and the space on the disk is checked for one shard at a time.
+            texts: Texts, pairs (id, text) or triples (id, text, language), in a sequence or anything else that can be
+                iterated over repeatedly. With an iterator, the time left is unknown, and the space on the disk is
+                checked for one shard at a time. A model with a map per language is told the languages.
             method: `"encode_document"` and `"encode_query"` put the model's prompts before the texts.
             **options: Options of the method, such as `normalize_embeddings=True` or `prompt="passage: "`.
 
@@ -102,9 +110,11 @@ class EmbeddingCache:
         """
         pool = _LazyPool(model, self.devices)
 
-        def encode(batch: Sequence[str], _: Sequence[str]) -> np.ndarray:
+        def encode(batch: Sequence[str], languages: Sequence[str]) -> np.ndarray:
             pool_option = {"pool": pool.started()} if self.devices else {}
-            return getattr(model, method)(list(batch), **{**options, "show_progress_bar": False, **pool_option})
+            how = {**options, "show_progress_bar": False, **pool_option}
+            codes = known_languages(model, languages)
+            return encode_by_language(model, batch, codes, role=_ROLES[method], **how)  # type: ignore[no-any-return]
 
         # The result does not depend on the batches.
         lasting = {name: value for name, value in options.items() if name not in ("batch_size", "chunk_size")}

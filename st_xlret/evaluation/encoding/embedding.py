@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 import torch
 from torch import Tensor
 
-from st_xlret.data.languages import check_language
+from st_xlret.calibration.encoding import PROMPT_NAMES, default_language, language_routes, language_task
 from st_xlret.evaluation.encoding.hidden_states import encode_hidden_states
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 Pooling = Literal["model", "mean"]
 Side = Literal["query", "document"]
-
-# The names under which models keep their prompts, in the order in which the host looks them up.
-_PROMPT_NAMES: dict[str, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
 class Calibration(Protocol):
@@ -129,50 +126,12 @@ def encode_layer(
     return encode_hidden_states(model, texts, layer, resolved, batch_size, show_progress_bar)
 
 
-def language_routes(model: Any) -> list[str]:
-    """The languages that a model has a map of its own for, to be named in `encode(texts, task=...)`.
-
-    These are the routes of a stock `Router` that are all named after languages, as `st_xlret.export` makes it from
-    a calibration per language. A `Router` by other tasks, such as queries and documents, has none.
-
-    Args:
-        model: Any Sentence Transformer.
-
-    Example:
-        >>> from sentence_transformers import SentenceTransformer
-        >>> from sentence_transformers.sentence_transformer.modules import BoW
-        >>> from st_xlret import CalibrationLayer, export
-        >>> model = SentenceTransformer(modules=[BoW(vocab=["one", "two"])], device="cpu")
-        >>> language_routes(model), language_routes(export(model, CalibrationLayer(2, ["en", "fr"], pivot="en")))
-        ([], ['en', 'fr'])
-    """
-    from sentence_transformers.base.modules import Router
-
-    for router in (module for module in model.children() if isinstance(module, Router)) if model is not None else ():
-        tasks_of: dict[str, list[str]] = {route: [] for route in router.sub_modules}
-        for route in tasks_of:
-            tasks_of[route] += [route] if _is_language(route) else []
-        for (task, _), route in router.route_mappings.items():
-            if task is not None and _is_language(task) and task not in tasks_of[route]:
-                tasks_of[route].append(task)
-        if all(tasks_of.values()):
-            return [task for tasks in tasks_of.values() for task in tasks]
-    return []
-
-
-def _is_language(name: str) -> bool:
-    try:
-        return bool(check_language(name))
-    except ValueError:
-        return False
-
-
 @dataclass(frozen=True)
 class TextEmbedder:
     """How an evaluator turns the texts of one language into embeddings.
 
-    A model with a map per language, as `st_xlret.export` makes it, is told the language of the texts
-    (`encode(texts, task="fr")`), see [`language_routes`][st_xlret.evaluation.encoding.embedding.language_routes].
+    A model with a map per language, as `st_xlret.export` makes it, is told the language of the texts, see
+    [`language_routes`][st_xlret.calibration.language_routes].
 
     Attributes:
         layer: See `encode_layer`.
@@ -243,7 +202,7 @@ class TextEmbedder:
         given = self.query_prompt if side == "query" else self.document_prompt
         if given is not None:
             return given
-        return next((model.prompts[name] for name in _PROMPT_NAMES[side] if name in model.prompts), None)
+        return next((model.prompts[name] for name in PROMPT_NAMES[side] if name in model.prompts), None)
 
     @property
     def _bypasses_encode(self) -> bool:
@@ -255,7 +214,7 @@ class TextEmbedder:
 
     def _encode_arguments(self, model: Any, language: str, side: Side | None, prompt: str | None) -> dict[str, Any]:
         # As encode_query and encode_document set them; the task of a calibrated model is the language.
-        task = language if language in self.routes(model) else side
+        task = (language_task(model, language, side) if self.routes(model) else None) or side
         arguments = {"task": task, "prompt": prompt, "pool": self.pool}
         return {name: value for name, value in arguments.items() if value is not None}
 
@@ -278,7 +237,8 @@ class TextEmbedder:
         """
         calibration = "none" if self.calibration is None else type(self.calibration).__name__
         if routes := self.routes(model):
-            inside = f"in the model, by task=language ({', '.join(routes)}; its default route for other languages)"
+            others = f"other languages are taken for {default_language(model)}"
+            inside = f"in the model, by the language of the texts ({', '.join(routes)}; {others})"
             calibration = inside if self.calibration is None else f"{inside}, then {calibration}"
         elif self._bypasses_encode and language_routes(model):
             calibration += " (the model's maps per language come after the layer, and were not used)"

@@ -5,8 +5,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Router
 
+from st_xlret.calibration import language_routes
 from st_xlret.evaluation import encode_layer
-from st_xlret.evaluation.encoding.embedding import TextEmbedder, language_routes
+from st_xlret.evaluation.encoding.embedding import TextEmbedder
 from st_xlret.hub.export import export
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
