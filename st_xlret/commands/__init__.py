@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 
 COMMANDS = {
@@ -58,6 +60,18 @@ def run(name: str, arguments: Sequence[str], *, prog: str) -> None:
     if name not in COMMANDS:
         sys.exit(f"error: there is no command {name!r}; there are: {', '.join(COMMANDS)}")
     try:
-        import_module(f"st_xlret.commands.{name}").main(arguments, prog=prog)
+        with _warnings_in_one_line():
+            import_module(f"st_xlret.commands.{name}").main(arguments, prog=prog)
     except (ValueError, OSError, ImportError) as error:
         sys.exit(f"error: {error}")
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Show warnings as the errors are shown, without the place in the code."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before

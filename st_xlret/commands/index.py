@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from st_xlret.calibration.encoding import known_languages
 from st_xlret.commands.texts import read_texts
 from st_xlret.data.documents.loading import LoadReport
 from st_xlret.data.documents.reading import find_documents, read_documents
@@ -75,9 +76,9 @@ def index(options: Arguments) -> Path:
         raise DataError(f"{', '.join(options.documents)}: there is no text; {FORMATS}")
     model = load_model(options.model, options.device)
     cache = target.with_name(f".{target.name}.embeddings")
-    vectors = EmbeddingCache(cache).encode(
-        model, [text for _, text in entries], normalize_embeddings=True, batch_size=options.batch_size
-    )
+    known_languages(model, [language for language, _ in entries])  # one warning of all that the model does not know
+    texts = [(str(row), text, language) for row, (language, text) in enumerate(entries)]
+    vectors = EmbeddingCache(cache).encode(model, texts, normalize_embeddings=True, batch_size=options.batch_size)
     if target.exists():
         _remove(target)
     with atomic_directory(target) as folder:

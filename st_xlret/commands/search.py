@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from st_xlret.calibration import encode
 from st_xlret.commands.index import INDEX_FILE, TEXTS_FILE, VECTORS_FILE, is_index
 from st_xlret.hub.loading import load_model
 from st_xlret.options import name_leading_words, option, parse
@@ -28,6 +29,7 @@ class Arguments:
 
     index: str = option(None, "Folder of the index.")
     query: list[str] = option([], "Queries, each in quotes. By default they are read from the terminal.")
+    language: str | None = option(None, "Language of the queries, for a model with a map per language.")
     top_k: int = option(10, "Results for a query.")
     json: bool = option(False, "Print JSON lines: {query, results: [{score, language, text}]}.")
     model: str | None = option(None, "The encoder, where it is not where it was when the index was built.")
@@ -71,9 +73,10 @@ class Index:
                 f"has {self.model.get_embedding_dimension()}"
             )
 
-    def search(self, queries: Sequence[str], k: int = 10) -> list[list[dict[str, Any]]]:
+    def search(self, queries: Sequence[str], k: int = 10, *, language: str | None = None) -> list[list[dict[str, Any]]]:
         """The best texts for each query, as {"score", "language", "text"}."""
-        asked = self.model.encode_query(list(queries), normalize_embeddings=True, show_progress_bar=False)
+        how: dict[str, Any] = {"normalize_embeddings": True, "show_progress_bar": False}
+        asked = encode(self.model, list(queries), language, role="query", **how)
         scores, rows = top_k(asked, self.vectors, min(k, len(self.entries)))
         return [
             [{"score": round(score, 4), **self.entries[row]} for score, row in zip(*found, strict=True)]
@@ -87,7 +90,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
     (options,) = parse([Arguments], given, description=__doc__, prog=prog)
     opened = Index(options.index, options.model, options.device)
     for query in options.query or _asked():
-        (results,) = opened.search([query], options.top_k)
+        (results,) = opened.search([query], options.top_k, language=options.language)
         if options.json:
             print(json.dumps({"query": query, "results": results}, ensure_ascii=False))
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from st_xlret.commands import main
+from st_xlret.hub.export import export
+from st_xlret.modules import CalibrationLayer
 
 WORDS = {
     "en": ["sun", "moon", "star", "rain", "wind", "snow", "tree", "leaf", "root", "fish", "bird", "wolf"],
@@ -172,3 +175,40 @@ def test_one_language_has_no_bias(tmp_path: Path, model: Path, documents: Path) 
     given = ["--model", str(model), "--documents", str(documents), "--output", str(tmp_path / "o.json")]
     with pytest.raises(SystemExit, match="two languages"):
         main(["report", *given, "--languages", "en"])
+
+
+@pytest.fixture
+def per_language(tmp_path: Path, model: Path) -> Path:
+    """The model with a map per language, which takes the vector of the language off."""
+    calibration = CalibrationLayer(16, list(WORDS), pivot="en", steps=["shift"])
+    for side in range(2):
+        calibration.bias[side, 12 + side] = -0.8
+    folder = tmp_path / "per-language"
+    export(SentenceTransformer(str(model), device="cpu"), calibration).save_pretrained(str(folder))
+    return folder
+
+
+def test_a_model_with_a_map_per_language_is_told_the_languages(
+    tmp_path: Path, per_language: Path, documents: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(tmp_path / "index")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        main(["index", str(documents), "--model", str(per_language), "--output", folder])
+        main(["search", folder, "--query", "soleil lune", "--language", "fra", "--top_k", "2", "--json"])
+    results = json.loads(capsys.readouterr().out.splitlines()[-1])["results"]
+    # Without the map of its language, the French text would come before its English translation.
+    assert {result["text"] for result in results} == {"soleil lune", "sun moon"}
+    assert [result["score"] for result in results] == [pytest.approx(1, abs=1e-3)] * 2
+    with pytest.warns(UserWarning, match="taken for en"):
+        main(["search", folder, "--query", "soleil lune"])
+    with pytest.raises(SystemExit, match="'sw'.*en, fr"):
+        main(["search", folder, "--query", "jua", "--language", "sw"])
+
+
+def test_languages_without_a_map_are_warned_of_once(tmp_path: Path, per_language: Path) -> None:
+    file = tmp_path / "more.jsonl"
+    file.write_text("".join(json.dumps({"language": code, "text": "sun moon."}) + "\n" for code in ("sw", "fr", "de")))
+    with pytest.warns(UserWarning, match="none for texts in de, sw.* taken for en") as caught:
+        main(["index", str(file), "--model", str(per_language), "--output", str(tmp_path / "more")])
+    assert sum("map per language" in str(entry.message) for entry in caught) == 1
