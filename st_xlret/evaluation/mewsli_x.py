@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tqdm.auto import tqdm
 
 from st_xlret.data.reading.jsonl import DataError, read_jsonl
+from st_xlret.data.retrieval.mentions import entity_text, mention_in_context, spans_of_sentences
 from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection, find_file
 from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 MewsliSplit = Literal["test", "dev"]
 
 _LAYOUT = " of the Mewsli-X release (candidate_set_entities.jsonl, wikinews_mentions-{dev,test}.jsonl)"
-_BRACED = re.compile(r"\{(.*?)\}")
 
 
 class MewsliXEvaluator(RetrievalEvaluator):
@@ -118,60 +117,19 @@ def read_mewsli_x(
     return RetrievalData(corpus, queries, qrels, str(mentions))
 
 
-def mention_in_context(text: str, start: int, end: int, sentence_spans: Sequence[tuple[int, int]]) -> str:
-    """The text of a query: a mention, and its sentence in which the mention is marked, as in XTREME-R's baseline.
-
-    The mention comes first, so that truncation cannot remove it. Braces in the text become parentheses.
-
-    Args:
-        text: The article.
-        start: First character of the mention.
-        end: One past its last character.
-        sentence_spans: (start, end) of the sentences. Those that overlap the mention are kept, or the whole text if
-            none does.
-
-    Raises:
-        ValueError: If the mention is not within the text.
-
-    Example:
-        >>> mention_in_context("Rain. Ann {A} won. Sun.", 6, 9, [(0, 5), (6, 18), (19, 23)])
-        'Ann: { Ann } (A) won.'
-    """
-    if not 0 <= start < end <= len(text):
-        raise ValueError(f"the mention {start}..{end} is not within the text of {len(text)} characters.")
-    touched = [(left, right) for left, right in sentence_spans if left < end and start < right]
-    first, last = (touched[0][0], touched[-1][1]) if touched else (0, len(text))
-    first, last = min(first, start), max(last, end)
-    mention = text[start:end]
-    before, after = (_BRACED.sub(r"(\1)", part) for part in (text[first:start], text[end:last]))
-    return _one_line(f"{mention}: {before} {{ {mention} }} {after}")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _spans(record: Mapping[str, Any], text: str) -> list[tuple[int, int]]:
-    spans = [(int(span["start"]), int(span["end"])) for span in record["sentence_spans"]]
-    outside = [span for span in spans if not 0 <= span[0] < span[1] <= len(text)]
-    if outside:
-        raise ValueError(f"the sentence span {outside[0]} is not within the text of {len(text)} characters")
-    return spans
-
-
 def _read_entities(file: Path, show_progress_bar: bool) -> TextCollection:
     line_of: dict[str, int] = {}
     texts, languages = [], []
     for number, record in tqdm(read_jsonl(file), desc="Entities", unit="", disable=not show_progress_bar):
         try:
-            name, description, language = record["entity_id"], record["description"], record["description_language"]
-            sentences = [description[start:end] for start, end in _spans(record, description)]
+            name, language = record["entity_id"], record["description_language"]
+            text = entity_text(record)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"no entity: {_reason(error)}", file=str(file), line=number) from error
         if name in line_of:
             raise DataError(f"entity {name!r} occurs in line {line_of[name]} too", file=str(file), line=number)
         line_of[name] = number
-        texts.append(_one_line(" ".join(sentences)) or _one_line(description))
+        texts.append(text)
         languages.append(language)
     return TextCollection(list(line_of), texts, languages, source=str(file))
 
@@ -186,7 +144,7 @@ def _read_mentions(file: Path) -> tuple[TextCollection, dict[str, dict[str, int]
             text, language = context["text"], context["language"]
             if not text:
                 raise ValueError("context.text is empty: run the release's get-mewsli-x.sh, which fills the texts in")
-            spans = _spans(context, text)
+            spans = spans_of_sentences(context, text)
             for mention in record["mentions"] if "mentions" in record else [record["mention"]]:
                 name, span = mention["example_id"], mention["mention_span"]
                 marked = text[span["start"] : span["end"]]

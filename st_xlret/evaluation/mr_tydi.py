@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from st_xlret.evaluation.readers.mr_tydi import MR_TYDI_LANGUAGES, find_in_directory, find_on_hub, load_mr_tydi
+from st_xlret.data.retrieval.json_lines import MR_TYDI_LANGUAGES
+from st_xlret.evaluation.readers.mr_tydi import find_in_directory, find_on_hub, load_mr_tydi
 from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
 
 if TYPE_CHECKING:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from datasets import Dataset
@@ -12,7 +13,7 @@ from sentence_transformers.sentence_transformer.evaluation import InformationRet
 
 from st_xlret.data import DataError, load_retrieval, normalise_text
 from st_xlret.data.holdout import hold_out_questions
-from st_xlret.data.retrieval.loading import layout_of
+from st_xlret.data.retrieval.layouts import find_retrieval
 from st_xlret.evaluation.lareqa import LAReQAEvaluator, read_lareqa
 from st_xlret.options import option
 from st_xlret.training.arguments import DataArguments, RunArguments
@@ -22,18 +23,23 @@ logger = logging.getLogger(__name__)
 
 # More of a test set's questions than chance explains.
 _TOO_MANY_KNOWN = 0.05
-_WITH_NEGATIVES = ("dpr", "ms_marco")
 
 
 @dataclass
-class RetrievalDataArguments(DataArguments):
-    """Questions with passages, beside parallel sentences and documents."""
+class QuestionArguments:
+    """Questions with passages to train on."""
+
+    _argument_group_name = "data"
 
     retrieval: list[str] = option(
         [],
-        "English questions with passages: BEIR folders (their training split), JSON files of DPR or SQuAD, or MS "
-        "MARCO triplets (TSV).",
+        "Questions with passages: BEIR folders (their training split), JSON files of DPR (XOR-TyDi's too) or SQuAD, MS "
+        "MARCO triplets (TSV), Mr.TyDi's train.jsonl.gz or the folder that contains them, Mewsli-X's pairs, or JSON "
+        'lines {"query", "positive", "negatives", "language"}. PATH=sw names the language of a file that names none; '
+        "without it, English.",
     )
+    languages: list[str] = option([], "Languages of questions to keep (ISO 639-1 codes). All by default.")
+    skip_bad_lines: bool = option(False, "Skip and count bad lines of the data instead of stopping at the first one.")
     positives: str = option(
         "passage",
         "What a question is to find: the whole passage with its title, or the sentence with the answer.",
@@ -41,43 +47,44 @@ class RetrievalDataArguments(DataArguments):
     )
     hard_negatives: int = option(
         0,
-        "Hard negatives per question: those in the files of DPR or MS MARCO; for other data, --model finds them among "
-        "all passages before it is trained.",
+        "Hard negatives per question: those in the files of DPR, MS MARCO or Mr.TyDi; for other data, --model finds "
+        "them among all passages before it is trained.",
     )
     test: str | None = option(
         None,
         "XQuAD-R to measure the finished model on, as a BEIR folder or LAReQA's release. Its questions are not trained "
         "on.",
     )
-    evaluation_pairs: int = option(
-        200,
-        "Pairs per language pair to hold out, and 5 times as many questions (at most a tenth of them): they measure "
-        "the run, and the questions choose the best checkpoint.",
+    evaluation_questions: int = option(
+        1000,
+        "Questions to hold out, at most a tenth of them: they measure the run and choose the best checkpoint.",
     )
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not self.retrieval:
             raise ValueError("there is nothing to train on: give --retrieval, questions with passages")
-        if self.hard_negatives < 0:
-            raise ValueError(f"--hard_negatives must not be negative, got {self.hard_negatives}")
+        for name in ("hard_negatives", "evaluation_questions"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"--{name} must not be negative, got {getattr(self, name)}")
 
-    def load_questions(self, language: str = "en") -> Dataset:
+    def load_questions(self, language: str = "en", languages: Sequence[str] = ()) -> Dataset:
         """All questions with passages, and with hard negatives where their files hold them, without those of the test.
 
         Args:
-            language: Language of the questions and passages.
+            language: Language of questions that name none.
+            languages: Languages of questions to keep; all if it is empty.
 
         Raises:
             DataError: If more test questions are among the training data than chance explains.
         """
-        given = all(layout_of(source) in _WITH_NEGATIVES for source in self.retrieval)
+        given = all(source.has_negatives for source in find_retrieval(self.retrieval))
         dataset = load_retrieval(
             self.retrieval,
             negatives=self.hard_negatives if given else 0,
             positives=self.positives,
             titles=self.positives == "passage",
             language=language,
+            languages=languages or None,
             skip_bad_lines=self.skip_bad_lines,
         )
         if not self.test:
@@ -99,7 +106,7 @@ class RetrievalDataArguments(DataArguments):
         Returns:
             The questions to train on, and an evaluator of the others; None where nothing is held out.
         """
-        questions, held_out = hold_out_questions(questions, 5 * self.evaluation_pairs, seed=seed)
+        questions, held_out = hold_out_questions(questions, self.evaluation_questions, seed=seed)
         if not len(held_out):
             return questions, None
         passages = {text: f"p{i}" for i, text in enumerate(dict.fromkeys(held_out["positive"]))}
@@ -143,3 +150,23 @@ class RetrievalDataArguments(DataArguments):
     def lareqa(self) -> LAReQAEvaluator | None:
         """The evaluator of `test`."""
         return LAReQAEvaluator.from_directory(self.test) if self.test else None
+
+
+@dataclass
+class RetrievalDataArguments(QuestionArguments, DataArguments):
+    """Questions with passages, beside parallel sentences and documents."""
+
+    languages: list[str] = option(
+        [], "Languages of parallel sentences and documents to keep (ISO 639-1 codes). All by default."
+    )
+    evaluation_questions: int = field(default=0, init=False)
+    evaluation_pairs: int = option(
+        200,
+        "Pairs per language pair to hold out, and 5 times as many questions (at most a tenth of them): they measure "
+        "the run, and the questions choose the best checkpoint.",
+    )
+
+    def __post_init__(self) -> None:
+        DataArguments.__post_init__(self)
+        self.evaluation_questions = 5 * self.evaluation_pairs
+        super().__post_init__()

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from st_xlret.evaluation.mewsli_x import MewsliXEvaluator, mention_in_context, read_mewsli_x
+from st_xlret.evaluation.mewsli_x import MewsliXEvaluator, read_mewsli_x
 from tests.evaluation.samples import write_mewsli_x
 
 
@@ -50,17 +50,6 @@ def test_languages_and_split(static_model, tmp_path) -> None:
     assert list(MewsliXEvaluator.from_directory(tmp_path, split="dev").evaluate(static_model).scores) == ["en"]
     with pytest.raises(ValueError, match="split must be 'test' or 'dev', got 'train'"):
         MewsliXEvaluator.from_directory(tmp_path, split="train")
-
-
-def test_mentions_are_marked_in_their_sentences() -> None:
-    text = "One {x}. Two\nlines  here. Three."
-    spans = [(0, 8), (9, 25), (26, 32)]
-    assert mention_in_context(text, 13, 18, spans) == "lines: Two { lines } here."
-    assert mention_in_context(text, 0, 3, spans) == "One: { One } (x)."
-    assert mention_in_context(text, 4, 12, spans).startswith("{x}. Two: One { {x}. Two } lines")
-    assert mention_in_context("Ann won.", 0, 3, []) == "Ann: { Ann } won."
-    with pytest.raises(ValueError, match="3..99 is not within the text of 8"):
-        mention_in_context("Ann won.", 3, 99, [])
 
 
 def rewrite(file, change) -> None:

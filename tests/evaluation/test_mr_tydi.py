@@ -15,9 +15,10 @@ from sentence_transformers import SentenceTransformer
 
 from st_xlret.data.reading.jsonl import DataError
 from st_xlret.data.retrieval.beir import read_qrels
+from st_xlret.data.retrieval.json_lines import MR_TYDI_LANGUAGES
 from st_xlret.evaluation.cache import EmbeddingCache
 from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator
-from st_xlret.evaluation.readers.mr_tydi import MR_TYDI_LANGUAGES, read_topics
+from st_xlret.evaluation.readers.mr_tydi import read_topics
 from st_xlret.hub.export import export
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests import tiny

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 from datasets import Dataset
 
@@ -69,15 +71,35 @@ class LanguageStreams:
         result = np.empty(rows, dtype=np.int64)
         for group in np.unique(chosen):
             places = np.flatnonzero(chosen == group)
-            result[places] = self._next(group, len(places))
+            result[places] = self.take(int(group), len(places))
         return result
 
-    def _next(self, group: int, rows: int) -> np.ndarray:
+    def take(self, group: int, rows: int) -> np.ndarray:
+        """The next rows of one language (rows,)."""
         while len(self._queues[group]) < rows:
             fresh = self.generator.permutation(self.groups[group])
             self._queues[group] = np.concatenate([self._queues[group], fresh])
         taken, self._queues[group] = self._queues[group][:rows], self._queues[group][rows:]
         return taken
+
+
+def shares(rows: Sequence[int], ranks: int) -> Iterator[list[int]]:
+    """Cut the rows of a batch into one equal share for each process of a distributed run, in their order.
+
+    A sampler that draws the batch of all processes together, and yields their shares one after the other, draws the
+    same batches for any number of processes: accelerate hands the first share to the first process, and so on.
+
+    Args:
+        rows: Rows of the batch of all processes. Their number is a multiple of `ranks`.
+        ranks: Number of processes.
+
+    Example:
+        >>> list(shares([5, 6, 7, 8], 2))
+        [[5, 6], [7, 8]]
+    """
+    size = len(rows) // ranks
+    for rank in range(ranks):
+        yield list(rows[rank * size : (rank + 1) * size])
 
 
 def column_codes(dataset: Dataset, columns: list[str]) -> tuple[np.ndarray, list[tuple[str, ...]]]:

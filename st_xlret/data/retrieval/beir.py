@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from tqdm.auto import tqdm
 
+from st_xlret.data.languages import check_language
 from st_xlret.data.reading.jsonl import BadLines, DataError, read_jsonl, read_lines
 from st_xlret.data.retrieval.examples import Example, make_example, texts_in
 
@@ -187,7 +188,7 @@ def read_beir(
         sentences: Take the sentence with the answer instead of the whole passage; the answers are those in the
             question's `metadata`.
         titles: Put the titles before the texts.
-        language: Language of the passages.
+        language: Language of the passages that name none.
         bad_lines: What to do about a bad line.
         show_progress: Show progress bars.
 
@@ -221,7 +222,16 @@ def read_beir(
             try:
                 answers = _answers(queries[query]) if sentences else None
                 title, text = _passage(passages[name], titles)
-                yield make_example(queries[query].text, title, text, negatives, answers=answers, language=language)
+                code = queries[query].language and check_language(str(queries[query].language))
+                yield make_example(
+                    queries[query].text,
+                    title,
+                    text,
+                    negatives,
+                    answers=answers,
+                    language=passages[name].language or language,
+                    question_language=code or None,
+                )
             except ValueError as error:
                 report(f"{query!r} and {name!r}: {error}", query, name)
 

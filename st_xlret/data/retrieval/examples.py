@@ -10,12 +10,13 @@ from st_xlret.data.reading.text import clean_text
 
 
 class Example(NamedTuple):
-    """One training example; texts are clean and may be empty."""
+    """One training example; texts are clean and may be empty. The language is that of the query, if it is known."""
 
     query: str
     positive: str
     negatives: tuple[str, ...] = ()
     answer_found: bool = True
+    language: str | None = None
 
 
 def passage_text(title: Any, text: Any) -> str:
@@ -39,7 +40,10 @@ def answer_sentence(text: str, answers: Sequence[str], language: str = "en", *, 
         >>> answer_sentence("It rained. The sun came out at 7.", ["the moon", "at 7"])
         'The sun came out at 7.'
     """
-    sentences = split_sentences(text, language)
+    return _answer_sentence(split_sentences(text, language), text, answers, start)
+
+
+def _answer_sentence(sentences: Sequence[str], text: str, answers: Sequence[str], start: int | None) -> str | None:
     if start is not None and answers:
         # Splitting changes white space, so characters are counted without it.
         position = len("".join(text[:start].split()))
@@ -54,6 +58,11 @@ def answer_sentence(text: str, answers: Sequence[str], language: str = "en", *, 
             if wanted and wanted in sentence:
                 return sentence
     return None
+
+
+def _contains(sentence: str, answers: Sequence[str]) -> bool:
+    wanted = (" ".join(answer.split()) for answer in answers)
+    return any(answer and answer in sentence for answer in wanted)
 
 
 def texts_in(value: Any, name: str) -> list[str]:
@@ -76,6 +85,7 @@ def make_example(
     answers: Sequence[str] | None = None,
     start: int | None = None,
     language: str = "en",
+    question_language: str | None = None,
 ) -> Example:
     """Make an example of raw fields.
 
@@ -84,16 +94,23 @@ def make_example(
         title: Title of the passage that answers it, or None.
         text: Text of that passage.
         negatives: (title, text) of passages that do not answer it.
-        answers: The accepted answers, to take the sentence with the answer instead of the whole passage.
+        answers: The accepted answers, to take the sentence with the answer instead of the whole passage. The other
+            sentences of the passage that contain no answer are negatives then, after those that are given.
         start: Character position of the first answer in the passage, if it is known.
         language: Language of the passage.
+        question_language: Language of the question, if it is known.
 
     Raises:
         ValueError: If a field is not a string.
     """
     found = True
-    if answers is not None:
-        sentence = answer_sentence(clean_text(text) if start is None else text, answers, language, start=start)
-        text, found = (text, False) if sentence is None else (sentence, True)
     others = tuple(passage_text(*negative) for negative in negatives)
-    return Example(clean_text(query), passage_text(title, text), others, found)
+    if answers is not None:
+        text = clean_text(text) if start is None else text
+        sentences = split_sentences(text, language)
+        sentence = _answer_sentence(sentences, text, answers, start)
+        found = sentence is not None
+        if sentence is not None:
+            others += tuple(passage_text(title, other) for other in sentences if not _contains(other, answers))
+            text = sentence
+    return Example(clean_text(query), passage_text(title, text), others, found, question_language)

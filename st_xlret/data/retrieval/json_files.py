@@ -11,7 +11,9 @@ from typing import Any
 
 from st_xlret.data.reading.json_list import stream_list
 from st_xlret.data.reading.jsonl import BadLines, DataError, EntryError, limits_of, open_bytes, required_field
+from st_xlret.data.reading.text import clean_text
 from st_xlret.data.retrieval.examples import Example, make_example, texts_in
+from st_xlret.data.retrieval.json_lines import language_of_record
 
 
 def first_character(path: str | os.PathLike[str]) -> str:
@@ -29,20 +31,22 @@ def read_dpr(
     sentences: bool = False,
     titles: bool = True,
     language: str = "en",
+    question_languages: Mapping[str, str] | None = None,
     on_bad_line: Callable[[DataError], None] | None = None,
     on_bytes_read: Callable[[int], None] | None = None,
 ) -> Iterator[Example]:
     """Stream a DPR training file, such as `biencoder-nq-train.json`.
 
     It is one list of `{"question", "answers", "positive_ctxs", "hard_negative_ctxs", "negative_ctxs"}`, where a context
-    is `{"title", "text"}`. As in DPR, the first positive context is taken; the negatives are the hard ones, in their
-    order, or the easy ones if there are no hard ones.
+    is `{"title", "text"}`. XOR-TyDi's training data has the same layout. As in DPR, the first positive context is
+    taken; the negatives are the hard ones, in their order, or the easy ones if there are no hard ones.
 
     Args:
         path: A `.json` or `.json.gz` file.
         sentences: Take the sentence with the answer instead of the whole passage.
         titles: Put the titles before the texts.
         language: Language of the passages.
+        question_languages: Language of each question whose record names none by a field `language` or `lang`.
         on_bad_line: Called with an error that names the entry. If it returns, the entry is left out. By default the
             error is raised.
         on_bytes_read: Called now and then with the number of bytes of the file (as stored) read since.
@@ -61,7 +65,10 @@ def read_dpr(
             negatives = _contexts(record.get("hard_negative_ctxs") or record.get("negative_ctxs") or [], titles)
             title, text = positives[0] if positives else (None, "")
             answers = texts_in(required_field(record, "answers", list), "answers") if sentences else None
-            example = make_example(question, title, text, negatives, answers=answers, language=language)
+            code = language_of_record(record, (question_languages or {}).get(clean_text(question)))
+            example = make_example(
+                question, title, text, negatives, answers=answers, language=language, question_language=code
+            )
         except ValueError as error:
             handle_error(EntryError(str(error), file=os.fspath(path), line=number))
             continue
@@ -74,6 +81,7 @@ def read_squad(
     sentences: bool = False,
     titles: bool = True,
     language: str = "en",
+    question_languages: Mapping[str, str] | None = None,
     on_bad_line: Callable[[DataError], None] | None = None,
     on_bytes_read: Callable[[int], None] | None = None,
 ) -> Iterator[Example]:
@@ -85,6 +93,7 @@ def read_squad(
         sentences: Take the sentence with the answer instead of the whole paragraph.
         titles: Put the titles before the texts.
         language: Language of the paragraphs.
+        question_languages: Language of each question whose record names none by a field `language` or `lang`.
         on_bad_line: Called with an error that names the article. If it returns, the rest of the article is left out.
             By default the error is raised.
         on_bytes_read: Called now and then with the number of bytes of the file (as stored) read since.
@@ -109,7 +118,7 @@ def read_squad(
             title = str(article.get("title") or "").replace("_", " ") if titles else ""
             for paragraph in required_field(article, "paragraphs", list):
                 for question in required_field(paragraph, "qas", list):
-                    yield _squad_example(title, paragraph, question, sentences, language)
+                    yield _squad_example(title, paragraph, question, sentences, language, question_languages or {})
         except (ValueError, AttributeError) as error:
             handle_error(EntryError(str(error), file=name, line=number))
 
@@ -142,17 +151,24 @@ def _contexts(contexts: Sequence[Any], titles: bool) -> list[tuple[Any, str]]:
 
 
 def _squad_example(
-    title: str, paragraph: Mapping[str, Any], question: Mapping[str, Any], sentences: bool, language: str
+    title: str,
+    paragraph: Mapping[str, Any],
+    question: Mapping[str, Any],
+    sentences: bool,
+    language: str,
+    question_languages: Mapping[str, str],
 ) -> Example:
+    text = required_field(question, "question", str)
     answers = required_field(question, "answers", list) if sentences else []
     unanswerable = question.get("is_impossible", False)
     return make_example(
-        required_field(question, "question", str),
+        text,
         None if unanswerable else title,
         "" if unanswerable else required_field(paragraph, "context", str),
         answers=[required_field(answer, "text", str) for answer in answers] if sentences and not unanswerable else None,
         start=_start(answers[0]) if answers else None,
         language=language,
+        question_language=language_of_record(question, question_languages.get(clean_text(text))),
     )
 
 

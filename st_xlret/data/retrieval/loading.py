@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import datasets
 
-from st_xlret.data.languages import check_language
+from st_xlret.data.languages import check_language, check_languages, match_language
 from st_xlret.data.reading.arrow_cache import ArrowCache
 from st_xlret.data.reading.jsonl import BadLines, DataError, Limits
 from st_xlret.data.reading.report import Report
-from st_xlret.data.reading.sources import Sources, existing_path, require_content, texts_to_exclude
+from st_xlret.data.reading.sources import Sources, texts_to_exclude
 from st_xlret.data.reading.text import normalise_text
-from st_xlret.data.retrieval.beir import find_beir, is_beir, read_beir
 from st_xlret.data.retrieval.examples import Example
-from st_xlret.data.retrieval.json_files import first_character, read_dpr, read_squad
-from st_xlret.data.retrieval.ms_marco import read_ms_marco
+from st_xlret.data.retrieval.layouts import find_retrieval
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +80,7 @@ def load_retrieval(
     titles: bool = True,
     split: str = "train",
     language: str = "en",
+    languages: Iterable[str] | None = None,
     exclude: Sequence[str | os.PathLike[str]] = (),
     skip_bad_lines: bool = False,
     limits: Limits | None = None,
@@ -94,18 +91,26 @@ def load_retrieval(
     r"""Read questions with the passages that answer them into one memory-mapped data set.
 
     The layout of a source is recognised: a folder with `corpus.jsonl` is in BEIR's layout; a `.json` file is DPR's (a
-    list) or SQuAD's (an object with `data`); a `.tsv` file contains MS MARCO triplets, as texts or as ids. All of them
-    may be gzipped. White space becomes single spaces; the title of a passage is put before its text.
+    list) or SQuAD's (an object with `data`); a `.tsv` file contains MS MARCO triplets, as texts or as ids; a `.jsonl`
+    file is Mr.TyDi's (`positive_passages`), Mewsli-X's (`contextual_mention`) or has rows `{"query", "positive",
+    "negatives", "language"}`; a folder that contains files `train.jsonl.gz` is Mr.TyDi's. All of them may be gzipped.
+    White space becomes single spaces; the title of a passage is put before its text.
+
+    A row has the language of its question: that of its own field `language` or `lang` (for BEIR, in the query's
+    `metadata`), of the folder of Mr.TyDi, or of XOR-TyDi's file of questions (`xor_train_retrieve_eng_span.jsonl`) in
+    the same folder; else the one that is named as `PATH=LANGUAGE`; else `language`.
 
     Args:
-        sources: One or several files or folders.
-        negatives: Hard negatives per question. Questions with fewer repeats theirs; those without any are left out and
+        sources: One or several files or folders, each of which may be given as `PATH=LANGUAGE`.
+        negatives: Hard negatives per question: those in the files and, with `positives="sentence"`, the other sentences
+            of the passage that contain no answer. Questions with fewer repeat theirs; those without any are left out and
             counted.
         positives: "passage", or "sentence" for the sentence that contains the answer (for DPR, SQuAD, and BEIR if the
             queries have `metadata.answers`). Where no sentence does, the whole passage is taken and counted.
         titles: Put the titles of passages before their texts.
         split: Which judgements of a BEIR folder to use.
-        language: Language of the questions and passages.
+        language: Language of questions that name none.
+        languages: Languages of questions to keep. All by default.
         exclude: Text files, one text per line, such as the questions of a test set. An example is left out if its
             question or passage occurs in them; case, punctuation and white space make no difference.
         skip_bad_lines: Skip and count bad lines instead of raising an error.
@@ -134,30 +139,33 @@ def load_retrieval(
     if positives not in (PASSAGE, SENTENCE):
         raise ValueError(f"positives must be {PASSAGE!r} or {SENTENCE!r}, got {positives!r}")
     language = check_language(language, where="language")
-    paths = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
-    layouts = [(existing_path(path), layout_of(path)) for path in paths]
-    if not layouts:
-        raise DataError("no sources given; pass files or BEIR folders")
+    found, wanted = find_retrieval(sources, split), check_languages(languages)
     excluded = texts_to_exclude(exclude)
     options = {
         "negatives": negatives,
         "positives": positives,
         "titles": titles,
         "language": language,
+        "named": [source.language for source in found],
+        "languages": None if wanted is None else sorted(wanted),
         "exclude": sorted(excluded),
         "skip_bad_lines": skip_bad_lines,
     }
-    files = [find_beir(path, split) if layout == "beir" else (path,) for path, layout in layouts]
-    key = Sources([str(file) for group in files for file in group]).cache_key(options)
+    key = Sources([str(file) for source in found for file in source.files]).cache_key(options)
     made, bad_lines = RetrievalReport(), BadLines(skip_bad_lines, limits or Limits())
 
     def rows() -> Iterator[tuple[str, ...]]:
         seen: set[int] = set()
-        for path, layout in layouts:
-            texts = {"sentences": positives == SENTENCE, "titles": titles, "language": language}
-            examples = _read(path, layout, split, texts, bad_lines, show_progress)
-            for example in _select(examples, made.counts(str(path)), negatives, seen, excluded):
-                yield (*example, language)
+        for source in found:
+            examples = source.read(
+                bad_lines,
+                sentences=positives == SENTENCE,
+                titles=titles,
+                language=language,
+                show_progress=show_progress,
+            )
+            kept = _of_languages(examples, wanted, made, language)
+            yield from _select(kept, made.counts(str(source.path)), negatives, seen, excluded)
 
     def check() -> None:
         made.take_bad_lines(bad_lines)
@@ -171,42 +179,17 @@ def load_retrieval(
     return dataset
 
 
-def layout_of(path: str | os.PathLike[str]) -> str:
-    """Tell the layout of a source: "beir", "dpr", "squad" or "ms_marco".
-
-    Raises:
-        DataError: If it is none of them.
-    """
-    name = Path(path).name.removesuffix(".gz")
-    if is_beir(path):
-        return "beir"
-    require_content(existing_path(path))
-    if name.endswith(".tsv") and Path(path).is_file():
-        return "ms_marco"
-    if name.endswith(".json") and Path(path).is_file():
-        first = first_character(path)
-        if first in ("[", "{"):
-            return "dpr" if first == "[" else "squad"
-    raise DataError(
-        f"{os.fspath(path)!r} is in none of the layouts of retrieval data: a folder with corpus.jsonl (BEIR), a .json "
-        "file with a list (DPR) or an object (SQuAD), or a .tsv file of triplets (MS MARCO)"
-    )
-
-
-def _read(
-    path: Path, layout: str, split: str, texts: dict[str, Any], bad_lines: BadLines, show_progress: bool
+def _of_languages(
+    examples: Iterable[Example], wanted: frozenset[str] | None, report: RetrievalReport, default: str
 ) -> Iterator[Example]:
-    if layout == "beir":
-        yield from read_beir(path, split, **texts, bad_lines=bad_lines, show_progress=show_progress)
-        return
-    reader: Callable[..., Iterator[Example]] = read_ms_marco
-    if layout != "ms_marco":
-        reader = partial(read_dpr if layout == "dpr" else read_squad, **texts)
-    opened = Sources([str(path)]).opened(
-        reader, bad_lines, show_progress=show_progress, description=f"Reading {path.name}"
-    )
-    for _, examples in opened:
-        yield from examples
+    """The examples whose questions are in wanted languages, each with its language."""
+    for example in examples:
+        code = example.language or default
+        language = match_language(code, wanted)
+        if language is None:
+            report.leave_out(code)
+        else:
+            yield example._replace(language=language)
 
 
 def _select(
@@ -215,9 +198,9 @@ def _select(
     negatives: int,
     seen: set[int],
     exclude: Collection[str],
-) -> Iterator[Sequence[str]]:
-    """Stream the examples to keep as (query, positive, negatives ...), and count all."""
-    for query, positive, others, answer_found in examples:
+) -> Iterator[tuple[str, ...]]:
+    """Stream the examples to keep as (query, positive, negatives ..., language), and count all."""
+    for query, positive, others, answer_found, language in examples:
         distinct = [text for text in dict.fromkeys(others) if text and text != positive]
         if not query:
             counts.no_query += 1
@@ -233,4 +216,4 @@ def _select(
             seen.add(row)
             counts.examples += 1
             counts.whole_passage += not answer_found
-            yield query, positive, *(distinct[i % len(distinct)] for i in range(negatives))
+            yield query, positive, *(distinct[i % len(distinct)] for i in range(negatives)), str(language)

@@ -9,22 +9,10 @@ from pathlib import Path
 
 from st_xlret.data.reading.jsonl import DataError, read_jsonl, read_lines
 from st_xlret.data.retrieval.beir import read_qrels
+from st_xlret.data.retrieval.json_lines import MR_TYDI_LANGUAGES
 from st_xlret.evaluation.readers.passage_table import Passage, load_passages
 from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
 
-MR_TYDI_LANGUAGES = {
-    "ar": "arabic",
-    "bn": "bengali",
-    "en": "english",
-    "fi": "finnish",
-    "id": "indonesian",
-    "ja": "japanese",
-    "ko": "korean",
-    "ru": "russian",
-    "sw": "swahili",
-    "te": "telugu",
-    "th": "thai",
-}
 HUB_QUERIES, HUB_CORPUS = "castorini/mr-tydi", "castorini/mr-tydi-corpus"
 
 _CORPUS_FILES = ("collection/docs.jsonl.gz", "collection/docs.jsonl", "corpus.jsonl.gz", "corpus.jsonl")

@@ -9,7 +9,8 @@ import pytest
 
 from st_xlret.data import DataError
 from st_xlret.data.reading.jsonl import Limits
-from st_xlret.data.retrieval.loading import RetrievalReport, layout_of, load_retrieval
+from st_xlret.data.retrieval.layouts import layout_of
+from st_xlret.data.retrieval.loading import RetrievalReport, load_retrieval
 from tests.data.files import write_bytes, write_jsonl, write_text
 from tests.data.retrieval.layouts import beir, dpr, squad, triplets
 
