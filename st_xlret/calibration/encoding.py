@@ -11,13 +11,12 @@ import numpy as np
 import torch
 
 from st_xlret.data.languages import check_language, find_language
+from st_xlret.modules.encoding import PROMPT_NAMES, Method, encode_texts
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-PROMPT_NAMES: dict[str, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
-"""The names under which models keep the prompts of a role, in the order in which the host looks them up."""
-
+_METHODS: dict[str | None, Method] = {None: "encode", "query": "encode_query", "document": "encode_document"}
 _QUERY = "query_"
 _WARNED: WeakSet[Any] = WeakSet()
 
@@ -72,15 +71,13 @@ def encode(
     if role not in (None, *PROMPT_NAMES):
         raise ValueError(f"role must be 'query', 'document' or None, got {role!r}")
     if not language_routes(model):
-        methods: dict[str | None, Any] = {"query": model.encode_query, "document": model.encode_document}
-        method = methods.get(role, model.encode)
-        return method(texts, **options)
+        return encode_texts(model, texts, method=_METHODS[role], **options)
     if role is not None and options.get("prompt") is None and options.get("prompt_name") is None:
         options["prompt_name"] = next((name for name in PROMPT_NAMES[role] if name in model.prompts), None)
     if isinstance(texts, str):
         if not (language is None or isinstance(language, str)):
             raise ValueError(f"one text has one language, got {language!r}")
-        return model.encode(texts, task=_task(model, language, role), **options)
+        return encode_texts(model, texts, task=_task(model, language, role), **options)
     codes = [language] * len(texts) if language is None or isinstance(language, str) else list(language)
     if len(codes) != len(texts):
         raise ValueError(f"there are {len(texts)} texts and {len(codes)} languages: give one for each text, or one")
@@ -89,11 +86,11 @@ def encode(
     for row, code in enumerate(codes):
         groups.setdefault(task_of[code], []).append(row)
     if len(groups) <= 1:
-        return model.encode(list(texts), task=next(iter(groups), None), **options)
+        return encode_texts(model, texts, task=next(iter(groups), None), **options)
     # The levels of int8 are those of all texts together.
     precision: Any
     precision, as_tensor = options.pop("precision", None) or "float32", options.get("convert_to_tensor", False)
-    parts = [model.encode([texts[row] for row in rows], task=task, **options) for task, rows in groups.items()]
+    parts = [encode_texts(model, [texts[row] for row in rows], task=task, **options) for task, rows in groups.items()]
     found = _in_order(parts, list(groups.values()))
     if precision == "float32":
         return found

@@ -212,7 +212,7 @@ class BilingualRetrievalEvaluator(BaseEvaluator):
         layer: See `encode_layer`.
         pooling: See `encode_layer`.
         calibration: Applied to the embeddings of each language, such as a `CalibrationLayer`.
-        batch_size: Texts per forward pass.
+        batch_size: Size of a forward pass, in texts of 64 tokens (see `encode_texts`).
         show_progress_bar: Whether to show a bar over the languages.
         write_csv: Whether to append the means to a CSV file where an output path is given.
 

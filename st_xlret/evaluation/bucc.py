@@ -56,7 +56,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
         layer: See `encode_layer`.
         pooling: See `encode_layer`.
         calibration: Applied to each language's embeddings, such as a `CalibrationLayer`.
-        batch_size: Texts per forward pass.
+        batch_size: Size of a forward pass, in texts of 64 tokens (see `encode_texts`).
         pairs_directory: Folder for the mined pairs, in files such as `de-en.test.mined.tsv` with a score and two ids
             per line, best first. Default: they are not written.
         show_progress_bar: Whether to show bars over the languages, batches and blocks.

@@ -44,7 +44,7 @@ class TatoebaEvaluator(BenchmarkEvaluator):
         layer: See `encode_layer`.
         pooling: See `encode_layer`.
         calibration: Applied to each language's embeddings, such as a `CalibrationLayer`.
-        batch_size: Texts per forward pass.
+        batch_size: Size of a forward pass, in texts of 64 tokens (see `encode_texts`).
         max_sentences: Maximum pairs per language, taken from the start. The task is then quicker and easier, so that
             scores are comparable only with scores of the same setting.
         show_progress_bar: Whether to show a bar over the languages.

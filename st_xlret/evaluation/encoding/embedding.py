@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 import torch
 from torch import Tensor
 
-from st_xlret.calibration.encoding import PROMPT_NAMES, default_language, language_routes, language_task
+from st_xlret.calibration.encoding import default_language, language_routes, language_task
 from st_xlret.evaluation.encoding.hidden_states import encode_hidden_states
+from st_xlret.modules.encoding import PROMPT_NAMES, encode_texts
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -86,8 +87,8 @@ def encode_layer(
         pooling: `"mean"` averages the hidden states under the attention mask, special tokens included, as in the
             paper's protocol. `"model"` runs the modules of the model after the Transformer. Default: `"mean"` if a
             layer is given, else `"model"`.
-        batch_size: Texts per forward pass.
-        show_progress_bar: Whether to show a bar over the batches.
+        batch_size: Size of a forward pass, in texts of 64 tokens.
+        show_progress_bar: Whether to show a bar over the tokens.
         **encode_kwargs: Options of `model.encode`, such as `task="fr"`. Not available with a layer or `pooling="mean"`,
             which bypass `encode`.
 
@@ -110,8 +111,9 @@ def encode_layer(
     if not texts:
         raise ValueError("there are no texts to embed.")
     if layer is None and resolved == "model":
-        embeddings = model.encode(
-            list(texts),
+        embeddings = encode_texts(
+            model,
+            texts,
             batch_size=batch_size,
             show_progress_bar=show_progress_bar,
             convert_to_tensor=True,
@@ -137,7 +139,7 @@ class TextEmbedder:
         layer: See `encode_layer`.
         pooling: See `encode_layer`.
         calibration: Applied to the embeddings of every language, such as a `CalibrationLayer`.
-        batch_size: Texts per forward pass.
+        batch_size: Size of a forward pass, in texts of 64 tokens.
         show_progress_bar: Whether `encode` shows its bar.
         query_prompt: Prompt put before queries. Default: the query prompt of the model.
         document_prompt: Prompt put before documents. Default: the document prompt of the model.

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
-from tqdm.auto import trange
+from tqdm.auto import tqdm
+
+from st_xlret.modules.encoding import TOKENS_PER_TEXT, token_batches, token_budget, token_lengths
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -28,11 +30,15 @@ def encode_hidden_states(
 
     transformer = _transformer_of(model)
     later_modules = list(model)[1:]
-    longest_first = sorted(range(len(texts)), key=lambda index: -len(texts[index]))
-    batches: list[Tensor] = []
-    with _hidden_states_exposed(model, transformer):
-        for start in trange(0, len(texts), batch_size, desc="Batches", disable=not show_progress_bar):
-            batch = [texts[index] for index in longest_first[start : start + batch_size]]
+    lengths = token_lengths(model, texts) or [TOKENS_PER_TEXT] * len(texts)
+    batches = list(token_batches(lengths, token_budget(model, batch_size)))
+    parts: list[Tensor] = []
+    with (
+        _hidden_states_exposed(model, transformer),
+        tqdm(total=sum(lengths), desc="Encoding", unit=" tokens", disable=not show_progress_bar) as bar,
+    ):
+        for rows in batches:
+            batch = [texts[row] for row in rows]
             features = transformer(batch_to_device(model.preprocess(batch), model.device))
             hidden_states = features.pop("all_layer_embeddings", None)
             if hidden_states is None:
@@ -47,10 +53,11 @@ def encode_hidden_states(
                     "(0: the input embeddings, n: the output of layer n)."
                 )
             features["token_embeddings"] = hidden_states[chosen]
-            batches.append(_pool(features, pooling, later_modules).float())
-    in_batch_order = torch.cat(batches)
+            parts.append(_pool(features, pooling, later_modules).float())
+            bar.update(sum(lengths[row] for row in rows))
+    in_batch_order = torch.cat(parts)
     embeddings = torch.empty_like(in_batch_order)
-    embeddings[torch.tensor(longest_first, device=embeddings.device)] = in_batch_order
+    embeddings[torch.tensor([row for rows in batches for row in rows], device=embeddings.device)] = in_batch_order
     return embeddings
 
 

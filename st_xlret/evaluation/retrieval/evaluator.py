@@ -40,7 +40,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         similarity: `"cosine"` or `"dot"`. Default: that of the model.
         embed_corpus: Source of the embeddings of the corpus, see `retrieve`, or a mapping from the names of the pools
             to such sources. Default: all are encoded into memory.
-        batch_size: Texts per forward pass.
+        batch_size: Size of a forward pass, in texts of 64 tokens (see `encode_texts`).
         show_progress_bar: Whether to show bars over pools and batches.
         write_csv: Whether to append the metrics to a CSV file where an output path is given.
         language_metrics: Whether to return each language's metrics, beside the means.
