@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from st_xlret.evaluation.bucc import BUCCEvaluator
 from st_xlret.evaluation.encoding.embedding import TextEmbedder
+from st_xlret.evaluation.mteb_tasks.languages import by_language
 from st_xlret.evaluation.mteb_tasks.metadata import LANGUAGE_SCRIPTS, local_metadata
 from st_xlret.evaluation.tatoeba import load_tatoeba_directory, tatoeba_language
 
@@ -74,7 +75,8 @@ class TatoebaTask(AbsTaskBitextMining):
 
     def _evaluate_subset(self, model: Any, data_split: Any, **options: Any) -> Any:
         # With `parallel`, mteb scores all of _get_pairs, here the two directions, and encodes each side once.
-        found = super()._evaluate_subset(model, data_split, **{**options, "parallel": True})
+        encoder = by_language(model, [tatoeba_language(options["hf_subset"].partition("-")[0]), "en"])
+        found = super()._evaluate_subset(encoder, data_split, **{**options, "parallel": True})
         to_english, from_english = (cast(Any, found)[f"{one}-{other}"] for one, other in _BOTH_WAYS)
         scores = {name: float(value) for name, value in to_english.items()}
         scores["accuracy_from_en"] = from_english["accuracy"]
@@ -171,11 +173,11 @@ class _ByMteb(TextEmbedder):
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def routes(self, model: Any) -> list[str]:
-        """None, as mteb does not tell a model the language."""
+        """None, as the encoder of mteb is called, and not the model."""
         return []
 
     def embed(self, model: Any, texts: Sequence[str], language: str, *, side: Any = None) -> Tensor:
         """Float32 (n, d)."""
         rows = cast(Any, Dataset.from_dict({"text": list(texts)}))
         batches: DataLoader[Any] = DataLoader(rows, self.arguments.get("batch_size", 32))
-        return torch.as_tensor(model.encode(batches, **self.arguments)).float()
+        return torch.as_tensor(by_language(model, [language]).encode(batches, **self.arguments)).float()

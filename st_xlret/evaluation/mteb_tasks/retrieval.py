@@ -11,6 +11,7 @@ from datasets import Dataset
 from mteb.abstasks import AbsTaskRetrieval
 
 from st_xlret.evaluation.benchmarks import benchmark
+from st_xlret.evaluation.mteb_tasks.languages import COLUMN, by_language
 from st_xlret.evaluation.mteb_tasks.metadata import LANGUAGE_SCRIPTS, local_metadata
 from st_xlret.evaluation.mteb_tasks.pool_search import PoolSearch
 from st_xlret.evaluation.readers.xor_retrieve import XorRetrieveData
@@ -26,8 +27,9 @@ def _scripts(*languages: str) -> dict[str, list[str]]:
 class LocalRetrievalTask(AbsTaskRetrieval):
     """A retrieval benchmark of this library as an mteb task, with a subset for each language of the queries.
 
-    Subsets that share a pool share its embeddings. In addition to mteb's scores there is `map_at_20_capped` with the
-    denominator min(R, 20), which is `map_at_20` of this library (that of mteb divides by R).
+    Subsets that share a pool share its embeddings. A model with a map per language is told the languages of the texts.
+    In addition to mteb's scores there is `map_at_20_capped` with the denominator min(R, 20), which is `map_at_20` of
+    this library (that of mteb divides by R).
 
     Args:
         data: The folder of the files of the benchmark.
@@ -59,6 +61,7 @@ class LocalRetrievalTask(AbsTaskRetrieval):
         if "split" in options:
             self._eval_splits = [options["split"]]
         self.search: PoolSearch | None = None
+        self.searched_by: Any = None
 
     def load_data(self, num_proc: int | None = None, **options: Any) -> None:
         """Read the folder, once."""
@@ -81,15 +84,17 @@ class LocalRetrievalTask(AbsTaskRetrieval):
         queries = of_language.judged
         return {
             "corpus": corpus,
-            "queries": Dataset.from_dict({"id": list(queries.ids), "text": queries.full_texts(slice(None))}),
+            "queries": Dataset.from_dict(
+                {"id": list(queries.ids), "text": queries.full_texts(slice(None)), COLUMN: [language] * len(queries)}
+            ),
             "relevant_docs": {name: dict(of_language.qrels[name]) for name in queries.ids},
             "top_ranked": None,
         }
 
     def evaluate(self, model: Any, *arguments: Any, **options: Any) -> Mapping[str, Any]:
         """Evaluate one subset, as mteb does, but encode each pool once."""
-        if self.search is None or self.search.model is not model:
-            self.search = PoolSearch(model)
+        if self.search is None or self.searched_by is not model:
+            self.search, self.searched_by = PoolSearch(by_language(model)), model
         return super().evaluate(self.search, *arguments, **options)
 
     def task_specific_scores(
@@ -113,6 +118,8 @@ class LocalRetrievalTask(AbsTaskRetrieval):
 def _corpus(corpus: TextCollection) -> Dataset:
     columns = {"id": list(corpus.ids), "text": list(corpus.texts)}
     columns["title"] = list(corpus.titles) if corpus.titles is not None else [""] * len(corpus)
+    codes = corpus.languages
+    columns[COLUMN] = [codes] * len(corpus) if isinstance(codes, str) else list(codes)
     return Dataset.from_dict(columns)
 
 
@@ -181,7 +188,8 @@ class XORRetrieveTask(LocalRetrievalTask):
         judged = data.judged
         rows = [row for row in range(len(judged)) if judged.language_of(row) == language]
         xor = XorRetrieveData(data.corpus, judged.take(rows), [data.judged_answers[row] for row in rows])
-        queries = Dataset.from_dict({"id": list(xor.queries.ids), "text": list(xor.queries.texts)})
+        columns = {"id": list(xor.queries.ids), "text": list(xor.queries.texts), COLUMN: [language] * len(rows)}
+        queries = Dataset.from_dict(columns)
         return {"corpus": corpus, "queries": queries, "relevant_docs": {}, "top_ranked": None, "xor": xor}
 
     def _evaluate_subset(

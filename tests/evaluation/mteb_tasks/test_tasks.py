@@ -14,6 +14,8 @@ from st_xlret.evaluation.mteb_tasks import BUCCTask, LAReQATask, MewsliXTask, Mr
 from st_xlret.evaluation.mteb_tasks.metadata import local_metadata
 from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
 from st_xlret.evaluation.tatoeba import TatoebaEvaluator
+from st_xlret.hub.export import export
+from st_xlret.modules import CalibrationLayer
 from tests.evaluation.samples import write_beir, write_lareqa, write_mewsli_x
 
 
@@ -189,3 +191,31 @@ def test_bucc_has_our_evaluators_numbers(static_model, tmp_path) -> None:
 def test_unknown_languages_are_named(tmp_path) -> None:
     with pytest.raises(ValueError, match=r"XLRetLAReQA has no \['sw'\]; it has \['ar', 'de'"):
         LAReQATask(tmp_path, ["sw"])
+
+
+def test_models_with_a_map_per_language_are_told_the_languages(static_model, tatoeba_folder, tmp_path) -> None:
+    """German is turned upside down before its map turns it back, so that scores are low where the map is not used."""
+    calibration = CalibrationLayer(16, ["en", "fr", "de"], pivot="en")
+    calibration.weight[2] *= -1
+    model = export(static_model, calibration)
+    tatoeba = evaluate(model, TatoebaTask(tatoeba_folder))
+    expected = TatoebaEvaluator.from_directory(tatoeba_folder, calibration=calibration).evaluate(static_model).scores
+    for subset, language in (("fra-eng", "fr"), ("deu-eng", "de")):
+        assert tatoeba[subset]["main_score"] == expected[language]["accuracy"]
+    folder = write_lareqa(tmp_path)
+    lareqa = evaluate(model, LAReQATask(folder))
+    evaluator = RetrievalEvaluator({"all": read_lareqa(folder)}, calibration=calibration)
+    evaluator.metrics = ("map_at_20", "mrr_at_100")
+    of_lareqa = evaluator.evaluate(static_model).scores
+    plain = evaluate(static_model, LAReQATask(folder))
+    for language, scores in lareqa.items():
+        assert scores["map_at_20_capped"] == pytest.approx(of_lareqa[language]["map_at_20"], abs=1e-5)
+    assert any(lareqa[code]["map_at_20_capped"] != plain[code]["map_at_20_capped"] for code in lareqa)
+    sentences = {"de": ["wagen nacht", "brot", "haus wasser"], "en": ["bread", "taxi night", "house"]}
+    for split in ("training", "test"):
+        for side, texts in sentences.items():
+            (tmp_path / f"de-en.{split}.{side}").write_text("".join(f"{side}-{i}\t{t}\n" for i, t in enumerate(texts)))
+        (tmp_path / f"de-en.{split}.gold").write_text("de-1\ten-0\n")
+    bucc = evaluate(model, BUCCTask(tmp_path, ["de"]))["de-en"]
+    of_bucc = BUCCEvaluator.from_directory(tmp_path, ["de"], calibration=calibration).evaluate(static_model).scores
+    assert {metric: bucc[metric] for metric in of_bucc["de"]} == pytest.approx(of_bucc["de"])
