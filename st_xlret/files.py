@@ -54,7 +54,11 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = target.with_name(f".{target.stem}.{uuid.uuid4().hex[:8]}.tmp{target.suffix}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch()
+        mode = temporary.stat().st_mode & 0o777
+        temporary.unlink()
         yield temporary
+        _permit(temporary, mode)
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, target)
@@ -231,6 +235,9 @@ def atomic_directory(path: str | os.PathLike[str], *, overwrite: bool = False) -
     try:
         temporary.mkdir(parents=True)
         yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file() and not file.is_symlink():
+                _permit(file, temporary.stat().st_mode & 0o666)
         # Again: hours may have passed in the block, and another program may have written here.
         _refuse_occupied(target, overwrite)
         _swap_in(temporary, target)
@@ -325,6 +332,11 @@ def _refuse_occupied(target: Path, overwrite: bool) -> None:
             f"{target} is not empty and holds no saved model (no {MODEL_MARKER}): it is not overwritten, "
             "because that would delete it. Give another path, or empty it yourself."
         )
+
+
+def _permit(file: Path, mode: int) -> None:
+    """Give a file the permissions that the umask gives; safetensors writes files that only their owner may read."""
+    file.chmod(file.stat().st_mode | mode)
 
 
 def _swap_in(new: Path, target: Path) -> None:

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import save_file
 
 from st_xlret import files as saving
 from st_xlret.files import (
     atomic_directory,
+    atomic_file,
     check_output_directory,
     remove_leftovers,
     save_model_atomically,
@@ -66,6 +68,25 @@ def test_a_saved_folder_is_as_readable_as_any_other(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     save_model_atomically(Model(), tmp_path / "model")
     assert (tmp_path / "model").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o002])
+def test_weights_are_as_readable_as_the_umask_says(tmp_path: Path, umask: int) -> None:
+    class Weights:
+        def save_pretrained(self, path: str) -> None:
+            (Path(path) / "modules.json").write_text("[]")
+            save_file({"a": torch.zeros(1)}, Path(path) / "model.safetensors")  # written for its owner alone
+
+    before = os.umask(umask)
+    try:
+        folder = save_model_atomically(Weights(), tmp_path / "model")
+        with atomic_file(tmp_path / "one.safetensors") as temporary:
+            save_file({"a": torch.zeros(1)}, temporary)
+    finally:
+        os.umask(before)
+    written = [folder / "modules.json", folder / "model.safetensors", tmp_path / "one.safetensors"]
+    assert [file.stat().st_mode & 0o777 for file in written] == [0o666 & ~umask] * 3
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_refuses_to_overwrite_unless_told(saved: Path) -> None:
