@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from st_xlret.data import CrossLingualDataCollator
 from st_xlret.files import atomic_file
-from st_xlret.losses.base import CrossLingualLoss
+from st_xlret.losses.base import CrossLingualLoss, unwrapped
 
 LOSS_STATE_FILE = "loss_state.safetensors"
 
@@ -43,10 +45,16 @@ class LossStateCallback(TrainerCallback):
       every checkpoint and restored on resume, so that a resumed run repeats the uninterrupted one's losses.
       The checkpoint stays loadable as a plain SentenceTransformer.
     - *Prompts*: the `prompts` and `router_mapping` of the training arguments are handed to a
-      `CrossLingualDataCollator`; the host hands them only to its own collator.
+      `CrossLingualDataCollator`; the host hands them only to its own collator. Where the arguments have no prompts,
+      the collator takes those of the model.
     - *Ranks*: at the start all ranks take rank 0's loss state; before each optimizer step the gradients of
       loss-owned parameters are averaged over ranks (the host synchronises the encoder only) and clipped to
-      `max_grad_norm` (the host clips the encoder only).
+      `max_grad_norm` (the host clips the encoder only). With `fp16`, all ranks skip a step in which the gradients of
+      one overflow.
+
+    FSDP and DeepSpeed divide the parameters of the encoder among the ranks and cannot take an optimizer that also holds
+    parameters of a loss. They are refused where a loss has such parameters. Losses without any, such as
+    [`SemanticContrastiveLoss`][st_xlret.SemanticContrastiveLoss], take the same steps under ZeRO-2 as under DDP.
 
     Args:
         losses: The loss, or all losses of the run: a sequence, or the mapping given to the Trainer.
@@ -55,7 +63,8 @@ class LossStateCallback(TrainerCallback):
 
     Raises:
         FileNotFoundError: On resume, if the checkpoint has no loss state.
-        ValueError: On resume, if the state does not fit the losses.
+        ValueError: On resume, if the state does not fit the losses. At the start, if a loss has parameters of its own
+            and the training arguments ask for FSDP or DeepSpeed.
 
     Example:
         >>> from st_xlret.losses import SemanticContrastiveLoss
@@ -86,13 +95,17 @@ class LossStateCallback(TrainerCallback):
             prefix = f"{name}/"
             loss.load_owned_state({k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
 
+    def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Refuse FSDP and DeepSpeed for losses with parameters, before the host prepares the optimizer for them."""
+        refuse_sharding(args, self.losses)
+
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Restore on resume; give all ranks the same state, and the collator the prompts of the arguments."""
         collator = getattr(kwargs.get("train_dataloader"), "collate_fn", None)
         if isinstance(collator, CrossLingualDataCollator):
-            collator.adopt_options(args)  # type: ignore[arg-type]
+            collator.adopt_options(args, unwrapped(kwargs.get("model")))  # type: ignore[arg-type]
         if state.global_step:
             path = Path(self.resume_from or checkpoint_folder(args, state)) / LOSS_STATE_FILE
             if not path.is_file():
@@ -124,6 +137,7 @@ class LossStateCallback(TrainerCallback):
         parameters = unique_parameters(self.losses.values())
         if get_world_size() > 1:
             average_gradients(parameters)
+            share_overflow(kwargs.get("optimizer"))
         if args.max_grad_norm and args.max_grad_norm > 0:
             nn.utils.clip_grad_norm_([p for p in parameters if p.grad is not None], args.max_grad_norm)
 
@@ -154,8 +168,52 @@ def average_gradients(parameters: list[nn.Parameter]) -> None:
     touched = [p for p, flag in zip(parameters, used.tolist(), strict=True) if flag]
     if not touched:
         return
-    flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten().float() for p in touched])
+    # At least float32, and float64 where a parameter is.
+    kind = reduce(torch.promote_types, (p.dtype for p in touched), torch.float32)
+    flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten().to(kind) for p in touched])
     dist.all_reduce(flat)
     flat /= get_world_size()
     for p, part in zip(touched, flat.split([p.numel() for p in touched]), strict=True):
         p.grad = part.view_as(p).to(p.dtype)
+
+
+def refuse_sharding(args: TrainingArguments, losses: Mapping[str, CrossLingualLoss]) -> None:
+    """Refuse what divides the encoder's parameters among the ranks, if a loss has parameters that it does not know.
+
+    The host puts the parameters of the losses into the optimizer. FSDP and DeepSpeed then look for each of them in the
+    encoder, and end with a `KeyError` that names no cause.
+
+    Raises:
+        ValueError: If the arguments or the launcher ask for FSDP or DeepSpeed and a loss has parameters of its own.
+    """
+    by_launcher = os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
+    asked = {"FSDP": bool(args.fsdp) or by_launcher, "DeepSpeed": args.deepspeed_plugin is not None}
+    kind = next((name for name, found in asked.items() if found), None)
+    owners = [name for name, loss in losses.items() if loss.owned_parameters()]
+    if kind and owners:
+        raise ValueError(
+            f"{kind} divides the encoder's parameters among the processes and does not know those of the losses "
+            f"{owners} (heads, document encoder, language-model head): leave out --{kind.lower()} and start the run "
+            "with torchrun (DDP). --gradient_checkpointing, --bf16 and a smaller --mini_batch_size or "
+            "--per_device_train_batch_size save memory"
+        )
+
+
+def share_overflow(optimizer: Any) -> None:
+    """Let all ranks know of an overflow on any of them, so that all of them skip the step and lower the scale.
+
+    The host looks for values that are not finite before `average_gradients`. By itself, only the rank on which a
+    parameter of the loss overflowed would skip the step, and the others would take its infinite gradients.
+
+    Args:
+        optimizer: The host's optimizer. Without a scaler of losses (`fp16`) there is nothing to do.
+    """
+    scaler = getattr(optimizer, "scaler", None)
+    if scaler is None or not scaler.is_enabled():
+        return
+    # PyTorch has no public access to what `unscale_` found.
+    found = scaler._found_inf_per_device(optimizer.optimizer)
+    flag = torch.tensor(float(any(value.item() for value in found.values())), device=scaler._scale.device)
+    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+    for value in found.values():
+        value.copy_(flag)

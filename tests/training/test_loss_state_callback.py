@@ -110,3 +110,27 @@ def test_prompts_of_the_training_arguments_reach_the_texts(tmp_path: Path, promp
     trainer.train()
     assert read.get("wind ")
     assert ("None" in read) == isinstance(prompts, dict)
+
+
+@pytest.mark.parametrize("kind", ["fsdp", "deepspeed"])
+def test_sharding_is_refused_for_losses_with_parameters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    args = arguments(tmp_path)
+    monkeypatch.setattr(args, "fsdp" if kind == "fsdp" else "deepspeed_plugin", object())
+    losses = {"windows": ccp(), "pairs": SemanticContrastiveLoss(tiny.static())}
+    with pytest.raises(ValueError, match=rf"(?i){kind}.*\['windows'\].*--{kind}.*DDP"):
+        LossStateCallback(losses).on_init_end(args, TrainerState(), TrainerControl())
+    LossStateCallback(losses["pairs"]).on_init_end(args, TrainerState(), TrainerControl())
+
+
+def test_sharding_by_the_launcher_is_refused_before_the_optimizer_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args = arguments(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setenv("ACCELERATE_USE_FSDP", "true")
+        patch.setattr("tests.training.runs.arguments", lambda *_, **__: args)
+        with pytest.raises(ValueError, match="FSDP"):
+            interleaved_run(tmp_path)
+    interleaved_run(tmp_path)
