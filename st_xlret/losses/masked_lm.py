@@ -19,6 +19,7 @@ from transformers.utils import logging as transformers_logging
 from st_xlret.functional import chunked_cross_entropy
 from st_xlret.losses.base import CrossLingualLoss, unwrapped
 from st_xlret.losses.columns import read_tags
+from st_xlret.losses.draws import token_keys, uniform
 
 CITATION = """
 @inproceedings{devlin2019bert,
@@ -39,7 +40,10 @@ class MaskedLMLoss(CrossLingualLoss):
     positions only and in chunks of the vocabulary, so that the logits of a batch are never in memory all at once.
 
     Of the chosen tokens, 80 % are replaced by the mask token, 10 % by a random one, and 10 % stay, as in BERT. Padding
-    and special tokens are never chosen. In distributed training the mean is over the masked tokens of all ranks.
+    and special tokens are never chosen. What is hidden in a text depends on the text, on the seed and on the number of
+    training batches before this one, but not on the place in the batch. So equal texts of a batch hide the same tokens,
+    and R ranks hide what one rank hides in an R times larger batch. In distributed training the mean is over the masked
+    tokens of all ranks.
 
     Args:
         model: An encoder that starts with a `Transformer` module. Unpadding of its inputs is turned off, because the
@@ -51,6 +55,10 @@ class MaskedLMLoss(CrossLingualLoss):
             encoder from scratch has none, and its head is trained from scratch with it.
         fresh_head: Train a new head for a checkpoint without one. Its gradients are random at first and disturb the
             encoder, so this is not done unless asked for.
+        seed: Seed of the choice of tokens. Default: that of torch's global random generator.
+
+    Attributes:
+        steps: Number of training batches so far.
 
     Raises:
         ValueError: If the encoder has no `Transformer`, its tokenizer has no mask token, its checkpoint has no trained
@@ -64,6 +72,9 @@ class MaskedLMLoss(CrossLingualLoss):
         >>> loss([model.preprocess(["a b c d", "b c"])]).backward()
     """
 
+    seed: Tensor
+    steps: Tensor
+
     def __init__(
         self,
         model: SentenceTransformer,
@@ -73,6 +84,7 @@ class MaskedLMLoss(CrossLingualLoss):
         chunk_size: int | None = None,
         lm_head_from: str | None = None,
         fresh_head: bool = False,
+        seed: int | None = None,
     ) -> None:
         super().__init__(model)
         if not 0 < mask_probability <= 1:
@@ -92,6 +104,9 @@ class MaskedLMLoss(CrossLingualLoss):
         self.vocabulary: int = embeddings.num_embeddings
         head = LanguageModelHead(encoder.auto_model.config, lm_head_from, fresh=fresh_head)
         self.lm_head = head.to(embeddings.weight.dtype)
+        seed = torch.initial_seed() if seed is None else seed
+        self.register_buffer("seed", torch.tensor(seed % (1 << 63)))
+        self.register_buffer("steps", torch.tensor(0))
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of a batch of texts.
@@ -116,10 +131,12 @@ class MaskedLMLoss(CrossLingualLoss):
         if weight is None:
             weight = unwrapped(self.model)[0].auto_model.get_input_embeddings().weight
         loss = chunked_cross_entropy(hidden, weight, self.lm_head.bias, target, chunk_size=self.chunk_size)
+        if self.updates_state:
+            self.steps += 1
         return self._record(self.weight * loss * self._share_of_masked_tokens(target), languages)
 
     def mask_tokens(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Choose tokens to predict and hide them, with torch's global random generator.
+        """Choose tokens to predict and hide them.
 
         Args:
             input_ids: Token ids (rows, length).
@@ -130,14 +147,18 @@ class MaskedLMLoss(CrossLingualLoss):
         """
         specials = torch.tensor(self.special_token_ids, device=input_ids.device)
         candidates = attention_mask.bool() & ~torch.isin(input_ids, specials)
-        draw = torch.rand(input_ids.shape, device=input_ids.device)
+        keys = token_keys(input_ids, attention_mask, self.seed + 1_000_003 * self.steps)
+        draw = uniform(keys, 0)
         chosen = candidates & (draw < self.mask_probability)
-        if not chosen.any() and candidates.any():
-            # A short batch still teaches something: the candidate with the lowest draw.
-            lowest = draw.masked_fill(~candidates, 2.0).argmin()
-            chosen.view(-1)[lowest] = True
-        kind = torch.rand(input_ids.shape, device=input_ids.device)
-        random_ids = torch.randint(self.vocabulary, input_ids.shape, device=input_ids.device)
+        if not _any_on_a_rank(chosen):
+            # A short batch still teaches something: the candidate with the lowest draw of all ranks.
+            draw = draw.masked_fill(~candidates, 2.0)
+            lowest = draw.min()
+            if get_world_size() > 1:
+                dist.all_reduce(lowest, op=dist.ReduceOp.MIN)
+            chosen = candidates & (draw == lowest)
+        kind = uniform(keys, 1)
+        random_ids = (uniform(keys, 2) * self.vocabulary).long()
         masked = input_ids.masked_fill(chosen & (kind < 0.8), self.mask_token_id)
         return torch.where(chosen & (kind >= 0.9), random_ids, masked), chosen
 
@@ -262,6 +283,13 @@ def _quiet_loading() -> Iterator[None]:
         transformers_logging.set_verbosity(verbosity)
         if bar:
             transformers_logging.enable_progress_bar()
+
+
+def _any_on_a_rank(flags: Tensor) -> bool:
+    count = flags.sum()
+    if get_world_size() > 1:
+        dist.all_reduce(count)
+    return bool(count)
 
 
 def _last_layer(output: dict[str, Any]) -> Tensor:

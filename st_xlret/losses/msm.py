@@ -74,12 +74,12 @@ class MSMLoss(GradientCachedLoss):
         mini_batch_size: Number of sentences per micro-batch of the encoder, which are of similar length and use
             gradient caching (see `GradientCachedLoss`); None for one pass.
         mlm: A masked-language-model loss of the same encoder that is added to each batch (Eq. 3); None if the two
-            alternate by batch. It reads `mini_batch_size` of the batch's sentences, drawn at random.
+            alternate by batch. On each rank it reads `mini_batch_size` of the sentences, drawn at random.
         gather_across_devices: Use the rows of all ranks. If off, each rank computes its own loss.
         seed: Seed of the random draws.
 
     Attributes:
-        negatives_only: Number of sentences in blocks of one sentence, over all training steps on this rank.
+        negatives_only: Number of sentences in blocks of one sentence, over all training steps and ranks.
 
     Raises:
         ValueError: If an option is out of its range, or the document encoder or `mlm` does not fit the encoder.
@@ -203,10 +203,8 @@ class MSMLoss(GradientCachedLoss):
             )
         rows, present = arrange_blocks(tags["block_id"], tags["sentence_position"])
         check_blocks(rows, present, tags)
-        if self.updates_state:
-            if not self.steps:
-                check_neighbours(rows, present, tags["sentence_position"])
-            self.negatives_only += (present.sum(1) == 1).sum()
+        if self.updates_state and not self.steps:
+            check_neighbours(rows, present, tags["sentence_position"])
         # The networks are in float32 where the encoder is in 16 bits.
         vectors = at_least_float32(vectors)
         predictions, predicted = self.networks.predict(vectors, rows, present, tags.get("language_id"))
@@ -236,6 +234,7 @@ class MSMLoss(GradientCachedLoss):
         )
         if self.updates_state:
             self.steps += 1
+            self.negatives_only += (~predicted).sum()
         return loss
 
     def _generator(self, device: torch.device) -> torch.Generator:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,8 @@ def test_masking_follows_bert() -> None:
     torch.manual_seed(0)
     model = tiny.transformer()
     loss = MaskedLMLoss(model)
-    tokens = model.preprocess(texts(8) * 400)
+    dice = random.Random(0)
+    tokens = model.preprocess([tiny.sentence(dice, 3 + i % 6) for i in range(3200)])
     ids, attention = tokens["input_ids"], tokens["attention_mask"]
     read, chosen = loss.mask_tokens(ids, attention)
     special = torch.isin(ids, torch.tensor(tiny.tokenizer().all_special_ids))
@@ -164,10 +166,33 @@ def test_masking_follows_bert() -> None:
     masked = (read[chosen] == tiny.tokenizer().mask_token_id).sum() / count
     kept = (read[chosen] == ids[chosen]).sum() / count
     assert masked == pytest.approx(0.8, abs=0.03) and kept == pytest.approx(0.1, abs=0.03)
-    random = read[chosen & (read != ids) & (read != tiny.tokenizer().mask_token_id)]
-    assert random.unique().numel() > 20 and random.max() < len(tiny.tokenizer())
-    again, _ = loss.mask_tokens(ids, attention)
-    assert not torch.equal(again, read)
+    replaced = read[chosen & (read != ids) & (read != tiny.tokenizer().mask_token_id)]
+    assert replaced.unique().numel() > 20 and replaced.max() < len(tiny.tokenizer())
+    # The next batch hides others.
+    loss.steps += 1
+    _, other = loss.mask_tokens(ids, attention)
+    assert (other & chosen).sum() / count == pytest.approx(0.15, abs=0.04)
+
+
+def test_what_is_hidden_depends_on_text_seed_and_step_alone() -> None:
+    model = tiny.transformer()
+    loss = MaskedLMLoss(model, mask_probability=0.5, seed=3)
+    whole, part = model.preprocess(texts(8)), model.preprocess(texts(8)[5:7])
+    read, chosen = loss.mask_tokens(whole["input_ids"], whole["attention_mask"])
+    alone, chosen_alone = loss.mask_tokens(part["input_ids"], part["attention_mask"])
+    length = alone.shape[1]
+    assert torch.equal(read[5:7, :length], alone) and torch.equal(chosen[5:7, :length], chosen_alone)
+    for seed, same in ((3, True), (4, False)):
+        again, _ = MaskedLMLoss(model, mask_probability=0.5, seed=seed).mask_tokens(
+            whole["input_ids"], whole["attention_mask"]
+        )
+        assert torch.equal(again, read) == same
+    assert loss.steps == 0
+    loss([whole]).backward()
+    assert loss.steps == 1
+    with torch.no_grad():
+        loss([whole])
+    assert loss.steps == 1
 
 
 def test_a_short_batch_still_predicts_one_token() -> None:

@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 import torch
 from datasets import Dataset
 from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.util.distributed import get_world_size
 
+from st_xlret.data.batches.cutting import cut_into_blocks, share_blocks
 from st_xlret.data.batches.sampling import column_codes, rows_by_code, smoothed_probabilities
 
 logger = logging.getLogger(__name__)
@@ -63,18 +65,22 @@ class BlockBatchSampler(DefaultBatchSampler):
 
     A document of up to `block_size` sentences is one block. A longer one is cut, at borders that are drawn anew in
     every pass, so that each sentence gets other neighbours and positions. All rows of a block are in the batch, so
-    batches are ragged, and a document has at most one block in a batch. The rows of a batch come in random order;
-    [`CrossLingualDataCollator`][st_xlret.CrossLingualDataCollator] with `blocks=True` tells which block and position
-    each of them has.
+    batches are ragged, and a document has at most one block in a batch. The blocks of a batch come in random order, and
+    so do the rows of a block; [`CrossLingualDataCollator`][st_xlret.CrossLingualDataCollator] with `blocks=True` tells
+    which block and position each row has.
 
     The data set has a row per sentence (columns `language` and `document`), and the rows of a document are contiguous
     and in order, as [`load_documents`][st_xlret.load_documents] and
     [`pack_documents`][st_xlret.data.pack_documents] give them. In a pass over a language every document occurs once,
     except for those that do not fill a last batch. Small languages are passed over several times per epoch.
 
+    In a distributed run, the batch of all processes is drawn together, and each process takes a run of its blocks with
+    about as many sentences as the others have. A process gets a block that another one has only if the batch has fewer
+    blocks than there are processes.
+
     Args:
         dataset: Sentences in document order, in a text column named `sentence`.
-        batch_size: Documents per batch.
+        batch_size: Documents per batch, in each process.
         drop_last: Ignored: a last, smaller batch is left out unless it is the only one of its language.
         valid_label_columns: Ignored.
         generator: Ignored: batches depend on the seed and the epoch only, so a resumed run repeats them.
@@ -124,8 +130,9 @@ class BlockBatchSampler(DefaultBatchSampler):
         if block_size < 2:
             raise ValueError(f"block_size must be at least 2 sentences, got {block_size}")
         self.batch_size = AnyLength(batch_size)
-        self.documents_per_batch, self.block_size = batch_size, block_size
-        self.sentences_per_batch = batch_size * block_size if fill else None
+        self.ranks = get_world_size()
+        self.documents_per_batch, self.block_size = batch_size * self.ranks, block_size
+        self.sentences_per_batch = self.documents_per_batch * block_size if fill else None
         self.shortest = 1 if keep_single_sentences else 2
         self.rows, self.first, self.length, language, names = self._find_documents(dataset)
         usable = self.length >= self.shortest
@@ -155,15 +162,15 @@ class BlockBatchSampler(DefaultBatchSampler):
         self.batches = max(1, int(sum(batches)))
 
     def __len__(self) -> int:
-        return self.batches
+        return self.batches * self.ranks
 
     def __iter__(self) -> Iterator[list[int]]:
         seed = [self.seed or 0, self.epoch]
         streams = [self._endless(group, [*seed, 1, i]) for i, group in enumerate(self.groups)]
-        for language in np.random.default_rng([*seed, 0]).choice(len(streams), size=len(self), p=self.probabilities):
-            yield next(streams[language])
+        for language in np.random.default_rng([*seed, 0]).choice(len(streams), size=self.batches, p=self.probabilities):
+            yield from next(streams[language])
 
-    def _endless(self, group: np.ndarray, seed: list[int]) -> Iterator[list[int]]:
+    def _endless(self, group: np.ndarray, seed: list[int]) -> Iterator[list[list[int]]]:
         generator = np.random.default_rng(seed)
         while True:
             document, begin, length = cut_into_blocks(self.length[group], self.block_size, generator)
@@ -171,7 +178,10 @@ class BlockBatchSampler(DefaultBatchSampler):
             begin += self.first[group][document]
             for batch in self._pack(generator.permutation(kept), document, length):
                 rows = np.concatenate([self.rows[begin[block] : begin[block] + length[block]] for block in batch])
-                yield generator.permutation(rows).tolist()
+                order = generator.permutation(len(rows))
+                number = np.repeat(np.arange(len(batch)), length[batch])
+                rows = rows[order[np.argsort(number[order], kind="stable")]]
+                yield [rows[first:last].tolist() for first, last in share_blocks(length[batch], self.ranks)]
 
     def _pack(self, waiting: np.ndarray, document: np.ndarray, length: np.ndarray) -> Iterator[list[int]]:
         """Pack blocks into batches, in order; a block waits while another one of its document is in the batch."""
@@ -242,31 +252,3 @@ class BlockBatchSampler(DefaultBatchSampler):
                 *(language, len(group)),
             )
         return True
-
-
-def cut_into_blocks(
-    lengths: np.ndarray, size: int, generator: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut documents into blocks; longer documents are cut every `size` sentences, from a random first border on.
-
-    Args:
-        lengths: Sentences of each document (documents,).
-        size: Largest number of sentences in a block.
-        generator: Source of randomness.
-
-    Returns:
-        For each block: the index of its document, its first sentence in the document, and its length.
-
-    Example:
-        >>> document, begin, length = cut_into_blocks(np.array([3, 10]), 4, np.random.default_rng(0))
-        >>> document.tolist(), begin.tolist(), length.tolist()
-        ([0, 1, 1, 1], [0, 0, 2, 6], [3, 2, 4, 4])
-    """
-    offset = np.where(lengths > size, generator.integers(0, size, len(lengths)), 0)
-    count = (offset > 0) + -(-(lengths - offset) // size)
-    document = np.repeat(np.arange(len(lengths)), count)
-    number = np.arange(len(document)) - np.repeat(np.cumsum(count) - count, count)
-    # The first block is the end of one that would begin before the document.
-    origin = np.where(offset > 0, offset - size, 0)[document] + number * size
-    begin = np.maximum(origin, 0)
-    return document, begin, np.minimum(origin + size, lengths[document]) - begin

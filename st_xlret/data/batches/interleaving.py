@@ -17,7 +17,8 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
 
     "We select two pre-training tasks randomly in different batches" (CCP, section 4). A data set that is exhausted
     starts a new pass. In a distributed run all ranks take a step on the same data set, because losses that gather
-    across ranks would otherwise wait for each other forever.
+    across ranks would otherwise wait for each other forever. The samplers of this package yield the shares of all ranks
+    one after the other, so that a run has the same batches for any number of ranks.
 
     Args:
         dataset: The concatenated data sets.
@@ -25,7 +26,7 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         generator: Ignored: the order depends on the seed and the epoch only.
         seed: Seed.
         ratios: How often a batch of each data set is drawn, relative to the others. By default its number of batches.
-        batches: Batches per epoch, over all ranks. By default the sum of the samplers' batches.
+        batches: Batches per epoch of each rank. By default the sum of the samplers' batches, divided by the ranks.
 
     Raises:
         ValueError: If there is not one ratio for each data set, one is negative, or all are 0.
@@ -52,16 +53,16 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
             raise ValueError(f"ratios must not be negative, and not all 0, got {ratios}")
         self.probabilities = np.array(ratios, dtype=np.float64) / sum(ratios)
         self.ranks = get_world_size()
-        self.batches = batches or sum(len(sampler) for sampler in batch_samplers)
+        self.batches = batches or max(1, sum(len(sampler) for sampler in batch_samplers) // self.ranks)
 
     def __len__(self) -> int:
-        return max(1, self.batches // self.ranks) * self.ranks
+        return self.batches * self.ranks
 
     def __iter__(self) -> Iterator[list[int]]:
         generator = np.random.default_rng([self.seed, self.epoch, 1])
         offsets = np.concatenate([[0], self.dataset.cumulative_sizes])
         streams = [self._endless(sampler) for sampler in self.batch_samplers]
-        for chosen in generator.choice(len(streams), size=len(self) // self.ranks, p=self.probabilities):
+        for chosen in generator.choice(len(streams), size=self.batches, p=self.probabilities):
             for _ in range(self.ranks):
                 yield [int(row + offsets[chosen]) for row in next(streams[chosen])]
 
@@ -91,7 +92,7 @@ class InterleavedBatches:
     Args:
         ratios: How often a batch of each data set is drawn, in the order of the data sets. By default in proportion to
             their numbers of batches.
-        batches: Batches per epoch. By default the sum of the samplers' batches.
+        batches: Batches per epoch of each rank. By default the sum of the samplers' batches, divided by the ranks.
 
     Example:
         >>> from torch.utils.data import BatchSampler, SequentialSampler

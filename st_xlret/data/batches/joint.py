@@ -60,12 +60,12 @@ class PairsAndOthersBatchSampler(DefaultBatchSampler):
 
     Args:
         dataset: Rows of both kinds.
-        batch_size: Pairs per batch.
+        batch_size: Pairs per batch, in each process.
         drop_last: Ignored: all batches are full.
         valid_label_columns: Ignored.
         generator: Ignored: batches depend on the seed and the epoch only, so a resumed run repeats them.
         seed: Seed.
-        others: Other sentences per batch. By default as many as pairs.
+        others: Other sentences per batch, in each process. By default as many as pairs.
         language_smoothing: Languages, and language pairs, are sampled in proportion to their size raised to this power.
         language_mixing: 1: a batch mixes all language pairs. 0: it is of one. Other sentences are always mixed.
 
@@ -101,6 +101,8 @@ class PairsAndOthersBatchSampler(DefaultBatchSampler):
             (np.flatnonzero(~is_pair), ["other_language"], others or batch_size, 1.0),
         )
         self.rows = [rows for rows, *_ in kinds]
+        # The number of rows: with several processes, batches of another length would be dropped.
+        self.batch_size = batch_size + (others or batch_size)
         # The second sampler's draws must not be tied to the first's.
         self.samplers = [
             LanguageBatchSampler(

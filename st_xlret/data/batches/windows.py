@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from datasets import Dataset
 from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.util.distributed import get_world_size
 
-from st_xlret.data.batches.sampling import LanguageStreams, column_codes, rows_by_code
+from st_xlret.data.batches.sampling import LanguageStreams, column_codes, rows_by_code, shares
 
 logger = logging.getLogger(__name__)
 
@@ -23,9 +24,12 @@ class LanguageBatchSampler(DefaultBatchSampler):
     Rows are grouped by every column named `language` or `*_language`: by language, or by language pair. An epoch has as
     many rows as the data set; smoothing makes small languages occur more often, and large ones less often.
 
+    In a distributed run, the batch of all processes is drawn together, and each process takes its share of it. So two
+    processes with batches of 8 read what one process reads with batches of 16.
+
     Args:
         dataset: Rows with a language column.
-        batch_size: Rows per batch.
+        batch_size: Rows per batch, in each process.
         drop_last: Ignored: all batches are full.
         valid_label_columns: Ignored.
         generator: Ignored: batches depend on the seed and the epoch only, so a resumed run repeats them.
@@ -51,7 +55,8 @@ class LanguageBatchSampler(DefaultBatchSampler):
         language_mixing: float = 1.0,
     ) -> None:
         super().__init__(dataset, batch_size, True, valid_label_columns, generator, seed)
-        self.draws = batch_size
+        self.ranks = get_world_size()
+        self.draws = batch_size * self.ranks
         names = [name for name in dataset.column_names if name == "language" or name.endswith("_language")]
         if not names:
             raise ValueError(f"a 'language' column is needed to sample languages, got {dataset.column_names}")
@@ -67,12 +72,12 @@ class LanguageBatchSampler(DefaultBatchSampler):
         return sum(len(group) for group in self.groups)
 
     def __len__(self) -> int:
-        return max(1, self.rows // self.draws)
+        return max(1, self.rows // self.draws) * self.ranks
 
     def __iter__(self) -> Iterator[list[int]]:
         streams = self._streams()
-        for _ in range(len(self)):
-            yield streams.draw(self.draws).tolist()
+        for _ in range(len(self) // self.ranks):
+            yield from shares(streams.draw(self.draws).tolist(), self.ranks)
 
     def _streams(self) -> LanguageStreams:
         return LanguageStreams(
@@ -93,7 +98,7 @@ class WindowBatchSampler(LanguageBatchSampler):
 
     Args:
         dataset: Sentences in document order.
-        batch_size: Windows per batch.
+        batch_size: Windows per batch, in each process.
         window_size: Largest distance of a context sentence from its centre (w in the paper).
         language_mixing: 0: a batch is of one language (as in the paper). 1: its languages are fully mixed.
         language_smoothing: Languages are sampled in proportion to their size raised to this power.
@@ -156,9 +161,11 @@ class WindowBatchSampler(LanguageBatchSampler):
 
     def __iter__(self) -> Iterator[list[int]]:
         streams = self._streams()
-        for _ in range(len(self)):
+        for _ in range(len(self) // self.ranks):
             centres = streams.draw(self.draws)
-            yield [*centres.tolist(), *self._draw_contexts(centres, streams.generator).tolist()]
+            contexts = self._draw_contexts(centres, streams.generator)
+            sides = (shares(side.tolist(), self.ranks) for side in (centres, contexts))
+            yield from ([*own, *neighbours] for own, neighbours in zip(*sides, strict=True))
 
     def _draw_contexts(self, centres: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         low = np.maximum(self.first[centres], centres - self.window_size)

@@ -14,7 +14,7 @@ from datasets import Dataset
 from torch.utils.data import ConcatDataset
 
 from st_xlret.data import BlockBatchSampler, CrossLingualDataCollator, InterleavedBatches, load_documents
-from st_xlret.data.batches.blocks import cut_into_blocks
+from st_xlret.data.batches.cutting import cut_into_blocks
 from tests import tiny
 from tests.data.batches.document_rows import documents as documents_of
 
