@@ -221,8 +221,6 @@ def _prepare_for_words(model: SentenceTransformer, contextual_encoder: Contextua
 
 def _spans(columns: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
     for number, features in enumerate(columns):
-        if "prompt_length" in features:
-            raise ValueError("word positions do not count the tokens of prompts: train word-positioned samples without")
         if not all(name in features for name in SPAN):
             raise ValueError(
                 f"text column {number} comes without the position of its word: give the Trainer a "

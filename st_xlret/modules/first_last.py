@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
@@ -21,7 +23,7 @@ def first_last_encoder(
 
     Args:
         model: Hub name or folder of a checkpoint, or an encoder. The Transformer of an encoder is used as it is,
-            sharing its weights, and the encoder's pooling is left out.
+            sharing its weights, and the encoder's pooling is left out. Its prompts are kept.
         max_seq_length: Maximum number of tokens of a text. Default: that of the Transformer.
 
     Returns:
@@ -38,6 +40,10 @@ def first_last_encoder(
     """
     if isinstance(model, str):
         model = Transformer(model)
+    options: dict[str, Any] = {}
+    if isinstance(model, SentenceTransformer):
+        prompts = {name: prompt for name, prompt in model.prompts.items() if prompt is not None}
+        options = {"prompts": prompts, "default_prompt_name": model.default_prompt_name}
     transformer = model[0] if isinstance(model, SentenceTransformer) else model
     if not isinstance(transformer, Transformer):
         raise ValueError(f"avg-first-last needs the layers of a Transformer, got {type(transformer).__name__}")
@@ -56,7 +62,11 @@ def first_last_encoder(
         layer_start=1,
         layer_weights=nn.Parameter(weights, requires_grad=False),
     )
-    return SentenceTransformer(modules=[transformer, first_last, Pooling(features, "mean")])
+    # Whether prompts are pooled stays as the encoder has it.
+    pooled = [module for module in model.children() if isinstance(module, Pooling)]
+    include_prompt = all(module.include_prompt for module in pooled)
+    pooling = Pooling(features, "mean", include_prompt=include_prompt)
+    return SentenceTransformer(modules=[transformer, first_last, pooling], **options)
 
 
 def _layers(transformer: Transformer) -> int:

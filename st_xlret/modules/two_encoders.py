@@ -24,7 +24,8 @@ def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
         model: The encoder that both start from. It becomes the encoder of passages.
 
     Returns:
-        A model of built-in modules: `encode_query` uses the one encoder, `encode_document` and `encode` the other.
+        A model of built-in modules with the prompts of the given one: `encode_query` uses the one encoder,
+        `encode_document` and `encode` the other.
 
     Raises:
         ValueError: If the model already has a `Router`.
@@ -39,7 +40,12 @@ def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
     if _has_router(model):
         raise ValueError("the model already has a Router with encoders of its own: leave out --two_encoders")
     router = Router.for_query_document([copy.deepcopy(module) for module in modules], modules)
-    return SentenceTransformer(modules=[router], device=str(model.device))
+    return SentenceTransformer(
+        modules=[router],
+        device=str(model.device),
+        prompts={name: prompt for name, prompt in model.prompts.items() if prompt is not None},
+        default_prompt_name=model.default_prompt_name,
+    )
 
 
 def router_mapping(model: SentenceTransformer, datasets: Mapping[str, Dataset]) -> dict[str, dict[str, str]]:

@@ -126,7 +126,7 @@ def test_masked_words_are_added(rows: list[dict], monkeypatch: pytest.MonkeyPatc
     assert loss.last_value == parts["cz_nce"] + parts["mlm"]
     sum(parts.values()).backward()
     # The head is the loss's, the encoder inside of the inner loss is not.
-    assert all(name.startswith("mlm.lm_head.") for name in loss.owned_state())
+    assert all(name.startswith(("mlm.lm_head.", "mlm.seed", "mlm.steps")) for name in loss.owned_state())
     assert {id(p) for p in loss.owned_parameters()} == {id(p) for p in mlm.owned_parameters()}
 
 
@@ -231,8 +231,18 @@ def test_words_without_positions(rows: list[dict]) -> None:
     half = [{k: v for k, v in row.items() if not k.startswith("target_") or k == "target_language"} for row in rows]
     with pytest.raises(ValueError, match="text column 1 comes without"):
         loss(columns(model, half))
-    with pytest.raises(ValueError, match="word positions do not count the tokens of prompts"):
-        loss(columns(model, rows, prompts="query: "))
+
+
+def test_words_behind_a_prompt(rows: list[dict]) -> None:
+    model = tiny.transformer()
+    head = ContextualEncoder(32)
+    seen: list[Tensor] = []
+    head.register_forward_pre_hook(lambda _, given: seen.extend(given))
+    CZNCELoss(model, head)(columns(model, rows, prompts="wind "))
+    shift = len(model.tokenizer.tokenize("wind"))
+    assert [tensor[: len(rows)].tolist() for tensor in seen[3:5]] == [
+        [row[f"source_{name}"] + shift for row in rows] for name in ("start", "end")
+    ]
 
 
 def test_a_word_that_was_cut_off_is_named(rows: list[dict]) -> None:

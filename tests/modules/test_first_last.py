@@ -112,3 +112,17 @@ def test_the_language_model_reads_the_last_layer(monkeypatch: pytest.MonkeyPatch
 def test_a_static_encoder_has_no_layers() -> None:
     with pytest.raises(ValueError, match="needs the layers of a Transformer, got StaticEmbedding"):
         first_last_encoder(tiny.static())
+
+
+def test_the_prompts_stay() -> None:
+    plain = tiny.transformer()
+    plain.prompts, plain.default_prompt_name = {"query": "wind ", "document": "snow "}, "query"
+    model = first_last_encoder(plain)
+    assert model.prompts == plain.prompts and model.default_prompt_name == "query"
+
+
+@pytest.mark.parametrize("included", [True, False])
+def test_prompts_are_pooled_as_before(included: bool) -> None:
+    plain = tiny.transformer()
+    plain.set_pooling_include_prompt(included)
+    assert first_last_encoder(plain)[-1].include_prompt is included

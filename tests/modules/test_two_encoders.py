@@ -55,3 +55,10 @@ def test_what_no_route_uses_is_frozen() -> None:
     assert {name.split(".pooler.")[1] for name in freeze_unused(model)} == {"dense.weight", "dense.bias"}
     assert all(p.grad is None and p.requires_grad == (".pooler." not in name) for name, p in model.named_parameters())
     assert freeze_unused(with_two_encoders(tiny.static())) == []
+
+
+def test_the_prompts_stay() -> None:
+    plain = tiny.transformer()
+    plain.prompts, plain.default_prompt_name = {"query": "wind ", "document": "snow "}, "query"
+    model = with_two_encoders(plain)
+    assert model.prompts == plain.prompts and model.default_prompt_name == "query"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from sentence_transformers import SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 from torch import Tensor
 
+from st_xlret.data.batches.prompts import model_prompt, prompts_of
 from st_xlret.data.languages import language_to_id
+
+logger = logging.getLogger(__name__)
 
 METADATA_COLUMNS = ("language", "document", "position")
 SPAN_SUFFIXES = ("_start", "_end", "_word")
@@ -48,10 +52,13 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
     Args:
         preprocess_fn: The model's `preprocess`.
         prompts: Prompt of all texts, or of each column, or of each column of each data set, in the forms of
-            `SentenceTransformerTrainingArguments(prompts=...)`. By default those of the training arguments, which
-            [`LossStateCallback`][st_xlret.LossStateCallback] hands over; without it, pass `prompts=args.prompts`. The
-            prompts of the model itself are not used by themselves.
+            `SentenceTransformerTrainingArguments(prompts=...)`. By default those of the training arguments and, where
+            they name none, those of the model: queries get the prompt of `encode_query`, documents that of
+            `encode_document`, other texts that of `encode`. `prompts=""` in the training arguments leaves them out.
+            [`LossStateCallback`][st_xlret.LossStateCallback] hands both over; without it, pass `prompts=args.prompts`.
         router_mapping: Route of each column in a `Router`, with the same forms and the same default.
+        max_length: Tokens to read of a text of a batch, prompt and special tokens included. Default: the model's
+            `max_seq_length`, which stays that of the model.
         token_dropout: Probability of dropping a token from the flattened inputs of a `StaticEmbedding`. At least one
             token of a text stays. Seeded by the batch's own texts, so a resumed run drops the same tokens.
         blocks: Whether rows are sentences of blocks of documents, as MSM takes them.
@@ -70,6 +77,7 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
 
     token_dropout: float = 0.0
     blocks: bool = False
+    _model: Any = field(default=None, init=False, repr=False)
 
     def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
         """Collate rows into one batch."""
@@ -101,8 +109,12 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
                 self._drop_tokens(batch, column, text_ids)
         return batch
 
-    def adopt_options(self, args: SentenceTransformerTrainingArguments) -> None:
+    def adopt_options(self, args: SentenceTransformerTrainingArguments, model: Any = None) -> None:
         """Take the prompts and the router mapping of the training arguments, as the host's own collator does.
+
+        Args:
+            args: The training arguments.
+            model: The encoder, whose prompts are taken where neither the arguments nor the collator have any.
 
         Raises:
             ValueError: If the collator was given others.
@@ -115,13 +127,25 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
                     "to one of the two"
                 )
             setattr(self, name, own or given)
+        takes_own = model is not None and args.prompts is None and not self.prompts
+        self._model = model if takes_own and prompts_of(model) else None
+        if self._model is not None:
+            shown = ", ".join(f"{prompt!r} before {texts}" for texts, prompt in prompts_of(model).items())
+            logger.info("training with the model's prompts: %s", shown)
+
+    def _get_prompt_for_column(self, prompts: str | dict[str, str], column_name: str) -> str | None:
+        """The prompt of a column: one that was given, or the model's own."""
+        if self._model is not None:
+            return model_prompt(self._model, column_name)
+        return super()._get_prompt_for_column(prompts, column_name)
 
     def _prompt_tokens(self, batch: dict[str, Any], column: str, texts: list[str], ends: Tensor) -> Tensor:
         """How many tokens a prompt puts before each text (rows,). Spans are positions in the text without a prompt."""
         prompt = self._get_prompt_for_column(self._resolve_prompts(batch) or {}, column)
         if not prompt:
             return torch.zeros_like(ends)
-        without = self.preprocess_fn(texts, task=batch.get(f"{column}_task"))
+        limit = {} if self.max_length is None else {"max_length": self.max_length}
+        without = self.preprocess_fn(texts, task=batch.get(f"{column}_task"), **limit)
         shifts = []
         for row, (text, end) in enumerate(zip(texts, ends.tolist(), strict=True)):
             ids = without["input_ids"][row][without["attention_mask"][row].bool()]

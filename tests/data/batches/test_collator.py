@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
 from st_xlret.data import CrossLingualDataCollator
@@ -244,10 +244,49 @@ def test_the_prompts_of_the_training_arguments_are_adopted(tmp_path: Path) -> No
         collator.adopt_options(SentenceTransformerTrainingArguments(str(tmp_path), prompts="snow "))
 
 
-def test_models_prompts_are_not_used_by_themselves() -> None:
+def prompted_model(**prompts: str) -> SentenceTransformer:
+    model = tiny.transformer()
+    model.prompts, model.default_prompt_name = prompts, "query"
+    return model
+
+
+@pytest.mark.parametrize("given", [None, "", {}])
+def test_the_models_prompts_are_taken_where_none_are_given(tmp_path: Path, given: Any) -> None:
+    model = prompted_model(query="wind ", passage="snow ")
+    rows = [{"query": "sun moon", "positive": "rain", "negative_1": "leaf", "source": "tree"}]
+    collator = CrossLingualDataCollator(model.preprocess)
+    collator.adopt_options(SentenceTransformerTrainingArguments(str(tmp_path), prompts=given), model)
+    expected = {"query": "wind sun moon", "positive": "snow rain", "negative_1": "snow leaf", "source": "wind tree"}
+    batch = collator(rows)
+    for column, text in (expected if given is None else rows[0]).items():
+        ids = model.preprocess([text])["input_ids"]
+        assert torch.equal(batch[f"{column}_input_ids"], ids), column
+        assert (f"{column}_prompt_length" in batch) == (given is None)
+
+
+def test_prompts_that_are_given_replace_the_models(tmp_path: Path) -> None:
+    model = prompted_model(query="wind ")
+    collator = CrossLingualDataCollator(model.preprocess, prompts={"source": "snow "})
+    collator.adopt_options(SentenceTransformerTrainingArguments(str(tmp_path)), model)
+    batch = collator([{"source": "sun", "target": "sun"}])
+    for column, text in {"source": "snow sun", "target": "sun"}.items():
+        assert torch.equal(batch[f"{column}_input_ids"], model.preprocess([text])["input_ids"])
+
+
+def test_without_the_callback_the_models_prompts_are_not_used() -> None:
     model = tiny.transformer()
     rows = [{"sentence": "sun moon"}]
     expected = CrossLingualDataCollator(model.preprocess)(rows)
     model.prompts, model.default_prompt_name = {"query": "wind "}, "query"
     batch = CrossLingualDataCollator(model.preprocess)(rows)
     assert torch.equal(batch["sentence_input_ids"], expected["sentence_input_ids"])
+
+
+def test_shorter_batches_leave_the_model_as_it_is() -> None:
+    model = tiny.transformer()
+    text = " ".join(["sun moon"] * 5)
+    batch = CrossLingualDataCollator(model.preprocess, max_length=6)([{"sentence": text, "language": "en"}])
+    assert batch["sentence_input_ids"].shape[1] == 6
+    assert model.max_seq_length == 16 and model.preprocess([text])["input_ids"].shape[1] > 6
+    static = tiny.static()
+    assert len(CrossLingualDataCollator(static.preprocess, max_length=6)([{"sentence": text}])["sentence_input_ids"])
