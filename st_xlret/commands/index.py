@@ -11,25 +11,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from st_xlret.calibration.encoding import known_languages
-from st_xlret.commands.texts import read_texts
-from st_xlret.data.documents.loading import LoadReport
-from st_xlret.data.documents.reading import find_documents, read_documents
-from st_xlret.data.reading.jsonl import BadLines, DataError, read_lines
-from st_xlret.data.reading.sources import existing_path
-from st_xlret.evaluation.cache import EmbeddingCache
-from st_xlret.files import atomic_directory
-from st_xlret.hub.loading import load_model
+from st_xlret.files import atomic_directory, atomic_file
 from st_xlret.options import name_leading_words, option, parse
 
 FORMATS = "only .jsonl, .txt, .md, .tsv and .csv files are indexed (or .gz)"
 INDEX_FILE, TEXTS_FILE, VECTORS_FILE = "index.json", "texts.jsonl", "vectors.npy"
+_SHARD = 4_096  # texts that an interrupted run has to encode again at most
 
 
 @dataclass
@@ -46,7 +40,7 @@ class Arguments:
     language: str | None = option(None, "Language of documents that do not name theirs.")
     skip_bad_lines: bool = option(False, "Skip bad lines of .jsonl files instead of stopping at the first one.")
     overwrite: bool = option(False, "Replace an index that is there.")
-    batch_size: int = option(64, "Texts in a forward pass.")
+    batch_size: int = option(64, "Texts in a forward pass.", minimum=1)
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
     def __post_init__(self) -> None:
@@ -63,35 +57,88 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
 
 
 def index(options: Arguments) -> Path:
-    """Build an index.
+    """Build an index. Texts and embeddings go through the disk, so that a large corpus takes little memory.
 
     Returns:
         Its folder.
     """
+    import numpy as np
+    from tqdm.auto import tqdm
+
+    from st_xlret.calibration.encoding import known_languages
+    from st_xlret.data.reading.jsonl import DataError
+    from st_xlret.evaluation.cache import EmbeddingCache
+    from st_xlret.hub.loading import load_model
+
     target = Path(options.output)
     if target.exists() and not (options.overwrite and is_index(target)):
         raise FileExistsError(f"--output {target} exists: use --overwrite to replace an index, or give another folder")
-    entries = list(read_entries(options))
-    if not entries:
+    read = read_entries(options)
+    first = next(read, None)
+    if first is None:
         raise DataError(f"{', '.join(options.documents)}: there is no text; {FORMATS}")
     model = load_model(options.model, options.device)
-    cache = target.with_name(f".{target.name}.embeddings")
-    known_languages(model, [language for language, _ in entries])  # one warning of all that the model does not know
-    texts = [(str(row), text, language) for row, (language, text) in enumerate(entries)]
-    vectors = EmbeddingCache(cache).encode(model, texts, normalize_embeddings=True, batch_size=options.batch_size)
+    work = target.with_name(f".{target.name}.embeddings")
+    found = set()
+    with atomic_file(work / TEXTS_FILE) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        for language, text in tqdm(chain([first], read), desc="Reading", unit=" texts"):
+            found.add(language)
+            file.write(json.dumps({"language": language, "text": text}, ensure_ascii=False) + "\n")
+    languages = sorted(found)
+    entries = Entries(work / TEXTS_FILE)
+    known_languages(model, languages)  # one warning of all that the model does not know
+    vectors = EmbeddingCache(work, shard_size=_SHARD).encode(
+        model, entries, normalize_embeddings=True, batch_size=options.batch_size
+    )
     if target.exists():
-        _remove(target)
+        shutil.rmtree(target)
     with atomic_directory(target) as folder:
-        np.save(folder / VECTORS_FILE, vectors[:], allow_pickle=False)
-        with open(folder / TEXTS_FILE, "w", encoding="utf-8") as file:
-            for language, text in entries:
-                file.write(json.dumps({"language": language, "text": text}, ensure_ascii=False) + "\n")
-        languages = sorted({language for language, _ in entries})
+        stored = np.lib.format.open_memmap(
+            folder / VECTORS_FILE, mode="w+", dtype=np.float16, shape=(len(vectors), vectors.shape[1])
+        )
+        for first_row, chunk in vectors.chunks():
+            stored[first_row : first_row + len(chunk)] = chunk
+        stored.flush()
+        shutil.copyfile(work / TEXTS_FILE, folder / TEXTS_FILE)
         about = {"model": options.model, "texts": len(entries), "languages": languages, "format": 1}
         (folder / INDEX_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    _remove(cache)
+    shutil.rmtree(work, ignore_errors=True)
     print(f"{len(entries)} texts in {', '.join(languages)}: {target}")
     return target
+
+
+class Entries:
+    """The texts of an index with their languages, read from the file when they are asked for.
+
+    Args:
+        file: JSON lines {"language", "text"}.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.starts = array("q")
+        with open(file, "rb") as lines:
+            place = 0
+            for line in lines:
+                self.starts.append(place)
+                place += len(line)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        """One text with its language."""
+        with open(self.file, "rb") as lines:
+            lines.seek(self.starts[row])
+            entry: dict[str, Any] = json.loads(lines.readline())
+            return entry
+
+    def __iter__(self) -> Iterator[tuple[str, str, str]]:
+        """(number, text, language) of every text, as `EmbeddingCache` takes them."""
+        with open(self.file, encoding="utf-8") as lines:
+            for row, line in enumerate(lines):
+                entry = json.loads(line)
+                yield str(row), entry["text"], entry["language"]
 
 
 def is_index(folder: Path) -> bool:
@@ -101,6 +148,10 @@ def is_index(folder: Path) -> bool:
 
 def read_entries(options: Arguments) -> Iterator[tuple[str, str]]:
     """(language, text) of everything to index; documents without a language have "und" (undetermined)."""
+    from st_xlret.commands.texts import read_texts
+    from st_xlret.data.reading.jsonl import DataError
+    from st_xlret.data.reading.sources import existing_path
+
     language = options.language or "und"
     for source in options.documents:
         path = existing_path(source)
@@ -119,6 +170,10 @@ def read_entries(options: Arguments) -> Iterator[tuple[str, str]]:
 
 
 def _of_documents(file: Path, options: Arguments) -> Iterator[tuple[str, str]]:
+    from st_xlret.data.documents.loading import LoadReport
+    from st_xlret.data.documents.reading import find_documents, read_documents
+    from st_xlret.data.reading.jsonl import BadLines
+
     bad_lines = BadLines(skip=options.skip_bad_lines)
     for document in read_documents(find_documents([str(file)]), None, LoadReport(), bad_lines, show_progress=False):
         if options.unit == "document":
@@ -128,11 +183,9 @@ def _of_documents(file: Path, options: Arguments) -> Iterator[tuple[str, str]]:
 
 
 def _text_of(file: Path) -> str:
+    from st_xlret.data.reading.jsonl import read_lines
+
     lines: list[str] = []
     for number, line in read_lines(file):
         lines += [""] * (number - len(lines) - 1) + [line]
     return "\n".join(lines)
-
-
-def _remove(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)

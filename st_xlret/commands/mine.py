@@ -1,51 +1,63 @@
-r"""Mine parallel sentences from two files of texts by margin (Artetxe and Schwenk, 2019).
+r"""Mine parallel sentences from two collections of texts by margin (Artetxe and Schwenk, 2019).
 
     st-xlret mine english.txt french.txt.gz --model intfloat/multilingual-e5-small --output pairs.tsv
 
 A line of the output is score, source and target, separated by tabs, best first; each text is in one pair at most. The
 ratio margin divides the cosine of a pair by the mean cosine of both texts with their nearest neighbours: 1 is a pair
-that is as similar as any other, and good pairs are above about 1.05. Files are lines of text, tables (.tsv, .csv) or
-JSON lines, gzipped or not. With --embedding_cache, an interrupted run continues where it stopped.
+that is as similar as any other, and good pairs are above about 1.05. Collections are files with lines of text, tables
+(.tsv, .csv) or JSON lines, gzipped or not, or Hugging Face data sets (NAME[:CONFIG[:SPLIT]], or a folder). Texts and
+embeddings are kept on the disk while the command runs. Interrupted? The same command continues where it stopped.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from st_xlret.commands.texts import read_texts
-from st_xlret.evaluation.cache import EmbeddingCache
-from st_xlret.files import check_output_file, write_text_atomically
-from st_xlret.hub.loading import load_model
+from st_xlret.files import atomic_file, check_output_file
 from st_xlret.options import name_leading_words, option, parse
-from st_xlret.search import mine_bitext
+
+if TYPE_CHECKING:
+    from st_xlret.commands.text_table import TextTable
+    from st_xlret.search import MinedPairs
+
+_SHARD = 4_096  # texts that an interrupted run has to encode again at most
+_PAIRS_AT_A_TIME = 10_000
+_LONG_SEARCH = 10**12  # comparisons; a processor core does about 10^8 in a second
 
 
 @dataclass
 class Arguments:
     """What to mine, by which model."""
 
-    source: str = option(None, "Texts in one language.")
+    source: str = option(None, "Texts in one language: a file or a data set.")
     target: str = option(None, "Texts in the other language.")
     model: str = option(None, "The encoder: a folder or a name on the Hub.")
     output: str = option(None, "File of the pairs: .tsv (score, source, target), or .jsonl.")
     source_column: str | None = option(
-        None, "Column of a table (its number from 1, or its name), or field of JSON lines."
+        None, "Column of a table (its number from 1, or its name), or field of JSON lines or of a data set."
     )
     target_column: str | None = option(None, "The same for the target.")
+    source_language: str | None = option(None, "Language of the source, for a model with a map per language.")
+    target_language: str | None = option(None, "The same for the target.")
+    streaming: bool = option(False, "Read data sets from the Hub without downloading them first.")
     margin: str = option(
         "ratio", "How the cosine is set off against the neighbours'.", choices=["ratio", "distance", "absolute", "csls"]
     )
-    k: int = option(4, "Nearest neighbours in each direction.")
+    k: int = option(4, "Nearest neighbours in each direction.", minimum=1)
     threshold: float | None = option(None, "Lowest score of a pair. By default all pairs are written.")
-    embedding_cache: str | None = option(None, "Folder that keeps the embeddings, so that a second run is quick.")
+    approximate: bool = option(
+        False, "Search most of the nearest neighbours by a faiss index: for more than about a million texts a side."
+    )
+    embedding_cache: str | None = option(
+        None, "Folder that keeps texts and embeddings for later runs. By default they are removed at the end."
+    )
     prompt_name: str | None = option(None, "Prompt of the model for both sides. By default the model's default prompt.")
-    batch_size: int = option(64, "Texts in a forward pass.")
+    batch_size: int = option(64, "Texts in a forward pass.", minimum=1)
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
     def __post_init__(self) -> None:
@@ -63,49 +75,72 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
     mine(options)
 
 
-def mine(options: Arguments) -> list[tuple[float, str, str]]:
+def mine(options: Arguments) -> int:
     """Mine pairs and write them.
 
     Returns:
-        (score, source, target), best first.
+        How many there are.
     """
-    check_output_file(options.output)
-    sides = [
-        read_texts(options.source, options.source_column),
-        read_texts(options.target, options.target_column),
-    ]
+    from st_xlret.commands.text_table import TextTable, key_of
+    from st_xlret.commands.texts import check_source, stream_texts
+    from st_xlret.evaluation.cache import EmbeddingCache
+    from st_xlret.hub.loading import load_model
+    from st_xlret.search import mine_pairs
+
+    output = check_output_file(options.output)
+    for source in (options.source, options.target):
+        check_source(source)
     model = load_model(options.model, options.device)
-    print(f"{len(sides[0])} distinct source texts, {len(sides[1])} target texts")
+    if options.prompt_name is not None and options.prompt_name not in model.prompts:
+        known = ", ".join(model.prompts) or "none"
+        raise ValueError(f"--prompt_name {options.prompt_name}: the model has no such prompt; it has: {known}")
+    work = Path(options.embedding_cache or output.with_name(f".{output.name}.embeddings"))
+    is_new, sides = not work.exists(), []
+    try:
+        for source, column, language in (
+            (options.source, options.source_column, options.source_language),
+            (options.target, options.target_column, options.target_language),
+        ):
+            texts = stream_texts(source, column, streaming=options.streaming, show_progress_bar=True)
+            sides.append(TextTable.of(texts, work / "texts", key_of(source, column), language or ""))
+    except ValueError:
+        if is_new:
+            shutil.rmtree(work, ignore_errors=True)
+        raise
+    print(f"{len(sides[0])} distinct source texts, {len(sides[1])} target texts", flush=True)
+    cache = EmbeddingCache(work, shard_size=_SHARD)
     how: dict[str, Any] = {"batch_size": options.batch_size, "prompt_name": options.prompt_name}
-    if options.embedding_cache:
-        cache = EmbeddingCache(options.embedding_cache)
-        source, target = (cache.encode(model, texts, method="encode", **how)[:] for texts in sides)
-    else:
-        source, target = (model.encode(texts, show_progress_bar=True, **how).astype(np.float16) for texts in sides)
-    found = mine_bitext(
-        source,
-        target,
+    embeddings = [cache.encode(model, texts, method="encode", **how) for texts in sides]
+    if not options.approximate and len(sides[0]) * len(sides[1]) > _LONG_SEARCH:
+        print("Comparing all texts with each other takes long: see the time left, and --approximate.", flush=True)
+    found = mine_pairs(
+        *embeddings,
         k=options.k,
         margin=options.margin,  # type: ignore[arg-type]
         threshold=options.threshold,
+        approximate=options.approximate,
+        device="cuda" if model.device.type == "cuda" else "cpu",
         show_progress_bar=True,
     )
-    pairs = [(score, sides[0][i], sides[1][j]) for score, i, j in found]
-    write_pairs(pairs, options.output)
-    print(f"{len(pairs)} pairs in {options.output}")
-    return pairs
+    with atomic_file(output) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(_lines(found, *sides, as_table=output.suffix == ".tsv"))
+    if not options.embedding_cache:
+        shutil.rmtree(work, ignore_errors=True)
+    print(f"{len(found.scores)} pairs in {options.output}")
+    return len(found.scores)
 
 
-def write_pairs(pairs: list[tuple[float, str, str]], file: str) -> None:
-    """Write scored pairs as a table or as JSON lines."""
-    if Path(file).suffix == ".tsv":
-        lines = (f"{score:.6f}\t{_cell(source)}\t{_cell(target)}" for score, source, target in pairs)
-    else:
-        lines = (
-            json.dumps({"score": score, "source": source, "target": target}, ensure_ascii=False)
-            for score, source, target in pairs
-        )
-    write_text_atomically(file, "".join(f"{line}\n" for line in lines))
+def _lines(found: MinedPairs, source: TextTable, target: TextTable, *, as_table: bool) -> Iterator[str]:
+    """The pairs as lines of a table or as JSON lines."""
+    for part in zip(*(column.split(_PAIRS_AT_A_TIME) for column in found), strict=True):
+        if not len(part[0]):
+            continue
+        texts = source[part[1].tolist()], target[part[2].tolist()]
+        for score, one, other in zip(part[0].tolist(), *texts, strict=True):
+            if as_table:
+                yield f"{score:.6f}\t{_cell(one)}\t{_cell(other)}\n"
+            else:
+                yield json.dumps({"score": score, "source": one, "target": other}, ensure_ascii=False) + "\n"
 
 
 def _cell(text: str) -> str:

@@ -2,7 +2,11 @@ r"""Search an index that `st-xlret index` has built, by a query in any language.
 
     st-xlret search runs/index --query "Where do storks spend the winter?"
 
-Without --query, queries are read from the terminal, one a line. A result has a score, a language and its text.
+Without --query, queries are read from the terminal, one a line. A result has a score, a language and its text. With
+--compare, a second index answers too, such as that of the model before its calibration. With --serve, a web page on
+this machine shows the answers of both side by side, with the languages that they are in:
+
+    st-xlret search runs/index --compare runs/index-raw --serve
 """
 
 from __future__ import annotations
@@ -11,16 +15,12 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from st_xlret.calibration import encode
-from st_xlret.commands.index import INDEX_FILE, TEXTS_FILE, VECTORS_FILE, is_index
-from st_xlret.hub.loading import load_model
 from st_xlret.options import name_leading_words, option, parse
-from st_xlret.search import top_k
+
+if TYPE_CHECKING:
+    from st_xlret.commands.search_index import SearchIndex
 
 
 @dataclass
@@ -30,74 +30,62 @@ class Arguments:
     index: str = option(None, "Folder of the index.")
     query: list[str] = option([], "Queries, each in quotes. By default they are read from the terminal.")
     language: str | None = option(None, "Language of the queries, for a model with a map per language.")
-    top_k: int = option(10, "Results for a query.")
+    top_k: int = option(10, "Results for a query.", minimum=1)
+    compare: str | None = option(None, "Folder of a second index, whose answers are shown beside those of the first.")
     json: bool = option(False, "Print JSON lines: {query, results: [{score, language, text}]}.")
+    serve: bool = option(False, "Open a web page to search with, instead of the terminal.")
+    host: str = option(
+        "127.0.0.1", "Address of the page. This machine alone reaches the default; 0.0.0.0 opens it to the network."
+    )
+    port: int | None = option(
+        None, "Port of the page. By default the first free one from 7860 on.", minimum=1, maximum=65_535
+    )
     model: str | None = option(None, "The encoder, where it is not where it was when the index was built.")
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
     def __post_init__(self) -> None:
         if not self.index:
             raise ValueError('--index is missing: st-xlret search FOLDER --query "..."')
-        if self.top_k < 1:
-            raise ValueError(f"--top_k must be at least 1, got {self.top_k}")
-
-
-class Index:
-    """An index and its model.
-
-    Args:
-        folder: What `st-xlret index` has written.
-        model: The encoder, if it is elsewhere now.
-        device: Where it runs.
-
-    Raises:
-        ValueError: If the folder is no index, or the model is another one than it was built with.
-    """
-
-    def __init__(self, folder: str, model: str | None = None, device: str | None = None) -> None:
-        path = Path(folder)
-        if not is_index(path):
-            raise ValueError(
-                f"{folder} is no index: build one with st-xlret index DOCUMENTS --model MODEL --output DIR"
-            )
-        self.about: dict[str, Any] = json.loads((path / INDEX_FILE).read_text(encoding="utf-8"))
-        with open(path / TEXTS_FILE, encoding="utf-8") as file:
-            self.entries = [json.loads(line) for line in file]
-        self.vectors = np.load(path / VECTORS_FILE, mmap_mode="r", allow_pickle=False)
-        self.model = load_model(model or self.about["model"], device)
-        if len(self.entries) != len(self.vectors):
-            raise ValueError(f"{folder}: {len(self.entries)} texts and {len(self.vectors)} vectors; build it again")
-        if self.model.get_embedding_dimension() not in (None, self.vectors.shape[1]):
-            raise ValueError(
-                f"{folder} was built with {self.about['model']} ({self.vectors.shape[1]} dimensions), the model given "
-                f"has {self.model.get_embedding_dimension()}"
-            )
-
-    def search(self, queries: Sequence[str], k: int = 10, *, language: str | None = None) -> list[list[dict[str, Any]]]:
-        """The best texts for each query, as {"score", "language", "text"}."""
-        how: dict[str, Any] = {"normalize_embeddings": True, "show_progress_bar": False}
-        asked = encode(self.model, list(queries), language, role="query", **how)
-        scores, rows = top_k(asked, self.vectors, min(k, len(self.entries)))
-        return [
-            [{"score": round(score, 4), **self.entries[row]} for score, row in zip(*found, strict=True)]
-            for found in zip(scores.tolist(), rows.tolist(), strict=True)
-        ]
+        if self.serve and (self.query or self.json):
+            raise ValueError("--serve opens a page to type queries in: leave out --query and --json")
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
     """Run the command `search`."""
     given = name_leading_words(arguments, "index")
     (options,) = parse([Arguments], given, description=__doc__, prog=prog)
-    opened = Index(options.index, options.model, options.device)
+    if options.serve:
+        from st_xlret.optional import import_optional
+
+        import_optional("gradio", extra="app", needed_for="the web page (--serve)")
+    indexes = _open(options)
+    if options.serve:
+        from st_xlret.commands.search_page import serve
+
+        serve(indexes, top_k=options.top_k, language=options.language, host=options.host, port=options.port)
+        return
     for query in options.query or _asked():
-        (results,) = opened.search([query], options.top_k, language=options.language)
-        if options.json:
-            print(json.dumps({"query": query, "results": results}, ensure_ascii=False))
-        else:
-            print(f"\n{query}")
-            for result in results:
-                print(f"  {result['score']:.3f}  {result['language']:<3}  {result['text']}")
+        for index in indexes:
+            _show(query, index, options, name_index=len(indexes) > 1)
         sys.stdout.flush()
+
+
+def _open(options: Arguments) -> list[SearchIndex]:
+    from st_xlret.commands.search_index import SearchIndex
+
+    first = SearchIndex(options.index, options.model, options.device)
+    return [first] if options.compare is None else [first, SearchIndex(options.compare, None, options.device)]
+
+
+def _show(query: str, index: SearchIndex, options: Arguments, *, name_index: bool) -> None:
+    (results,) = index.search([query], options.top_k, language=options.language)
+    where = {"index": index.folder} if name_index else {}
+    if options.json:
+        print(json.dumps({"query": query, **where, "results": results}, ensure_ascii=False))
+        return
+    print(f"\n{query}" + (f"  [{index.folder}]" if name_index else ""))
+    for result in results:
+        print(f"  {result['score']:.3f}  {result['language']:<3}  {result['text']}")
 
 
 def _asked() -> Iterable[str]:

@@ -1,55 +1,110 @@
-"""Texts that the commands are given: lines, a column of a table, a field of JSON lines."""
+"""Texts that the commands are given: lines, a column of a table, a field of JSON lines, a Hugging Face data set."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+import datasets
+from tqdm.auto import tqdm
 
 from st_xlret.data.reading.jsonl import DataError, read_jsonl, read_lines, required_field
 from st_xlret.data.reading.sources import existing_path
 
 csv.field_size_limit(1 << 24)
 
+_ENDINGS = (".txt", ".tsv", ".csv", ".jsonl", ".gz")
+_OnBytesRead = Callable[[int], None]
+
 
 def read_texts(file: str, column: str | None = None) -> list[str]:
     """The distinct texts of a file, in their order, without blank ones.
 
     Args:
-        file: Lines of text, `.tsv` or `.csv`, or `.jsonl`; all of them may end in `.gz`.
-        column: Of a table, the number of the column, from 1, or its name in the first line; of JSON lines, the field.
+        file: See `stream_texts`.
+        column: See `stream_texts`.
 
     Raises:
-        DataError: If there is no such file, it is malformed, holds no text, or has no such column. Names file and line.
+        DataError: See `stream_texts`.
     """
-    path = existing_path(file)
+    return list(dict.fromkeys(stream_texts(file, column)))
+
+
+def stream_texts(
+    source: str, column: str | None = None, *, streaming: bool = False, show_progress_bar: bool = False
+) -> Iterator[str]:
+    """The texts of a file or a data set, in their order, without blank ones.
+
+    Args:
+        source: A file with lines of text, `.tsv` or `.csv`, or `.jsonl`; all of them may end in `.gz`. Otherwise a
+            Hugging Face data set, `NAME[:CONFIG[:SPLIT]]`, where the name may be a folder.
+        column: Of a table, the number of the column, from 1, or its name in the first line; of JSON lines and data
+            sets, the field.
+        streaming: Read a data set without downloading it first.
+        show_progress_bar: Whether to show a bar.
+
+    Raises:
+        DataError: If there is no such file or data set, it is malformed, holds no text, or has no such column. Names
+            file and line.
+    """
+    with tqdm(desc=f"Reading {source}", unit_scale=True, disable=not show_progress_bar) as bar:
+        if _is_dataset(source):
+            bar.unit = " texts"
+            found = _of_dataset(source, column, streaming, bar.update)
+        else:
+            path = existing_path(source)
+            bar.unit, bar.total = "B", path.stat().st_size
+            found = _of_file(path, column, bar.update)
+        is_empty = True
+        for text in map(str.strip, found):
+            if text:
+                is_empty = False
+                yield text
+    if is_empty:
+        raise DataError("the file holds no text", file=source)
+
+
+def check_source(source: str) -> None:
+    """Check that a file is there, before long work. Data sets are not looked up.
+
+    Raises:
+        DataError: If it is not.
+    """
+    if not _is_dataset(source):
+        existing_path(source)
+
+
+def _is_dataset(source: str) -> bool:
+    path = os.path.expanduser(source)
+    return os.path.isdir(path) or not (os.path.exists(path) or source.endswith(_ENDINGS))
+
+
+def _of_file(path: Path, column: str | None, on_bytes_read: _OnBytesRead) -> Iterator[str]:
     ending = "".join(path.suffixes[-2:]).removesuffix(".gz").rpartition(".")[2]
     if ending == "jsonl":
-        found = _of_json_lines(path, column or "text")
-    elif ending in ("tsv", "csv"):
-        found = _of_table(path, column or "1", "\t" if ending == "tsv" else ",")
-    elif column is not None:
-        raise DataError(f"a column ({column!r}) needs a table (.tsv, .csv) or JSON lines (.jsonl)", file=file)
-    else:
-        found = (text for _, text in read_lines(path))
-    texts = list(dict.fromkeys(text for text in map(str.strip, found) if text))
-    if not texts:
-        raise DataError("the file holds no text", file=file)
-    return texts
+        return _of_json_lines(path, column or "text", on_bytes_read)
+    if ending in ("tsv", "csv"):
+        return _of_table(path, column or "1", "\t" if ending == "tsv" else ",", on_bytes_read)
+    if column is not None:
+        raise DataError(f"a column ({column!r}) needs a table (.tsv, .csv) or JSON lines (.jsonl)", file=str(path))
+    return (text for _, text in read_lines(path, on_bytes_read=on_bytes_read))
 
 
-def _of_json_lines(path: Path, field: str) -> Iterator[str]:
-    for line, record in read_jsonl(path):
+def _of_json_lines(path: Path, field: str, on_bytes_read: _OnBytesRead) -> Iterator[str]:
+    for line, record in read_jsonl(path, on_bytes_read=on_bytes_read):
         try:
             yield required_field(record, field, str)
         except ValueError as error:
             raise DataError(f"{error}; the field is chosen by --column", file=str(path), line=line) from error
 
 
-def _of_table(path: Path, column: str, delimiter: str) -> Iterator[str]:
+def _of_table(path: Path, column: str, delimiter: str, on_bytes_read: _OnBytesRead) -> Iterator[str]:
     place = int(column) - 1 if column.isdigit() else None
     rows = csv.reader(
-        (text for _, text in read_lines(path)),
+        (text for _, text in read_lines(path, on_bytes_read=on_bytes_read)),
         delimiter=delimiter,
         quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
     )
@@ -62,3 +117,29 @@ def _of_table(path: Path, column: str, delimiter: str) -> Iterator[str]:
         if not 0 <= place < len(row):
             raise DataError(f"there is no column {place + 1} of {len(row)}", file=str(path), line=number)
         yield row[place]
+
+
+def _of_dataset(source: str, column: str | None, streaming: bool, on_texts_read: _OnBytesRead) -> Iterator[str]:
+    for row in _load_dataset(source, streaming):
+        on_texts_read(1)
+        if column is None:
+            texts = [name for name, value in row.items() if isinstance(value, str)]
+            column = "text" if "text" in texts else texts[0] if len(texts) == 1 else None
+        if column is None or not isinstance(row.get(column), str):
+            asked = (
+                "which column holds the texts is not clear" if column is None else f"{column!r} is no column of text"
+            )
+            raise DataError(f"{asked}; there are: {', '.join(row)}", file=source)
+        yield row[column]
+
+
+def _load_dataset(source: str, streaming: bool) -> Any:
+    name, config, split = (*source.split(":", 2), "", "")[:3]
+    try:
+        if (Path(name) / "dataset_info.json").exists() or (Path(name) / "dataset_dict.json").exists():
+            found = datasets.load_from_disk(name)
+            return found[config or "train"] if isinstance(found, datasets.DatasetDict) else found
+        return datasets.load_dataset(name, config or None, split=split or "train", streaming=streaming)
+    except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:
+        reason = f"there is no such file, and it cannot be loaded as a data set NAME[:CONFIG[:SPLIT]]: {error}"
+        raise DataError(reason, file=source) from error

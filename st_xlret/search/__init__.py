@@ -7,7 +7,7 @@ from st_xlret.search.blocks import unit_rows
 from st_xlret.search.both_ways import NeighboursBothWays, neighbours_both_ways
 from st_xlret.search.exact import top_k
 from st_xlret.search.merging import merge_top_k, merge_top_k_across_ranks
-from st_xlret.search.mining import mine_bitext
+from st_xlret.search.mining import MinedPairs, mine_bitext, mine_pairs
 from st_xlret.search.neighbours import (
     MutualNeighbours,
     csls_nearest,
@@ -18,6 +18,7 @@ from st_xlret.search.neighbours import (
 
 __all__ = [
     "ApproximateTopK",
+    "MinedPairs",
     "MutualNeighbours",
     "NeighboursBothWays",
     "approximate_top_k",
@@ -27,6 +28,7 @@ __all__ = [
     "merge_top_k",
     "merge_top_k_across_ranks",
     "mine_bitext",
+    "mine_pairs",
     "mutual_nearest_neighbours",
     "neighbours_both_ways",
     "top_k",

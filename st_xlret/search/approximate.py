@@ -8,8 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from tqdm.auto import tqdm
 
-from st_xlret.search.blocks import Corpus, Embeddings, as_float32, check_matrix, corpus_blocks, require_finite
+from st_xlret.search.blocks import (
+    Corpus,
+    Rows,
+    RowsOnDisk,
+    UnitRows,
+    as_float32,
+    check_rows,
+    corpus_blocks,
+    require_finite,
+)
+from st_xlret.search.both_ways import NeighboursBothWays
 from st_xlret.search.exact import top_k
 from st_xlret.search.running import sort_keys, unpack_keys
 
@@ -35,7 +46,7 @@ class ApproximateTopK(NamedTuple):
 
 @torch.no_grad()
 def approximate_top_k(
-    queries: Embeddings,
+    queries: Rows,
     corpus: Corpus,
     k: int,
     *,
@@ -44,6 +55,7 @@ def approximate_top_k(
     rescored: int = 4,
     recall_queries: int = 100,
     seed: int = 0,
+    show_progress_bar: bool = False,
 ) -> ApproximateTopK:
     """Find most of the k corpus rows with the highest dot product for every query, and measure the recall.
 
@@ -56,9 +68,9 @@ def approximate_top_k(
     `python -m benchmarks.approximate_search DOCUMENTS --limit 121000`.
 
     Args:
-        queries: Shape (Q, d).
-        corpus: Shape (C, d), or chunks as for `top_k`. It is read four times: pass a list of memory maps, not a
-            generator.
+        queries: Shape (Q, d), in memory or read by slices.
+        corpus: Shape (C, d), or chunks as for `top_k`. It is read once for every 65 536 queries, and three times more:
+            pass a list of memory maps, not a generator.
         k: Neighbours per query, from 1 to C.
         index: A faiss factory string, such as `"HNSW32"`. Default: `"IVF{n},SQ8"` with n about
             4 times the square root of C.
@@ -67,6 +79,7 @@ def approximate_top_k(
         rescored: How many candidates per query are scored exactly, in multiples of k.
         recall_queries: Number of queries, evenly spaced, that are searched exactly as well to measure the recall.
         seed: Seed of the choice of rows on which the index is trained.
+        show_progress_bar: Whether to show a bar over the queries.
 
     Returns:
         Scores, indices, recall and the index's name, on the CPU.
@@ -86,29 +99,74 @@ def approximate_top_k(
         raise ValueError("the corpus is read several times: give an array or a list of chunks, not a generator.")
     if min(k, rescored, recall_queries) < 1:
         raise ValueError(f"k, rescored and recall_queries must be at least 1, got {(k, rescored, recall_queries)}.")
-    check_matrix(queries, "queries")
-    vectors = as_float32(queries, torch.device("cpu"))
-    require_finite(vectors, 0, "queries")
-    size = len(corpus) if isinstance(corpus, (np.ndarray, Tensor)) else sum(len(chunk) for chunk in corpus)
+    check_rows(queries, "queries")
+    is_matrix = isinstance(corpus, (np.ndarray, Tensor, RowsOnDisk))
+    size = len(corpus) if is_matrix else sum(len(chunk) for chunk in corpus)  # type: ignore[arg-type]
     if k > size:
         raise ValueError(f"k={k} is larger than the corpus of {size} rows: ask for k=min(k, len(corpus)) at most.")
-    if not len(vectors):
+    if not len(queries):
         return ApproximateTopK(torch.empty(0, k), torch.empty(0, k, dtype=torch.int64), float("nan"), index or "none")
 
     lists = max(1, min(int(4 * size**0.5), size // _TRAINING_ROWS_PER_LIST))
     factory = index if index is not None else f"IVF{lists},SQ8"
-    built = _build(factory, corpus, size, vectors.shape[1], seed)
+    built = _build(factory, corpus, size, queries.shape[1], seed)
     setting = parameters if parameters is not None else "nprobe=32" if factory.startswith("IVF") else ""
     if setting:
         space: Any = faiss.ParameterSpace()
         space.set_index_parameters(built, setting)
-    candidates = torch.from_numpy(built.search(vectors.numpy(), min(rescored * k, size))[1])
-    scores, indices = _rescored(vectors, corpus, candidates, k)
+    scores, indices = torch.empty(len(queries), k), torch.empty(len(queries), k, dtype=torch.int64)
+    measured = torch.linspace(0, len(queries) - 1, min(recall_queries, len(queries))).long()
+    samples = []
+    with tqdm(desc="Search", total=len(queries), unit="row", disable=not show_progress_bar) as progress:
+        for start in range(0, len(queries), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            vectors = as_float32(queries[part], torch.device("cpu"))
+            require_finite(vectors, start, "queries")
+            candidates = torch.from_numpy(built.search(vectors.numpy(), min(rescored * k, size))[1])
+            scores[part], indices[part] = _rescored(vectors, corpus, candidates, k)
+            samples.append(vectors[measured[(measured >= start) & (measured < start + len(vectors))] - start])
+            progress.update(len(vectors))
 
-    measured = torch.linspace(0, len(vectors) - 1, min(recall_queries, len(vectors))).long()
-    exact = top_k(vectors[measured], corpus, k, device="cpu")[1]
+    exact = top_k(torch.cat(samples), corpus, k, device="cpu")[1]
     found = (exact[:, :, None] == indices[measured][:, None, :]).any(dim=2)
     return ApproximateTopK(scores, indices, float(found.float().mean()), f"{factory} {setting}".strip())
+
+
+def approximate_neighbours_both_ways(
+    source: Rows, target: Rows, k: int = 4, *, show_progress_bar: bool = False
+) -> NeighboursBothWays:
+    """Find most of the k nearest target rows of every source row by cosine, and vice versa, by two faiss searches.
+
+    Args:
+        source: Shape (S, d), in memory or read by slices.
+        target: Shape (T, d).
+        k: Number of neighbours. A side with fewer rows gives all of them.
+        show_progress_bar: Whether to show a bar over the rows of each side, and the recall of each search.
+
+    Returns:
+        The neighbours of both sides, on the CPU. Where the index found fewer than k, the nearest one fills up.
+
+    Raises:
+        ValueError: As `neighbours_both_ways`.
+
+    Example:
+        >>> approximate_neighbours_both_ways(torch.eye(3), torch.eye(3), k=1).forward.T.tolist()
+        [[0, 1, 2]]
+    """
+    if k < 1:
+        raise ValueError(f"k must be at least 1, got {k}.")
+    check_rows(source, "the source")
+    check_rows(target, "the target")
+    sides = UnitRows(source, "source"), UnitRows(target, "target")
+    results: list[Tensor] = []
+    for queries, corpus in (sides, sides[::-1]):
+        found = approximate_top_k(queries, corpus, min(k, len(corpus)), show_progress_bar=show_progress_bar)
+        if show_progress_bar:
+            tqdm.write(f"{found.index_used}: {100 * found.recall:.1f} % of the nearest neighbours were found")
+        missing = found.indices < 0
+        nearest = found.scores[:, :1].clamp(min=-1), found.indices[:, :1].clamp(min=0)
+        results += [torch.where(missing, nearest[0], found.scores), torch.where(missing, nearest[1], found.indices)]
+    return NeighboursBothWays(*results)
 
 
 def _build(factory: str, corpus: Corpus, size: int, dimension: int, seed: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
@@ -12,6 +12,66 @@ from torch import Tensor
 
 Embeddings: TypeAlias = "np.ndarray | Tensor"
 Corpus: TypeAlias = "Embeddings | Iterable[Embeddings]"
+
+
+@runtime_checkable
+class RowsOnDisk(Protocol):
+    """A matrix that is read by slices, such as the embeddings of a cache, so that it is never in memory as a whole."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+
+    def __len__(self) -> int:
+        """Number of rows."""
+
+    def __getitem__(self, rows: slice, /) -> Any:
+        """Consecutive rows, as a NumPy array or a tensor."""
+
+
+Rows: TypeAlias = "Embeddings | RowsOnDisk"
+
+
+class UnitRows:
+    """Rows divided by their lengths as they are read, as a corpus or as queries.
+
+    Args:
+        rows: Shape (n, d).
+        name: What they are, for error messages.
+
+    Example:
+        >>> UnitRows(torch.tensor([[3.0, 4.0]]), "source")[0:1]
+        tensor([[0.6000, 0.8000]])
+    """
+
+    ndim = 2
+
+    def __init__(self, rows: Rows, name: str) -> None:
+        self.rows = rows
+        self.name = name
+        self.shape = tuple(rows.shape)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, part: slice) -> Tensor:
+        """Consecutive rows, (rows, d) float32."""
+        return unit_rows(self.rows[part], self.name, first_row=part.start or 0)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        """All rows, in blocks."""
+        for start in range(0, len(self), _UNIT_BLOCK):
+            yield self[start : start + _UNIT_BLOCK]
+
+
+_UNIT_BLOCK = 65_536
+
+
+def check_rows(rows: Any, name: str) -> None:
+    """Raise a ValueError unless this is a matrix in memory, or one that is read by slices."""
+    in_memory = isinstance(rows, (np.ndarray, Tensor))
+    if in_memory or not isinstance(rows, RowsOnDisk) or len(rows.shape) != 2:
+        check_matrix(rows, name)
 
 
 def check_matrix(embeddings: Any, name: str, dimension: int | None = None) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.search.blocks import Embeddings, check_matrix, default_device, unit_rows
+from st_xlret.search.blocks import Rows, check_rows, default_device, unit_rows
 from st_xlret.search.running import RunningTopK
 
 _CPU_BLOCK, _ACCELERATOR_BLOCK = 1_024, 4_096
@@ -34,8 +34,8 @@ class NeighboursBothWays(NamedTuple):
 
 @torch.no_grad()
 def neighbours_both_ways(
-    source: Embeddings,
-    target: Embeddings,
+    source: Rows,
+    target: Rows,
     k: int = 4,
     *,
     block_size: int | None = None,
@@ -48,8 +48,8 @@ def neighbours_both_ways(
     Neither the whole matrix nor a normalised copy of the inputs is held in memory; memory maps are read in blocks.
 
     Args:
-        source: Shape (S, d), NumPy (including memory maps) or torch. Rows need not be normalised; a row of zeros has
-            the cosine 0 with every other.
+        source: Shape (S, d), NumPy (including memory maps), torch, or anything that is read by slices, such as
+            `CachedEmbeddings`. Rows need not be normalised; a row of zeros has the cosine 0 with every other.
         target: Shape (T, d).
         k: Number of neighbours. A side with fewer rows gives all of them.
         block_size: Target rows per block; a block has twice as many source rows. Default: 1 024 on the CPU, 4 096
@@ -72,8 +72,8 @@ def neighbours_both_ways(
         >>> found.backward_scores.T
         tensor([[1.0000, 0.8000]])
     """
-    check_matrix(source, "the source")
-    check_matrix(target, "the target")
+    check_rows(source, "the source")
+    check_rows(target, "the target")
     if source.shape[1] != target.shape[1]:
         raise ValueError(
             f"expected two matrices of one width, got shapes {tuple(source.shape)} and {tuple(target.shape)}: "
@@ -121,8 +121,11 @@ def _running(rows: int, k: int, size: int, device: torch.device) -> list[Running
 
 
 def _results(running: list[RunningTopK], k: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    if not running or not k:
-        rows = sum(len(each.keys) for each in running)
-        return torch.empty(rows, k, device=device), torch.empty(rows, k, dtype=torch.int64, device=device)
-    found = [each.result() for each in running]
-    return torch.cat([scores for scores, _ in found]), torch.cat([rows for _, rows in found])
+    """The scores and rows of all blocks. The list is emptied, so that no block is in memory twice."""
+    rows = sum(len(each.keys) for each in running)
+    scores, found = torch.empty(rows, k, device=device), torch.empty(rows, k, dtype=torch.int64, device=device)
+    while running and k:
+        each = running.pop()
+        rows -= len(each.keys)
+        scores[rows : rows + len(each.keys)], found[rows : rows + len(each.keys)] = each.result()
+    return scores, found

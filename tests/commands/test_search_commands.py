@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
 import pytest
 import torch
+from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
@@ -95,6 +99,94 @@ def test_mine_keeps_what_is_above_the_threshold(tmp_path: Path, model: Path) -> 
     assert output.read_text() == ""
 
 
+def many_lines(tmp_path: Path, code: str, name: str) -> str:
+    """All pairs of words: 144 texts."""
+    words = WORDS[code]
+    (tmp_path / name).write_text("".join(f"{a} {b}\n" for a in words for b in words), encoding="utf-8")
+    return str(tmp_path / name)
+
+
+def test_mining_leaves_nothing_but_the_pairs(tmp_path: Path, model: Path) -> None:
+    output = tmp_path / "pairs.tsv"
+    given = ["mine", lines(tmp_path, "en"), lines(tmp_path, "fr"), "--model", str(model), "--output", str(output)]
+    main(given)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["en.txt", "fr.txt", "pairs.tsv"]
+    (tmp_path / "fr.txt").write_text("\n")
+    with pytest.raises(SystemExit, match="fr.txt.*no text"):
+        main(given)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["en.txt", "fr.txt", "pairs.tsv"]
+    assert len(output.read_text().splitlines()) == 12
+
+
+def test_mining_by_an_approximate_search(tmp_path: Path, model: Path) -> None:
+    sides = [many_lines(tmp_path, code, f"{code}.txt") for code in WORDS]
+    found = []
+    for option in ([], ["--approximate"]):
+        output = tmp_path / f"pairs{len(option)}.tsv"
+        main(["mine", *sides, "--model", str(model), "--output", str(output), *option])
+        found.append([line.split("\t") for line in output.read_text(encoding="utf-8").splitlines()])
+    assert found[0] == found[1] and len(found[0]) == 78, "each unordered pair of words is a vector"
+
+
+def test_mining_data_sets(tmp_path: Path, model: Path) -> None:
+    on_disk = Dataset.from_dict({"number": list(range(12)), "sentence": WORDS["en"]})
+    on_disk.save_to_disk(str(tmp_path / "english"))
+    (tmp_path / "french").mkdir()
+    (tmp_path / "french" / "train.jsonl").write_text(
+        "".join(json.dumps({"words": word}) + "\n" for word in WORDS["fr"])
+    )
+    for options in ([], ["--streaming"], ["--source_column", "sentence", "--target_column", "words"]):
+        output = tmp_path / "pairs.jsonl"
+        given = [str(tmp_path / "english"), str(tmp_path / "french"), "--model", str(model), "--output", str(output)]
+        main(["mine", *given, *options])
+        found = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+        assert {(pair["source"], pair["target"]) for pair in found} == set(zip(*WORDS.values(), strict=True))
+    with pytest.raises(SystemExit, match="'title' is no column of text; there are: number, sentence"):
+        main(["mine", *given, "--source_column", "title"])
+    with pytest.raises(SystemExit, match="no-such-set.*NAME"):
+        main(["mine", "no-such-set", *given[1:]])
+
+
+def test_mining_with_a_map_per_language_is_told_the_languages(tmp_path: Path, per_language: Path) -> None:
+    output = tmp_path / "pairs.tsv"
+    given = ["mine", lines(tmp_path, "en"), lines(tmp_path, "fr"), "--model", str(per_language), "--margin", "absolute"]
+    main([*given, "--output", str(output), "--source_language", "en", "--target_language", "fra"])
+    assert {line.partition("\t")[0] for line in output.read_text().splitlines()} == {"1.000000"}
+
+
+def test_mining_that_was_killed_keeps_what_it_has_encoded(tmp_path: Path, model: Path, repository: Path) -> None:
+    sides = [many_lines(tmp_path, code, f"{code}.txt") for code in WORDS]
+    output = tmp_path / "pairs.tsv"
+    program = (
+        "import os, signal, sys\n"
+        "from sentence_transformers import SentenceTransformer\n"
+        "from st_xlret.commands import main, mine\n"
+        "mine._SHARD = 32\n"
+        "encode, calls = SentenceTransformer.encode, []\n"
+        "def counted(self, texts, **options):\n"
+        "    if isinstance(texts, list) and len(texts) > 1:\n"
+        "        calls.append(len(texts))\n"
+        "        if len(calls) > int(sys.argv[1]):\n"
+        "            os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return encode(self, texts, **options)\n"
+        "SentenceTransformer.encode = counted\n"
+        "main(['mine', *sys.argv[2:]])\n"
+        "print(sum(calls))\n"
+    )
+
+    def run(calls: int) -> subprocess.CompletedProcess[str]:
+        given = [*sides, "--model", str(model), "--output", str(output)]
+        command = [sys.executable, "-c", program, str(calls), *given]
+        return subprocess.run(command, cwd=repository, capture_output=True, text=True)
+
+    assert run(3).returncode == -signal.SIGKILL
+    assert not output.exists() and len(list(tmp_path.rglob("*.npy"))) == 3
+    done = run(1_000)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.splitlines()[-1]) == 2 * 144 - 3 * 32, "what the killed run has encoded is not encoded again"
+    assert len(output.read_text().splitlines()) == 78 and not list(tmp_path.rglob("*.npy"))
+
+
 def test_report_shows_the_bias(
     tmp_path: Path, model: Path, documents: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,6 +215,20 @@ def test_index_and_search(tmp_path: Path, model: Path, documents: Path, capsys: 
     best = found[0]["results"][0]
     assert (best["language"], best["text"]) == ("en", "sun moon") and best["score"] == pytest.approx(1, abs=1e-3)
     assert found[1]["results"][0]["language"] == "fr"
+
+
+def test_two_indexes_are_compared(
+    tmp_path: Path, model: Path, documents: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    main(["index", str(documents), "--model", str(model), "--output", one])
+    main(["index", lines(tmp_path, "fr"), "--language", "fr", "--model", str(model), "--output", two])
+    capsys.readouterr()
+    main(["search", one, "--compare", two, "--query", "vent", "--top_k", "1", "--json"])
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(entry["index"], entry["results"][0]["language"]) for entry in found] == [(one, "fr"), (two, "fr")]
+    main(["search", one, "--compare", two, "--query", "vent"])
+    assert one in (printed := capsys.readouterr().out) and two in printed
 
 
 def test_queries_come_from_the_terminal_too(
@@ -156,6 +262,9 @@ def test_an_index_is_replaced_only_if_asked(tmp_path: Path, model: Path, documen
         (["index", "--model", "m", "--output", "o"], "--documents"),
         (["search", "nowhere", "--query", "q"], "nowhere is no index"),
         (["search", "nowhere", "--query", "q", "--top-k", "0"], "--top_k .* 0"),
+        (["search", "nowhere", "--query", "q", "--serve"], "--query"),
+        (["search", "nowhere", "--serve", "--port", "99999"], "--port .* 99999"),
+        (["mine", "a.txt", "b.txt", "--model", "m", "--output", "o.tsv", "--k", "0"], "--k .* 0"),
         (["report", "--model", "m", "--documents", "d"], "--output"),
         (
             ["report", "--model", "m", "--documents", "d", "--output", "o.json", "--neighbours", "0"],
@@ -173,7 +282,7 @@ def test_what_cannot_work_is_said_in_one_line(
 
 def test_one_language_has_no_bias(tmp_path: Path, model: Path, documents: Path) -> None:
     given = ["--model", str(model), "--documents", str(documents), "--output", str(tmp_path / "o.json")]
-    with pytest.raises(SystemExit, match="two languages"):
+    with pytest.raises(SystemExit, match="one language"):
         main(["report", *given, "--languages", "en"])
 
 

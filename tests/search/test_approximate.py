@@ -64,3 +64,11 @@ def test_bad_arguments_are_named(clouds) -> None:
         approximate_top_k(queries, corpus, 5_000)
     with pytest.raises(ValueError, match=r"at least 1, got \(3, 0, 100\)"):
         approximate_top_k(queries, corpus, 3, rescored=0)
+
+
+def test_queries_are_searched_part_by_part(clouds, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries, corpus = clouds
+    whole = approximate_top_k(queries, corpus, 5, parameters="nprobe=4", recall_queries=7)
+    monkeypatch.setattr("st_xlret.search.approximate._BLOCK", 16)
+    parts = approximate_top_k(queries, corpus, 5, parameters="nprobe=4", recall_queries=7)
+    assert torch.equal(parts.indices, whole.indices) and parts.recall == whole.recall

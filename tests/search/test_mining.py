@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from st_xlret.search import csls_scores, mine_bitext
+from st_xlret.search import csls_scores, mine_bitext, mine_pairs
 
 Pairs = list[tuple[float, int, int]]
 
@@ -141,3 +141,46 @@ def test_bad_input_is_named() -> None:
         mine_bitext(torch.ones(1, 1), torch.tensor([[1.0], [float("nan")]]))
     with pytest.raises(ValueError, match="source row 0 holds NaN"):
         mine_bitext(torch.full((1, 1), float("nan")), torch.ones(2, 1))
+
+
+class OnDisk:
+    """A matrix that can be read by slices only, as the embeddings of a cache."""
+
+    def __init__(self, rows: Tensor) -> None:
+        self.rows, self.shape = rows.half().numpy(), tuple(rows.shape)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        assert part.step is None and part.stop - part.start <= 65_536
+        return self.rows[part]
+
+
+@pytest.mark.parametrize("approximate", [False, True])
+def test_rows_on_disk_give_the_pairs_of_rows_in_memory(approximate: bool) -> None:
+    source, target = bitext(60, 30, 24, 0.8, seed=5)
+    expected = mine_bitext(source.half(), target.half())
+    found = mine_pairs(OnDisk(source), OnDisk(target), approximate=approximate, block_size=16)
+    assert list(zip(found.source.tolist(), found.target.tolist(), strict=True)) == [(i, j) for _, i, j in expected]
+    torch.testing.assert_close(found.scores, torch.tensor([score for score, _, _ in expected]))
+
+
+def test_candidates_are_the_same_in_any_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = bitext(60, 30, 24, 0.8, seed=6)
+    expected = mine_bitext(*sides)
+    monkeypatch.setattr("st_xlret.search.mining._BLOCK", 7)
+    assert mine_bitext(*sides) == expected
+
+
+@pytest.mark.parametrize("approximate", [False, True])
+def test_an_empty_side_has_no_pairs(approximate: bool) -> None:
+    found = mine_pairs(torch.rand(3, 4), torch.empty(0, 4), approximate=approximate)
+    assert [len(column) for column in found] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("rows", [[[1.0]], torch.rand(3), OnDisk(torch.rand(3))])
+def test_what_is_no_matrix_is_refused(rows: Any) -> None:
+    for approximate in (False, True):
+        with pytest.raises(ValueError, match="source"):
+            mine_pairs(rows, torch.rand(3, 2), approximate=approximate)
