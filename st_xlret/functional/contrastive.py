@@ -35,6 +35,7 @@ def contrastive_context_loss(
     text: Tensor | None = None,
     queue_text: Tensor | None = None,
     queue_is_normalized: bool = False,
+    normalize: bool = True,
 ) -> Tensor:
     """Contrastive context prediction (CCP, Wu et al. 2022, Algorithm 1, lines 14-16).
 
@@ -62,6 +63,8 @@ def contrastive_context_loss(
         text: Text id of each row, integers (B,). Rows of equal text are never negatives of each other.
         queue_text: Text id of each key (Q,). Required with `queue` if `text` is given.
         queue_is_normalized: Whether the keys already have unit length, which saves one pass over them.
+        normalize: Whether s is the cosine. If off, it is the inner product of rows and keys as they are, divided by
+            `temperature`: the ablation without L2 normalisation of Table 5.
 
     Returns:
         A scalar, at least float32.
@@ -87,7 +90,7 @@ def contrastive_context_loss(
         _check_queue(queue, z.shape[1], tags, queue_tags)
 
     with without_autocast(z):
-        z = unit_rows(at_least_float32(z))
+        z = unit_rows(at_least_float32(z)) if normalize else at_least_float32(z)
         positives = window[:, None] == window[None, :]
         candidates = _allowed(tags, tags, cross_language_negatives)
         if candidates is not None:
@@ -96,7 +99,7 @@ def contrastive_context_loss(
         queue_logsumexp = None
         if queue is not None and len(queue):
             queue_logsumexp = _QueueLogSumExp.apply(
-                z / temperature, queue, tags, queue_tags, cross_language_negatives, queue_is_normalized
+                z / temperature, queue, tags, queue_tags, cross_language_negatives, queue_is_normalized or not normalize
             )
         logits = _SelfSimilarity.apply(z * temperature**-0.5)
         return _mean_over_positive_pairs(logits, positives, candidates, queue_logsumexp)

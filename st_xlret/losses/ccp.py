@@ -57,6 +57,8 @@ class CCPLoss(CrossLingualLoss):
             the loss by telling languages apart, the shortcut that the paper warns of.
         mask_same_document: Do not use other rows and keys of the anchor's document as negatives.
         mask_same_text: Do not use rows and keys that have the anchor's text as negatives.
+        normalize: Compare projections by their cosines. If off, by their inner products: the ablation without L2
+            normalisation of Table 5.
         gather_across_devices: Use the rows of all ranks. If off, each rank computes its own loss and has its own
             bank.
         matryoshka_dims: The dimensions of a `MatryoshkaLoss` around this loss. Each one below the encoder's size
@@ -87,6 +89,7 @@ class CCPLoss(CrossLingualLoss):
         cross_language_negatives: bool = False,
         mask_same_document: bool = True,
         mask_same_text: bool = True,
+        normalize: bool = True,
         gather_across_devices: bool = True,
         matryoshka_dims: Sequence[int] = (),
     ) -> None:
@@ -113,6 +116,7 @@ class CCPLoss(CrossLingualLoss):
         self.cross_language_negatives = cross_language_negatives
         self.mask_same_document = mask_same_document
         self.mask_same_text = mask_same_text
+        self.normalize = normalize
         self.gather_across_devices = gather_across_devices
         self.truncated = nn.ModuleDict()
         for size in sorted({*matryoshka_dims} - {features}, reverse=True):
@@ -180,11 +184,13 @@ class CCPLoss(CrossLingualLoss):
             document=document,
             text=text,
             cross_language_negatives=self.cross_language_negatives,
+            normalize=self.normalize,
             **queue,
         )
         if bank is not None and self.updates_state:
             new = {name: tag[len(centres) :] for name, tag in tags.items()}
-            keys = F.normalize(z_contexts.detach().float(), dim=1)
+            keys = z_contexts.detach().float()
+            keys = F.normalize(keys, dim=1) if self.normalize else keys
             bank.enqueue(keys, new["language_id"], new.get("document_id"), new.get("text_id"))
         return loss
 
@@ -216,6 +222,7 @@ class CCPLoss(CrossLingualLoss):
         return {
             "temperature": self.temperature,
             "normalization": self.head.normalization,
+            "normalize": self.normalize,
             "bank_size": 0 if self.bank is None else self.bank.size,
             "bank_scope": None if self.bank is None else self.bank.scope,
             "cross_language_negatives": self.cross_language_negatives,

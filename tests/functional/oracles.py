@@ -16,11 +16,12 @@ def naive_context_loss(
     queue: Tensor | None = None,
     queue_tags: list[tuple[int, int | None, int | None]] = (),  # type: ignore[assignment]
     cross_language_negatives: bool = False,
+    normalize: bool = True,
 ) -> Tensor:
     """Algorithm 1 of the CCP paper, lines 14-16; tags are (language, document, text) of each row."""
 
     def score(a: Tensor, b: Tensor) -> Tensor:
-        return torch.exp(F.cosine_similarity(a, b, dim=0) / temperature)
+        return torch.exp((F.cosine_similarity(a, b, dim=0) if normalize else a @ b) / temperature)
 
     def may_be_negative(mine: tuple, other: tuple) -> bool:
         if mine[0] != other[0] and not cross_language_negatives:

@@ -73,6 +73,35 @@ def test_equals_the_papers_equation(
     torch.testing.assert_close(*gradients)
 
 
+@pytest.mark.parametrize("normalized_keys", [False, True])
+def test_without_normalisation_it_is_the_equation_on_inner_products(
+    z: Tensor, queue: Tensor, normalized_keys: bool
+) -> None:
+    # What is said of the keys makes no difference: they are taken as they are.
+    loss = contrastive_context_loss(
+        z,
+        WINDOW,
+        LANGUAGE,
+        temperature=0.7,
+        document=DOCUMENT,
+        normalize=False,
+        queue_is_normalized=normalized_keys,
+        **queue_arguments(queue, document=True),
+    )
+    expected = naive_context_loss(
+        z,
+        WINDOW.tolist(),
+        tag_rows(LANGUAGE, DOCUMENT, None),
+        temperature=0.7,
+        queue=queue,
+        queue_tags=tag_rows(QUEUE_LANGUAGE, QUEUE_DOCUMENT, None),
+        normalize=False,
+    )
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(*torch.autograd.grad(loss, z), *torch.autograd.grad(expected, z))
+    assert not torch.isclose(loss, contrastive_context_loss(z, WINDOW, LANGUAGE, temperature=0.7, document=DOCUMENT))
+
+
 def test_the_default_temperature_is_the_papers(z: Tensor) -> None:
     expected = naive_context_loss(z, WINDOW.tolist(), tag_rows(LANGUAGE, None, None), temperature=0.1)
     torch.testing.assert_close(contrastive_context_loss(z, WINDOW, LANGUAGE), expected)

@@ -59,9 +59,12 @@ def test_one_column_equals_two(make) -> None:
 
 
 @pytest.mark.parametrize("cross", [False, True])
-@pytest.mark.parametrize("mask_document, mask_text", [(True, True), (False, True), (True, False)])
+@pytest.mark.parametrize(
+    "mask_document, mask_text, normalize",
+    [(True, True, True), (False, True, True), (True, False, True), (True, True, False)],
+)
 def test_equals_the_functional_loss_on_its_parts(
-    model: SentenceTransformer, cross: bool, mask_document: bool, mask_text: bool
+    model: SentenceTransformer, cross: bool, mask_document: bool, mask_text: bool, normalize: bool
 ) -> None:
     head = AsymmetricBNHead(8, out_features=5)
     loss = CCPLoss(
@@ -72,6 +75,7 @@ def test_equals_the_functional_loss_on_its_parts(
         cross_language_negatives=cross,
         mask_same_document=mask_document,
         mask_same_text=mask_text,
+        normalize=normalize,
     )
     other_head = AsymmetricBNHead(8, out_features=5)
     other_head.load_state_dict(head.state_dict())
@@ -95,10 +99,11 @@ def test_equals_the_functional_loss_on_its_parts(
             document=given["document_id"] if mask_document else None,
             text=given["text_id"] if mask_text else None,
             cross_language_negatives=cross,
+            normalize=normalize,
             **({name: torch.stack(list(rows)) for name, rows in queue.items()} if step else {}),
         )
         torch.testing.assert_close(loss([given]), expected)
-        held[0].extend(F.normalize(z_contexts.detach(), dim=1))
+        held[0].extend(F.normalize(z_contexts.detach(), dim=1) if normalize else z_contexts.detach())
         for rows_held, name in zip(held[1:], ("language_id", "document_id", "text_id"), strict=True):
             rows_held.extend(given[name][6:])
 

@@ -28,8 +28,13 @@ class AblationArguments(train_ccp.CCPArguments):
         "Batch normalisation in the projection head: asymmetric (the paper's), batch (the usual one), or none.",
         choices=["asymmetric", "batch", "none"],
     )
+    l2_normalization: bool = option(
+        True, "Compare projections by their cosines. --no_l2_normalization takes inner products (Table 5)."
+    )
     activation: str = option("relu", "Activation in the head.", choices=["relu", "gelu", "tanh", "none"])
-    head_features: int | None = option(None, "Output size of the head. By default that of the encoder.")
+    head_features: int | None = option(
+        None, "Output size of the head. By default that of the encoder.", minimum=1, maximum=65_536
+    )
     bank_scope: str = option(
         "total", "One queue for all languages, or one for each.", choices=["total", "per_language"]
     )
@@ -37,9 +42,13 @@ class AblationArguments(train_ccp.CCPArguments):
         False, "Also use rows of other languages as negatives. Telling languages apart then becomes a shortcut."
     )
     same_document_negatives: bool = option(False, "Also use other sentences of the same document as negatives.")
-    language_mixing: float = option(0.0, "0: the windows of a batch are of one language. 1: they are fully mixed.")
-    pairs_language_mixing: float = option(1.0, "1: a batch of pairs mixes all language pairs. 0: it is of one.")
-    mask_probability: float = option(0.15, "Share of tokens that MLM predicts.")
+    language_mixing: float = option(
+        0.0, "0: the windows of a batch are of one language. 1: they are fully mixed.", minimum=0, maximum=1
+    )
+    pairs_language_mixing: float = option(
+        1.0, "1: a batch of pairs mixes all language pairs. 0: it is of one.", minimum=0, maximum=1
+    )
+    mask_probability: float = option(0.15, "Share of tokens that MLM predicts.", above=0, maximum=1)
 
 
 def build_losses(model: SentenceTransformer, datasets: DatasetDict, options: AblationArguments) -> dict[str, nn.Module]:
@@ -63,6 +72,7 @@ def build_losses(model: SentenceTransformer, datasets: DatasetDict, options: Abl
             temperature=options.temperature,
             cross_language_negatives=options.cross_language_negatives,
             mask_same_document=not options.same_document_negatives,
+            normalize=options.l2_normalization,
         )
     if "mlm" in losses:
         losses["mlm"] = MaskedLMLoss(model, mask_probability=options.mask_probability)
