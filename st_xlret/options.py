@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from argparse import SUPPRESS, Action, ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
 from collections.abc import Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import yaml
-from transformers import HfArgumentParser, TrainingArguments
+from transformers import HfArgumentParser
 
 _SHOWN_OF_THE_HOST = (
     "output_dir",
@@ -24,7 +25,6 @@ _SHOWN_OF_THE_HOST = (
     "warmup_steps",
     "weight_decay",
     "max_grad_norm",
-    "bf16",
     "logging_steps",
     "eval_steps",
     "save_steps",
@@ -37,9 +37,76 @@ _SHOWN_OF_THE_HOST = (
 )
 
 
-def option(default: Any, help: str, choices: Sequence[Any] | None = None) -> Any:
-    """A dataclass field with its help text, as `HfArgumentParser` reads it."""
-    metadata: dict[str, Any] = {"help": help}
+@dataclass(frozen=True)
+class Range:
+    """The values that a number may have.
+
+    Args:
+        minimum: Smallest value.
+        maximum: Largest value.
+        above: The value is larger than this.
+        below: The value is smaller than this.
+    """
+
+    minimum: float | None = None
+    maximum: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        # NaN and the infinities are in no range.
+        return (
+            (self.minimum is None or value >= self.minimum)
+            and (self.maximum is None or value <= self.maximum)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+            and math.isfinite(value)
+        )
+
+    def __str__(self) -> str:
+        words = {"at least": self.minimum, "above": self.above, "at most": self.maximum, "below": self.below}
+        return " and ".join(f"{word} {limit}" for word, limit in words.items() if limit is not None)
+
+
+class _Help(str):
+    """A help text, and what else `parse` and runs must know of an option.
+
+    It is not in the metadata of the field, because the host's parser hands everything in there to argparse.
+    """
+
+    range: Range | None = None
+    per_device: bool = False
+
+
+def option(
+    default: Any,
+    help: str,
+    choices: Sequence[Any] | None = None,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    per_device: bool = False,
+) -> Any:
+    """A dataclass field with its help text, as `HfArgumentParser` reads it.
+
+    Args:
+        default: Value without the option.
+        help: What it does.
+        choices: The values that it may have.
+        minimum: Smallest value of a number, or of each number of a list. `parse` checks the range; where a subclass
+            defines the option again without one, it keeps this one.
+        maximum: Largest value.
+        above: The value is larger than this.
+        below: The value is smaller than this.
+        per_device: The number is that of each process of a distributed run, as a batch size is.
+    """
+    text = _Help(help)
+    if any(limit is not None for limit in (minimum, maximum, above, below)):
+        text.range = Range(minimum, maximum, above, below)
+    text.per_device = per_device
+    metadata: dict[str, Any] = {"help": text}
     if choices is not None:
         metadata["choices"] = list(choices)
     if isinstance(default, list):
@@ -79,13 +146,13 @@ def parse(
         A tuple with an instance of each dataclass.
 
     Raises:
-        ValueError: If a file of options cannot be read, or an option is unknown.
+        ValueError: If a file of options cannot be read, an option is unknown, or a number is out of its range.
 
     Example:
         >>> from dataclasses import dataclass
         >>> @dataclass
         ... class Options:
-        ...     steps: int = option(3, "How many steps.")
+        ...     steps: int = option(3, "How many steps.", minimum=1)
         >>> parse([Options], ["--steps", "5"])
         (Options(steps=5),)
     """
@@ -97,20 +164,61 @@ def parse(
         description=description,
         formatter_class=HelpFormat,
     )
-    if any(issubclass(group, TrainingArguments) for group in groups):
+    if any(map(_is_the_hosts, groups)):
         parser.add_argument("--help_all", "--help-all", action="help", help="Show all options of the host too.")
         if not {"--help_all", "--help-all"} & set(given):
             _hide_most_of_the_host(parser)
     options: list[str] = []
     while given and given[0].endswith((".yaml", ".yml", ".json")):
         options += _options_of_file(given.pop(0))
-    return parser.parse_args_into_dataclasses([*options, *given])
+    parsed = parser.parse_args_into_dataclasses([*options, *given])
+    for instance in parsed:
+        check_ranges(instance)
+    return parsed
+
+
+def check_ranges(options: Any) -> None:
+    """Check the numbers of an instance of a dataclass of options.
+
+    Raises:
+        ValueError: If a number is out of the range that its `option` gives. The message names the option.
+    """
+    for name, text in _texts(type(options)).items():
+        value = getattr(options, name)
+        for number in value if isinstance(value, list) else [value]:
+            if text.range is not None and number is not None and number not in text.range:
+                raise ValueError(f"--{name} must be {text.range}, got {number}")
+
+
+def per_device_options(group: type) -> list[str]:
+    """Names of the options of a group whose number is that of each process."""
+    return [name for name, text in _texts(group).items() if text.per_device]
+
+
+def _texts(group: type) -> dict[str, _Help]:
+    """The help of each option; what a class does not say of an option, its bases do."""
+    texts: dict[str, _Help] = {}
+    for base in reversed(group.__mro__):
+        for name, known in getattr(base, "__dataclass_fields__", {}).items():
+            text = known.metadata.get("help")
+            if isinstance(text, _Help):
+                before = texts.get(name, text)
+                texts[name] = _Help(text)
+                texts[name].range = text.range or before.range
+                texts[name].per_device = text.per_device or before.per_device
+    return texts
 
 
 def own_options(groups: Sequence[type]) -> list[str]:
     """Names of the options of a script that are not the host's."""
-    own = [group for group in groups if not issubclass(group, TrainingArguments)]
+    own = [group for group in groups if not _is_the_hosts(group)]
     return [option.name for group in own for option in fields(group) if option.init]  # type: ignore[arg-type]
+
+
+def _is_the_hosts(group: type) -> bool:
+    """Whether a group is of the host's training options. They import torch, which commands without them do not need."""
+    host = sys.modules.get("transformers.training_args")
+    return host is not None and issubclass(group, host.TrainingArguments)
 
 
 def _hide_most_of_the_host(parser: HfArgumentParser) -> None:

@@ -71,32 +71,38 @@ class IRArguments:
     _argument_group_name = "method"
 
     temperature: float = option(
-        0.05, "Temperature of the retrieval loss. The paper's Eq. 1 has none, which is 1; 0.05 is the host's default."
+        0.05,
+        "Temperature of the retrieval loss. The paper's Eq. 1 has none, which is 1; 0.05 is the host's default.",
+        above=0,
     )
     semantic_weight: float = option(
-        0.01, "Factor w_s on the loss that draws translations together. 0 leaves it out. From scratch, 1 is better."
+        0.01,
+        "Factor w_s on the loss that draws translations together. 0 leaves it out. From scratch, 1 is better.",
+        minimum=0,
     )
     language_weight: float = option(
         0.001,
         "Factor w_l on the language loss: as in Eq. 3, the sum of its terms divided by R (R - 2) for R sentences in a "
         "batch. 0 leaves it out.",
+        minimum=0,
     )
     pairs_batch_size: int | None = option(
-        None, "Parallel sentences in a batch, per device. By default --per_device_train_batch_size."
+        None,
+        "Parallel sentences in a batch, per device. By default --per_device_train_batch_size.",
+        minimum=1,
+        per_device=True,
     )
     language_smoothing: float = option(
-        0.7, "Languages are sampled in proportion to their size raised to this power. 0 samples all alike."
+        0.7,
+        "Languages are sampled in proportion to their size raised to this power. 0 samples all alike.",
+        minimum=0,
+        maximum=1,
     )
     two_encoders: bool = option(
         False,
         "Train an encoder of questions and another of passages, as the paper does, instead of a shared one. The losses "
         "on translations act on that of passages only. A shared one has half the parameters.",
     )
-
-    def __post_init__(self) -> None:
-        for name in ("semantic_weight", "language_weight"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"--{name} must not be negative, got {getattr(self, name)}")
 
 
 @dataclass

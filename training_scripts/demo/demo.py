@@ -71,7 +71,7 @@ class DemoArguments:
 
     output: str = option("runs/demo", "Folder for the model, results and plots.")
     quick: bool = option(False, "Run everything in seconds, at sizes that are too small to learn anything.")
-    seed: int = option(0, "Seed of the corpus, the trainings and the calibration.")
+    seed: int = option(0, "Seed of the corpus, the trainings and the calibration.", minimum=0, maximum=2**32 - 1)
 
 
 @dataclass(frozen=True)

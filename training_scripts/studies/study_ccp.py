@@ -84,12 +84,14 @@ class Arguments:
     )
     pairs: list[str] = option(["500", "5000", "all"], "Maximum pairs per language. Every row is run with each.")
     pair_steps: int = option(
-        600, "Steps of pairs only. With CCP there are twice as many, of which about half are batches of pairs."
+        600,
+        "Steps of pairs only. With CCP there are twice as many, of which about half are batches of pairs.",
+        minimum=1,
     )
-    batch_size: int = option(512, "Pairs, windows or sentences in a batch.")
-    bank_size: int = option(4096, "Keys of the memory bank.")
+    batch_size: int = option(512, "Pairs, windows or sentences in a batch.", minimum=1)
+    bank_size: int = option(4096, "Keys of the memory bank.", minimum=0, maximum=2**24)
     table_only: bool = option(False, "Only tabulate finished runs.")
-    jobs: int = option(1, "Runs at a time, each with one thread if there are several.")
+    jobs: int = option(1, "Runs at a time, each with one thread if there are several.", minimum=1)
 
 
 def main(given: Sequence[str] | None = None) -> None:

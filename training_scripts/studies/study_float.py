@@ -73,17 +73,21 @@ class Arguments:
         "Parallel sentences to train on, in --data.",
     )
     languages: list[str] = option(list(TATOEBA_LANGUAGES), "Languages to train and to measure, beside English.")
-    pairs_per_language: int = option(5000, "Maximum pairs per language pair.")
+    pairs_per_language: int = option(5000, "Maximum pairs per language pair.", minimum=1)
     losses: list[str] = option(["usual", "softplus", "cz_nce"], "Losses to train with.", choices=list(FORMS))
     types: list[str] = option(list(TYPES), "Types to compute them in.", choices=list(TYPES))
-    batch_sizes: list[int] = option([8, 16, 64], "Pairs in a batch.")
-    seeds: list[int] = option([0], "Seeds to run each training with.")
-    temperature: float = option(0.07, "Temperature of the losses. The paper's is 0.07.")
+    batch_sizes: list[int] = option([8, 16, 64], "Pairs in a batch.", minimum=2)
+    seeds: list[int] = option([0], "Seeds to run each training with.", minimum=0, maximum=2**32 - 1)
+    temperature: float = option(0.07, "Temperature of the losses. The paper's is 0.07.", above=0)
     encoder: str = option("static", "Encoder to train from scratch.", choices=list(LEARNING_RATES))
-    vocabulary: int = option(30000, "Size of the vocabulary of its tokenizer, which is trained on the pairs.")
-    features: int = option(128, "Vector size of a static encoder.")
-    steps: int = option(2000, "Steps of each training.")
-    learning_rate: float | None = option(None, "Peak learning rate. By default 1e-2 (static) or 1e-3 (mini).")
+    vocabulary: int = option(
+        30000, "Size of the vocabulary of its tokenizer, which is trained on the pairs.", minimum=1
+    )
+    features: int = option(128, "Vector size of a static encoder.", minimum=1)
+    steps: int = option(2000, "Steps of each training.", minimum=1)
+    learning_rate: float | None = option(
+        None, "Peak learning rate. By default 1e-2 (static) or 1e-3 (mini).", minimum=0
+    )
 
 
 def gradient_table(curves: list[dict[str, Any]]) -> str:

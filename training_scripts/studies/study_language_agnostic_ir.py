@@ -74,14 +74,14 @@ class Arguments:
         choices=["half", "all"],
     )
     without: list[str] = option(WITHOUT, "Languages left without parallel sentences.")
-    semantic_weight: float = option(1.0, "Factor on the semantic loss where it is on.")
-    language_weight: float = option(1.0, "Factor on the language loss where it is on.")
+    semantic_weight: float = option(1.0, "Factor on the semantic loss where it is on.", minimum=0)
+    language_weight: float = option(1.0, "Factor on the language loss where it is on.", minimum=0)
     language_reduction: str = option("mean", "Reduction of the language loss.", choices=["paper", "mean", "sum"])
-    steps: int = option(1500, "Batches of questions that every run sees.")
-    batch_size: int = option(256, "Questions, pairs or sentences in a batch.")
+    steps: int = option(1500, "Batches of questions that every run sees.", minimum=1)
+    batch_size: int = option(256, "Questions, pairs or sentences in a batch.", minimum=1)
     further: str = option("", "Further options of train_ir_ablation.py.")
     table_only: bool = option(False, "Only tabulate finished runs.")
-    jobs: int = option(1, "Runs at a time, each with one thread if there are several.")
+    jobs: int = option(1, "Runs at a time, each with one thread if there are several.", minimum=1)
 
 
 def main(given: Sequence[str] | None = None) -> None:

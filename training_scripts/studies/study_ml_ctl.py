@@ -52,20 +52,24 @@ class Arguments:
     encoder: str = option("mini", "Encoder to train from scratch.", choices=["mini", "small", "base"])
     model: str | None = option(None, "Checkpoint to start from instead, such as a model of train_ccp.py.")
     tokenizer: str | None = option(None, "Tokenizer that all runs share. By default one is trained on the pairs.")
-    vocabulary: int = option(30000, "Size of the vocabulary of that tokenizer.")
+    vocabulary: int = option(30000, "Size of the vocabulary of that tokenizer.", minimum=1)
     rows: list[str] = field(
         default_factory=lambda: list(ROWS), metadata={"help": "Rows to run.", "choices": list(ROWS), "metavar": "ROW"}
     )
-    seeds: list[int] = option([0], "Seeds to run each row with. The table shows the means.")
-    steps: int = option(1500, "Steps of every run.")
-    batch_size: int = option(64, "Samples in a batch. The paper's is 64.")
-    learning_rate: float = option(1e-3, "Peak learning rate. The paper's is 2e-6, for mBERT.")
-    mlm_weight: float = option(
-        0.0, "Factor on masked language modelling. The paper's is 0.1; a run then takes several times as long."
+    seeds: list[int] = option(
+        [0], "Seeds to run each row with. The table shows the means.", minimum=0, maximum=2**32 - 1
     )
-    pairs_per_language: int | None = option(None, "Maximum pairs per language pair. By default all of them.")
+    steps: int = option(1500, "Steps of every run.", minimum=1)
+    batch_size: int = option(64, "Samples in a batch. The paper's is 64.", minimum=2)
+    learning_rate: float = option(1e-3, "Peak learning rate. The paper's is 2e-6, for mBERT.", minimum=0)
+    mlm_weight: float = option(
+        0.0,
+        "Factor on masked language modelling. The paper's is 0.1; a run then takes several times as long.",
+        minimum=0,
+    )
+    pairs_per_language: int | None = option(None, "Maximum pairs per language pair. By default all of them.", minimum=1)
     table_only: bool = option(False, "Only tabulate finished runs.")
-    jobs: int = option(1, "Runs at a time, each with one thread if there are several.")
+    jobs: int = option(1, "Runs at a time, each with one thread if there are several.", minimum=1)
 
 
 def main(given: list[str] | None = None) -> None:

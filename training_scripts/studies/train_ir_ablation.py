@@ -45,12 +45,17 @@ class AblationArguments(recipe.IRArguments):
         [], "Languages of the sentences without translations. By default all of --documents."
     )
     others_per_language: int | None = option(
-        None, "Maximum sentences without translations per language (Figure 4). By default all of them."
+        None, "Maximum sentences without translations per language (Figure 4). By default all of them.", minimum=1
     )
     others_batch_size: int | None = option(
-        None, "Sentences without translations in a batch, per device. By default as many as parallel sentences."
+        None,
+        "Sentences without translations in a batch, per device. By default as many as parallel sentences.",
+        minimum=1,
+        per_device=True,
     )
-    semantic_temperature: float = option(0.07, "Temperature of the semantic loss. The paper does not give its own.")
+    semantic_temperature: float = option(
+        0.07, "Temperature of the semantic loss. The paper does not give its own.", above=0
+    )
     language_reduction: str = option(
         "paper",
         "What the language loss is of its terms: their sum divided by R (R - 2) for R sentences (paper, Eq. 3), their "
@@ -58,11 +63,13 @@ class AblationArguments(recipe.IRArguments):
         choices=["paper", "mean", "sum"],
     )
     pairs_language_mixing: float = option(
-        1.0, "1: a batch of parallel sentences mixes all language pairs (the paper's). 0: it is of one."
+        1.0,
+        "1: a batch of parallel sentences mixes all language pairs (the paper's). 0: it is of one.",
+        minimum=0,
+        maximum=1,
     )
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.connections == "none":
             self.semantic_weight = self.language_weight = 0.0
 

@@ -27,7 +27,9 @@ class AblationArguments(train_msm.MSMArguments):
     """The method and its ablations."""
 
     mu: float = option(
-        0.5, "Share of the bias that is subtracted from the logits of intra-document negatives. 0: no bias (Table 5)."
+        0.5,
+        "Share of the bias that is subtracted from the logits of intra-document negatives. 0: no bias (Table 5).",
+        minimum=0,
     )
     cross_document_only: bool = option(False, "Take no sentence of the same document as a negative (Table 5).")
     projection: str = option(
@@ -35,7 +37,7 @@ class AblationArguments(train_msm.MSMArguments):
         "Projection heads of predictions and sentences: two, one for both, or none (Table 7).",
         choices=["separate", "shared", "none"],
     )
-    document_layers: int = option(2, "Layers of the document encoder (Table 8).")
+    document_layers: int = option(2, "Layers of the document encoder (Table 8).", minimum=1)
     document_encoder: str = option(
         "shared",
         "One document encoder for all languages, or a second one for --separate_languages (Sep Doc), which may have "
@@ -45,7 +47,6 @@ class AblationArguments(train_msm.MSMArguments):
     separate_languages: list[str] = option(["en"], "Languages of the second document encoder.")
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.document_encoder != "shared" and not self.separate_languages:
             raise ValueError(f"--document_encoder {self.document_encoder} needs --separate_languages, got none")
 
