@@ -21,7 +21,7 @@ _INCHES_PER_BAR, _CHARACTERS_PER_LABEL = 0.2, 22
 
 
 def plot_training(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> Path | None:
-    """Draw the losses and the average scores of a run over its steps.
+    """Draw the losses of a run, and its average scores or MRR@10, over its steps.
 
     Args:
         history: `trainer.state.log_history` of the host's Trainer.
@@ -30,8 +30,9 @@ def plot_training(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[
     Returns:
         The file, or None where matplotlib is not installed or the history holds no losses and no scores.
     """
-    losses = sorted({key for line in history for key in line if key.startswith("loss_")})
-    scores = sorted({key for line in history for key in line if key.startswith("eval_") and "average" in key})
+    names = {key for line in history for key in line}
+    losses = sorted(key for key in names if key.startswith("loss_")) or sorted(names & {"loss"})
+    scores = sorted(key for key in names if key.startswith("eval_") and ("average" in key or key.endswith("mrr@10")))
     panels = [(title, keys) for title, keys in (("training loss", losses), ("evaluation", scores)) if keys]
     if not panels or (figure := _figure(path, 6 * len(panels), 4.5)) is None:
         return None

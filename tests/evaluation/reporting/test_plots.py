@@ -47,6 +47,16 @@ def test_one_panel_where_nothing_was_evaluated(tmp_path: Path, figures: list[Any
     assert len(figures[0].axes) == 1
 
 
+def test_a_run_of_one_loss_and_held_out_questions(tmp_path: Path, figures: list[Any]) -> None:
+    history = [
+        {"step": 5, "loss": 2.0},
+        {"step": 10, "eval_questions_dot_mrr@10": 0.4, "eval_questions_dot_ndcg@10": 1},
+    ]
+    plot_training(history, tmp_path / "training.png")
+    labels = [[line.get_label() for line in axis.lines] for axis in figures[0].axes]
+    assert labels == [["loss"], ["questions_dot_mrr@10"]]
+
+
 @pytest.mark.parametrize("history", [[], HISTORY[3:]])
 def test_nothing_to_draw(tmp_path: Path, history: list[dict[str, Any]]) -> None:
     assert plot_training(history, tmp_path / "training.png") is None
