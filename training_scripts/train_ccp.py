@@ -44,7 +44,7 @@ from st_xlret.hub import set_card_data
 from st_xlret.options import option, parse
 from st_xlret.training import run as runs
 from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments, TrainingArguments
-from st_xlret.training.encoders import EncoderArguments, learns_masked_words
+from st_xlret.training.encoders import PretrainingEncoderArguments, learns_masked_words
 from st_xlret.training.lazy_adam import use_lazy_adam
 
 
@@ -54,22 +54,30 @@ class CCPArguments:
 
     _argument_group_name = "method"
 
-    window_size: int = option(5, "Largest distance between two sentences of a document that are positives.")
-    temperature: float = option(0.1, "Temperature of CCP.")
-    bank_size: int = option(32768, "Keys of earlier batches that serve as negatives too. 0 means no memory bank.")
-    pairs_temperature: float = option(0.05, "Temperature of the loss on parallel sentences.")
+    window_size: int = option(5, "Largest distance between two sentences of a document that are positives.", minimum=1)
+    temperature: float = option(0.1, "Temperature of CCP.", above=0)
+    bank_size: int = option(
+        32768, "Keys of earlier batches that serve as negatives too. 0 means no memory bank.", minimum=0, maximum=2**24
+    )
+    pairs_temperature: float = option(0.05, "Temperature of the loss on parallel sentences.", above=0)
     ccp_ratio: float = option(
-        1.0, "Relative frequency of batches of windows. With 1, 1 and 1, each kind is a third. 0 leaves CCP out."
+        1.0,
+        "Relative frequency of batches of windows. With 1, 1 and 1, each kind is a third. 0 leaves CCP out.",
+        minimum=0,
     )
     mlm_ratio: float = option(
-        1.0, "Relative frequency of batches of masked language modelling. A static encoder has none."
+        1.0, "Relative frequency of batches of masked language modelling. A static encoder has none.", minimum=0
     )
     pairs_ratio: float = option(
         1.0,
         "Relative frequency of batches of parallel sentences (--pairs). The paper has none; 0 only evaluates.",
+        minimum=0,
     )
     language_smoothing: float = option(
-        0.7, "Languages are sampled in proportion to their size raised to this power. 0 samples all alike."
+        0.7,
+        "Languages are sampled in proportion to their size raised to this power. 0 samples all alike.",
+        minimum=0,
+        maximum=1,
     )
 
 
@@ -98,7 +106,14 @@ def main(
     build_batches: Callable[..., CrossLingualBatches] = build_batches,
 ) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [EncoderArguments, DataArguments, options_class, LazyAdamArguments, RunArguments, TrainingArguments]
+    groups = [
+        PretrainingEncoderArguments,
+        DataArguments,
+        options_class,
+        LazyAdamArguments,
+        RunArguments,
+        TrainingArguments,
+    ]
     encoder, data, options, static, run, args = parse(groups, arguments, description=__doc__)
     runs.start(args, run, encoder, data, options, static)
 
@@ -141,7 +156,9 @@ def main(
         loss=losses,
         evaluator=evaluator,
         data_collator=CrossLingualDataCollator(
-            model.preprocess, token_dropout=0.0 if isinstance(model[0], Transformer) else static.token_dropout
+            model.preprocess,
+            max_length=encoder.batch_length(model),
+            token_dropout=0.0 if isinstance(model[0], Transformer) else static.token_dropout,
         ),
         callbacks=[LossStateCallback(losses), LossMonitorCallback(losses)],
     )

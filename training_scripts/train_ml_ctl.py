@@ -41,6 +41,7 @@ from st_xlret import (
     build_word_samples,
 )
 from st_xlret.data import Dictionary, WordSampleReport, load_dictionaries
+from st_xlret.data.batches.prompts import prompt_tokens
 from st_xlret.data.words.segmentation import read_stop_words, stop_words
 from st_xlret.hub import carry_card_data, set_card_data
 from st_xlret.modules import first_last_encoder
@@ -123,23 +124,28 @@ class MLCTLArguments:
         "alone, CZ-NCE. info-snt: sentences alone, InfoNCE. Words need --dictionaries and a Transformer.",
         choices=list(MODES),
     )
-    temperature: float = option(0.07, "Temperature of the contrastive loss.")
+    temperature: float = option(0.07, "Temperature of the contrastive loss.", above=0)
     mlm_weight: float = option(
         0.1,
         "Factor on masked language modelling of the same sentences, which is added to the contrastive loss. 0 leaves "
         "it out. A static encoder has none.",
+        minimum=0,
     )
     samples_per_pair: int | None = option(
-        None, "Maximum words of a pair of sentences, chosen at random. By default all that are found."
+        None, "Maximum words of a pair of sentences, chosen at random. By default all that are found.", minimum=1
     )
     language_mixing: float = option(
         1.0,
         "1 mixes all language pairs in a batch. 0 takes each batch from one language pair, as the paper does.",
+        minimum=0,
+        maximum=1,
     )
     language_smoothing: float = option(
         0.7,
         "Language pairs are sampled in proportion to their size raised to this power. 0 samples all alike, as the "
         "paper does; where sizes differ much, it repeats the pairs of small ones many times.",
+        minimum=0,
+        maximum=1,
     )
 
 
@@ -206,7 +212,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
             pairs,
             dictionaries,
             model.tokenizer,
-            max_seq_length=model.max_seq_length,
+            max_seq_length=model.max_seq_length - prompt_tokens(model, args.prompts),
             samples_per_pair=options.samples_per_pair,
             seed=args.seed,
             stop_words_by_language=excluded_words,

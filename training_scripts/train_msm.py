@@ -18,7 +18,7 @@ checkpoint; with --pairs_ratio 0 they only serve to choose it. Interrupted? The 
 the uninterrupted run would have done. The model is in OUTPUT_DIR/model, the scores in OUTPUT_DIR/results.json, the
 curves in OUTPUT_DIR/training.png.
 
-The paper's ablations (Tables 4, 5, 7 and 8) and the methods that MSM is compared with (CROP, ICT, CCP, MLM) are in
+The paper's ablations (Tables 4, 5, 7 and 8) and the methods that MSM is compared with (CROP, which is CCP, ICT, mContriever, MLM) are in
 training_scripts/studies/train_msm_ablation.py and train_rival.py, which take the same options.
 """
 
@@ -51,7 +51,7 @@ from st_xlret.options import option, parse
 from st_xlret.training import arguments as shared
 from st_xlret.training import run as runs
 from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments
-from st_xlret.training.encoders import EncoderArguments, learns_masked_words
+from st_xlret.training.encoders import PretrainingEncoderArguments, learns_masked_words
 from st_xlret.training.lazy_adam import use_lazy_adam
 
 
@@ -61,35 +61,41 @@ class MSMArguments:
 
     _argument_group_name = "method"
 
-    block_sentences: int = option(32, "Sentences of a document that are read together. Longer documents are split.")
+    block_sentences: int = option(
+        32, "Sentences of a document that are read together. Longer documents are split.", minimum=2
+    )
     pack_tokens: int = option(
         0,
         "Pack consecutive sentences into units of up to this many tokens. The authors' program uses 64. 0 leaves each "
         "sentence as it is.",
+        minimum=0,
     )
-    negatives: int = option(512, "Maximum negatives of a sentence from other documents. 0 takes all of the batch.")
+    negatives: int = option(
+        512, "Maximum negatives of a sentence from other documents. 0 takes all of the batch.", minimum=0
+    )
     sum_mlm: bool = option(
         False,
         "Add masked language modelling to each batch of MSM (Eq. 3), instead of giving it batches of its own. A static "
         "encoder has none.",
     )
-    mlm_ratio: float = option(1.0, "Relative frequency of batches of masked language modelling; those of MSM have 1.")
+    mlm_ratio: float = option(
+        1.0, "Relative frequency of batches of masked language modelling; those of MSM have 1.", minimum=0
+    )
     pairs_ratio: float = option(
-        1.0, "Relative frequency of batches of parallel sentences (--pairs). 0 only evaluates with them."
+        1.0, "Relative frequency of batches of parallel sentences (--pairs). 0 only evaluates with them.", minimum=0
     )
     language_smoothing: float = option(
-        0.3, "Languages are sampled in proportion to their size raised to this power. 0 samples all alike."
+        0.3,
+        "Languages are sampled in proportion to their size raised to this power. 0 samples all alike.",
+        minimum=0,
+        maximum=1,
     )
     mini_batch_size: int = option(
         128,
         "Sentences that a Transformer reads at a time, with gradient caching: fewer need less memory and give the same "
         "gradients. 0 reads the batch in one pass, as a static encoder always does.",
+        minimum=0,
     )
-
-    def __post_init__(self) -> None:
-        for name, least in (("block_sentences", 2), ("pack_tokens", 0), ("negatives", 0), ("mini_batch_size", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"--{name} must be at least {least}, got {getattr(self, name)}")
 
 
 @dataclass
@@ -161,7 +167,14 @@ def main(
     description: str | None = __doc__,
 ) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [EncoderArguments, DataArguments, options_class, LazyAdamArguments, RunArguments, TrainingArguments]
+    groups = [
+        PretrainingEncoderArguments,
+        DataArguments,
+        options_class,
+        LazyAdamArguments,
+        RunArguments,
+        TrainingArguments,
+    ]
     encoder, data, options, static, run, args = parse(groups, arguments, description=description)
     runs.start(args, run, encoder, data, options, static)
 
@@ -192,6 +205,9 @@ def main(
     args.multi_dataset_batch_sampler = InterleavedBatches(ratios=[ratios.get(name, 1.0) for name in datasets])
     runs.keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
 
+    collator = build_collator(model, options, 0.0 if isinstance(model[0], Transformer) else static.token_dropout)
+    collator.max_length = encoder.batch_length(model)
+
     # 5. The host's Trainer. The callbacks keep document encoder and heads across checkpoints and ranks, watch the
     # losses, and count the tokens.
     trainer = SentenceTransformerTrainer(
@@ -200,9 +216,7 @@ def main(
         train_dataset=datasets,
         loss=losses,
         evaluator=evaluator,
-        data_collator=build_collator(
-            model, options, 0.0 if isinstance(model[0], Transformer) else static.token_dropout
-        ),
+        data_collator=collator,
         callbacks=[LossStateCallback(losses), LossMonitorCallback(losses), TokenCountCallback(losses)],
     )
     if static.lazy_adam:

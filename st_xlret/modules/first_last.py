@@ -41,9 +41,11 @@ def first_last_encoder(
     if isinstance(model, str):
         model = Transformer(model)
     options: dict[str, Any] = {}
+    include_prompt = True
     if isinstance(model, SentenceTransformer):
         prompts = {name: prompt for name, prompt in model.prompts.items() if prompt is not None}
         options = {"prompts": prompts, "default_prompt_name": model.default_prompt_name}
+        include_prompt = all(module.include_prompt for module in model if isinstance(module, Pooling))
     transformer = model[0] if isinstance(model, SentenceTransformer) else model
     if not isinstance(transformer, Transformer):
         raise ValueError(f"avg-first-last needs the layers of a Transformer, got {type(transformer).__name__}")
@@ -62,9 +64,6 @@ def first_last_encoder(
         layer_start=1,
         layer_weights=nn.Parameter(weights, requires_grad=False),
     )
-    # Whether prompts are pooled stays as the encoder has it.
-    pooled = [module for module in model.children() if isinstance(module, Pooling)]
-    include_prompt = all(module.include_prompt for module in pooled)
     pooling = Pooling(features, "mean", include_prompt=include_prompt)
     return SentenceTransformer(modules=[transformer, first_last, pooling], **options)
 

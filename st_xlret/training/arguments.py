@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainingArguments
 
 from st_xlret.data import PairOptions, by_language, hold_out_pairs, load_documents, load_pairs
 from st_xlret.evaluation import TatoebaEvaluator
-from st_xlret.options import option
+from st_xlret.hub.model_card import check_license
+from st_xlret.options import check_ranges, option
+from st_xlret.precision import PRECISIONS, resolve_precision
 
 
 @dataclass
@@ -25,24 +28,59 @@ class TrainingArguments(SentenceTransformerTrainingArguments):
 
     output_dir: str = field(metadata={"help": "Folder for the model, checkpoints, results and plots."})
     max_steps: int = option(10_000, "Optimizer steps. --num_train_epochs replaces it.")
-    per_device_train_batch_size: int = option(32, "Windows, sentences or pairs in a batch, per device.")
-    learning_rate: float = option(3e-5, "Peak learning rate. 3e-5 suits XLM-R, 5e-4 a small Transformer from scratch.")
-    warmup_steps: float = option(0.1, "Steps of linear warm-up; a number below 1 is a share of all steps.")
-    weight_decay: float = option(0.01, "Weight decay.")
-    logging_steps: float = option(50, "Steps between two lines of losses.")
-    save_steps: float = option(500, "Steps between two checkpoints. --save_strategy no writes none.")
-    save_total_limit: int | None = option(2, "Checkpoints to keep, besides the best one.")
-    seed: int = option(0, "Seed of everything random.")
+    per_device_train_batch_size: int = option(
+        32, "Windows, sentences or pairs in a batch, per device.", minimum=1, per_device=True
+    )
+    gradient_accumulation_steps: int = option(1, "Batches whose gradients are added up for a step.", minimum=1)
+    learning_rate: float = option(
+        3e-5, "Peak learning rate. 3e-5 suits XLM-R, 5e-4 a small Transformer from scratch.", minimum=0
+    )
+    warmup_steps: float = option(0.1, "Steps of linear warm-up; a number below 1 is a share of all steps.", minimum=0)
+    weight_decay: float = option(0.01, "Weight decay.", minimum=0)
+    logging_steps: float = option(50, "Steps between two lines of losses.", above=0)
+    save_steps: float = option(500, "Steps between two checkpoints. --save_strategy no writes none.", above=0)
+    save_total_limit: int | None = option(2, "Checkpoints to keep, besides the best one.", minimum=1)
+    seed: int = option(0, "Seed of everything random.", minimum=0, maximum=2**32 - 1)
+    precision: str = option(
+        "auto",
+        "Number format of the forward and backward passes: fp32, bf16 or fp16; auto is bf16 where the processor or the "
+        "GPU computes in it, and fp32 elsewhere. The weights stay in fp32.",
+        choices=[*PRECISIONS, "fp16"],
+    )
 
     def __post_init__(self) -> None:
         if not self.output_dir:
             raise ValueError("--output_dir is empty: name the folder for the model, checkpoints and results")
-        for name in ("per_device_train_batch_size", "gradient_accumulation_steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"--{name} must be at least 1, got {getattr(self, name)}")
+        check_ranges(self)
+        if self.max_steps < -1 or not self.max_steps:
+            raise ValueError(
+                f"--max_steps must be at least 1, or -1 for whole epochs (--num_train_epochs), got {self.max_steps}"
+            )
         if self.num_train_epochs != 3.0 and self.max_steps == type(self).max_steps:
             self.max_steps = -1
+        self._set_precision()
         super().__post_init__()
+
+    def _set_precision(self) -> None:
+        """Set the host's `bf16` and `fp16`, and `use_cpu`, without which the host refuses bf16 on a CPU."""
+        given = "bf16" if self.bf16 else "fp16" if self.fp16 else self.precision
+        if self.precision not in ("auto", given):
+            raise ValueError(f"--precision {self.precision} and --{given} contradict each other: give one of them")
+        device = "cpu" if self.use_cpu else default_device()
+        self.precision = given if given == "fp16" else resolve_precision(given, device)
+        self.bf16, self.fp16 = self.precision == "bf16", self.precision == "fp16"
+        self.use_cpu = self.use_cpu or (self.bf16 and device == "cpu")
+
+
+def default_device() -> str:
+    """The kind of device that the host trains on where it may choose.
+
+    Example:
+        >>> default_device() in ("cuda", "xpu", "mps", "cpu")
+        True
+    """
+    there = {"cuda": torch.cuda, "xpu": torch.xpu, "mps": torch.backends.mps}
+    return next((kind for kind, backend in there.items() if backend.is_available()), "cpu")
 
 
 @dataclass
@@ -56,11 +94,16 @@ class RunArguments:
     resume_anyway: bool = option(
         False, "With --resume: continue although options or data differ from the checkpoint's."
     )
+    license: str | None = option(
+        None, "Licence of the model, for its card, such as apache-2.0. By default the base model's, if it is known."
+    )
+    push_dry_run: bool = option(False, "With --push_to_hub: show the files and the card instead of uploading them.")
     hub_token: str | None = field(default=None, init=False, repr=False)
     options: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.resume = self.resume or self.resume_anyway
+        check_license(self.license)
 
 
 @dataclass
@@ -72,7 +115,7 @@ class LazyAdamArguments:
     lazy_adam: bool = option(
         False, "Update only the vectors of the tokens in the batch: faster. Needs one process and --max_grad_norm 0."
     )
-    token_dropout: float = option(0.0, "Share of tokens to drop from the inputs. 0.1 to 0.2 helps.")
+    token_dropout: float = option(0.0, "Share of tokens to drop from the inputs. 0.1 to 0.2 helps.", minimum=0, below=1)
 
 
 @dataclass
@@ -108,17 +151,17 @@ class DataArguments(DocumentArguments):
     pairs_per_language: int | None = option(
         None,
         "Maximum pairs per language pair. Samples are nested: a 500-pair sample is contained in the 5,000-pair one.",
+        minimum=1,
     )
     exclude: list[str] = option(
         [], "Text files with sentences that must not be trained on, such as the English side of a test set."
     )
     evaluation_pairs: int = option(
-        200, "Pairs per language pair to hold out: they measure the run and choose the best checkpoint."
+        200, "Pairs per language pair to hold out: they measure the run and choose the best checkpoint.", minimum=0
     )
 
     def __post_init__(self) -> None:
-        if self.evaluation_pairs < 0:
-            raise ValueError(f"--evaluation_pairs must not be negative, got {self.evaluation_pairs}")
+        check_ranges(self)
 
     def load_pairs(self) -> Dataset | None:
         """All parallel sentences as one data set, or None if there are none."""

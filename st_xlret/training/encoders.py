@@ -23,6 +23,7 @@ from st_xlret.losses.masked_lm import has_language_model_head
 from st_xlret.modules.from_scratch import static_encoder, train_tokenizer, transformer_encoder
 from st_xlret.options import option
 from st_xlret.training.arguments import RunArguments
+from st_xlret.training.trainable import add_lora, freeze_word_embeddings, log_trainable
 
 logger = logging.getLogger(__name__)
 
@@ -50,14 +51,27 @@ class EncoderArguments:
         choices=["static", "tiny", "mini", "small", "base"],
     )
     tokenizer: str | None = option(None, "From scratch: folder of a tokenizer to use instead of training one.")
-    vocabulary: int = option(60_000, "From scratch: size of the vocabulary of the tokenizer.")
-    features: int = option(256, "From scratch: vector size of a static encoder.")
-    max_seq_length: int | None = option(None, "Tokens to read of a text. By default the checkpoint's; 64 from scratch.")
+    vocabulary: int = option(
+        60_000, "From scratch: size of the vocabulary of the tokenizer.", minimum=16, maximum=10_000_000
+    )
+    features: int = option(256, "From scratch: vector size of a static encoder.", minimum=1, maximum=65_536)
+    max_seq_length: int | None = option(
+        None, "Tokens to read of a text. By default the checkpoint's; 64 from scratch.", minimum=4, maximum=1_000_000
+    )
     pooling: str | None = option(
         None,
         "Sentence vector of a Transformer: cls (the first token's, the papers') or mean. By default the checkpoint's; "
         "mean for one without pooling and from scratch.",
         choices=["cls", "mean"],
+    )
+    freeze_embeddings: bool = option(
+        False, "Leave the word embeddings of the checkpoint as they are: less memory, and faster steps."
+    )
+    lora_rank: int | None = option(
+        None,
+        "Train low-rank adapters (LoRA) of this rank, such as 16, in place of the checkpoint's weights, with a higher "
+        'learning rate, such as 2e-4. They are merged into the saved model. Needs the extra "peft".',
+        minimum=1,
     )
 
     def __post_init__(self) -> None:
@@ -66,10 +80,9 @@ class EncoderArguments:
                 "give either --model (a checkpoint) or --from_scratch static, tiny, mini, small or base, got "
                 f"--model {self.model} and --from_scratch {self.from_scratch}"
             )
-        for name, least in (("vocabulary", 16), ("features", 1), ("max_seq_length", 4)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"--{name} must be at least {least}, got {value}")
+        for name in ("freeze_embeddings", "lora_rank"):
+            if getattr(self, name) and self.model is None:
+                raise ValueError(f"--{name} is for a checkpoint (--model): from scratch, all weights are to be learned")
 
     def load(
         self, texts: Iterable[tuple[Dataset, str, str]], args: SentenceTransformerTrainingArguments, run: RunArguments
@@ -86,7 +99,14 @@ class EncoderArguments:
             ValueError: If the tokenizer is no fast one, or there are no texts to train one on.
         """
         if self.model is not None:
-            return set_pooling(load_checkpoint(self.model, self.max_seq_length), self.pooling)
+            model = set_pooling(load_checkpoint(self.model, self.max_seq_length), self.pooling)
+            if self.lora_rank:
+                add_lora(model, self.lora_rank)
+            if self.freeze_embeddings:
+                freeze_word_embeddings(model)
+            if self.lora_rank or self.freeze_embeddings:
+                log_trainable(model)
+            return model
         folder = Path(str(args.output_dir)) / "tokenizer"
         tokenizer = self._tokenizer(texts, folder, run.resume or not run.overwrite, args.seed)
         if self.from_scratch == "static":
@@ -119,6 +139,31 @@ class EncoderArguments:
             raise ValueError(f"{self.tokenizer!r} is no fast tokenizer")
         _remember_more_words(tokenizer)
         return tokenizer
+
+
+@dataclass
+class PretrainingEncoderArguments(EncoderArguments):
+    """The encoder to train on sentences of documents."""
+
+    train_seq_length: int | None = option(
+        None,
+        "Tokens to read of a sentence in training batches: fewer are faster. The saved model reads as many as "
+        "--max_seq_length says. By default the same.",
+        minimum=4,
+    )
+
+    def batch_length(self, model: SentenceTransformer) -> int | None:
+        """Tokens of a sentence in training batches, as the `max_length` of a collator; None is the model's own.
+
+        Raises:
+            ValueError: If the model reads fewer.
+        """
+        most = None if isinstance(model[0], StaticEmbedding) else model.max_seq_length
+        if self.train_seq_length is not None and most is not None and self.train_seq_length > most:
+            raise ValueError(
+                f"--train_seq_length {self.train_seq_length}: the model reads only {most} tokens (--max_seq_length)"
+            )
+        return self.train_seq_length
 
 
 def load_checkpoint(name: str, max_seq_length: int | None = None) -> SentenceTransformer:

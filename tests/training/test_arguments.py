@@ -45,6 +45,38 @@ def test_epochs_replace_steps(tmp_path: Path) -> None:
     assert parsed("--output_dir", str(tmp_path), "--num_train_epochs", "2")[-1].max_steps == -1
 
 
+@pytest.fixture
+def cpu(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A machine without a GPU, whose processor computes in bf16 or not."""
+    monkeypatch.setattr("st_xlret.training.arguments.default_device", lambda: "cpu")
+    return lambda capable: monkeypatch.setattr("st_xlret.precision.computes_in_bf16", lambda device: capable)
+
+
+@pytest.mark.parametrize(
+    ("given", "capable", "expected"),
+    [
+        ([], True, "bf16"),
+        ([], False, "fp32"),
+        (["--precision", "fp32"], True, "fp32"),
+        (["--precision", "bf16"], False, "bf16"),
+        (["--bf16"], False, "bf16"),
+        (["--precision", "bf16", "--bf16"], False, "bf16"),
+    ],
+)
+def test_precision(cpu: Any, tmp_path: Path, given: list[str], capable: bool, expected: str) -> None:
+    cpu(capable)
+    args = parse(GROUPS, ["--from_scratch", "static", "--output_dir", str(tmp_path), *given])[-1]
+    assert (args.precision, args.bf16, args.fp16) == (expected, expected == "bf16", False)
+    assert args.device.type == "cpu" and args.use_cpu == (expected == "bf16")
+
+
+def test_precisions_that_contradict_each_other(cpu: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--precision fp32 and --bf16"):
+        parsed("--output_dir", str(tmp_path), "--precision", "fp32", "--bf16")
+    with pytest.raises(SystemExit):
+        parsed("--output_dir", str(tmp_path), "--precision", "int8")
+
+
 def test_own_options_leave_out_the_hosts() -> None:
     own = own_options(GROUPS)
     assert "documents" in own and "learning_rate" not in own and len(own) == len(set(own))

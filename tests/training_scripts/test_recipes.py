@@ -11,14 +11,14 @@ from datasets import DatasetDict
 
 from st_xlret.options import own_options, parse
 from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments, TrainingArguments
-from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.encoders import PretrainingEncoderArguments
 from tests import tiny
 from training_scripts import train_msm
 from training_scripts.train_ccp import CCPArguments
 
-GROUPS = [EncoderArguments, DataArguments, CCPArguments, LazyAdamArguments, RunArguments, TrainingArguments]
+GROUPS = [PretrainingEncoderArguments, DataArguments, CCPArguments, LazyAdamArguments, RunArguments, TrainingArguments]
 MSM_GROUPS = [
-    *(EncoderArguments, DataArguments, train_msm.MSMArguments),
+    *(PretrainingEncoderArguments, DataArguments, train_msm.MSMArguments),
     *(LazyAdamArguments, RunArguments, train_msm.TrainingArguments),
 ]
 

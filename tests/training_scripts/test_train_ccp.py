@@ -13,6 +13,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.evaluation import TatoebaEvaluator
+from tests import tiny
 from tests.training_scripts.train_ccp_runs import (
     WORDS,
     Train,
@@ -66,6 +67,27 @@ def test_a_transformer_learns_masked_words_and_a_checkpoint_is_trained_on(
     assert {"model", "results.json", "training.png"} < {*names(tmp_path / "second")}
     before, after = weights(first), model.state_dict()
     assert before.keys() == after.keys() and not all(torch.equal(before[k], after[k]) for k in before)
+
+
+@pytest.mark.parametrize("option", ["--lora_rank 4", "--freeze_embeddings"])
+def test_some_weights_of_a_checkpoint_are_trained(
+    train: Train, documents: Path, pairs: Path, tmp_path: Path, option: str
+) -> None:
+    first = tmp_path / "first"
+    tiny.transformer().save(str(first))
+    shorter = "--train_seq_length 6 --precision fp32 --max_steps 4 --save_steps 2"
+    train("--model", first, "--documents", documents, "--pairs", pairs, option, shorter, "--max_seq_length", "12")
+    model = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
+    before, after = weights(first), model.state_dict()
+    assert before.keys() == after.keys() and model.max_seq_length == 12
+    trained = {name for name in before if not torch.equal(before[name], after[name])}
+    assert trained and not any("word_embeddings" in name for name in trained)
+    assert not list((tmp_path / "run" / "model").rglob("adapter_*"))
+
+
+def test_longer_batches_than_the_model_reads_are_refused(train: Train, documents: Path) -> None:
+    with pytest.raises(ValueError, match="--train_seq_length 20.*16"):
+        train("--from_scratch", "tiny", "--documents", documents, "--train_seq_length", "20")
 
 
 def test_a_checkpoint_without_a_language_model_head_learns_no_masked_words(
@@ -135,9 +157,9 @@ def test_help_explains_every_option_of_the_script(
             program.main([flag])
         assert stopped.value.code == 0
         printed[flag] = " ".join(capsys.readouterr().out.split())
-    groups = (program.EncoderArguments, program.DataArguments, program.CCPArguments, program.RunArguments)
+    groups = (program.PretrainingEncoderArguments, program.DataArguments, program.CCPArguments, program.RunArguments)
     options = [option for group in groups for option in fields(group) if option.init]
-    assert len(options) <= 26
+    assert len(options) <= 28
     for option in options:
         assert f"--{option.name}" in printed["--help"]
         assert " ".join(option.metadata["help"].split()) in printed["--help"], option.name

@@ -195,7 +195,7 @@ def test_defaults_and_help(
         program.main(["--help"])
     assert stopped.value.code == 0
     printed = " ".join(capsys.readouterr().out.split())
-    groups = (program.EncoderArguments, program.DataArguments, program.MSMArguments, program.RunArguments)
+    groups = (program.PretrainingEncoderArguments, program.DataArguments, program.MSMArguments, program.RunArguments)
     for option in (option for group in groups for option in fields(group) if option.init):
         assert f"--{option.name}" in printed
         assert " ".join(option.metadata["help"].split()) in printed, option.name

@@ -12,7 +12,7 @@ import pytest
 
 from st_xlret.options import parse
 from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments, TrainingArguments
-from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.encoders import PretrainingEncoderArguments
 from tests.training_scripts.scripts import load_script
 from training_scripts.studies.train_ccp_ablation import AblationArguments
 
@@ -31,7 +31,14 @@ def data(tmp_path: Path) -> Path:
 
 
 def parsed(command: list[str]) -> list[object]:
-    kinds = [EncoderArguments, DataArguments, AblationArguments, LazyAdamArguments, RunArguments, TrainingArguments]
+    kinds = [
+        PretrainingEncoderArguments,
+        DataArguments,
+        AblationArguments,
+        LazyAdamArguments,
+        RunArguments,
+        TrainingArguments,
+    ]
     return list(parse(kinds, [*command, "--use_cpu"]))
 
 

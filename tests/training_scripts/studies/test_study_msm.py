@@ -12,7 +12,7 @@ import pytest
 
 from st_xlret.options import parse
 from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments
-from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.encoders import PretrainingEncoderArguments
 from tests.training_scripts.scripts import load_script
 from training_scripts import train_msm
 from training_scripts.studies import train_msm_ablation, train_rival
@@ -22,7 +22,7 @@ PROGRAMS: dict[str, tuple[Any, type[train_msm.MSMArguments]]] = {
     "training_scripts.studies.train_msm_ablation": (train_msm_ablation.main, train_msm_ablation.AblationArguments),
     "training_scripts.studies.train_rival": (train_rival.main, train_rival.RivalArguments),
 }
-MAIN_ROWS = ["no pre-training", "MLM", "CROP", "ICT", "CCP", "MSM"]
+MAIN_ROWS = ["no pre-training", "MLM", "mContriever", "ICT", "CROP", "MSM"]
 
 
 @pytest.fixture
@@ -49,7 +49,14 @@ def test_rows_differ_in_what_they_say(study: ModuleType, tmp_path: Path) -> None
     for row in [*study.ROWS, *study.ABLATIONS]:
         module, *command = study.training_command(arguments, "t", row, 3, tmp_path / "run")[2:]
         method = PROGRAMS[module][1]
-        groups = [EncoderArguments, DataArguments, method, LazyAdamArguments, RunArguments, train_msm.TrainingArguments]
+        groups = [
+            PretrainingEncoderArguments,
+            DataArguments,
+            method,
+            LazyAdamArguments,
+            RunArguments,
+            train_msm.TrainingArguments,
+        ]
         encoder, data, options, _, run, args = parse(groups, [*command, "--use_cpu"])
         assert (encoder.from_scratch, encoder.pooling, options.block_sentences) == ("mini", "mean", 5)
         assert (args.seed, args.per_device_train_batch_size, run.overwrite) == (3, 8, True)
@@ -64,9 +71,9 @@ def test_rows_differ_in_what_they_say(study: ModuleType, tmp_path: Path) -> None
     assert changed["MSM"] == changed["no pre-training"] == same
     assert changed["MSM, no bias"] == same | {"mu": 0.0}
     assert changed["MSM, MLM summed"] == same | {"sum_mlm": True} and changed["MSM, no MLM"] == same | {"mlm_ratio": 0}
-    assert changed["CROP"] == same | {"span_sentences": 8}
+    assert changed["mContriever"] == same | {"objective": "contriever", "span_sentences": 8}
     assert all(changed[row] != same for row in study.ABLATIONS)
-    assert {row for row, (_, rates) in found.items() if rates} == {"CCP", "MSM", *study.ABLATIONS}
+    assert {row for row, (_, rates) in found.items() if rates} == {"CROP", "MSM", *study.ABLATIONS}
     assert found["MSM"][1] == {"networks|head": 0.003}
 
 
