@@ -37,6 +37,7 @@ from st_xlret.training.checkpoints import (
 )
 from st_xlret.training.lock import lock_output, unlock_output
 from st_xlret.training.monitor_callback import not_finite
+from st_xlret.training.trainable import merge_adapters
 
 logger = logging.getLogger(__name__)
 
@@ -114,6 +115,7 @@ def start(args: SentenceTransformerTrainingArguments, run: RunArguments, *groups
     host = {name: value for name, value in args.to_dict().items() if not (name in _NAMES or name.startswith(_PREFIXES))}
     run.options = json.loads(json.dumps(own | host, default=str))
     set_seed(args.seed)
+    logger.info("computing in %s on %s", "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32", args.device)
 
 
 def keep_best(args: SentenceTransformerTrainingArguments, metric: str | None) -> SentenceTransformerTrainingArguments:
@@ -253,6 +255,8 @@ def finish(
 ) -> None:
     """Save the model, `results.json` and the curves of a run, push the model if asked to, show how to use it.
 
+    Adapters (`--lora_rank`) are merged into the model first, so that it is a plain one.
+
     Only the first process of a distributed run does anything.
 
     Raises:
@@ -261,6 +265,7 @@ def finish(
     if not trainer.is_world_process_zero():
         return
     output = Path(str(trainer.args.output_dir))
+    merge_adapters(model)
     if broken := not_finite(model):
         raise SystemExit(
             f"the model is not saved: {broken} holds values that are not finite\n{how_to_continue(output)}"
