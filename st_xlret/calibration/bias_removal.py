@@ -41,7 +41,13 @@ def lir_map(moments: Moments, components: int = 1, strength: float = 1.0) -> Aff
     return _removal(directions, strength)
 
 
-def lsar_map(means: Sequence[Tensor], rank: int | None = None, strength: float = 1.0, keep_mean: float = 1.0) -> Affine:
+def lsar_map(
+    means: Sequence[Tensor],
+    rank: int | None = None,
+    strength: float = 1.0,
+    keep_mean: float = 1.0,
+    common_mean: Tensor | None = None,
+) -> Affine:
     """Project out the subspace in which the languages' means differ (LSAR, Xie et al. 2022).
 
     The map is `x - strength * M M^T x`, where the columns of M are the leading left singular vectors of the means,
@@ -54,6 +60,8 @@ def lsar_map(means: Sequence[Tensor], rank: int | None = None, strength: float =
         strength: Fraction of each dimension to remove.
         keep_mean: Fraction of the mean of all languages to keep; the paper keeps it all. What all texts have in common
             hides how they differ: on a contrastive encoder, 0.25 finds more than 1.
+        common_mean: The mean (d,) of which `keep_mean` is kept. Default: the average of `means`. For a map of queries
+            it is that of the documents, so that queries keep their offset from documents.
 
     Returns:
         A map (d, d); the identity for a single language and `keep_mean=1`.
@@ -78,7 +86,8 @@ def lsar_map(means: Sequence[Tensor], rank: int | None = None, strength: float =
             f"the means of {len(matrix)} languages differ in all {matrix.shape[1]} dimensions: "
             f"pass a rank below {matrix.shape[1]}"
         )
-    centre = Affine.translation(-(1 - keep_mean) * strength * matrix.mean(dim=0))
+    common = matrix.mean(dim=0) if common_mean is None else common_mean
+    centre = Affine.translation(-(1 - keep_mean) * strength * common)
     return centre.then(_removal(directions[:kept].T, strength))
 
 

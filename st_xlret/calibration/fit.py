@@ -53,6 +53,8 @@ def fit_calibration(
       same way. It is the only step that is equal for all languages: alone, it gives a layer that needs no language.
     - `"coral"` gives every language the average covariance (correlation alignment, Sun et al. 2016). Put it after
       `"shift"`.
+    - `"to_pivot"` adds the difference of the pivot's mean and the language's ("Shift", arXiv 2606.18801). At strength
+      s: `x + s (mean_pivot - mean)`. It is for the documents alone: queries in the pivot stay as they are.
 
     Args:
         embeddings: Language -> (n, d) tensor or NumPy array of texts in that language, parallel or not. Pass what the
@@ -137,38 +139,68 @@ def fit_calibration_stages(
         if step == "rotate":
             additions = _rotations(rows, maps, parallel, pivot, amount, seed, options.rotation, notes, show_progress)
         else:
-            additions = _moment_step(step, moments, amount, options)
+            additions = moment_step(step, moments, amount, options, pivot)
         maps = {language: maps[language].then(addition) for language, addition in additions.items()}
         moments = {language: moments[language].after(addition) for language, addition in additions.items()}
-        agnostic = list(strengths)[:number] == ["lsar"]
-        layer = CalibrationLayer(
-            dimension,
-            () if agnostic else tuple(maps),
-            pivot=pivot,
-            normalize_inputs=options.normalize_inputs,
-            steps=list(strengths)[:number],
-            strength={name: strengths[name] for name in list(strengths)[:number]},
-            notes=notes,
-        )
-        kept = [maps[pivot]] if agnostic else list(maps.values())
-        layer.weight.copy_(torch.stack([entry.weight for entry in kept]))
-        layer.bias.copy_(torch.stack([entry.bias for entry in kept]))
-        stages[step] = layer
+        taken = {name: strengths[name] for name in list(strengths)[:number]}
+        stages[step] = layer_of(maps, taken, pivot, options, notes)
     return stages
 
 
-def _moment_step(
-    step: str, moments: Mapping[str, Moments], amount: float, options: CalibrationOptions
+def layer_of(
+    maps: Mapping[str, Affine],
+    strengths: Mapping[str, float],
+    pivot: str,
+    options: CalibrationOptions,
+    notes: dict[str, str] | None = None,
+) -> CalibrationLayer:
+    """A layer of each language's map after the steps of `strengths`: one map for all if the only step is LSAR."""
+    agnostic = list(strengths) == ["lsar"]
+    layer = CalibrationLayer(
+        len(maps[pivot].bias),
+        () if agnostic else tuple(maps),
+        pivot=pivot,
+        normalize_inputs=options.normalize_inputs,
+        steps=list(strengths),
+        strength=dict(strengths),
+        notes=notes,
+    )
+    kept = [maps[pivot]] if agnostic else list(maps.values())
+    layer.weight.copy_(torch.stack([entry.weight for entry in kept]))
+    layer.bias.copy_(torch.stack([entry.bias for entry in kept]))
+    return layer
+
+
+def common_mean(moments: Mapping[str, Moments]) -> Tensor:
+    """The mean (d,) of all languages, with equal weights."""
+    return torch.stack([entry.mean for entry in moments.values()]).mean(dim=0)
+
+
+def moment_step(
+    step: str,
+    moments: Mapping[str, Moments],
+    amount: float,
+    options: CalibrationOptions,
+    pivot: str,
+    common: Tensor | None = None,
 ) -> dict[str, Affine]:
-    """The maps of a step that means and covariances determine."""
+    """The maps of a step that means and covariances determine.
+
+    `common` is the mean (d,) of which shift and LSAR keep a part; by default that of all languages.
+    """
+    common = common_mean(moments) if common is None else common
     if step == "lsar":
         kept = 1.0 if options.keep_mean is None else options.keep_mean
-        shared = lsar_map([entry.mean for entry in moments.values()], options.lsar_rank, amount, kept)
+        shared = lsar_map([entry.mean for entry in moments.values()], options.lsar_rank, amount, kept, common)
         return dict.fromkeys(moments, shared)
     if step == "shift":
-        common = torch.stack([entry.mean for entry in moments.values()]).mean(dim=0)
-        back = Affine.translation(amount * (options.keep_mean or 0.0) * common)
+        back = Affine.translation(amount * (common_mean(moments) - (1 - (options.keep_mean or 0.0)) * common))
         return {language: shift_map(entry, amount).then(back) for language, entry in moments.items()}
+    if step == "to_pivot":
+        return {
+            language: Affine.translation(amount * (moments[pivot].mean - entry.mean))
+            for language, entry in moments.items()
+        }
     if step == "coral":
         covariance = torch.stack([entry.covariance for entry in moments.values()]).mean(dim=0)
         how = (covariance, options.coral_ridge, options.coral_shrink, amount)

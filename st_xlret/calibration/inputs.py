@@ -12,7 +12,7 @@ from torch import Tensor
 
 from st_xlret.calibration.unsupervised import RotationOptions
 
-STEPS = ("shift", "scale", "rotate", "lir", "lsar", "coral")
+STEPS = ("shift", "scale", "rotate", "lir", "lsar", "coral", "to_pivot")
 """The steps of a calibration, the first three in the order of the paper."""
 
 Pairs = Mapping[str, tuple[Tensor, Tensor]]

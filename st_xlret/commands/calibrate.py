@@ -7,8 +7,9 @@ On the corpus that is to be searched, or on other documents in its languages; no
 
 The result is a plain Sentence Transformers model that needs no language: `SentenceTransformer("runs/calibrated")` with
 `encode_query` and `encode_document`. By default the subspace in which the languages' means differ is projected out
-(`--steps lsar`). The other steps need the language of each text, given as its task: `encode(texts, task="fr")`; among
-them are the CCP paper's (`--steps shift scale rotate`). A table compares the choices without labels.
+(`--steps lsar`). With questions that have no labels (`--queries`), queries get a map of their own. The other steps need
+the language of each text, given as its task: `encode(texts, task="fr")`; among them are the CCP paper's (`--steps shift
+scale rotate`). A table compares the choices without labels, and says which one it recommends.
 """
 
 from __future__ import annotations
@@ -20,37 +21,25 @@ from pathlib import Path
 
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.calibration import (
-    CalibrationOptions,
-    RotationOptions,
-    alignment_table,
-    embed_pairs,
-    fit_calibration,
-    fit_calibration_stages,
-)
-from st_xlret.calibration.inputs import STEPS
-from st_xlret.commands.comparison import compare
-from st_xlret.commands.samples import embed_texts, sample_texts
+from st_xlret.calibration import embed_pairs
+from st_xlret.calibration.encoding import PROMPT_NAMES
+from st_xlret.commands.comparison import Measured, Variant, compare
+from st_xlret.commands.encoders import Embedder, Role
+from st_xlret.commands.fitting import Method, fit, fit_others
+from st_xlret.commands.labels import report_labels
+from st_xlret.commands.report import NEIGHBOURS, TEXTS
+from st_xlret.commands.samples import check_counts, sample_questions, sample_texts
 from st_xlret.data import PairOptions, load_pairs
 from st_xlret.data.reading.jsonl import DataError
-from st_xlret.evaluation.language_bias import LanguageBias
+from st_xlret.evaluation.language_bias import LanguageBias, bias_as_json
 from st_xlret.evaluation.reporting.plots import plot_language_bias
 from st_xlret.files import atomic_directory, check_output_directory, write_json_atomically
 from st_xlret.hub import set_card_data
-from st_xlret.hub.export import export
+from st_xlret.hub.export import check_routes, export
 from st_xlret.hub.loading import load_model
 from st_xlret.hub.push import check_push, push_to_hub
-from st_xlret.modules.calibration_layer import CalibrationLayer
 from st_xlret.options import option, parse
-
-SEARCH_STEPS: dict[str, tuple[str, ...]] = {
-    "lsar": ("lsar",),
-    "shift": ("shift",),
-    "shift coral": ("shift", "coral"),
-}
-"""The calibrations that are compared for search; the first one needs no language."""
-
-KEEP_MEAN = 0.25
+from st_xlret.precision import PRECISIONS
 
 
 @dataclass
@@ -66,6 +55,11 @@ class Input:
     documents: list[str] = option(
         [], "Instead of it, other documents in its languages: JSON lines, or folders of them."
     )
+    queries: list[str] = option(
+        [],
+        "Questions without labels, for maps of queries: a folder in BEIR's layout, JSON lines (text, language), or "
+        "text files (questions.fr.txt). Their language is identified where they do not name it.",
+    )
     languages: list[str] = option([], "Languages to calibrate. All by default.")
     pairs: list[str] = option(
         [], "Parallel sentences with the pivot, for rotate: languages that have them get the closed-form solution."
@@ -73,52 +67,13 @@ class Input:
     exclude: list[str] = option(
         [], "Text files whose lines must not be in the pairs, such as a test set's English side."
     )
-    texts_per_language: int = option(1500, "Texts of each language to embed, drawn at random.")
+    texts_per_language: int = option(1500, "Texts of each language to embed, drawn at random.", minimum=1)
     skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.")
-    prompt_name: str | None = option(None, "Prompt of the model to embed them with. By default that for documents.")
-    batch_size: int = option(64, "Texts in a forward pass.")
-    bf16: bool = option(False, "Embed in bfloat16: faster on processors that compute in it.")
+    query_prompt: str | None = option(None, "Put before queries: a text, or the name of one of the model's prompts.")
+    document_prompt: str | None = option(None, "Put before documents, likewise. By default the model's own.")
+    batch_size: int = option(64, "Texts in a forward pass.", minimum=1)
+    precision: str = option("auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS)
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
-
-
-@dataclass
-class Method:
-    """How to calibrate."""
-
-    _argument_group_name = "method"
-
-    steps: list[str] = option(
-        ["lsar"],
-        "In this order: lsar (minus the subspace in which the languages' means differ; needs no language), "
-        "shift (minus the language's mean), coral (the same covariance for all), scale (divided by the standard "
-        "deviation), rotate (orthogonal map into the pivot), lir (minus the language's top principal component).",
-        choices=STEPS,
-    )
-    strength: float = option(1.0, "From 0, which leaves the model as it is, to 1, the full calibration.")
-    keep_mean: float | None = option(
-        None,
-        f"Share of the mean of all languages that shift and lsar keep. By default {KEEP_MEAN}, which suits search; "
-        "with scale, rotate or lir as in their papers.",
-    )
-    lsar_rank: int | None = option(None, "Dimensions that lsar removes. By default languages - 1.")
-    coral_ridge: float = option(
-        1.0, "Variance that coral adds to each direction, relative to the average. Less text needs more."
-    )
-    scale_by: str = option(
-        "std", "scale: divide by the standard deviation or the variance.", choices=["std", "variance"]
-    )
-    pivot: str = option("en", "rotate: the language into which the others are rotated.")
-    rotation_start: str = option(
-        "both",
-        "rotate without pairs: start from the identity (fast), by adversarial training, or take the better of both by "
-        "an unsupervised criterion.",
-        choices=["identity", "adversarial", "both"],
-    )
-    rotation_prior: float = option(
-        0.0, "rotate: 0 fits the pairs alone; 1 stays nearer to the model's own alignment, safer where pairs are few."
-    )
-    min_texts: int = option(50, "Fewer texts of a language are an error.")
-    seed: int = option(0, "Seed of the draw and of the rotation.")
 
 
 @dataclass
@@ -140,9 +95,11 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
             raise ValueError(f"--{name} is missing")
     if (given.corpus is None) == (not given.documents):
         raise ValueError("give either --corpus (what is to be searched) or --documents")
-    for name in ("texts_per_language", "batch_size"):
-        if getattr(given, name) < 1:
-            raise ValueError(f"--{name} must be at least 1, got {getattr(given, name)}")
+    if given.pairs and "rotate" not in method.steps:
+        raise ValueError("--pairs are for the step rotate: add it to --steps, or leave them out")
+    if (given.queries or method.by_role) and "rotate" in method.steps:
+        name = "queries" if given.queries else "by_role"
+        raise ValueError(f"--{name}: the step rotate has no maps for queries of their own; leave one of them out")
     check_output_directory(target.output, overwrite=target.overwrite)
     if target.push_to_hub:
         check_push(target.push_to_hub)
@@ -155,71 +112,100 @@ def calibrate(given: Input, method: Method, target: Output) -> SentenceTransform
     Returns:
         The calibrated model.
     """
-    sources = [given.corpus] if given.corpus else given.documents
     texts = sample_texts(
-        sources,
+        [given.corpus] if given.corpus else given.documents,
         languages=given.languages,
         texts_per_language=given.texts_per_language,
         skip_bad_lines=given.skip_bad_lines,
         seed=method.seed,
     )
-    if len(texts) < 2:
-        raise DataError(f"all texts are in one language ({', '.join(texts)}): there is nothing to calibrate")
+    counts = {code: len(found.texts) for code, found in texts.items()}
+    check_counts(counts, method.min_texts)
+    by_language = {code: found.texts for code, found in texts.items()}
+    report_labels(by_language)
+    if method.pivot not in texts and {"rotate", "to_pivot"} & set(method.steps):
+        raise DataError(f"no text is in --pivot {method.pivot}, only in {', '.join(texts)}")
+    pivot = method.pivot if method.pivot in texts else next(iter(texts))
+    questions = questions_of(given, method, list(texts))
     model = load_model(given.model, given.device)
-    embeddings = embed_texts(
-        model,
-        {code: found.texts for code, found in texts.items()},
-        prompt_name=given.prompt_name,
-        batch_size=given.batch_size,
-        bf16=given.bf16,
+    check_routes(model, by_language=method.steps != ["lsar"])
+    how = {"batch_size": given.batch_size, "precision": given.precision}
+    embedder = Embedder(model, given.query_prompt, given.document_prompt, **how)  # type: ignore[arg-type]
+    if method.by_role and not questions and not embedder.apart:
+        raise ValueError(
+            "--by_role: the model embeds queries and documents alike. Give the prompts (--query_prompt, "
+            "--document_prompt) or questions (--queries), or leave it out"
+        )
+    size = min(TEXTS, *counts.values())
+    measured = {code: found[:size] for code, found in by_language.items()}
+    wanted: dict[str, tuple[Role, Mapping[str, Sequence[str]]]] = {"document": ("document", by_language)}
+    if embedder.apart:
+        wanted["query"] = ("query", by_language if method.by_role and not questions else measured)
+    if questions:
+        wanted["question"] = ("query", questions)
+    embeddings = embedder.embed(wanted)
+    asked = embeddings.get("question", embeddings["query"] if method.by_role else None)
+    sample = Measured(
+        {code: rows[:size] for code, rows in embeddings["document"].items()},
+        {code: rows[:size] for code, rows in embeddings["query"].items()} if embedder.apart else None,
+        {code: found.documents for code, found in texts.items()},
+        min(NEIGHBOURS, size * len(texts) - 2),
     )
-    ids = {code: found.documents for code, found in texts.items()}
-    options = options_of(method)
     pairs = None
     if given.pairs:
-        if "rotate" not in method.steps:
-            raise ValueError("--pairs are for the step rotate: add it to --steps, or leave them out")
-        how = PairOptions(languages=list(texts), exclude=tuple(given.exclude), skip_bad_lines=given.skip_bad_lines)
-        found = load_pairs(given.pairs, how)
-        others = [code for code in texts if code != method.pivot]
-        pairs = embed_pairs(
-            model, found, pivot=method.pivot, languages=others, batch_size=given.batch_size, show_progress=True
+        pair_options = PairOptions(
+            languages=list(texts), exclude=tuple(given.exclude), skip_bad_lines=given.skip_bad_lines
         )
-    pivot = method.pivot if method.pivot in embeddings else next(iter(embeddings))
-    if "rotate" in method.steps and pivot != method.pivot:
-        raise DataError(f"no text is in --pivot {method.pivot}, only in {', '.join(embeddings)}")
-    stages = fit_calibration_stages(
-        embeddings,
-        steps=method.steps,
-        pivot=pivot,
-        pairs=pairs,
-        strength=method.strength,
-        seed=method.seed,
-        options=options,
-        show_progress=True,
-    )
-    layer = stages[method.steps[-1]]
-    if not set(method.steps) <= {"lsar", "shift", "coral"}:
-        print(alignment_table(embeddings, stages, pivot))
-    layers: dict[str, CalibrationLayer | None] = {"as it is": None}
-    for name, steps in SEARCH_STEPS.items():
-        layers[name] = fit_calibration(embeddings, steps=steps, pivot=pivot, options=search_options(method))
-    chosen = " ".join(method.steps)
-    layers[chosen] = layer
-    biases = compare(embeddings, ids, layers, chosen)
-    calibrated = export(model, layer)
-    set_card_data(calibrated, languages=sorted(embeddings), tags=["calibration", *method.steps])
-    save(calibrated, target, {"before": biases["as it is"], "after": biases[chosen]})
-    print(f"\nThe calibrated model is in {target.output}. Use it with Sentence Transformers alone:\n")
-    language = None if layer.language_agnostic else max(embeddings, key=lambda code: code != pivot)
-    lines = [f'model = SentenceTransformer("{target.output}")', *calls(calibrated, language)]
+        others = [code for code in texts if code != pivot]
+        parallel = load_pairs(given.pairs, pair_options)
+        pairs = embed_pairs(
+            model, parallel, pivot=pivot, languages=others, batch_size=given.batch_size, show_progress=True
+        )
+    chosen = fit(method, embeddings["document"], asked, pairs, pivot)
+    variants = [Variant("as it is"), *fit_others(method, embeddings["document"], asked, pivot), chosen]
+    found = compare(sample, variants, chosen)
+    assert chosen.documents is not None
+    calibrated = export(model, chosen.documents, query_calibration=chosen.queries)
+    for name in ("query", "document"):
+        prompt = getattr(embedder, f"{name}_prompt")
+        if prompt is not None:
+            calibrated.prompts[name] = prompt
+    set_card_data(calibrated, languages=sorted(texts), tags=["calibration", *method.steps])
+    save(calibrated, target, found)
+    shares = [f"{100 * found[when]['search'].same_language_share:.1f} %" for when in ("before", "after")]
+    print(f"\nResults in the query's language: {shares[0]} before, {shares[1]} after", end=" ")
+    print(f"(chance: {100 * found['before']['search'].chance:.1f} %).")
+    print(f"The calibrated model is in {target.output}. Use it with Sentence Transformers alone:\n")
+    language = max(texts, key=lambda code: code != pivot) if chosen.needs_language else None
+    lines = [
+        f'model = SentenceTransformer("{target.output}")',
+        *calls(calibrated, language, chosen.queries is not None),
+    ]
     print("".join(f"    {line}\n" for line in lines))
     if target.push_to_hub:
         print(f"uploaded to {push_to_hub(Path(target.output), target.push_to_hub)}")
     return calibrated
 
 
-def calls(model: SentenceTransformer, language: str | None) -> list[str]:
+def questions_of(given: Input, method: Method, languages: Sequence[str]) -> dict[str, list[str]]:
+    """The questions of `--queries` in the languages that have enough of them; says which ones have not."""
+    if not given.queries:
+        return {}
+    found = sample_questions(given.queries, languages, texts_per_language=given.texts_per_language, seed=method.seed)
+    enough = {code: texts for code, texts in found.items() if len(texts) >= method.min_texts}
+    counts = ", ".join(f"{code} {len(texts)}" for code, texts in found.items())
+    if len(enough) < 2:
+        raise DataError(
+            f"--queries: {method.min_texts} distinct questions in each of two languages at least are needed, and there "
+            f"are {counts}: give more, lower --min_texts, or leave them out"
+        )
+    print(f"questions: {counts}")
+    if lacking := [code for code in languages if code not in enough]:
+        print(f"without enough questions of their own: {', '.join(lacking)}")
+    return enough
+
+
+def calls(model: SentenceTransformer, language: str | None, by_role: bool = False) -> list[str]:
     """How queries and documents are embedded, with the model's prompts; `language` is the one of the example.
 
     The host's `encode_query` and `encode_document` take no language, so the calls with one name the prompt themselves.
@@ -227,35 +213,21 @@ def calls(model: SentenceTransformer, language: str | None) -> list[str]:
     if language is None:
         return ["queries = model.encode_query(texts)", "documents = model.encode_document(texts)"]
     lines = []
-    for name, prompts in {"queries": ("query",), "documents": ("document", "passage", "corpus")}.items():
+    for role, prompts in PROMPT_NAMES.items():
         prompt = next((prompt for prompt in prompts if model.prompts.get(prompt)), None)
         given = f', prompt_name="{prompt}"' if prompt else ""
-        lines.append(f'{name} = model.encode(texts, task="{language}"{given})')
+        task = f"query_{language}" if by_role and role == "query" else language
+        name = {"query": "queries", "document": "documents"}[role]
+        lines.append(f'{name} = model.encode(texts, task="{task}"{given})')
     return lines
 
 
-def options_of(method: Method) -> CalibrationOptions:
-    """The options of the fit that the user asked for."""
-    for_search = set(method.steps) <= {"lsar", "shift", "coral"}
-    return CalibrationOptions(
-        scale_by=method.scale_by,  # type: ignore[arg-type]
-        rotation=RotationOptions(initial=method.rotation_start, prior=method.rotation_prior),  # type: ignore[arg-type]
-        lsar_rank=method.lsar_rank,
-        coral_ridge=method.coral_ridge,
-        keep_mean=method.keep_mean if method.keep_mean is not None else KEEP_MEAN if for_search else None,
-        min_sentences=method.min_texts,
-    )
-
-
-def search_options(method: Method) -> CalibrationOptions:
-    """The options of the calibrations that are compared with it."""
-    return CalibrationOptions(keep_mean=KEEP_MEAN, min_sentences=method.min_texts)
-
-
-def save(model: SentenceTransformer, target: Output, biases: Mapping[str, LanguageBias]) -> None:
+def save(model: SentenceTransformer, target: Output, found: Mapping[str, Mapping[str, LanguageBias]]) -> None:
     """Save the model with its report, whole or not at all."""
     with atomic_directory(target.output, overwrite=target.overwrite) as folder:
         model.save_pretrained(os.fspath(folder))
-        write_json_atomically(folder / "language_bias.json", {name: bias.as_json() for name, bias in biases.items()})
-        for name, bias in biases.items():
-            plot_language_bias(bias.languages, bias.shares, folder / f"language_bias_{name}.png")
+        report = {when: bias_as_json(biases) for when, biases in found.items()}
+        write_json_atomically(folder / "language_bias.json", report)
+        for when, biases in found.items():
+            bias = biases["search"]
+            plot_language_bias(bias.languages, bias.shares, folder / f"language_bias_{when}.png")

@@ -4,7 +4,9 @@ r"""Report how much an encoder's search prefers the language of the query. No la
 
 Each sampled text searches a pool with as many texts of every language. The report has the share of its nearest
 neighbours that are in its own language, against chance, and a heat map of the languages in which neighbours are found.
-Neighbours from the text's own document are left out. 300 texts of each of 20 languages take minutes on two cores.
+Neighbours from the text's own document are left out. Texts are embedded as queries and as documents, with the model's
+prompts; the shares are the ones that `st-xlret calibrate` shows for the same texts. 300 texts of each of 20 languages
+take minutes on two cores.
 """
 
 from __future__ import annotations
@@ -13,13 +15,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from st_xlret.data import load_documents
-from st_xlret.evaluation.language_bias import LanguageBias, embed_sample, measure_language_bias
+from st_xlret.commands.comparison import Measured, Variant, columns, explain
+from st_xlret.commands.encoders import Embedder, Role
+from st_xlret.commands.samples import check_counts, sample_texts
+from st_xlret.evaluation.language_bias import LanguageBias, bias_as_json
 from st_xlret.evaluation.reporting.plots import plot_language_bias
 from st_xlret.evaluation.reporting.tables import markdown_table
 from st_xlret.files import check_output_file, write_json_atomically
 from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
+from st_xlret.precision import PRECISIONS
+
+TEXTS, NEIGHBOURS = 300, 20
 
 
 @dataclass
@@ -27,23 +34,25 @@ class Arguments:
     """What to measure, on what."""
 
     model: str = option(None, "The encoder: a folder or a name on the Hub.")
-    documents: list[str] = option([], "Documents in several languages: JSON lines, or folders of them.")
+    documents: list[str] = option(
+        [], "Documents in several languages: JSON lines, or folders of them; or a folder in BEIR's layout."
+    )
     output: str = option(None, "JSON file of the report; the heat map goes beside it as a PNG.")
     languages: list[str] = option([], "Languages to look at. All by default.")
     skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.")
-    texts_per_language: int = option(300, "Texts to sample from each language.")
-    neighbours: int = option(20, "Nearest neighbours to look at.")
-    batch_size: int = option(64, "Texts in a forward pass.")
-    seed: int = option(0, "Seed of the sample.")
+    query_prompt: str | None = option(None, "Put before queries: a text, or the name of one of the model's prompts.")
+    document_prompt: str | None = option(None, "Put before documents, likewise. By default the model's own.")
+    texts_per_language: int = option(TEXTS, "Texts to sample from each language.", minimum=1)
+    neighbours: int = option(NEIGHBOURS, "Nearest neighbours to look at.", minimum=1)
+    batch_size: int = option(64, "Texts in a forward pass.", minimum=1)
+    precision: str = option("auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS)
+    seed: int = option(0, "Seed of the sample.", minimum=0, maximum=2**32 - 1)
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
     def __post_init__(self) -> None:
         for name in ("model", "documents", "output"):
             if not getattr(self, name):
                 raise ValueError(f"--{name} is missing: st-xlret report --model M --documents D --output F.json")
-        for name in ("texts_per_language", "neighbours", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"--{name} must be at least 1, got {getattr(self, name)}")
         if not self.output.endswith(".json"):
             raise ValueError(f"--output {self.output}: name a .json file")
 
@@ -54,28 +63,44 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     report(options)
 
 
-def report(options: Arguments) -> LanguageBias:
-    """Measure, print a table, write the report and the heat map."""
+def report(options: Arguments) -> dict[str, LanguageBias]:
+    """Measure, print a table, write the report and the heat map.
+
+    Returns:
+        What [`measure_both`][st_xlret.evaluation.language_bias.measure_both] finds.
+    """
     check_output_file(options.output)
-    documents = load_documents(
-        options.documents, languages=options.languages or None, skip_bad_lines=options.skip_bad_lines
-    )
-    model = load_model(options.model, options.device)
-    sample = embed_sample(
-        model,
-        documents,
+    sample = sample_texts(
+        options.documents,
+        languages=options.languages,
         texts_per_language=options.texts_per_language,
-        batch_size=options.batch_size,
+        skip_bad_lines=options.skip_bad_lines,
         seed=options.seed,
-        show_progress=True,
     )
-    bias = measure_language_bias(sample.documents, sample.ids, queries=sample.queries, neighbours=options.neighbours)
-    rows = [[code, f"{100 * share:.1f}"] for code, share in bias.own_shares().items()]
-    print(
-        markdown_table(["language", "neighbours in it (%)"], [*rows, ["mean", f"{100 * bias.same_language_share:.1f}"]])
+    counts = {code: len(found.texts) for code, found in sample.items()}
+    check_counts(counts, 1)
+    embedder = Embedder(
+        load_model(options.model, options.device),
+        query_prompt=options.query_prompt,
+        document_prompt=options.document_prompt,
+        batch_size=options.batch_size,
+        precision=options.precision,
     )
-    print(f"\nChance: {100 * bias.chance:.1f} %. {bias.texts} texts a language, {bias.neighbours} neighbours each.")
-    write_json_atomically(options.output, bias.as_json())
-    picture = plot_language_bias(bias.languages, bias.shares, Path(options.output).with_suffix(".png"))
+    texts = {code: found.texts[: min(counts.values())] for code, found in sample.items()}
+    roles: tuple[Role, ...] = ("document", "query") if embedder.apart else ("document",)
+    found = embedder.embed({role: (role, texts) for role in roles})
+    ids = {code: part.documents for code, part in sample.items()}
+    biases, _ = Measured(found["document"], found.get("query"), ids, options.neighbours).bias(Variant("as it is"))
+    shown = list(biases.values()) if embedder.apart else [biases["search"]]
+    rows = [
+        [code, *(f"{100 * bias.own_shares()[code]:.1f}" for bias in shown), f"{100 * chance:.1f}"]
+        for code, chance in zip(shown[0].languages, shown[0].expected.diagonal(), strict=True)
+    ]
+    rows.append(["mean", *(f"{100 * bias.same_language_share:.1f}" for bias in shown), f"{100 * shown[0].chance:.1f}"])
+    print(f"\n{markdown_table(['language', *columns(embedder.apart), 'chance (%)'], rows)}\n")
+    print(explain(biases, embedder.apart))
+    write_json_atomically(options.output, bias_as_json(biases))
+    search = biases["search"]
+    picture = plot_language_bias(search.languages, search.shares, Path(options.output).with_suffix(".png"))
     print(f"written to {options.output}" + (f" and {picture}" if picture else ""))
-    return bias
+    return biases

@@ -10,7 +10,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Router
 from torch import Tensor, nn
 
-from st_xlret.hub.model_card import carry_card_data
+from st_xlret.calibration.encoding import language_routes
+from st_xlret.hub.model_card import carry_card_data, set_calibration_data
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
 _BUILT_IN = "sentence_transformers."
@@ -21,6 +22,7 @@ def export(
     model: SentenceTransformer,
     calibration: CalibrationLayer | None = None,
     *,
+    query_calibration: CalibrationLayer | None = None,
     default_language: str | None = None,
 ) -> SentenceTransformer:
     """Build a model of built-in modules only, which loads without st-xlret and without `trust_remote_code`.
@@ -31,18 +33,25 @@ def export(
     languages (LSAR) becomes a single `Dense`. The calibration follows all modules of the model. If the model ends with
     a `Normalize`, another one follows the calibration, so that outputs keep unit length.
 
+    With a calibration of queries beside that of documents, as
+    [`fit_role_calibrations`][st_xlret.calibration.fit_role_calibrations] gives them, `encode_query` and
+    `encode_document` take the right one each, and `encode` takes that of documents. Per language, queries are
+    `encode(texts, task="query_fr")` and documents `encode(texts, task="fr")`.
+
     Args:
         model: The model. It shares its modules with the result and is not changed.
         calibration: Calibration fitted on what `model.encode` returns. Default: a `CalibrationLayer` that is already at
             the end of the model, or before its last `Normalize`, if there is one.
+        query_calibration: Calibration of queries, if `calibration` is of documents only. Both have the same languages,
+            or none.
         default_language: Language of texts that name none. Default: the pivot of the calibration.
 
     Returns:
         The model, with the prompts and the similarity function of the given one.
 
     Raises:
-        ValueError: If a module is not built in, the model is calibrated already, dimensions differ, or the calibration
-            does not have the default language.
+        ValueError: If a module is not built in, the model is calibrated already, dimensions or languages differ, the
+            calibration does not have the default language, or it is per language and the model routes by task.
 
     Example:
         >>> from sentence_transformers.sentence_transformer.modules import BoW
@@ -61,11 +70,7 @@ def export(
                 "a model that contains it would not load without trust_remote_code"
             )
     if calibration is not None:
-        if any(isinstance(module, Router) for module in modules):
-            raise ValueError(
-                "the model has a Router already, so it was calibrated before or routes by task: "
-                "calibrate the model it was made from"
-            )
+        check_routes(model, by_language=not calibration.language_agnostic)
         width = modules_width(modules)
         if width is not None and width != calibration.dimension:
             raise ValueError(
@@ -74,11 +79,12 @@ def export(
             )
         if calibration.normalize_inputs and not isinstance(modules[-1], Normalize):
             modules.append(Normalize())
-        modules.append(_calibration_module(calibration, default_language).to(_placement(model)))
+        modules.append(_calibration_module(calibration, query_calibration, default_language).to(_placement(model)))
         if ends_normalized:
             modules.append(Normalize())
-    elif default_language is not None:
-        raise ValueError(f"default_language {default_language!r} is given, but there is no calibration")
+    elif default_language is not None or query_calibration is not None:
+        given = "query_calibration" if default_language is None else f"default_language {default_language!r}"
+        raise ValueError(f"{given} is given, but there is no calibration")
     exported = SentenceTransformer(
         modules=modules,
         device=str(model.device),
@@ -88,7 +94,31 @@ def export(
         truncate_dim=model.truncate_dim,
     )
     carry_card_data(model, exported)
+    if calibration is not None:
+        set_calibration_data(exported, calibration, query_calibration)
     return exported
+
+
+def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:
+    """Refuse a calibration of a model whose routes leave no place for it.
+
+    Args:
+        model: The model to be calibrated.
+        by_language: Whether the calibration has a map per language. Its routes would be chosen by the same task.
+
+    Raises:
+        ValueError: If the model has routes by language, as a calibrated one has; or any, and `by_language`.
+    """
+    if languages := language_routes(model):
+        raise ValueError(
+            f"the model has a Router by language ({', '.join(languages)}), so it was calibrated before: "
+            "calibrate the model it was made from"
+        )
+    if by_language and any(isinstance(module, Router) for module in model.children()):
+        raise ValueError(
+            "the model has a Router by task, and a calibration per language would need the task for the language: "
+            "use a calibration that needs no language, such as the step lsar"
+        )
 
 
 def modules_width(modules: Sequence[nn.Module]) -> int | None:
@@ -119,13 +149,27 @@ def _split(
     return modules[: layers[0]], layer, ends_normalized
 
 
-def _calibration_module(calibration: CalibrationLayer, default_language: str | None) -> nn.Module:
+def _calibration_module(
+    calibration: CalibrationLayer, queries: CalibrationLayer | None, default_language: str | None
+) -> nn.Module:
+    if queries is not None and (queries.languages, queries.dimension) != (calibration.languages, calibration.dimension):
+        raise ValueError(
+            f"the calibrations of queries and documents must have the same languages and dimensions: the queries' has "
+            f"{queries.languages or 'no languages'} and {queries.dimension} dimensions, the documents' "
+            f"{calibration.languages or 'no languages'} and {calibration.dimension}"
+        )
     if calibration.language_agnostic:
         if default_language is not None:
             raise ValueError(
                 f"default_language {default_language!r} is given, but this calibration is the same for all"
             )
-        return _dense(*calibration.map_of(None))
+        if queries is None:
+            return _dense(*calibration.map_of(None))
+        by_role: dict[str, list[Any]] = {
+            "document": [_dense(*calibration.map_of(None))],
+            "query": [_dense(*queries.map_of(None))],
+        }
+        return Router(by_role, default_route="document")
     languages = calibration.languages
     default = default_language or calibration.pivot or languages[0]
     if default not in languages:
@@ -133,11 +177,13 @@ def _calibration_module(calibration: CalibrationLayer, default_language: str | N
     routes = {language: _route_name(language) for language in languages}
     mappings: dict[tuple[str | None, Any], str] = {(task, None): routes[default] for task in _RESERVED_TASKS}
     mappings |= {(language, None): route for language, route in routes.items() if route != language}
-    return Router(
-        {route: [_dense(*calibration.map_of(language))] for language, route in routes.items()},
-        default_route=routes[default],
-        route_mappings=mappings,
-    )
+    modules: dict[str, list[Any]] = {
+        route: [_dense(*calibration.map_of(language))] for language, route in routes.items()
+    }
+    if queries is not None:
+        modules |= {f"query_{language}": [_dense(*queries.map_of(language))] for language in languages}
+        mappings[("query", None)] = f"query_{default}"
+    return Router(modules, default_route=routes[default], route_mappings=mappings)
 
 
 def _route_name(language: str) -> str:
