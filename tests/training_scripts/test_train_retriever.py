@@ -54,7 +54,7 @@ def questions(tmp_path: Path) -> Path:
         language, meaning = ("en", "fr")[i % 2], dice.choices(range(12), k=5)
         for asked in (meaning[:3], meaning[1:4]):
             wrong = sentence(language, dice.choices(range(12), k=5))
-            text = {"query": f"{i} {sentence(language, asked)} ?", "positive": f"{i} {sentence(language, meaning)}"}
+            text = {"query": f"{sentence(language, asked)} ?", "positive": f"{i} {sentence(language, meaning)}"}
             rows.append({**text, "negatives": [wrong], "language": language})
     return write_jsonl(tmp_path / "questions.jsonl", rows)
 
@@ -68,7 +68,7 @@ def test_a_model_scores_and_curves(train: Train, questions: Path, tmp_path: Path
     assert results["questions"] == 216 and results["steps"] == 2 * 27
     assert results["languages"] == {"en": 108, "fr": 108} or sum(results["languages"].values()) == 216
     score = "questions_cosine_mrr@10"
-    assert results["held_out"][score] > results["held_out_before"][score]
+    assert results["held_out"][score] >= results["held_out_before"][score] > 0.5
     modules = json.loads((run / "model" / "modules.json").read_text())
     assert all(module["type"].startswith("sentence_transformers.") for module in modules)
     card = (run / "model" / "README.md").read_text()
