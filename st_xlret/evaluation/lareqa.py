@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from st_xlret.data.reading.jsonl import read_jsonl
+from st_xlret.data.reading.jsonl import DataError
+from st_xlret.data.retrieval.beir import read_texts
 from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection, find_file, read_beir
 from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
 
@@ -133,12 +134,13 @@ def _beir_paragraphs(folder: Path) -> dict[str, str]:
     file = find_file(folder, "corpus.jsonl")
     paragraph_of: dict[str, str] = {}
     sentences: dict[str, list[str]] = {}
-    for number, record in read_jsonl(file):
-        paragraph = (record.get("metadata") or {}).get("context")
-        if paragraph is None:
-            raise ValueError(f"{file}, line {number}: context=True needs metadata.context, the paragraph's id.")
-        paragraph_of[str(record["_id"])] = paragraph
-        sentences.setdefault(paragraph, []).append(record["text"].strip())
+    for record in read_texts(file):
+        paragraph = record.metadata.get("context")
+        if not isinstance(paragraph, str | int):
+            reason = "context=True needs metadata.context, the id of the sentence's paragraph"
+            raise DataError(reason, file=str(file), line=record.line)
+        paragraph_of[record.id] = str(paragraph)
+        sentences.setdefault(str(paragraph), []).append(record.text.strip())
     texts = {paragraph: " ".join(parts) for paragraph, parts in sentences.items()}
     return {name: texts[paragraph] for name, paragraph in paragraph_of.items()}
 

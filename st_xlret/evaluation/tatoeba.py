@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from st_xlret.data.reading.jsonl import DataError
 from st_xlret.evaluation.bilingual_retrieval import retrieval_accuracy, weighted_f1
 from st_xlret.evaluation.encoding.embedding import Calibration, Pooling, TextEmbedder
 from st_xlret.evaluation.reporting.benchmark_evaluator import BenchmarkEvaluator
@@ -45,6 +46,7 @@ class TatoebaEvaluator(BenchmarkEvaluator):
         pooling: See `encode_layer`.
         calibration: Applied to each language's embeddings, such as a `CalibrationLayer`.
         batch_size: Size of a forward pass, in texts of 64 tokens (see `encode_texts`).
+        precision: Number format of the model, `"fp32"`, `"bf16"` or `"auto"` (bf16 where the device computes in it).
         max_sentences: Maximum pairs per language, taken from the start. The task is then quicker and easier, so that
             scores are comparable only with scores of the same setting.
         show_progress_bar: Whether to show a bar over the languages.
@@ -77,6 +79,7 @@ class TatoebaEvaluator(BenchmarkEvaluator):
         pooling: Pooling | None = None,
         calibration: Calibration | None = None,
         batch_size: int = 128,
+        precision: str = "fp32",
         max_sentences: int | None = None,
         show_progress_bar: bool = False,
         write_csv: bool = True,
@@ -102,7 +105,7 @@ class TatoebaEvaluator(BenchmarkEvaluator):
                     "translations: give it the same, positive number of both."
                 )
             self.sentences[language] = (list(texts)[:max_sentences], list(english)[:max_sentences])
-        self.embedder = TextEmbedder(layer, pooling, calibration, batch_size)
+        self.embedder = TextEmbedder(layer, pooling, calibration, batch_size, precision=precision)
         self.embedder.require_languages(["en", *self.sentences])
         self.max_sentences = max_sentences
         self.show_progress_bar = show_progress_bar
@@ -282,5 +285,12 @@ def _read_pair(folder: Path, code: str) -> tuple[list[str], list[str]]:
 
 def _read_lines(path: Path) -> list[str]:
     # splitlines() would also split at characters that end no line of a text file.
-    text = path.read_bytes().decode("utf-8").removesuffix("\n")
-    return [line.removesuffix("\r") for line in text.split("\n")] if text else []
+    lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
+    texts = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            texts.append(line.decode("utf-8").removesuffix("\r"))
+        except UnicodeDecodeError as error:
+            reason = f"not UTF-8 text ({error.reason} at byte {error.start})"
+            raise DataError(reason, file=str(path), line=number) from None
+    return texts if lines != [b""] else []

@@ -86,6 +86,38 @@ def test_titles_are_not_read_and_context_is_by_option(tmp_path) -> None:
     assert LAReQAEvaluator.from_directory(release, context=True).candidate == "sentence followed by its paragraph"
 
 
+def rewrite(folder, changed) -> None:
+    """Change the second record of a corpus."""
+    records = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
+    changed(records[1])
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def test_a_corpus_with_id_in_place_of_its_other_name_has_paragraphs_too(tmp_path) -> None:
+    folder = write_beir(tmp_path / "beir")
+    expected = read_lareqa(folder, context=True).corpus.texts
+    rewrite(folder, lambda record: record.update(id=record.pop("_id")))
+    assert read_lareqa(folder, context=True).corpus.texts == expected
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda record: record.update(metadata="x", language="en"),
+        lambda record: record.update(metadata=["context"], language="en"),
+        lambda record: record["metadata"].pop("context"),
+        lambda record: record["metadata"].update(context=["a"]),
+        lambda record: record["metadata"].update(context=None),
+    ],
+)
+def test_metadata_without_a_paragraph_is_named_by_file_and_line(tmp_path, changed) -> None:
+    folder = write_beir(tmp_path / "beir")
+    rewrite(folder, changed)
+    assert len(read_lareqa(folder).corpus)
+    with pytest.raises(ValueError, match=r"corpus\.jsonl, line 2: .*metadata\.context"):
+        read_lareqa(folder, context=True)
+
+
 def test_the_folder_above_and_the_folder_itself_are_read(tmp_path) -> None:
     write_lareqa(tmp_path)
     assert read_lareqa(tmp_path).corpus.ids == read_lareqa(tmp_path / "xquad-r").corpus.ids

@@ -155,6 +155,15 @@ def test_different_numbers_of_lines_name_files_and_counts(tatoeba_folder) -> Non
         load_tatoeba_directory(tatoeba_folder)
 
 
+@pytest.mark.parametrize("side", ["fra", "eng"])
+@pytest.mark.parametrize("broken", [b"caf\xe9\n", b"\xff\xfea\n", b"half \xc3"])
+def test_a_line_that_is_not_utf8_is_named(tatoeba_folder, side, broken) -> None:
+    path = tatoeba_folder / f"tatoeba.fra-eng.{side}"
+    path.write_bytes(b"one\ntwo\n" + broken)
+    with pytest.raises(ValueError, match=rf"fra-eng\.{side}, line 3: not UTF-8"):
+        load_tatoeba_directory(tatoeba_folder)
+
+
 @pytest.mark.parametrize("side", ["eng", "deu"])
 def test_missing_side_is_named(tatoeba_folder, side) -> None:
     path = tatoeba_folder / f"tatoeba.deu-eng.{side}"

@@ -226,7 +226,7 @@ def test_a_finished_run_is_not_run_again(train: Train, documents: Path, capsys: 
         ("--learning_rate 2e-2", "learning_rate was 0.01, is 0.02"),
         ("--window_size 2", "window_size was 5, is 2"),
         ("--seed 3", "seed was 0, is 3"),
-        ("--per_device_train_batch_size 2", "per_device_train_batch_size was 4, is 2"),
+        ("--per_device_train_batch_size 2", "per_device_train_batch_size, all processes together, was 4, is 2"),
         ("--mlm_ratio 0", "mlm_ratio was 1.0, is 0.0"),
     ],
 )
