@@ -1,22 +1,35 @@
-"""The model card that the host writes beside every saved model: what to tell it, and how to carry it over."""
+"""The model card that the host writes beside every saved model: what it is told, and how it is carried over."""
 
 from __future__ import annotations
 
 import copy
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.model_card import SentenceTransformerModelCardData
 
+from st_xlret.calibration.encoding import language_routes
 from st_xlret.data.batches.collator import metadata_columns
+from st_xlret.hub.card_sections import (
+    CITATIONS,
+    QUESTION,
+    base_of,
+    calibration_section,
+    data_section,
+    data_sources,
+    example_sentences,
+    language_snippet,
+)
 
-_HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
+if TYPE_CHECKING:
+    from st_xlret.modules.calibration_layer import CalibrationLayer
+
+_LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]#!~|$]|(?<=[:w])(?=//|ww\.)")
 
 
@@ -33,15 +46,37 @@ def escape(text: str) -> str:
     return _MARKDOWN.sub(lambda found: f"&#{ord(found[0])};" if found[0] else "&#8203;", plain)
 
 
-class EscapedCardData(SentenceTransformerModelCardData):
-    """The host's card data, with everything that is from the training data escaped: nobody reads all of it."""
+class CardData(SentenceTransformerModelCardData):
+    """The host's card data with more sections and citations, and with what is from the training data escaped.
+
+    Attributes:
+        sections: Heading -> Markdown, after the section on usage.
+        more_citations: Name -> BibTeX entry, beside those of the losses.
+    """
+
+    sections: dict[str, str]
+    more_citations: dict[str, str]
 
     @classmethod
-    def of(cls, card: SentenceTransformerModelCardData) -> EscapedCardData:
+    def of(cls, card: SentenceTransformerModelCardData) -> CardData:
         """The same card data as this class."""
-        escaped = cls.__new__(cls)
-        vars(escaped).update(vars(card))
-        return escaped
+        extended = cls.__new__(cls)
+        vars(extended).update({"sections": {}, "more_citations": {}, **vars(card)})
+        return extended
+
+    def run_usage_snippet(self) -> None:
+        """Embed the examples of usage, which are in several languages where the training data gives none."""
+        sentences = example_sentences(self.language if isinstance(self.language, list) else [])
+        if self.usage_examples is None and sentences:
+            self.usage_examples = [*([QUESTION] if self.ir_model else []), *sentences]
+        if not (self.model is not None and language_routes(self.model)):
+            super().run_usage_snippet()
+
+    def generate_usage_snippet(self) -> str:
+        """The example of usage, with the language of each text where the model has a map per language."""
+        if self.model is not None and language_routes(self.model):
+            return language_snippet(self.model, self.model_id or "sentence_transformers_model_id")
+        return super().generate_usage_snippet()
 
     def set_widget_examples(self, dataset: Dataset | DatasetDict) -> None:
         """Choose examples, of texts but not of language codes."""
@@ -68,7 +103,12 @@ class EscapedCardData(SentenceTransformerModelCardData):
         for kind in ("non_default_hyperparameters", "all_hyperparameters"):
             found = values.get(kind) or {}
             values[kind] = {name: escape(v) if isinstance(v, str) else v for name, v in found.items()}
-        values["widget"] = _plain(values.get("widget") or [])
+        sentences = example_sentences(values["language"] if isinstance(values["language"], list) else [])
+        examples = [{"source_sentence": QUESTION, "sentences": sentences}] if sentences else []
+        values["widget"] = _plain(values.get("widget") or examples)
+        values["citations"] = {**(values.get("citations") or {}), **self.more_citations}
+        sections = [f"## {heading}\n\n{text}" for heading, text in self.sections.items()]
+        values["usage_snippet"] = "\n\n".join([values["usage_snippet"], *sections]) + "\n"
         return values
 
 
@@ -87,49 +127,102 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
+def check_license(license: str | None) -> None:
+    """Check the form of a licence's identifier, before the work whose result it is for.
+
+    Raises:
+        ValueError: If it is none that the Hub could know.
+
+    Example:
+        >>> check_license("Apache License")
+        Traceback (most recent call last):
+        ValueError: --license 'Apache License': give an identifier of the Hub, such as apache-2.0, mit or cc-by-sa-4.0
+    """
+    if license is not None and not _LICENCE.fullmatch(license):
+        raise ValueError(
+            f"--license {license!r}: give an identifier of the Hub, such as apache-2.0, mit or cc-by-sa-4.0"
+        )
+
+
+def card_data(model: SentenceTransformer) -> CardData:
+    """The model's card data, which is made one of this package's if it is the host's."""
+    if not isinstance(model.model_card_data, CardData):
+        model.model_card_data = CardData.of(model.model_card_data)
+    return model.model_card_data
+
+
 def set_card_data(
     model: SentenceTransformer,
     *,
     languages: Sequence[str] = (),
     license: str | None = None,
     model_name: str | None = None,
+    base_model: str | None = None,
+    data: Mapping[str, Sequence[str]] | None = None,
     tags: Sequence[str] = (),
     local_files_only: bool = True,
 ) -> None:
-    """Tell the host's model card what only the training program knows. Call it before the Trainer is made.
+    """Tell the host's model card what only the program knows that makes the model. Call it before the Trainer is made.
 
     The host fills in the rest: its Trainer reads each loss's `citation` and options, and evaluators store their metrics
     through `store_metrics_in_model_card_data`. Examples and names from the training data are escaped.
 
     Args:
         model: The model that will be trained.
-        languages: Language codes.
-        license: Licence of the model, as a Hub identifier such as "apache-2.0".
+        languages: Language codes. The metadata of a card has them without region and script.
+        license: Licence of the model, as a Hub identifier such as "apache-2.0". Default: that of the base model, if its
+            card states one.
         model_name: Title of the card.
+        base_model: The model that this one is made from, a folder or a name on the Hub. Default: the checkpoint of its
+            Transformer.
+        data: What the model is made from: use, such as "documents", to files, folders and names of data sets. The card
+            lists them by name, with their licences where these are known.
         tags: Further tags; "st-xlret" is always added.
         local_files_only: Look nothing up on the Hub, so that saving needs no network.
+
+    Raises:
+        ValueError: If the licence is no identifier.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
-        >>> set_card_data(model, languages=["en", "fr"], tags=["ccp"])
+        >>> set_card_data(model, languages=["en", "pt-br"], tags=["ccp"])
         >>> model.model_card_data.language
-        ['en', 'fr']
+        ['en', 'pt']
     """
-    card = model.model_card_data = EscapedCardData.of(model.model_card_data)
+    check_license(license)
+    card = card_data(model)
     card.local_files_only = local_files_only
     if languages:
-        card.set_language(list(languages))
-    if license:
-        card.set_license(license)
+        # The Hub takes no other codes.
+        card.set_language(list(dict.fromkeys(code.partition("-")[0] for code in languages)))
     if model_name:
         card.model_name = model_name
+    if data and (sources := data_sources({use: given for use, given in data.items() if given})):
+        card.sections["Data"] = data_section(sources, escape)
     card.add_tags(["st-xlret", *tags])
     # Without a look-up on the Hub the host names no base model. A folder's name would tell nothing.
     config = getattr(model.transformers_model, "config", None)
-    checkpoint = getattr(config, "_name_or_path", "") or ""
-    if card.base_model is None and _HUB_NAME.fullmatch(checkpoint) and not Path(checkpoint).exists():
-        card.base_model = checkpoint
+    known = base_of(base_model or getattr(config, "_name_or_path", "") or "")
+    card.base_model = card.base_model or known.get("base_model")
+    if license or (known.get("license") and not card.license):
+        card.set_license(license or known["license"])
+
+
+def set_calibration_data(
+    model: SentenceTransformer, calibration: CalibrationLayer, queries: CalibrationLayer | None = None
+) -> None:
+    """Tell the card of a calibrated model which calibration it has, and cite its steps.
+
+    Args:
+        model: The calibrated model.
+        calibration: Its calibration.
+        queries: That of queries, if they have one of their own.
+    """
+    card = card_data(model)
+    card.sections["Calibration"] = calibration_section(calibration, queries, model)
+    for step in calibration.steps:
+        card.more_citations.update(CITATIONS.get(step, {}))
 
 
 def carry_card_data(source: SentenceTransformer, target: SentenceTransformer) -> None:
@@ -142,11 +235,11 @@ def carry_card_data(source: SentenceTransformer, target: SentenceTransformer) ->
         source: The model that was trained.
         target: The model made from it.
     """
-    card = copy.copy(source.model_card_data)
-    for entry in fields(card):
-        value = getattr(card, entry.name)
+    card = copy.copy(card_data(source))
+    for name in [*(entry.name for entry in fields(card)), "sections", "more_citations"]:
+        value = getattr(card, name)
         if isinstance(value, list | dict):
-            setattr(card, entry.name, copy.copy(value))
+            setattr(card, name, copy.copy(value))
     card.ir_model = None  # a Router makes it one with queries and documents: register_model looks
     target.model_card_data = card
     card.register_model(target)

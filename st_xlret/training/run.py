@@ -21,7 +21,8 @@ from transformers import set_seed
 
 from st_xlret.evaluation.reporting.plots import plot_training
 from st_xlret.files import check_output_directory, save_model_atomically, write_json_atomically
-from st_xlret.hub.push import PushError, check_push, push_to_hub
+from st_xlret.hub.model_card import set_card_data
+from st_xlret.hub.push import PushError, check_push, plan_push, push_to_hub
 from st_xlret.training.arguments import RunArguments
 from st_xlret.training.checkpoints import (
     BestCheckpointCallback,
@@ -58,6 +59,9 @@ _PREFIXES = (
     "trackio_",
     "ddp_",
 )
+_DATA_OPTIONS = ("documents", "pairs", "retrieval", "dictionaries", "queries")
+"""Options that name training data, for the card."""
+
 _NAMES = (
     "output_dir",
     "run_name",
@@ -107,7 +111,8 @@ def start(args: SentenceTransformerTrainingArguments, run: RunArguments, *groups
     run.hub_token, args.hub_token = args.hub_token, None
     if args.push_to_hub:
         args.hub_model_id = args.hub_model_id or output.resolve().name
-        check_push(args.hub_model_id, run.hub_token)
+        if not run.push_dry_run:
+            check_push(args.hub_model_id, run.hub_token)
         args.push_to_hub = False
     else:
         args.hub_model_id = None
@@ -266,6 +271,7 @@ def finish(
         return
     output = Path(str(trainer.args.output_dir))
     merge_adapters(model)
+    set_card_data(model, license=run.license, data={use: run.options.get(use) or [] for use in _DATA_OPTIONS})
     if broken := not_finite(model):
         raise SystemExit(
             f"the model is not saved: {broken} holds values that are not finite\n{how_to_continue(output)}"
@@ -283,7 +289,9 @@ def finish(
         plot_training(trainer.state.log_history, output / "training.png")
     except Exception as error:  # a picture does not decide over a run
         logger.warning("the curves are not drawn: %s", error)
-    if trainer.args.hub_model_id:
+    if trainer.args.hub_model_id and run.push_dry_run:
+        print(plan_push(path, trainer.args.hub_model_id))
+    elif trainer.args.hub_model_id:
         address = push_to_hub(
             path, trainer.args.hub_model_id, private=trainer.args.hub_private_repo, token=run.hub_token
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,10 +24,13 @@ from torch import Tensor, nn
 
 from st_xlret.data import CrossLingualBatches, CrossLingualDataCollator
 from st_xlret.files import save_model_atomically
-from st_xlret.hub import carry_card_data, set_card_data
+from st_xlret.hub import carry_card_data, check_card, set_card_data
+from st_xlret.hub.export import export
 from st_xlret.hub.model_card import escape
 from st_xlret.losses import SemanticContrastiveLoss
+from st_xlret.modules import CalibrationLayer
 from tests import tiny
+from tests.docs.blocks import python_blocks
 from tests.training.runs import arguments
 
 CITATION = "@article{ccp,\n  title = {Contrastive Context Prediction}\n}"
@@ -193,3 +198,108 @@ def test_the_card_names_the_base_model(name: str, base: bool) -> None:
     model[0].auto_model.config._name_or_path = name
     set_card_data(model)
     assert model.model_card_data.base_model == (name if base else None)
+
+
+def calibrated(steps: list[str], languages: list[str], *, queries: bool = False) -> SentenceTransformer:
+    base = SentenceTransformer(
+        modules=list(tiny.static().children()), prompts={"query": "sun ", "passage": "moon "}, device="cpu"
+    )
+    layer = CalibrationLayer(8, [] if steps == ["lsar"] else languages, pivot=languages[0], steps=steps)
+    model = export(base, layer, query_calibration=layer if queries else None)
+    set_card_data(model, languages=languages)
+    return model
+
+
+def run_usage(card: Path) -> dict[str, Any]:
+    """Run the example of a card's usage, as it stands in a repository that is named like the card's folder."""
+    text = card.read_text(encoding="utf-8").replace("sentence_transformers_model_id", str(card.parent))
+    (code,) = (block.code for block in python_blocks(text))
+    names: dict[str, Any] = {}
+    exec(compile(code, str(card), "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("steps", "languages", "queries"),
+    [
+        (["lsar"], ["en", "fr", "zh-tw"], True),
+        (["shift", "scale"], ["en", "fr", "zh-tw"], True),
+        (["shift", "rotate"], ["to"], False),
+    ],
+)
+def test_the_card_of_a_calibrated_model(tmp_path: Path, steps: list[str], languages: list[str], queries: bool) -> None:
+    calibrated(steps, languages, queries=queries).save_pretrained(str(tmp_path / "model"))
+    card = tmp_path / "model" / "README.md"
+    text = card.read_text(encoding="utf-8")
+    assert "## Calibration" in text and all(f"\n| {step} " in text for step in steps)
+    assert ("xie2022discovering" in text) == (steps == ["lsar"]) and ("wu2022ccp" in text) == (steps != ["lsar"])
+    assert ("conneau2018word" in text) == ("rotate" in steps)
+    assert ("task=" in text) == (steps != ["lsar"])
+    names = run_usage(card)
+    assert any(name.endswith("embeddings") for name in names)
+    check_card(text)
+    # Of codes, the Hub's metadata takes the language only.
+    codes = ModelCard.load(card).data.language
+    assert codes == sorted({code.partition("-")[0] for code in languages})
+
+
+def test_the_example_names_language_and_prompt(tmp_path: Path) -> None:
+    calibrated(["shift"], ["en", "fr"], queries=True).save_pretrained(str(tmp_path))
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert 'task="query_en", prompt_name="query")' in text and 'task="fr", prompt_name="passage")' in text
+
+
+def test_base_model_and_licence_come_from_the_base_models_card(tmp_path: Path) -> None:
+    folder = tmp_path / "e5"
+    folder.mkdir()
+    (folder / "README.md").write_text("---\nlicense: mit\nbase_model: [intfloat/multilingual-e5-small]\n---\n# E5\n")
+    model = tiny.static()
+    set_card_data(model, base_model=str(folder))
+    assert (model.model_card_data.base_model, model.model_card_data.license) == (
+        "intfloat/multilingual-e5-small",
+        "mit",
+    )
+    set_card_data(model, license="apache-2.0", base_model=str(folder))
+    assert model.model_card_data.license == "apache-2.0"
+    (folder / "README.md").write_text("---\nlicense: [\n---\n")
+    set_card_data(tiny.static(), base_model=str(folder))
+    with pytest.raises(ValueError, match="'Apache 2'"):
+        set_card_data(model, license="Apache 2")
+
+
+def test_data_is_listed_by_name_with_its_licence(tmp_path: Path) -> None:
+    (tmp_path / "books" / "documents").mkdir(parents=True)
+    (tmp_path / "books" / "NOTICE.txt").write_text("mine")
+    (tmp_path / "news").mkdir()
+    (tmp_path / "news" / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n# News\n")
+    (tmp_path / "<b>.jsonl").touch()
+    given = {"documents": [str(tmp_path / "books" / "documents"), str(tmp_path / "news"), "me/data:fr=fr"]}
+    model = tiny.static()
+    set_card_data(model, data={**given, "pairs": [str(tmp_path / "<b>.jsonl")], "queries": []})
+    model.save_pretrained(str(tmp_path / "model"))
+    text = re.sub(" +", " ", (tmp_path / "model" / "README.md").read_text(encoding="utf-8"))
+    for row in (
+        "| books/documents | stated in its NOTICE.txt | documents |",
+        "| news | cc-by-4.0 | documents |",
+        "| me/data | see [its card](https://huggingface.co/datasets/me/data) | documents |",
+        "| &lt;b&gt;.jsonl | not stated | pairs |",
+    ):
+        assert row in text
+    assert str(tmp_path) not in text
+
+
+def test_examples_are_in_the_models_languages(tmp_path: Path) -> None:
+    model = tiny.static()
+    set_card_data(model, languages=["de", "es", "ru"])
+    model.save_pretrained(str(tmp_path))
+    card = ModelCard.load(tmp_path / "README.md")
+    (example,) = card.data.to_dict()["widget"]
+    assert len(example["sentences"]) == 3 and all(sentence in card.text for sentence in example["sentences"])
+
+
+def test_a_derived_card_has_sections_of_its_own() -> None:
+    model = calibrated(["lsar"], ["en", "fr"])
+    other = SentenceTransformer(modules=list(model.children()), device="cpu")
+    carry_card_data(model, other)
+    other.model_card_data.sections["More"] = "text"
+    assert list(model.model_card_data.sections) == ["Calibration"]

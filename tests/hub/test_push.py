@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from st_xlret.hub import PushError, check_push, push, push_to_hub
+from st_xlret.hub import PushError, check_push, plan_push, push, push_to_hub
+
+CARD = '---\nlicense: mit\n---\n# A model\nmodel = SentenceTransformer("sentence_transformers_model_id")\n'
 
 
 @pytest.fixture
@@ -32,8 +34,9 @@ class Api:
         self.calls.append(("create_repo", {"repo_id": repo_id, **kwargs}))
         return SimpleNamespace(repo_id=f"me/{repo_id}" if "/" not in repo_id else repo_id)
 
-    def upload_folder(self, **kwargs: Any) -> str:
-        self.calls.append(("upload_folder", kwargs))
+    def create_commit(self, repo_id: str, operations: list[Any], **kwargs: Any) -> str:
+        files = {operation.path_in_repo: operation.path_or_fileobj for operation in operations}
+        self.calls.append(("create_commit", {"repo_id": repo_id, "files": files}))
         if self.error:
             raise self.error
         return "commit-address"
@@ -61,14 +64,33 @@ def test_no_token_says_so(online: None, folder: Path, monkeypatch: pytest.Monkey
 def test_a_folder_is_uploaded_without_its_checkpoints(
     online: None, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("README.md", "checkpoint-1/model.safetensors", ".cache", "0_Transformer/.x", "1_Pooling/config.json"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(CARD if name == "README.md" else "12345")
     monkeypatch.setattr(push.huggingface_hub, "HfApi", Api)
     assert push_to_hub(str(folder), "model", private=True, token="t") == "commit-address"
     calls = dict(Api.calls)
     assert calls["token"] == {"token": "t"}
     assert calls["create_repo"] == {"repo_id": "model", "private": True, "exist_ok": True}
-    assert calls["upload_folder"]["repo_id"] == "me/model"
-    assert calls["upload_folder"]["folder_path"] == folder
-    assert "checkpoint-*/**" in calls["upload_folder"]["ignore_patterns"]
+    assert calls["create_commit"]["repo_id"] == "me/model"
+    files = calls["create_commit"]["files"]
+    assert sorted(files) == ["1_Pooling/config.json", "README.md", "modules.json"]
+    assert b'SentenceTransformer("me/model")' in files["README.md"]
+
+
+def test_a_plan_lists_the_files_and_shows_the_card(folder: Path) -> None:
+    (folder / "README.md").write_text(CARD)
+    (folder / "weights").write_bytes(b"x" * 1_234_567)
+    shown = str(plan_push(folder, "me/model"))
+    assert "1,234,567  weights" in shown and "3 files for me/model" in shown
+    assert shown.endswith('model = SentenceTransformer("me/model")\n')
+
+
+@pytest.mark.parametrize("metadata", ["license: [", "model-index: 5", "- a list"])
+def test_a_card_that_the_hub_cannot_read_is_not_pushed(online: None, folder: Path, metadata: str) -> None:
+    (folder / "README.md").write_text(f"---\n{metadata}\n---\n# A model\n")
+    with pytest.raises(ValueError, match=r"cannot read the metadata of .*README.md"):
+        push_to_hub(folder, "me/model", token="t")
 
 
 def test_a_folder_without_a_model_is_refused(online: None, tmp_path: Path) -> None:
