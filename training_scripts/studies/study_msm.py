@@ -4,7 +4,8 @@
 
 Every row starts from the same random weights and is trained on documents of 19 languages, without a parallel
 sentence. In the runs of a Transformer every other batch, on average, is masked language modelling, and the others are
-the row's objective; the row MLM has masked language modelling alone. CROP is mContriever's (see train_rival.py).
+the row's objective; the row MLM has masked language modelling alone. CROP is the paper's, which is CCP, and mContriever
+takes random spans (see train_rival.py).
 
 Each model is measured on Tatoeba, fine-tuned on English SQuAD (question, answer sentence), and then measured on XQuAD-R
 in 11 languages (all answers in one pool, and those in the question's language alone) and on Tatoeba again. Ablations
@@ -60,9 +61,9 @@ MSM, ABLATION, RIVAL = "train_msm", "studies.train_msm_ablation", "studies.train
 ROWS = {
     "no pre-training": (MSM, "--max_steps 1 --learning_rate 0 --learning_rate_mapping {}"),
     "MLM": (RIVAL, "--objective mlm --learning_rate_mapping {}"),
-    "CROP": (RIVAL, "--objective crop --span_sentences 8 --learning_rate_mapping {}"),
+    "mContriever": (RIVAL, "--objective contriever --span_sentences 8 --learning_rate_mapping {}"),
     "ICT": (RIVAL, "--objective ict --span_sentences 5 --learning_rate_mapping {}"),
-    "CCP": (RIVAL, "--objective ccp --bank_size 4096"),
+    "CROP": (RIVAL, "--objective crop --bank_size 4096"),
     "MSM": (MSM, ""),
 }
 ABLATIONS = {
@@ -101,32 +102,35 @@ class Arguments:
         default_factory=lambda: [*ROWS, *ABLATIONS],
         metadata={"help": "Rows to run, each in quotes.", "choices": [*ROWS, *ABLATIONS], "metavar": "ROW"},
     )
-    seeds: list[int] = option([0], "Seeds to run each row with. The tables show the means.")
-    steps: int = option(600, "Batches of documents, about half of them of masked language modelling.")
-    tune_steps: int = option(300, "Batches of English questions afterwards.")
-    batch_size: int = option(8, "Documents of --block_sentences sentences in a batch.")
-    questions: int = option(128, "Questions in a batch of fine-tuning.")
-    block_sentences: int = option(32, "Sentences of a document that MSM reads together.")
-    learning_rate: float = option(1e-3, "Peak learning rate of the encoder on documents. 5e-3 suits static.")
+    seeds: list[int] = option(
+        [0], "Seeds to run each row with. The tables show the means.", minimum=0, maximum=2**32 - 1
+    )
+    steps: int = option(600, "Batches of documents, about half of them of masked language modelling.", minimum=1)
+    tune_steps: int = option(300, "Batches of English questions afterwards.", minimum=1)
+    batch_size: int = option(8, "Documents of --block_sentences sentences in a batch.", minimum=1)
+    questions: int = option(128, "Questions in a batch of fine-tuning.", minimum=2)
+    block_sentences: int = option(32, "Sentences of a document that MSM reads together.", minimum=2)
+    learning_rate: float = option(1e-3, "Peak learning rate of the encoder on documents. 5e-3 suits static.", minimum=0)
     network_learning_rate: float = option(
         4e-4,
         "Peak learning rate of the document encoder and the heads. At the encoder's rate they predict the same vector "
         "for all sentences.",
+        minimum=0,
     )
-    tune_learning_rate: float = option(5e-4, "Peak learning rate of fine-tuning.")
+    tune_learning_rate: float = option(5e-4, "Peak learning rate of fine-tuning.", minimum=0)
     size: str = option(
         "mini",
         "Encoder. With static there are no rows with masked language modelling.",
         choices=["static", "tiny", "mini", "small"],
     )
     pooling: str = option("mean", "Its sentence vector.", choices=["cls", "mean"])
-    vocabulary: int = option(20000, "Vocabulary of the tokenizer that all runs share.")
-    max_seq_length: int = option(128, "Tokens to read of a text. The texts of CROP and ICT are long.")
+    vocabulary: int = option(20000, "Vocabulary of the tokenizer that all runs share.", minimum=1)
+    max_seq_length: int = option(128, "Tokens to read of a text. The texts of mContriever and ICT are long.", minimum=1)
     documents: list[str] = option(list(DOCUMENTS), "Folders of the data to take documents from.")
-    jobs: int = option(1, "Runs at a time, each with one thread if there are several.")
+    jobs: int = option(1, "Runs at a time, each with one thread if there are several.", minimum=1)
     table_only: bool = option(False, "Only tabulate finished runs.")
     measure: str | None = option(None, "Only measure the model in the folder of this run.")
-    seed: int = option(0, "Seed of --measure.")
+    seed: int = option(0, "Seed of --measure.", minimum=0, maximum=2**32 - 1)
 
 
 def main(given: Sequence[str] | None = None) -> str:

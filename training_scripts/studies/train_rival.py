@@ -3,11 +3,12 @@
     python -m training_scripts.studies.train_rival --objective crop --from_scratch mini --documents docs/ \\
         --output_dir runs/crop
 
-- crop: two random spans of a document are a positive pair. The spans are those of mContriever (Izacard et al., 2021,
-  section 3.1: 5 % to 50 % of up to 256 tokens, drawn independently). The MSM paper's own CROP pairs two sentences of a
-  document instead (Wu et al., 2022); that is ccp here;
+- crop: two neighbouring sentences of a document are a positive pair. This is the CROP of the MSM paper, which "follows
+  Wu et al. (2022a)" (sections 2 and 5.3): it is CCP, with the windows, loss, head and bank of train_ccp.py;
+- contriever: two random spans of a document are a positive pair, the other method that the MSM paper calls cropping
+  (section 2, appendix A.3). The spans are those of mContriever (Izacard et al., 2021, section 3.1: 5 % to 50 % of up to
+  256 tokens, drawn independently); its queue of a second, slowly moving encoder is not here;
 - ict: a sentence and its context are a positive pair (inverse cloze task, Lee et al., 2019, section 4);
-- ccp: neighbouring sentences are positives (Wu et al., 2022), as in train_ccp.py;
 - mlm: masked language modelling alone.
 
 Takes the options of train_msm.py. A batch of each objective holds about as much text as a batch of MSM does.
@@ -35,7 +36,7 @@ from st_xlret import (
 )
 from st_xlret.data import WindowBatchSampler
 from st_xlret.options import option
-from st_xlret.training import run as runs
+from st_xlret.training.script import run_script
 from training_scripts import train_msm
 
 
@@ -45,26 +46,36 @@ class RivalArguments(train_msm.MSMArguments):
 
     objective: str = option(
         "crop",
-        "What is learned from documents: crop (two spans of a document are a pair, as in mContriever), ict (a sentence "
-        "and its context), ccp (neighbouring sentences) or mlm (masked words alone).",
-        choices=["crop", "ict", "ccp", "mlm"],
+        "What is learned: crop (the MSM paper's CROP: two neighbouring sentences are a pair, as in CCP), "
+        "contriever (two random spans of a document are a pair), ict (a sentence and its context) or mlm (masked words "
+        "alone).",
+        choices=["crop", "contriever", "ict", "mlm"],
     )
-    span_sentences: int = option(10, "CROP, ICT: sentences of a document that both texts are taken from.")
-    span_temperature: float = option(0.05, "CROP, ICT: temperature.")
-    crop_tokens: int = option(256, "CROP: tokens of a document that both spans are taken from.")
-    crop_shortest: float = option(0.05, "CROP: smallest length of a span, as a share of --crop_tokens.")
-    crop_longest: float = option(0.5, "CROP: largest length of a span, as a share of --crop_tokens.")
-    ict_keep: float = option(0.1, "ICT: how often the context keeps the sentence.")
-    window_size: int = option(5, "CCP: largest distance between two sentences of a document that are positives.")
-    bank_size: int = option(32768, "CCP: keys of earlier batches that serve as negatives too. 0 means no memory bank.")
+    span_sentences: int = option(
+        10, "contriever, ict: sentences of a document that both texts are taken from.", minimum=2
+    )
+    span_temperature: float = option(0.05, "contriever, ict: temperature.", above=0)
+    span_tokens: int = option(256, "contriever: tokens of a document that both spans are taken from.", minimum=2)
+    shortest_span: float = option(
+        0.05, "contriever: smallest length of a span, as a share of --span_tokens.", above=0, maximum=1
+    )
+    longest_span: float = option(
+        0.5, "contriever: largest length of a span, as a share of --span_tokens.", above=0, maximum=1
+    )
+    ict_keep: float = option(0.1, "ict: how often the context keeps the sentence.", minimum=0, maximum=1)
+    window_size: int = option(
+        5, "crop: largest distance between two sentences of a document that are positives.", minimum=1
+    )
+    bank_size: int = option(
+        32768,
+        "crop: keys of earlier batches that serve as negatives too. 0 means no memory bank.",
+        minimum=0,
+        maximum=2**24,
+    )
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.sum_mlm:
             raise ValueError(f"--sum_mlm is for MSM; --objective {self.objective} has batches of MLM: use --mlm_ratio")
-        for name, least in (("span_sentences", 2), ("bank_size", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"--{name} must be at least {least}, got {getattr(self, name)}")
 
 
 @dataclass
@@ -78,8 +89,9 @@ class RivalBatches(BlockBatches):
         assert self.options is not None
         sentences, smoothing = batch_size * self.block_size, self.language_smoothing
         if "position" in dataset.column_names:
-            # ICT reads a document once. CROP reads only part of it, so that it takes more documents.
-            share = self.options.crop_shortest + self.options.crop_longest if self.options.objective == "crop" else 1.0
+            # ICT reads a document once. Two spans read only part of it, so that a batch takes more documents.
+            spans = self.options.objective == "contriever"
+            share = self.options.shortest_span + self.options.longest_span if spans else 1.0
             documents = max(2, round(sentences / self.options.span_sentences / share))
             # The negatives of a document are the other documents of its batch.
             sampler = BlockBatchSampler(
@@ -113,7 +125,7 @@ def build_datasets(
     blocks = datasets.pop("msm", None)
     if blocks is None or options.objective == "mlm":
         return datasets
-    if options.objective == "ccp":
+    if options.objective == "crop":
         blocks = blocks.remove_columns("position")
     return DatasetDict({options.objective: blocks, **datasets})
 
@@ -121,10 +133,10 @@ def build_datasets(
 def build_losses(model: SentenceTransformer, datasets: DatasetDict, options: RivalArguments) -> dict[str, nn.Module]:
     """The losses of train_msm.py, with the objective's in place of MSM's."""
     losses: dict[str, nn.Module] = {}
-    if "ccp" in datasets:
+    if "crop" in datasets:
         head = AsymmetricBNHead(int(model.get_embedding_dimension() or 0))
-        losses["ccp"] = CCPLoss(model, head, bank_size=options.bank_size, temperature=0.1)
-    for name in {"crop", "ict"} & set(datasets):
+        losses["crop"] = CCPLoss(model, head, bank_size=options.bank_size, temperature=0.1)
+    for name in {"contriever", "ict"} & set(datasets):
         losses[name] = SemanticContrastiveLoss(model, temperature=options.span_temperature)
     return losses | train_msm.build_losses(model, datasets, options)
 
@@ -137,17 +149,17 @@ def build_batches(options: RivalArguments) -> RivalBatches:
 def build_collator(
     model: SentenceTransformer, options: RivalArguments, token_dropout: float
 ) -> CrossLingualDataCollator:
-    """Makes pairs of documents for CROP and ICT."""
-    if options.objective not in ("crop", "ict"):
+    """Makes pairs of texts of a document for random spans and ICT."""
+    if options.objective not in ("contriever", "ict"):
         return CrossLingualDataCollator(model.preprocess, token_dropout=token_dropout)
     return SpanDataCollator(
         model.preprocess,
         token_dropout=token_dropout,
-        kind=options.objective,  # type: ignore[arg-type]
+        kind="ict" if options.objective == "ict" else "crop",
         tokenizer=model.tokenizer,
-        max_tokens=options.crop_tokens,
-        shortest=options.crop_shortest,
-        longest=options.crop_longest,
+        max_tokens=options.span_tokens,
+        shortest=options.shortest_span,
+        longest=options.longest_span,
         keep_sentence=options.ict_keep,
     )
 
@@ -164,4 +176,4 @@ main = partial(
 )
 
 if __name__ == "__main__":
-    runs.run_script(main)
+    run_script(main)

@@ -1,4 +1,4 @@
-"""Pairs of texts of one document, drawn anew for every batch: CROP and ICT, the baselines of MSM."""
+"""Pairs of texts of one document, drawn anew for every batch: random cropping and the inverse cloze task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from st_xlret.data.documents.packing import join_sentences, token_offsets
 
 @dataclass
 class SpanDataCollator(CrossLingualDataCollator):
-    """Makes two text columns, `anchor` and `positive`, of the documents of a batch: CROP and ICT.
+    """Makes two text columns, `anchor` and `positive`, of the documents of a batch: crops and ICT.
 
     The rows are sentences of blocks, as a [`BlockBatchSampler`][st_xlret.BlockBatchSampler] gives them. Each document
     of the batch becomes one row, for a loss of two columns such as
@@ -21,7 +21,7 @@ class SpanDataCollator(CrossLingualDataCollator):
 
     - `"crop"`: two random spans of tokens, drawn independently of each other, so that they may overlap (as in
       mContriever: Izacard et al., 2021, section 3.1, with up to 256 tokens of a document and spans of 5 % to 50 % of
-      them);
+      them). The MSM paper's baseline CROP is another method: it pairs two sentences, as CCP does (section 5.3);
     - `"ict"`: a random sentence, and as its context the other sentences of its block. The context keeps the sentence
       itself in 10 % of the cases (inverse cloze task: Lee et al., 2019, section 4).
 

@@ -145,7 +145,7 @@ def test_msm(write: Write) -> None:
         "| mBERT*, MSM paper, Table 1 (published) |  | 21.6 |",
         "MSM 7.1 (2 seeds)",
         "| MSM | 9 | 12,345 |",
-        "Rows that were not run, or are not finished: no pre-training; CROP; ICT; CCP; MSM, no bias;",
+        "Rows that were not run, or are not finished: no pre-training; mContriever; ICT; CROP; MSM, no bias;",
         "python evaluation/run.py --data=DATA/xquad_r",
         "![msm-study.png](msm-study.png)",
         "@inproceedings{zhang2023modeling",

@@ -23,7 +23,7 @@ from training_scripts.studies.cards.study import (
 )
 
 ROWS = [
-    *("no pre-training", "MLM", "CROP", "ICT", "CCP", "MSM"),
+    *("no pre-training", "MLM", "mContriever", "ICT", "CROP", "MSM"),
     *("MSM, no bias", "MSM, mu 0.3", "MSM, mu 0.7", "MSM, cross-document negatives only"),
     *("MSM, shared projection", "MSM, no projection", "MSM, 1 layer", "MSM, 4 layers"),
     *("MSM, document encoder apart for en", "MSM, document encoder and heads apart for en"),
