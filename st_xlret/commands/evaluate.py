@@ -28,20 +28,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
-from st_xlret.evaluation.benchmarks import BENCHMARKS, benchmark
 from st_xlret.files import check_output_file, write_json_atomically, write_text_atomically
-from st_xlret.hub.loading import load_calibration, load_model
 from st_xlret.options import option, parse
-
-ON_HUB = ", ".join(known.name for known in BENCHMARKS.values() if known.hub)
-LAYOUTS = "; ".join(f"{known.name}: {known.layout}" for known in BENCHMARKS.values())
 
 
 @dataclass
@@ -52,22 +44,36 @@ class Arguments:
     output: str = field(
         metadata={"help": "JSON file for the scores (fractions in [0, 1]). An existing file is replaced at the end."}
     )
-    benchmark: str = option("tatoeba", f"One of {', '.join(BENCHMARKS)}.")
+    benchmark: str = option(
+        "tatoeba", "One of tatoeba, tatoeba-pairs, bucc, mrtydi, xor-retrieve, nq, lareqa, mewsli-x."
+    )
     data: str | None = option(
-        None, f"Folder with the files of the benchmark. Default: load {ON_HUB} from the Hub. Files: {LAYOUTS}."
+        None,
+        "Folder with the files of the benchmark, as they were published or in BEIR's layout. Default: load tatoeba, "
+        "bucc or mrtydi from the Hub.",
     )
     languages: list[str] | None = option(
         None, "Languages (of the questions), such as fr de zh. Default: all that the benchmark has."
+    )
+    pairs: list[str] | None = option(
+        None,
+        "tatoeba: pairs of languages without English, such as de-fr zh-ja, from sentences.csv and links.csv of "
+        "Tatoeba's export or, where these are missing, joined on the English sentences.",
     )
     split: str | None = option(
         None,
         "Split of the benchmark, such as dev; lareqa also has test-same-language. Default: test; for xor-retrieve dev, "
         "as the answers to its test questions are not published; for bucc from the Hub training, the only one there.",
     )
+    threshold_split: str | None = option(
+        None,
+        "bucc: split whose pairs give the threshold, such as sample. Default: training, also where that is evaluated.",
+    )
     layer: int | None = option(
         None,
         "Embed with the hidden states of this layer (0: input embeddings, n: output of layer n) instead of the output "
         "of the model. The CCP paper uses 14 for 24-layer models.",
+        minimum=0,
     )
     pooling: Literal["auto", "model", "mean"] = option(
         "auto",
@@ -90,15 +96,26 @@ class Arguments:
         None, "With --embedding-cache: encode with one process on each device, such as cuda:0 cuda:1."
     )
     distributed: bool = option(False, "With --embedding-cache, under torchrun: share the corpus among the processes.")
-    batch_size: int = option(128, "Texts per forward pass.")
+    batch_size: int = option(
+        128,
+        "Size of a forward pass, in texts of 64 tokens: fewer longer texts, or more shorter ones. A CPU takes at most "
+        "64.",
+        minimum=1,
+    )
     max_sentences: int | None = option(
         None,
         "tatoeba: use only the first sentences of each language, at most this many. The task is then easier than the "
         "benchmark, and published figures are not comparable.",
+        minimum=1,
     )
-    bf16: bool = option(
-        False,
-        "Embed in bfloat16: two to three times as fast on processors that compute in it, and hardly another ranking.",
+    precision: Literal["auto", "fp32", "bf16"] = option(
+        "fp32",
+        "Number format of the model. bf16 is two to three times as fast on processors that compute in it, with hardly "
+        "another ranking; auto takes it there, and fp32 elsewhere. The search is in fp32.",
+    )
+    backend: Literal["torch", "onnx", "openvino"] = option(
+        "torch",
+        "What computes the Transformer. onnx and openvino need an extra: pip install 'sentence-transformers[onnx]'.",
     )
     device: str | None = option(None, "Device: cpu, cuda, cuda:1, mps. Default: the best there is.")
     quiet: bool = option(False, "Show no progress bars.")
@@ -120,21 +137,25 @@ def evaluate(arguments: Arguments) -> None:
         ValueError: If the model, the benchmark or an option is unknown, or the data is malformed.
         OSError: If a file is missing or the output cannot be written, which is checked before the evaluation.
     """
-    known = benchmark(arguments.benchmark)
+    from st_xlret.evaluation.benchmarks import benchmark
+    from st_xlret.evaluation.reporting.report import report, result_as_json
+    from st_xlret.hub.loading import check_backend, load_model
+
+    check_backend(arguments.backend)
+    known = benchmark(_benchmark_name(arguments))
     tables = Path(arguments.output).with_suffix(".md")
     if tables == Path(arguments.output):
         raise ValueError(f"--output {arguments.output}: this file is for the tables; name the JSON file otherwise.")
     is_writer = int(os.environ.get("RANK", "0")) == 0  # every process of torchrun has the result; one writes it
     for file in (arguments.output, tables) if is_writer else ():
         check_output_file(file)
-    evaluator = known.load(arguments.data, arguments.languages, evaluator_options(arguments))
-    model = load_model(arguments.model, arguments.device)
-    with torch.autocast(model.device.type, torch.bfloat16) if arguments.bf16 else nullcontext():
-        result = evaluator.evaluate(model)
+    evaluator = known.load(arguments.data, arguments.pairs or arguments.languages, evaluator_options(arguments))
+    model = load_model(arguments.model, arguments.device, backend=arguments.backend)
+    result = evaluator.evaluate(model)
+    if arguments.backend != "torch":
+        result = replace(result, protocol={**result.protocol, "backend": arguments.backend})
     if not is_writer:
         return
-
-    from st_xlret.evaluation.reporting.report import report, result_as_json
 
     text = report(result, arguments.model)
     print(text, flush=True)  # first: a disk that has filled up meanwhile takes no scores away
@@ -145,8 +166,11 @@ def evaluate(arguments: Arguments) -> None:
 
 def evaluator_options(arguments: Arguments) -> dict[str, Any]:
     """The options of the evaluator: those that every evaluator has, and of the others those that were given."""
+    from st_xlret.hub.loading import load_calibration
+
     asked_for = {
         "split": arguments.split,
+        "threshold_split": arguments.threshold_split,
         "similarity": arguments.similarity,
         "query_prompt": arguments.query_prompt,
         "document_prompt": arguments.document_prompt,
@@ -159,9 +183,21 @@ def evaluator_options(arguments: Arguments) -> dict[str, Any]:
         "pooling": None if arguments.pooling == "auto" else arguments.pooling,
         "calibration": load_calibration(arguments.calibration),
         "batch_size": arguments.batch_size,
+        "precision": arguments.precision if arguments.backend == "torch" else "fp32",
         "show_progress_bar": not arguments.quiet,
         **{name: value for name, value in asked_for.items() if value is not None},
     }
+
+
+def _benchmark_name(arguments: Arguments) -> str:
+    """The benchmark: Tatoeba between the pairs of languages, if pairs are given."""
+    if arguments.pairs is None:
+        return arguments.benchmark
+    if arguments.benchmark not in ("tatoeba", "tatoeba-pairs"):
+        raise ValueError(f"--pairs {' '.join(arguments.pairs)} belongs to tatoeba, not to {arguments.benchmark}.")
+    if arguments.languages:
+        raise ValueError("--pairs and --languages exclude each other: a pair names its languages.")
+    return "tatoeba-pairs"
 
 
 def _embedding_cache(arguments: Arguments) -> Any:

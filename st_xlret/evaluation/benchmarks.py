@@ -88,6 +88,15 @@ BENCHMARKS: dict[str, Benchmark] = {
             "average_112",
         ),
         Benchmark(
+            "tatoeba-pairs",
+            f"{_EVALUATION}.tatoeba_pairs",
+            "TatoebaPairsEvaluator",
+            "sentences.csv and links.csv (Tatoeba's export), or those of tatoeba",
+            ("accuracy",),
+            15,
+            "average_15",
+        ),
+        Benchmark(
             "bucc",
             f"{_EVALUATION}.bucc",
             "BUCCEvaluator",
@@ -113,6 +122,16 @@ BENCHMARKS: dict[str, Benchmark] = {
             ("recall_at_2kt", "recall_at_5kt"),
             7,
             "average_7",
+            hub=False,
+        ),
+        Benchmark(
+            "nq",
+            f"{_EVALUATION}.nq",
+            "NQEvaluator",
+            "nq-test.csv (or nq-test.qa.csv) and psgs_w100.tsv (DPR)",
+            ("recall_at_5", "recall_at_20", "recall_at_100"),
+            1,
+            "",
             hub=False,
         ),
         Benchmark(

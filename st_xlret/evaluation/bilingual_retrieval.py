@@ -213,6 +213,7 @@ class BilingualRetrievalEvaluator(BaseEvaluator):
         pooling: See `encode_layer`.
         calibration: Applied to the embeddings of each language, such as a `CalibrationLayer`.
         batch_size: Size of a forward pass, in texts of 64 tokens (see `encode_texts`).
+        precision: Number format of the model, `"fp32"`, `"bf16"` or `"auto"` (bf16 where the device computes in it).
         show_progress_bar: Whether to show a bar over the languages.
         write_csv: Whether to append the means to a CSV file where an output path is given.
 
@@ -240,6 +241,7 @@ class BilingualRetrievalEvaluator(BaseEvaluator):
         pooling: Pooling | None = None,
         calibration: Calibration | None = None,
         batch_size: int = 32,
+        precision: str = "fp32",
         show_progress_bar: bool = False,
         write_csv: bool = True,
     ) -> None:
@@ -253,7 +255,7 @@ class BilingualRetrievalEvaluator(BaseEvaluator):
         self.groups = {group: list(members) for group, members in (groups or {}).items()}
         for group, members in self.groups.items():
             _check_group(group, members, list(self.sentences))
-        self.embedder = TextEmbedder(layer, pooling, calibration, batch_size)
+        self.embedder = TextEmbedder(layer, pooling, calibration, batch_size, precision=precision)
         self.embedder.require_languages(list(self.sentences))
         self.name = name
         self.pair_metrics = pair_metrics

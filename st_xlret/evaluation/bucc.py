@@ -51,12 +51,14 @@ class BUCCEvaluator(BenchmarkEvaluator):
             corpora themselves, which is optimistic, as the result says.
         name: Prefix of the metrics.
         split: Name of the evaluated split, for the result.
+        threshold_split: Name of the split of `training`, for the result.
         k: Number of neighbours in the margin.
         margin: See `mine_bitext`; the papers use `"ratio"`.
         layer: See `encode_layer`.
         pooling: See `encode_layer`.
         calibration: Applied to each language's embeddings, such as a `CalibrationLayer`.
         batch_size: Size of a forward pass, in texts of 64 tokens (see `encode_texts`).
+        precision: Number format of the model, `"fp32"`, `"bf16"` or `"auto"` (bf16 where the device computes in it).
         pairs_directory: Folder for the mined pairs, in files such as `de-en.test.mined.tsv` with a score and two ids
             per line, best first. Default: they are not written.
         show_progress_bar: Whether to show bars over the languages, batches and blocks.
@@ -89,12 +91,14 @@ class BUCCEvaluator(BenchmarkEvaluator):
         *,
         name: str = "bucc",
         split: str = "test",
+        threshold_split: str = "training",
         k: int = 4,
         margin: Margin = "ratio",
         layer: int | None = None,
         pooling: Pooling | None = None,
         calibration: Calibration | None = None,
         batch_size: int = 128,
+        precision: str = "fp32",
         pairs_directory: str | os.PathLike[str] | None = None,
         show_progress_bar: bool = False,
         write_csv: bool = True,
@@ -116,16 +120,20 @@ class BUCCEvaluator(BenchmarkEvaluator):
             if language not in self.training:
                 raise ValueError(f"language {language!r} has no training corpus, which its threshold is chosen on.")
             if not self.training[language].gold:
-                raise ValueError(f"the training corpus of {language!r} has no gold pairs to choose its threshold by.")
+                raise ValueError(
+                    f"the {threshold_split} corpus of {language!r} has no gold pairs to choose its threshold by."
+                )
         self.embedder = TextEmbedder(
             layer=layer,
             pooling=pooling,
             calibration=calibration,
             batch_size=batch_size,
             show_progress_bar=show_progress_bar,
+            precision=precision,
         )
         self.embedder.require_languages(["en", *self.corpora])
         self.split = split
+        self.threshold_split = threshold_split
         self.k = k
         self.margin: Margin = margin
         self.pairs_directory = None if pairs_directory is None else Path(pairs_directory)
@@ -140,35 +148,48 @@ class BUCCEvaluator(BenchmarkEvaluator):
         languages: Sequence[str] | None = None,
         *,
         split: BUCCSplit = "test",
+        threshold_split: BUCCSplit = "training",
         **options: Any,
     ) -> BUCCEvaluator:
-        """Read the files of the shared task, see `load_bucc_directory`. The training split gives the threshold.
+        """Read the files of the shared task, see `load_bucc_directory`.
 
         Args:
             path: The folder of `de-en.training.de` and so on, or of folders `de-en`.
             languages: Such as `["de", "zh"]`. Default: all that have the split.
-            split: The evaluated split. With `"training"` the threshold is chosen on the evaluated pairs.
+            split: The evaluated split.
+            threshold_split: The split whose gold pairs give the threshold. In XTREME's setting, which the ML-CTL paper
+                reports, `split="training"` is evaluated with `threshold_split="sample"`. If both are the same split,
+                the threshold is chosen on the evaluated pairs.
             **options: The evaluator's own.
 
         Raises:
             FileNotFoundError: If a file is missing.
-            ValueError: If a file is malformed (file and line are named), or the training split has no gold.
+            ValueError: If a file is malformed (file and line are named), or the split of the threshold has no gold.
         """
         corpora = load_bucc_directory(path, languages, split=split)
-        training = None if split == "training" else load_bucc_directory(path, list(corpora), split="training")
-        return cls(corpora, training, split=split, **options)
+        training = None
+        if split != threshold_split:
+            training = load_bucc_directory(path, list(corpora), split=threshold_split)
+        return cls(corpora, training, split=split, threshold_split=threshold_split, **options)
 
     @classmethod
-    def from_hub(cls, languages: Sequence[str] | None = None, **options: Any) -> BUCCEvaluator:
+    def from_hub(
+        cls, languages: Sequence[str] | None = None, *, threshold_split: str = "training", **options: Any
+    ) -> BUCCEvaluator:
         """Load `mteb/BUCC`. It has the training split alone, on which the threshold is then chosen as well.
 
         Args:
             languages: Among de, fr, ru, zh. Default: all four.
+            threshold_split: `"training"`, as there is no other split.
             **options: The evaluator's own.
 
         Raises:
-            ValueError: If a language is not there, or the data set holds aligned pairs only.
+            ValueError: If a language or split is not there, or the data set holds aligned pairs only.
         """
+        if threshold_split != "training":
+            raise ValueError(
+                f"threshold_split {threshold_split!r}: the data set on the Hub has the training split only."
+            )
         return cls(load_bucc_hub(languages), **{"split": "training", **options})
 
     def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
@@ -218,7 +239,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
             f"{language} {len(corpus.source)} x {len(corpus.target)} with {len(corpus.gold or ())} pairs"
             for language, corpus in self.corpora.items()
         ]
-        threshold = "best F1 on the training split"
+        threshold = f"best F1 on the {self.threshold_split} split"
         if self.threshold_on_itself:
             threshold = f"best F1 on the evaluated split ({self.split}) itself, which is optimistic"
         protocol = {

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from st_xlret.modules.calibration_layer import CalibrationLayer
 
+Backend = Literal["torch", "onnx", "openvino"]
+"""What computes a Transformer: PyTorch, or one of the host's other back ends."""
 
-def load_model(name: str, device: str | None = None) -> SentenceTransformer:
+_LIBRARIES: dict[str, tuple[str, str]] = {
+    "onnx": ("optimum.onnxruntime", "onnxruntime"),
+    "openvino": ("optimum.intel", "openvino"),
+}
+
+
+def load_model(name: str, device: str | None = None, *, backend: Backend = "torch") -> SentenceTransformer:
     """The model that `--model` names.
 
     Args:
         name: A folder, or a name on the Hugging Face Hub.
         device: Such as "cuda:1". Default: the best there is.
+        backend: `"onnx"` or `"openvino"` compute the Transformer by these libraries. A model without a file in their
+            format is converted when it is loaded, which takes about a minute.
 
     Raises:
         ValueError: If there is no such model or device.
+        ImportError: If the libraries of the back end are not installed. The message says how to install them.
     """
     from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
 
+    check_backend(backend)
     if device is not None:
         check_device(device)
     path = os.path.expanduser(name)
@@ -35,12 +48,42 @@ def load_model(name: str, device: str | None = None) -> SentenceTransformer:
     if os.path.isdir(path) and not any(os.path.isfile(os.path.join(path, f)) for f in ("modules.json", "config.json")):
         raise ValueError(f"--model {name}: the folder holds no model (neither modules.json nor config.json).")
     try:
-        return SentenceTransformer(path, device=device)
+        return SentenceTransformer(path, device=device, backend=backend)
     except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         offline = os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
         hint = " HF_HUB_OFFLINE is set: only folders and cached models can be loaded." if offline else ""
         nowhere = "" if os.path.isdir(path) else "there is no such folder, and from the Hub "
         raise ValueError(f"--model {name}: {nowhere}it cannot be loaded: {error}{hint}") from error
+
+
+def check_backend(backend: str) -> None:
+    """Check that the libraries of the back end that `--backend` names are installed.
+
+    Raises:
+        ValueError: If there is no such back end.
+        ImportError: If a library is missing. The message says how to install it.
+
+    Example:
+        >>> check_backend("tensorrt")
+        Traceback (most recent call last):
+        ValueError: --backend tensorrt: there is no such back end; there are: torch, onnx, openvino
+    """
+    if backend == "torch":
+        return
+    if backend not in _LIBRARIES:
+        raise ValueError(f"--backend {backend}: there is no such back end; there are: torch, {', '.join(_LIBRARIES)}")
+    missing = [library for library in _LIBRARIES[backend] if not _is_installed(library)]
+    if missing:
+        raise ImportError(
+            f'--backend {backend} needs {" and ".join(missing)}: pip install "sentence-transformers[{backend}]"'
+        )
+
+
+def _is_installed(library: str) -> bool:
+    try:
+        return find_spec(library) is not None
+    except ModuleNotFoundError:  # the package that the module is in
+        return False
 
 
 def check_device(device: str) -> None:

@@ -174,3 +174,28 @@ def test_bad_input_is_named(static_model) -> None:
     static_model[0].embedding.weight.data[:] = float("nan")
     with pytest.raises(ValueError, match="BUCC fr-en .*source row 0 holds NaN"):
         BUCCEvaluator({"fr": corpus([0], seed=1)}).evaluate(static_model)
+
+
+def test_the_threshold_of_another_split(static_model, tmp_path: Path) -> None:
+    sample, training = corpus([0, 2, 5, 9], seed=1), corpus([1, 4, 7, 8], seed=2)
+    write_split(tmp_path, "fr", "sample", sample)
+    write_split(tmp_path, "fr", "training", training)
+    evaluator = BUCCEvaluator.from_directory(tmp_path, split="training", threshold_split="sample")
+    result = evaluator.evaluate(static_model)
+    expected = BUCCEvaluator({"fr": training}, {"fr": sample}).evaluate(static_model)
+    assert result.scores == expected.scores
+    assert result.protocol["split"] == "training" and result.protocol["threshold"] == "best F1 on the sample split"
+    assert not evaluator.threshold_on_itself
+    on_itself = BUCCEvaluator.from_directory(tmp_path, split="sample", threshold_split="sample")
+    assert "optimistic" in on_itself.evaluate(static_model).protocol["threshold"]
+
+
+def test_a_threshold_split_without_gold_pairs_or_files_is_named(tmp_path: Path) -> None:
+    write_split(tmp_path, "fr", "training", corpus([1, 4], seed=2))
+    with pytest.raises(FileNotFoundError, match="sample"):
+        BUCCEvaluator.from_directory(tmp_path, split="training", threshold_split="sample")
+    write_split(tmp_path, "fr", "sample", corpus([0, 2], seed=1), gold=False)
+    with pytest.raises(ValueError, match="sample corpus of 'fr'"):
+        BUCCEvaluator.from_directory(tmp_path, split="training", threshold_split="sample")
+    with pytest.raises(ValueError, match="'sample'"):
+        BUCCEvaluator.from_hub(threshold_split="sample")

@@ -199,7 +199,7 @@ def test_a_calibrated_model_is_told_the_language_and_the_result_says_so(static_m
     evaluate(arguments(exported, tmp_path, data=str(tatoeba_folder), languages=["fr"]))
     result = written(tmp_path)
     assert result["scores"]["fr"]["accuracy"] == pytest.approx(1 / 6)
-    assert "task=language (en, fr" in result["protocol"]["calibration"]
+    assert "en, fr" in result["protocol"]["calibration"]
 
 
 def test_scores_are_printed_before_a_disk_that_has_filled_up_refuses_them(
@@ -212,3 +212,53 @@ def test_scores_are_printed_before_a_disk_that_has_filled_up_refuses_them(
     with pytest.raises(OSError, match="full"):
         evaluate(arguments(static_model, tmp_path, data=str(tatoeba_folder)))
     assert "75.0" in capsys.readouterr().out
+
+
+def test_pairs_of_languages(static_model, tatoeba_folder, tmp_path, capsys) -> None:
+    evaluate(arguments(static_model, tmp_path, data=str(tatoeba_folder), pairs=["fr-de"]))
+    result = written(tmp_path)
+    assert result["benchmark"] == "tatoeba-pairs" and result["scores"]["fr-de"]["accuracy"] == 0.5
+    assert "published: CCP paper, Table 2" in capsys.readouterr().out
+
+
+def test_the_threshold_of_bucc_from_another_split(static_model, tmp_path) -> None:
+    for split in ("training", "sample"):
+        for side, texts in {"de": ["wagen nacht", "brot"], "en": ["bread", "taxi"]}.items():
+            lines = [f"{side}-{row}\t{text}" for row, text in enumerate(texts)]
+            (tmp_path / f"de-en.{split}.{side}").write_text("\n".join([*lines, ""]))
+        (tmp_path / f"de-en.{split}.gold").write_text("de-1\ten-0\n")
+    options = {"benchmark": "bucc", "split": "training", "threshold_split": "sample"}
+    evaluate(arguments(static_model, tmp_path, data=str(tmp_path), **options))
+    assert written(tmp_path)["protocol"]["threshold"] == "best F1 on the sample split"
+    # The setting of the ML-CTL paper: nothing of its rows is marked as measured differently.
+    assert "ML-CTL paper" not in (tmp_path / "scores.md").read_text().partition("measured differently")[2]
+
+
+def test_natural_questions(static_model, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
+    (tmp_path / "nq-test.csv").write_text("taxi\t['Night', 'day']\nbread\t['none']\n")
+    (tmp_path / "psgs_w100.tsv").write_text("id\ttext\ttitle\n1\ttaxi at night\tA\n2\tbread\tB\n")
+    evaluate(arguments(static_model, tmp_path, benchmark="nq", data=str(tmp_path)))
+    expected = {"recall_at_5": 0.5, "recall_at_20": 0.5, "recall_at_100": 0.5}
+    assert written(tmp_path)["scores"] == {"en": expected}
+    assert "published: MSM paper, Table 16" in (tmp_path / "scores.md").read_text()
+
+
+def test_precision_reaches_the_model_and_not_the_search(transformer_model, tatoeba_folder, tmp_path) -> None:
+    evaluate(arguments(transformer_model, tmp_path, data=str(tatoeba_folder), precision="bf16"))
+    assert written(tmp_path)["protocol"]["precision"] == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pairs": ["fr-de"], "benchmark": "lareqa"}, "--pairs fr-de.*lareqa"),
+        ({"pairs": ["fr-de"], "languages": ["fr"]}, "--pairs.*--languages"),
+        ({"threshold_split": "sample"}, "tatoeba has no such option: threshold_split"),
+        ({"precision": "int8"}, "--precision.*int8"),
+        ({"backend": "tensorrt"}, "--backend tensorrt"),
+    ],
+)
+def test_options_that_do_not_fit(tatoeba_folder, changes, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        evaluate(Arguments(model="unused", data=str(tatoeba_folder), output="never.json", quiet=True, **changes))

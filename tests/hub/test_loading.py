@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from st_xlret.hub.loading import check_device, load_model
+from st_xlret.hub import loading
+from st_xlret.hub.loading import check_backend, check_device, load_model
 
 
 @pytest.mark.parametrize("name", ["/nope", "./nope", "~/nope", "a/b/c", "runs/nope/", "", " "])
@@ -49,3 +50,20 @@ def test_a_device_that_is_not_there_is_named(device: str) -> None:
 @pytest.mark.parametrize("device", ["cpu", "cpu:0"])
 def test_the_cpu_is_there(device: str) -> None:
     check_device(device)
+
+
+@pytest.mark.parametrize("backend", ["onnx", "openvino"])
+def test_a_back_end_whose_libraries_are_missing_says_how_to_install_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, backend: str
+) -> None:
+    monkeypatch.setattr(loading, "_is_installed", lambda library: library == "onnxruntime")
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ImportError, match=rf'--backend {backend}.*pip install "sentence-transformers\[{backend}\]"'):
+        load_model(str(tmp_path), backend=backend)  # type: ignore[arg-type]
+
+
+def test_back_ends() -> None:
+    check_backend("torch")
+    assert loading._is_installed("torch.nn") and not loading._is_installed("no_such_package.part")
+    with pytest.raises(ValueError, match="--backend tensorrt.*onnx"):
+        check_backend("tensorrt")

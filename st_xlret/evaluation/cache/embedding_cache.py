@@ -20,6 +20,7 @@ from st_xlret.evaluation.cache.cached_embeddings import CachedEmbeddings, Ranks,
 from st_xlret.evaluation.cache.encoding import Encode, Encoding
 from st_xlret.evaluation.cache.fingerprint import fingerprint
 from st_xlret.evaluation.cache.shards import Item, ShardFolder
+from st_xlret.precision import resolve_precision
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -150,6 +151,9 @@ class EmbeddingCache:
             "language_as_task": bool(embedder.routes(encode.model)),
             "similarity": encode.similarity,
         }
+        precision = resolve_precision(embedder.precision, encode.model.device)
+        if precision != "fp32":
+            identity["precision"] = precision
         with pool:
             return self.embed(_Documents(corpus), encode_batch, identity=identity)
 

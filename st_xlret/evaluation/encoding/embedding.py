@@ -12,6 +12,7 @@ from torch import Tensor
 from st_xlret.calibration.encoding import default_language, language_routes, language_task
 from st_xlret.evaluation.encoding.hidden_states import encode_hidden_states
 from st_xlret.modules.encoding import PROMPT_NAMES, encode_texts
+from st_xlret.precision import autocast, resolve_precision
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -144,9 +145,11 @@ class TextEmbedder:
         query_prompt: Prompt put before queries. Default: the query prompt of the model.
         document_prompt: Prompt put before documents. Default: the document prompt of the model.
         pool: A pool of `model.start_multi_process_pool` that does the encoding.
+        precision: `"fp32"`, `"bf16"` or `"auto"`, see `st_xlret.precision`. The model alone computes in it; vectors are
+            float32, and so is the search.
 
     Raises:
-        ValueError: If the pooling is unknown.
+        ValueError: If the pooling or the precision is unknown.
 
     Example:
         >>> TextEmbedder(layer=14).describe()["pooling"]
@@ -161,9 +164,11 @@ class TextEmbedder:
     query_prompt: str | None = None
     document_prompt: str | None = None
     pool: Any = None
+    precision: str = "fp32"
 
     def __post_init__(self) -> None:
         resolve_pooling(self.layer, self.pooling)
+        resolve_precision(self.precision, "cpu")
 
     def embed(
         self, model: SentenceTransformer, texts: Sequence[str], language: str, *, side: Side | None = None
@@ -181,15 +186,16 @@ class TextEmbedder:
         distinct = list(dict.fromkeys(texts))
         row_of = {text: row for row, text in enumerate(distinct)}
         prompt = self.prompt(model, side)
-        embeddings = encode_layer(
-            model,
-            distinct if prompt is None or not self._bypasses_encode else [prompt + text for text in distinct],
-            layer=self.layer,
-            pooling=self.pooling,
-            batch_size=self.batch_size,
-            show_progress_bar=self.show_progress_bar,
-            **({} if self._bypasses_encode else self._encode_arguments(model, language, side, prompt)),
-        )
+        with autocast(self.precision, model.device):
+            embeddings = encode_layer(
+                model,
+                distinct if prompt is None or not self._bypasses_encode else [prompt + text for text in distinct],
+                layer=self.layer,
+                pooling=self.pooling,
+                batch_size=self.batch_size,
+                show_progress_bar=self.show_progress_bar,
+                **({} if self._bypasses_encode else self._encode_arguments(model, language, side, prompt)),
+            )
         if self.calibration is not None:
             with torch.inference_mode():
                 embeddings = self.calibration.transform(embeddings, language).float()
@@ -232,7 +238,7 @@ class TextEmbedder:
             )
 
     def describe(self, model: Any = None) -> dict[str, str]:
-        """Pooling and calibration in words, for the protocol of a result.
+        """Pooling, calibration and precision in words, for the protocol of a result.
 
         Args:
             model: The model that was evaluated, whose own maps per language are then described too.
@@ -248,5 +254,6 @@ class TextEmbedder:
         return {
             "pooling": describe_pooling(self.layer, self.pooling),
             "calibration": calibration,
+            "precision": self.precision if model is None else resolve_precision(self.precision, model.device),
             **{name: prompt for name, prompt in prompts.items() if prompt is not None},
         }

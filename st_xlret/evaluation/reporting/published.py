@@ -26,6 +26,7 @@ class PublishedRow:
         setting: How the systems were trained for the task, if the paper has several settings.
         measured_as: Entries of the protocol that a result must share to be comparable, in the words of this library's
             results, such as `{"split": "test"}`; `"not said"` if the paper does not say.
+        ablation: Whether the row is of an ablation, which is of interest beside a study rather than beside a result.
     """
 
     system: str
@@ -39,6 +40,7 @@ class PublishedRow:
     metric: str = "accuracy"
     setting: str = ""
     measured_as: Mapping[str, str] = field(default_factory=dict)
+    ablation: bool = False
 
     @property
     def label(self) -> str:
@@ -70,14 +72,14 @@ def published_benchmarks() -> list[str]:
 
     Example:
         >>> published_benchmarks()
-        ['bucc', 'lareqa', 'mewsli-x', 'mrtydi', 'tatoeba', 'xor-retrieve']
+        ['bucc', 'lareqa', 'mewsli-x', 'mrtydi', 'nq', 'paws-x', 'tatoeba', 'tatoeba-pairs', 'xnli', 'xor-retrieve']
     """
     folder = resources.files("st_xlret.evaluation.reporting") / "published_results"
     return sorted(file.name.removesuffix(".json") for file in folder.iterdir() if file.name.endswith(".json"))
 
 
 def published_rows(
-    benchmark: str, *, metric: str | None = None, with_languages_only: bool = False
+    benchmark: str, *, metric: str | None = None, with_languages_only: bool = False, ablations: bool = False
 ) -> list[PublishedRow]:
     """The published rows of one benchmark, in the order of the papers' tables.
 
@@ -85,6 +87,7 @@ def published_rows(
         benchmark: Such as `"tatoeba"`.
         metric: Only rows of one metric, such as `"mrr_at_100"`. Default: all.
         with_languages_only: Leave out rows for which only an average was published.
+        ablations: Include the rows of ablations.
 
     Raises:
         ValueError: If there are none for this benchmark.
@@ -112,9 +115,11 @@ def published_rows(
             metric=table.get("metric", "accuracy"),
             setting=table.get("setting", ""),
             measured_as=table.get("measured_as", {}),
+            ablation=table.get("ablation", False),
         )
         for table in json.loads(file.read_text(encoding="utf-8"))["tables"]
         for row in table["rows"]
+        if ablations or not table.get("ablation", False)
     ]
     return [row for row in rows if (metric is None or row.metric == metric) and (row.scores or not with_languages_only)]
 

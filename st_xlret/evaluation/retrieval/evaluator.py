@@ -41,6 +41,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         embed_corpus: Source of the embeddings of the corpus, see `retrieve`, or a mapping from the names of the pools
             to such sources. Default: all are encoded into memory.
         batch_size: Size of a forward pass, in texts of 64 tokens (see `encode_texts`).
+        precision: Number format of the model, `"fp32"`, `"bf16"` or `"auto"` (bf16 where the device computes in it).
         show_progress_bar: Whether to show bars over pools and batches.
         write_csv: Whether to append the metrics to a CSV file where an output path is given.
         language_metrics: Whether to return each language's metrics, beside the means.
@@ -78,6 +79,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         similarity: Similarity | None = None,
         embed_corpus: EmbedCorpus | Mapping[str, EmbedCorpus] | None = None,
         batch_size: int = 128,
+        precision: str = "fp32",
         show_progress_bar: bool = False,
         write_csv: bool = True,
         language_metrics: bool = True,
@@ -100,6 +102,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
             calibration=calibration,
             batch_size=batch_size,
             show_progress_bar=show_progress_bar,
+            precision=precision,
             query_prompt=query_prompt,
             document_prompt=document_prompt,
         )

@@ -116,3 +116,14 @@ def test_a_layer_bypasses_language_routes_and_says_so(transformer_model) -> None
     embedder = TextEmbedder(layer=2)
     assert embedder.embed(model, ["taxi"], "fr").equal(embedder.embed(transformer_model, ["taxi"], "fr"))
     assert "not used" in embedder.describe(model)["calibration"]
+
+
+def test_precision_is_that_of_the_model_and_vectors_are_float32(transformer_model) -> None:
+    exact = TextEmbedder().embed(transformer_model, TEXTS, "en")
+    rounded = TextEmbedder(precision="bf16").embed(transformer_model, TEXTS, "en")
+    assert rounded.dtype == torch.float32 and not torch.equal(rounded, exact)
+    torch.testing.assert_close(rounded, exact, atol=0.1, rtol=0.1)
+    assert not torch.is_autocast_enabled("cpu")
+    assert TextEmbedder(precision="bf16").describe(transformer_model)["precision"] == "bf16"
+    with pytest.raises(ValueError, match="int8"):
+        TextEmbedder(precision="int8")

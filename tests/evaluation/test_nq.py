@@ -1,0 +1,171 @@
+"""Recall at k on Natural Questions by DPR's string match, against a port of its definition."""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+import regex
+
+from st_xlret.data.reading.jsonl import DataError
+from st_xlret.evaluation.nq import NQEvaluator, answer_tokens, first_hits, has_answer
+from st_xlret.evaluation.readers.nq import AnsweredQuestions, read_questions
+from st_xlret.evaluation.retrieval.data import TextCollection
+from tests import tiny
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("The U.S. won 3-0!", ["the", "u", ".", "s", ".", "won", "3", "-", "0", "!"]),
+        ("don't $3.88", ["don", "'", "t", "$", "3", ".", "88"]),
+        ("Caf\u00e9", ["cafe\u0301"]),  # composed and decomposed are the same
+        ("Cafe\u0301", ["cafe\u0301"]),
+        ("na\u00efve\u00a0text\u200b\nnext\tline", ["nai\u0308ve", "text", "next", "line"]),
+        ("\u0915\u094d\u0937 \u6771\u4eac", ["\u0915\u094d\u0937", "\u6771\u4eac"]),
+        ("", []),
+        (" \n\u200b", []),
+    ],
+)
+def test_tokens_of_an_answer(text: str, tokens: list[str]) -> None:
+    assert answer_tokens(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("answers", "text", "expected"),
+    [
+        (["Art"], "State of the art", True),
+        (["art"], "Bonaparte and party", False),  # whole tokens alone
+        (["new york"], "In New-York", False),  # the hyphen is a token
+        (["New-York"], "In new - york", True),
+        (["New York"], "In New York.", True),
+        (["york city"], "New York, City", False),
+        (["3.88"], "It cost $3.88", True),
+        (["3.8"], "It cost $3.88", False),
+        (["1905", "twelve"], "in twelve", True),
+        (["1905", "twelve"], "nothing", False),
+        (["Beyonc\u00e9"], "BEYONCE\u0301 sang", True),
+        (["Beyonce"], "Beyonc\u00e9 sang", False),  # marks are kept
+        ([""], "anything", False),
+        (["\u200b"], "anything", False),
+        ([], "anything", False),
+        (["one"], "", False),
+        (["a b a"], "a b b a b a", True),
+    ],
+)
+def test_whether_a_passage_has_an_answer(answers: list[str], text: str, expected: bool) -> None:
+    assert has_answer(answers, text) is expected
+    assert has_answer([answer for answer in answers if answer_tokens(answer)], text) is dpr_has_answer(
+        [answer for answer in answers if answer_tokens(answer)], text
+    )
+
+
+def dpr_has_answer(answers: list[str], text: str) -> bool:
+    """DPR's `has_answer` with `match_type="string"`, written out."""
+
+    def words(string: str) -> list[str]:
+        pattern = regex.compile(r"([\p{L}\p{N}\p{M}]+)|([^\p{Z}\p{C}])", regex.IGNORECASE | regex.UNICODE)
+        return [match.group().lower() for match in pattern.finditer(unicodedata.normalize("NFD", string))]
+
+    tokens = words(text)
+    for wanted in map(words, answers):
+        for start in range(len(tokens) - len(wanted) + 1):
+            if tokens[start : start + len(wanted)] == wanted:
+                return True
+    return False
+
+
+PASSAGES = [f"{tiny.WORDS[i % 13]} {tiny.WORDS[(i * 5) % 13]} number {i}" for i in range(150)]
+QUESTIONS = [
+    ("sun moon", ["number 13"]),
+    ("what\u2019s rain", ["Number 3", "number 16"]),
+    ("fish wolf", ["no such answer"]),
+    ("bear", ["bear"]),
+]
+
+
+def write_dpr(folder: Path) -> Path:
+    lines = [f"{question}\t{answers!r}\n" for question, answers in QUESTIONS]
+    (folder / "nq-test.csv").write_text("".join(lines), encoding="utf-8")
+    rows = [f"{row}\t{text}\tTitle {row}\n" for row, text in enumerate(PASSAGES, start=1)]
+    (folder / "psgs_w100.tsv").write_text("id\ttext\ttitle\n" + "".join(rows), encoding="utf-8")
+    return folder
+
+
+def test_scores_are_those_of_the_definition(tmp_path: Path) -> None:
+    model = tiny.static()
+    result = NQEvaluator.from_directory(write_dpr(tmp_path), cache_dir=tmp_path / "cache").evaluate(model)
+    passages = model.encode_document(
+        [f"Title {row} {text}" for row, text in enumerate(PASSAGES, start=1)], normalize_embeddings=True
+    )
+    hits: dict[int, list[bool]] = {5: [], 20: [], 100: []}
+    for question, answers in QUESTIONS:
+        scores = passages @ model.encode_query(question.replace("\u2019", "'"), normalize_embeddings=True)
+        best = np.argsort(-scores, kind="stable")
+        for k, found in hits.items():
+            found.append(any(dpr_has_answer(answers, PASSAGES[row]) for row in best[:k]))
+    expected = {f"recall_at_{k}": float(np.mean(found)) for k, found in hits.items()}
+    assert result.scores == {"en": expected} and result.average == expected
+    assert 0 < expected["recall_at_5"] <= expected["recall_at_100"] < 1
+    assert result.protocol["split"] == "test" and result.protocol["queries"] == "4"
+    assert result.protocol["corpus_size"] == "150"
+
+
+def test_fewer_passages_than_the_depth_and_no_hit() -> None:
+    corpus = TextCollection(["a", "b"], ["sun moon", "rain"], "en", ["", "snow"])
+    questions = TextCollection(["0", "1"], ["sun", "snow"], "en")
+    data = AnsweredQuestions(corpus, questions, [["moon"], ["snow"]])  # the title is not searched
+    assert NQEvaluator(data).evaluate(tiny.static()).scores["en"]["recall_at_100"] == 0.5
+    assert first_hits([[1, 0], [0, 1]], data) == [1.0, float("inf")]
+
+
+def test_equal_scores_go_to_the_earlier_passage() -> None:
+    corpus = TextCollection([str(i) for i in range(8)], ["sun"] * 8, "en", ["sun"] * 8)
+    data = AnsweredQuestions(corpus, TextCollection(["0"], ["sun"], "en"), [["sun"]])
+    evaluator = NQEvaluator(data)
+    assert evaluator(tiny.static())["nq_average_recall_at_5"] == 1.0
+    assert evaluator.primary_metric == "nq_average_recall_at_20"
+
+
+def test_the_same_question_twice_counts_twice(tmp_path: Path) -> None:
+    file = tmp_path / "nq-dev.qa.csv"
+    file.write_text('who\t[\'a\']\nwho\t["b\'s"]\n"say ""hi"""\t[\'c\']\n')
+    questions, answers = read_questions(file)
+    assert list(questions.texts) == ["who", "who", 'say "hi"'] and answers == [["a"], ["b's"], ["c"]]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("who", "line 2.*1 columns"),
+        ("who\t['a']\tmore", "line 2.*3 columns"),
+        ("who\ta, b", "line 2.*'a, b'"),
+        ("who\t[]", "line 2.*answers"),
+        ("who\t[1]", "line 2.*answers"),
+        ("who\t__import__('os').getcwd()", "line 2.*answers"),
+        (" \t['a']", "line 2.*question"),
+    ],
+)
+def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "nq-test.csv").write_text(f"first\t['a']\n{line}\n")
+    with pytest.raises(DataError, match=message):
+        read_questions(tmp_path / "nq-test.csv")
+
+
+def test_files_splits_and_languages_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"nq-test\.csv"):
+        NQEvaluator.from_directory(tmp_path)
+    (tmp_path / "nq-test.csv").write_text("who\t['a']\n")
+    with pytest.raises(FileNotFoundError, match=r"psgs_w100\.tsv"):
+        NQEvaluator.from_directory(tmp_path)
+    with pytest.raises(FileNotFoundError, match="elsewhere"):
+        NQEvaluator.from_directory(tmp_path, passages=tmp_path / "elsewhere.tsv")
+    with pytest.raises(ValueError, match="train"):
+        NQEvaluator.from_directory(tmp_path, split="train")
+    with pytest.raises(ValueError, match="fr"):
+        NQEvaluator.from_directory(tmp_path, ["fr"])
+    (tmp_path / "nq-test.csv").write_text("")
+    with pytest.raises(DataError, match="no questions"):
+        read_questions(tmp_path / "nq-test.csv")
