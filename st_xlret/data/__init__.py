@@ -7,12 +7,13 @@ from st_xlret.data.batches.blocks import BlockBatchSampler, BlockCounts
 from st_xlret.data.batches.collator import CrossLingualDataCollator
 from st_xlret.data.batches.interleaving import InterleavedBatches, InterleavedBatchSampler
 from st_xlret.data.batches.joint import JointBatches
+from st_xlret.data.batches.length_grouped import LengthGroupedBatches, LengthGroupedBatchSampler
 from st_xlret.data.batches.sampling import smoothed_probabilities
 from st_xlret.data.batches.spans import SpanDataCollator
 from st_xlret.data.batches.windows import CrossLingualBatches, LanguageBatchSampler, WindowBatchSampler
+from st_xlret.data.documents.hub import HubDocuments
 from st_xlret.data.documents.loading import LanguageCounts, LoadReport, load_documents
 from st_xlret.data.documents.packing import pack_documents
-from st_xlret.data.documents.reading import HubDocuments
 from st_xlret.data.documents.splitting import split_sentences
 from st_xlret.data.holdout import by_language, hold_out_pairs, hold_out_questions
 from st_xlret.data.languages import check_language, id_to_language, language_to_id, languages_in_name
@@ -41,6 +42,8 @@ __all__ = [
     "JointBatches",
     "LanguageBatchSampler",
     "LanguageCounts",
+    "LengthGroupedBatchSampler",
+    "LengthGroupedBatches",
     "LoadReport",
     "PairCounts",
     "PairOptions",

@@ -8,6 +8,7 @@
 | `info_nce_loss` | ML-CTL, Eq. 1-2, and L_sema: lang-contrastive, Eq. 2 |
 | `retrieval_contrastive_loss` | L_IR: lang-contrastive, Eq. 1 |
 | `language_contrastive_loss` | L_lang: lang-contrastive, Eq. 3 |
+| `similarity_distillation_loss` | SEED, Eq. 4, and multilingual knowledge distillation, Eq. 1 |
 | `chunked_cross_entropy` | cross-entropy of masked language modelling |
 
 The papers are CCP (Wu et al., IJCAI 2022), MSM (Zhang et al., ICLR 2023), ML-CTL (Chen et al., ICASSP 2022) and
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 from st_xlret.functional.contrastive import contrastive_context_loss, info_nce_loss
 from st_xlret.functional.cz_nce import cz_nce_loss
+from st_xlret.functional.distillation import similarity_distillation_loss
 from st_xlret.functional.language_contrastive import language_contrastive_loss
 from st_xlret.functional.masked_sentence import masked_sentence_loss
 from st_xlret.functional.retrieval import retrieval_contrastive_loss
@@ -35,4 +37,5 @@ __all__ = [
     "language_contrastive_loss",
     "masked_sentence_loss",
     "retrieval_contrastive_loss",
+    "similarity_distillation_loss",
 ]

@@ -8,6 +8,7 @@
 | `SemanticContrastiveLoss` | translations | lang-contrastive, Eq. 2: `info_nce_loss` |
 | `LangContrastiveLoss` | translations and further sentences | lang-contrastive, Eq. 3: `language_contrastive_loss` |
 | `RetrievalContrastiveLoss` | queries and passages | lang-contrastive, Eq. 1: `retrieval_contrastive_loss` |
+| `SimilarityDistillationLoss` | texts with a teacher's vectors | SEED, Eq. 4: `similarity_distillation_loss` |
 | `MaskedLMLoss` | any texts | BERT; MSM, Eq. 3: `chunked_cross_entropy` |
 """
 
@@ -21,6 +22,7 @@ from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.losses.msm import MSMLoss
 from st_xlret.losses.retrieval_contrastive import RetrievalContrastiveLoss
 from st_xlret.losses.semantic_contrastive import SemanticContrastiveLoss
+from st_xlret.losses.similarity_distillation import SimilarityDistillationLoss
 
 __all__ = [
     "CCPLoss",
@@ -31,4 +33,5 @@ __all__ = [
     "MaskedLMLoss",
     "RetrievalContrastiveLoss",
     "SemanticContrastiveLoss",
+    "SimilarityDistillationLoss",
 ]

@@ -49,6 +49,7 @@ class QuestionArguments:
         0,
         "Hard negatives per question: those in the files of DPR, MS MARCO or Mr.TyDi; for other data, --model finds "
         "them among all passages before it is trained.",
+        minimum=0,
     )
     test: str | None = option(
         None,
@@ -58,14 +59,12 @@ class QuestionArguments:
     evaluation_questions: int = option(
         1000,
         "Questions to hold out, at most a tenth of them: they measure the run and choose the best checkpoint.",
+        minimum=0,
     )
 
     def __post_init__(self) -> None:
         if not self.retrieval:
             raise ValueError("there is nothing to train on: give --retrieval, questions with passages")
-        for name in ("hard_negatives", "evaluation_questions"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"--{name} must not be negative, got {getattr(self, name)}")
 
     def load_questions(self, language: str = "en", languages: Sequence[str] = ()) -> Dataset:
         """All questions with passages, and with hard negatives where their files hold them, without those of the test.
@@ -109,15 +108,7 @@ class QuestionArguments:
         questions, held_out = hold_out_questions(questions, self.evaluation_questions, seed=seed)
         if not len(held_out):
             return questions, None
-        passages = {text: f"p{i}" for i, text in enumerate(dict.fromkeys(held_out["positive"]))}
-        evaluator = InformationRetrievalEvaluator(
-            queries={f"q{i}": text for i, text in enumerate(held_out["query"])},
-            corpus={name: text for text, name in passages.items()},
-            relevant_docs={f"q{i}": {passages[text]} for i, text in enumerate(held_out["positive"])},
-            name="questions",
-            write_csv=False,
-        )
-        return questions, evaluator
+        return questions, question_evaluator(held_out.select_columns(["query", "positive"]))
 
     def add_hard_negatives(
         self,
@@ -170,3 +161,25 @@ class RetrievalDataArguments(QuestionArguments, DataArguments):
         DataArguments.__post_init__(self)
         self.evaluation_questions = 5 * self.evaluation_pairs
         super().__post_init__()
+
+
+def question_evaluator(questions: Dataset) -> InformationRetrievalEvaluator | None:
+    """An evaluator that looks for each question's answer among all texts of the data set.
+
+    Args:
+        questions: Rows with `query`, `positive` and, if there are any, `negative_1` and so on.
+
+    Returns:
+        The evaluator; None if there are no questions.
+    """
+    if not len(questions):
+        return None
+    columns = [name for name in questions.column_names if name == "positive" or name.startswith("negative_")]
+    passages = {text: f"p{i}" for i, text in enumerate(dict.fromkeys(t for name in columns for t in questions[name]))}
+    return InformationRetrievalEvaluator(
+        queries={f"q{i}": text for i, text in enumerate(questions["query"])},
+        corpus={name: text for text, name in passages.items()},
+        relevant_docs={f"q{i}": {passages[text]} for i, text in enumerate(questions["positive"])},
+        name="questions",
+        write_csv=False,
+    )

@@ -1,0 +1,138 @@
+"""Batches of texts of about the same length, which need little padding."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.util.distributed import get_world_size
+from torch import Generator
+
+from st_xlret.data.batches.sampling import shares
+
+logger = logging.getLogger(__name__)
+
+_CHUNK = 10_000  # texts that are tokenised at a time
+
+
+class LengthGroupedBatchSampler(DefaultBatchSampler):
+    """Random batches of rows of about the same length.
+
+    The rows are shuffled; each stretch of 50 batches is sorted by length, cut into batches, and its batches are
+    shuffled. So every batch has short or long texts, and an epoch has both at any time.
+
+    In a distributed run, the batch of all processes is drawn together, and each process takes its share of it.
+
+    Args:
+        dataset: The data set.
+        batch_size: Rows in a batch, in each process.
+        drop_last: Whether to leave out the last batch if it is smaller. Several processes always leave it out.
+        lengths: Length of each row.
+        seed: Seed of the order, which also depends on the epoch.
+
+    Raises:
+        ValueError: If there is not one length per row.
+
+    Example:
+        >>> data = Dataset.from_dict({"text": ["a", "a b c", "b", "d e f"]})
+        >>> sampler = LengthGroupedBatchSampler(data, 2, drop_last=False, lengths=[1, 3, 1, 3])
+        >>> sorted(sorted(batch) for batch in sampler)
+        [[0, 2], [1, 3]]
+    """
+
+    stretch = 50
+
+    def __init__(
+        self, dataset: Dataset, batch_size: int, drop_last: bool, *, lengths: Sequence[int], seed: int = 0
+    ) -> None:
+        if len(lengths) != len(dataset):
+            raise ValueError(f"{len(dataset)} rows need as many lengths, got {len(lengths)}")
+        super().__init__(range(len(dataset)), batch_size=batch_size, drop_last=drop_last, seed=seed)
+        self.lengths = np.asarray(lengths)
+        self.ranks = get_world_size()
+        self.draws = batch_size * self.ranks
+        self.rows = len(lengths)
+        if drop_last or self.ranks > 1:
+            self.rows -= self.rows % self.draws
+
+    def __len__(self) -> int:
+        return -(-self.rows // self.draws) * self.ranks
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield the rows of each batch; those of the processes one after the other."""
+        random = np.random.default_rng([self.seed or 0, self.epoch, 17])
+        rows = random.permutation(len(self.lengths))[: self.rows]
+        last = []
+        for start in range(0, len(rows), self.stretch * self.draws):
+            stretch = rows[start : start + self.stretch * self.draws]
+            stretch = stretch[np.argsort(self.lengths[stretch], kind="stable")]
+            batches = [stretch[at : at + self.draws] for at in range(0, len(stretch), self.draws)]
+            if len(batches[-1]) < self.draws:
+                last = [batches.pop()]
+            for i in random.permutation(len(batches)):
+                yield from shares(batches[i].tolist(), self.ranks)
+        yield from (batch.tolist() for batch in last)
+
+
+@dataclass
+class LengthGroupedBatches:
+    """Makes a [`LengthGroupedBatchSampler`][st_xlret.data.LengthGroupedBatchSampler] for each data set.
+
+    Pass it as `batch_sampler` of the training arguments. On a CPU, and wherever attention is not computed on packed
+    texts, padding is computed like text: batches of mixed lengths can take several times as long.
+
+    Args:
+        tokenizer: Makes token ids of a list of texts: a tokenizer of Transformers, such as `model.tokenizer`. The
+            length of a row is the largest number of tokens of its texts.
+        texts_per_batch: If true, the batch size counts texts: a row with three text columns counts as three.
+        columns: Text columns. By default all columns of strings but `language`.
+
+    Example:
+        >>> data = Dataset.from_dict({"text": ["a", "a b c", "b", "d e f"]})
+        >>> batches = LengthGroupedBatches(lambda texts: {"input_ids": [text.split() for text in texts]})
+        >>> sampler = batches(data, batch_size=2, drop_last=False, seed=1)
+        >>> sorted(sorted(batch) for batch in sampler)
+        [[0, 2], [1, 3]]
+    """
+
+    tokenizer: Callable[[list[str]], Any]
+    texts_per_batch: bool = False
+    columns: Sequence[str] | None = None
+
+    def __call__(
+        self,
+        dataset: Dataset,
+        batch_size: int,
+        drop_last: bool,
+        valid_label_columns: list[str] | None = None,
+        generator: Generator | None = None,
+        seed: int = 0,
+    ) -> LengthGroupedBatchSampler:
+        """Make the sampler for this data set, with the host's arguments."""
+        columns = list(self.columns or self._text_columns(dataset))
+        lengths = np.zeros(len(dataset), dtype=np.int64)
+        logger.info("counting the tokens of %d rows", len(dataset))
+        for start in range(0, len(dataset), _CHUNK):
+            rows = dataset[start : start + _CHUNK]
+            for column in columns:
+                ids = self.tokenizer(list(rows[column]))["input_ids"]
+                part = slice(start, start + len(ids))
+                lengths[part] = np.maximum(lengths[part], [len(row) for row in ids])
+        size = max(1, batch_size // len(columns)) if self.texts_per_batch else batch_size
+        return LengthGroupedBatchSampler(dataset, size, drop_last, lengths=lengths.tolist(), seed=seed)
+
+    @staticmethod
+    def _text_columns(dataset: Dataset) -> list[str]:
+        found = [
+            name
+            for name, feature in dataset.features.items()
+            if getattr(feature, "dtype", None) in ("string", "large_string") and not name.endswith("language")
+        ]
+        if not found:
+            raise ValueError(f"no column of texts to measure in {dataset.column_names}; name them in `columns`")
+        return found

@@ -1,0 +1,154 @@
+"""Distillation of a teacher's similarities, from one language into all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util.distributed import all_gather, get_world_size
+from torch import Tensor
+
+from st_xlret.functional.distillation import similarity_distillation_loss
+from st_xlret.losses.base import CrossLingualLoss, check_positive, embedding_size
+
+CITATION = """
+@inproceedings{fang2021seed,
+    title = {{SEED}: Self-supervised Distillation For Visual Representation},
+    author = {Fang, Zhiyuan and Wang, Jianfeng and Wang, Lijuan and Zhang, Lei and Yang, Yezhou and Liu, Zicheng},
+    booktitle = {International Conference on Learning Representations},
+    year = {2021},
+}
+@inproceedings{reimers2020making,
+    title = {Making Monolingual Sentence Embeddings Multilingual using Knowledge Distillation},
+    author = {Reimers, Nils and Gurevych, Iryna},
+    booktitle = {Proceedings of EMNLP},
+    year = {2020},
+}
+"""
+
+
+class SimilarityDistillationLoss(CrossLingualLoss):
+    """Give texts of all languages the place that a teacher gives their English translations.
+
+    The equation is [`similarity_distillation_loss`][st_xlret.functional.similarity_distillation_loss]: the neighbours
+    of a text among the teacher's vectors, and their order, become those of its translation. The teacher's vectors are
+    computed once, before training, so that a step encodes one side of the translations only; and each row is compared
+    with thousands of the teacher's vectors, which cost no forward pass. The teacher is often the encoder itself before
+    training: then English keeps its place, and the other languages come to it.
+
+    The data set has one text column and an integer column `label`, the row of `teacher` that the text is to reach.
+
+    Args:
+        model: The encoder to train.
+        teacher: Vectors of the teacher (M, d), one for each English text, on any device and in any float type.
+        bank_size: How many random rows of `teacher` each row is compared with, besides the targets of the batch. Fewer
+            if there are fewer. They are drawn by the labels of the batch, so that a resumed run draws the same ones.
+        temperature: Divisor of the cosines.
+        cosine_weight: Factor on the distance to the teacher's vector itself. 0 leaves it out.
+        weight: Factor on the loss.
+
+    Raises:
+        ValueError: If `teacher` is no matrix with rows of the encoder's size, or a number is out of its range.
+
+    Example:
+        >>> from st_xlret.modules import static_encoder, train_tokenizer
+        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
+        >>> teacher = torch.tensor(model.encode(["a", "b"]))
+        >>> loss = SimilarityDistillationLoss(model, teacher)
+        >>> loss([model.preprocess(["a", "b"])], torch.tensor([0, 1])).abs() < 1e-5
+        tensor(True)
+    """
+
+    teacher: Tensor
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        teacher: Tensor,
+        *,
+        bank_size: int = 8192,
+        temperature: float = 0.02,
+        cosine_weight: float = 10.0,
+        weight: float = 1.0,
+    ) -> None:
+        super().__init__(model)
+        check_positive("temperature", temperature)
+        if teacher.ndim != 2 or not len(teacher) or teacher.shape[1] != embedding_size(model):
+            raise ValueError(
+                f"the teacher's vectors have shape {tuple(teacher.shape)}, but the encoder makes vectors of "
+                f"{embedding_size(model)} features: give one such row per English text"
+            )
+        for name, value in (("bank_size", bank_size), ("cosine_weight", cosine_weight)):
+            if value < 0:
+                raise ValueError(f"{name} must not be negative, got {value}")
+        self.bank_size, self.temperature = bank_size, temperature
+        self.cosine_weight, self.weight = cosine_weight, weight
+        # The caller can compute the vectors again, so checkpoints do not hold them.
+        self.register_buffer("teacher", teacher.detach(), persistent=False)
+
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
+        """Compute the loss of a batch of texts.
+
+        Args:
+            sentence_features: One text column of N rows.
+            labels: The rows of `teacher` that the texts are to reach, integers (N,).
+
+        Returns:
+            A scalar.
+
+        Raises:
+            ValueError: If there is not exactly one text column, or labels are missing or no rows of `teacher`.
+        """
+        columns = list(sentence_features)
+        if len(columns) != 1:
+            raise ValueError(f"SimilarityDistillationLoss takes one text column, got {len(columns)}")
+        if labels is None or labels.is_floating_point() or labels.ndim != 1:
+            raise ValueError(
+                "SimilarityDistillationLoss needs a column `label` with the row of the teacher's vectors of each text"
+            )
+        if not 0 <= int(labels.min()) <= int(labels.max()) < len(self.teacher):
+            raise ValueError(
+                f"labels must be rows of the teacher's {len(self.teacher)} vectors, got {int(labels.min())} to "
+                f"{int(labels.max())}"
+            )
+        vectors = self.model(columns[0])["sentence_embedding"]
+        return self._record(self.compute_loss_from_embeddings(vectors, labels), columns[0].get("language_id"))
+
+    def compute_loss_from_embeddings(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        """Compute the loss of vectors (N, d) that are to reach the rows `labels` (N,) of the teacher's vectors."""
+        # All ranks compare with the same bank, which holds the targets of all of them.
+        every = all_gather(labels.contiguous()) if get_world_size() > 1 else labels
+        bank = torch.cat([every, self._draw(every)])
+        return self.weight * similarity_distillation_loss(
+            vectors,
+            self.teacher[labels].to(vectors.device),
+            self.teacher[bank].to(vectors.device),
+            temperature=self.temperature,
+            cosine_weight=self.cosine_weight,
+        )
+
+    def _draw(self, labels: Tensor) -> Tensor:
+        """Random rows of the teacher's vectors, the same ones whenever the batch is the same."""
+        rows = len(self.teacher)
+        if self.bank_size >= rows:
+            return torch.arange(rows, device=labels.device)
+        positions = torch.arange(1, len(labels) + 1, device=labels.device)
+        seed = int((labels.long() * positions).sum())
+        return torch.randint(rows, (self.bank_size,), generator=torch.Generator().manual_seed(seed)).to(labels.device)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Options of the loss, for the model card."""
+        return {
+            "teacher": f"{len(self.teacher)} vectors",
+            "bank_size": self.bank_size,
+            "temperature": self.temperature,
+            "cosine_weight": self.cosine_weight,
+            "weight": self.weight,
+        }
+
+    @property
+    def citation(self) -> str:
+        """BibTeX entries of the papers."""
+        return CITATION

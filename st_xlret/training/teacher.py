@@ -1,0 +1,136 @@
+"""English texts with a teacher's vectors, and the texts of other languages that are to reach them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from accelerate import PartialState
+from datasets import Dataset, DatasetDict
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+from st_xlret.evaluation.cache import EmbeddingCache
+from st_xlret.precision import autocast
+
+logger = logging.getLogger(__name__)
+
+Role = Literal["query", "document"]
+ROLES: tuple[Role, ...] = ("query", "document")
+
+
+class Lesson(NamedTuple):
+    """What is learned from a teacher.
+
+    Attributes:
+        datasets: For each role, rows with `sentence`, `language` and `label`, the row of `vectors` to reach.
+        texts: For each role, the texts behind its part of `vectors`, in their order.
+    """
+
+    datasets: DatasetDict
+    texts: dict[Role, list[str]]
+
+
+def make_lesson(
+    pairs: Dataset,
+    english: Mapping[Role, Iterable[str]],
+    *,
+    pivot: str = "en",
+    english_share: float = 0.15,
+    seed: int = 0,
+) -> Lesson:
+    """Lay out which texts are to reach which of the teacher's vectors.
+
+    Half of the translations, drawn at random, are learned as queries and half as documents, so that both prompts of an
+    encoder that has them are learned. The English texts themselves are mixed in, so that they keep their place.
+
+    Args:
+        pairs: Rows with `source`, `target` and their languages. Rows without the pivot are left out.
+        english: For each role, further texts in the pivot language: questions, and passages.
+        pivot: The language whose vectors are the goal.
+        english_share: Share of rows in the pivot language.
+        seed: Seed of the draws.
+
+    Raises:
+        ValueError: If no row has the pivot, or the share is not between 0 and 1.
+
+    Example:
+        >>> rows = {"source": ["yes", "no"], "target": ["oui", "non"]}
+        >>> languages = {"source_language": ["en", "en"], "target_language": ["fr", "fr"]}
+        >>> lesson = make_lesson(Dataset.from_dict({**rows, **languages}), {}, english_share=0.0)
+        >>> sorted(row["sentence"] for part in lesson.datasets.values() for row in part)
+        ['non', 'oui']
+    """
+    if not 0 <= english_share < 1:
+        raise ValueError(f"english_share must be at least 0 and below 1, got {english_share}")
+    rows = [row for row in map(lambda pair: _towards(pair, pivot), pairs) if row is not None]
+    if not rows:
+        found = sorted({*pairs.unique("source_language"), *pairs.unique("target_language")})
+        raise ValueError(
+            f"none of the {len(pairs)} pairs has a side in {pivot!r}, whose vectors are the goal: there are {found}; "
+            "name the language that all others are translated into with --pivot"
+        )
+    random = np.random.default_rng([seed, 19])
+    as_query = random.random(len(rows)) < 0.5
+    texts: dict[Role, dict[str, int]] = {}
+    parts = DatasetDict()
+    for role in ROLES:
+        known = texts.setdefault(role, {})
+        learned = [row for row, query in zip(rows, as_query, strict=True) if query == (role == "query")]
+        for text in (*(row[2] for row in learned), *english.get(role, ())):
+            known.setdefault(text, len(known))
+        replayed = list(known)
+        count = min(len(replayed), round(len(learned) * english_share / (1 - english_share)))
+        chosen = random.choice(len(replayed), size=count, replace=False)
+        learned += [(replayed[i], pivot, replayed[i]) for i in chosen]
+        if learned:
+            sentences, languages, goals = zip(*learned, strict=True)
+            labels = [known[goal] for goal in goals]
+            columns = {"sentence": list(sentences), "language": list(languages), "label": labels}
+            parts[role] = Dataset.from_dict(columns)
+    # One table of vectors: the queries' rows come first.
+    if "document" in parts:
+        first = len(texts["query"])
+        shifted = [label + first for label in parts["document"]["label"]]
+        parts["document"] = parts["document"].remove_columns("label").add_column("label", shifted)
+    return Lesson(parts, {role: list(known) for role, known in texts.items()})
+
+
+def teacher_vectors(teacher: SentenceTransformer, lesson: Lesson, folder: str | Path, precision: str) -> Tensor:
+    """Embed the texts of a lesson by the teacher, as queries and as documents, each with its prompt.
+
+    The vectors are kept on disk in shards, so that an interrupted run goes on where it was, and a resumed one has them.
+
+    Args:
+        teacher: The teacher.
+        lesson: What is learned.
+        folder: Folder of the vectors.
+        precision: As for [`autocast`][st_xlret.precision.autocast].
+
+    Returns:
+        Vectors (M, d): those of the queries, then those of the documents. Half precision: they are compared only.
+    """
+    cache, parts = EmbeddingCache(folder, shard_size=4096), []
+    # Rank 0 embeds while the others wait.
+    with PartialState().main_process_first(), autocast(precision, teacher.device):
+        for role, texts in lesson.texts.items():
+            if texts:
+                logger.info("embedding %d English texts as %s", len(texts), {"query": "queries"}.get(role, "documents"))
+                method: Literal["encode_query", "encode_document"] = (
+                    "encode_query" if role == "query" else "encode_document"
+                )
+                parts.append(torch.from_numpy(cache.encode(teacher, texts, method=method)[:]))
+    return torch.cat(parts)
+
+
+def _towards(pair: dict[str, str], pivot: str) -> tuple[str, str, str] | None:
+    """The side of a pair that learns, its language, and the side in the pivot language; None if there is none."""
+    if pair["source_language"] == pivot and pair["target_language"] != pivot:
+        return pair["target"], pair["target_language"], pair["source"]
+    if pair["target_language"] == pivot and pair["source_language"] != pivot:
+        return pair["source"], pair["source_language"], pair["target"]
+    return None

@@ -1,0 +1,119 @@
+"""SimilarityDistillationLoss is similarity_distillation_loss over an encoder and a teacher's vectors."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from st_xlret import SimilarityDistillationLoss
+from st_xlret.functional import similarity_distillation_loss
+from tests import tiny
+
+
+def texts(count: int, seed: int = 0) -> list[str]:
+    dice = random.Random(seed)
+    return [tiny.sentence(dice) for _ in range(count)]
+
+
+def teacher(rows: int, model) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(3)
+    return torch.randn(rows, model.get_embedding_dimension(), generator=generator)
+
+
+@pytest.mark.parametrize("make", [tiny.static, tiny.transformer])
+def test_equals_the_functional_with_the_whole_teacher_as_the_bank(make) -> None:
+    model = make()
+    vectors, labels = teacher(6, model), torch.tensor([4, 0, 4])
+    loss = SimilarityDistillationLoss(model, vectors, temperature=0.1, cosine_weight=2.0, weight=3.0)
+    found = loss([model.preprocess(texts(3))], labels)
+    student = model(model.preprocess(texts(3)))["sentence_embedding"]
+    bank = torch.cat([vectors[labels], vectors])
+    expected = similarity_distillation_loss(student, vectors[labels], bank, temperature=0.1, cosine_weight=2.0)
+    torch.testing.assert_close(found, 3 * expected)
+    assert torch.equal(loss.last_value, found.detach())
+
+
+def test_the_bank_depends_on_the_batch_alone() -> None:
+    model = tiny.static()
+    loss = SimilarityDistillationLoss(model, teacher(500, model), bank_size=20)
+    batch, labels = model.preprocess(texts(3)), torch.tensor([1, 2, 3])
+    first = loss([batch], labels)
+    torch.rand(7)
+    assert torch.equal(loss([batch], labels), first)
+    assert not torch.equal(loss._draw(torch.tensor([1, 2, 4])), loss._draw(labels))
+    assert not torch.equal(loss._draw(torch.tensor([3, 2, 1])), loss._draw(labels))
+
+
+def test_half_precision_vectors_and_autocast() -> None:
+    model = tiny.transformer()
+    vectors, labels = teacher(6, model), torch.tensor([4, 0, 1])
+    exact = SimilarityDistillationLoss(model, vectors)([model.preprocess(texts(3))], labels)
+    half = SimilarityDistillationLoss(model, vectors.half())([model.preprocess(texts(3))], labels)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        low = SimilarityDistillationLoss(model, vectors)([model.preprocess(texts(3))], labels)
+    assert half.dtype == low.dtype == torch.float32
+    torch.testing.assert_close(half, exact, rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(low, exact, rtol=0.1, atol=0.1)
+
+
+def test_checkpoints_do_not_hold_the_teacher() -> None:
+    model = tiny.static()
+    loss = SimilarityDistillationLoss(model, teacher(6, model))
+    assert not loss.owned_state() and not loss.owned_parameters()
+    assert loss.get_config_dict()["teacher"] == "6 vectors"
+
+
+def test_training_brings_a_language_to_the_teacher() -> None:
+    model = tiny.static(features=16)
+    known, foreign = texts(24), texts(24, seed=1)
+    vectors = torch.from_numpy(model.encode(known))
+    loss = SimilarityDistillationLoss(model, vectors, temperature=0.1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    labels = torch.arange(24)
+    values = []
+    for _ in range(30):
+        optimizer.zero_grad()
+        value = loss([model.preprocess(foreign)], labels)
+        value.backward()
+        optimizer.step()
+        values.append(value.item())
+    assert values[-1] < values[0] / 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "named"),
+    [
+        (None, "label"),
+        (torch.tensor([0.0, 1.0]), "label"),
+        (torch.tensor([0, 6]), "6 vectors.*0 to 6"),
+        (torch.tensor([-1, 2]), "-1 to 2"),
+    ],
+)
+def test_labels_that_name_no_vector_are_refused(labels, named) -> None:
+    model = tiny.static()
+    with pytest.raises(ValueError, match=named):
+        SimilarityDistillationLoss(model, teacher(6, model))([model.preprocess(texts(2))], labels)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "named"),
+    [
+        ((6, 5), {}, r"\(6, 5\).*8"),
+        ((0, 8), {}, r"\(0, 8\)"),
+        ((6, 8), {"bank_size": -1}, "bank_size.*-1"),
+        ((6, 8), {"cosine_weight": -0.5}, "cosine_weight.*-0.5"),
+        ((6, 8), {"temperature": 0.0}, "temperature"),
+    ],
+)
+def test_options_out_of_range_are_refused(shape, options, named) -> None:
+    with pytest.raises(ValueError, match=named):
+        SimilarityDistillationLoss(tiny.static(features=8), torch.ones(shape), **options)
+
+
+def test_two_columns_are_refused() -> None:
+    model = tiny.static()
+    batch = model.preprocess(texts(2))
+    with pytest.raises(ValueError, match="one text column, got 2"):
+        SimilarityDistillationLoss(model, teacher(6, model))([batch, batch], torch.tensor([0, 1]))

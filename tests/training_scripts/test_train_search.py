@@ -1,0 +1,184 @@
+"""From a trained encoder, translations and questions to a model whose languages are together, in one command."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
+from tests.data.files import write_jsonl
+from tests.training_scripts.scripts import load_script
+from tests.training_scripts.train_ccp_runs import (
+    LISTS,
+    Stop,
+    add_callback,
+    assert_equal_weights,
+    names,
+    sentence,
+    weights,
+)
+
+SIZES = "--per_device_train_batch_size 16 --learning_rate 2e-3 --bank_size 64 --evaluation_pairs 4 --use_cpu"
+PROMPTS = {"query": "query: ", "document": "passage: "}
+Train = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return train_tokenizer([" ".join(LISTS.values()) + " query: passage: ?."] * 4, vocabulary=200)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, tokenizer: Any) -> Path:
+    torch.manual_seed(0)
+    model = transformer_encoder(tokenizer, "tiny", max_seq_length=24)
+    model.prompts = dict(PROMPTS)
+    model.save_pretrained(str(tmp_path / "encoder"))
+    return tmp_path / "encoder"
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    dice = random.Random(3)
+    meanings = [dice.choices(range(12), k=4) for _ in range(160)]
+    languages = {"source_language": "en", "target_language": "fr"}
+    records = [{**languages, "source": sentence("en", m), "target": sentence("fr", m)} for m in meanings]
+    return write_jsonl(tmp_path / "pairs.jsonl", records)
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    """SQuAD's format: paragraphs of three sentences; the answer is the number at the end of one of them."""
+    dice = random.Random(5)
+    paragraphs = []
+    for i in range(40):
+        texts = [f"{sentence('en', dice.choices(range(12), k=4)).capitalize()} {i}{n}." for n in range(3)]
+        context = " ".join(texts)
+        qas = [
+            {
+                "id": f"{i}-{n}",
+                "question": f"{text.split()[0].lower()} {text.split()[1]}?",
+                "answers": [{"text": f"{i}{n}", "answer_start": context.index(f"{i}{n}.")}],
+            }
+            for n, text in enumerate(texts)
+        ]
+        paragraphs.append({"context": context, "qas": qas})
+    file = tmp_path / "squad.json"
+    file.write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
+    return file
+
+
+@pytest.fixture
+def program(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    return load_script(repository, "train_search", monkeypatch)
+
+
+@pytest.fixture
+def train(program: ModuleType, checkpoint: Path, tmp_path: Path) -> Train:
+    def run(*options: str | Path, output: str = "run") -> dict[str, Any]:
+        given = [*SIZES.split(), "--output_dir", str(tmp_path / output)]
+        for option in options:
+            given += option.split() if isinstance(option, str) else [str(option)]
+        return program.main(given if "--model" in given else [*given, "--model", str(checkpoint)])
+
+    return run
+
+
+def test_a_language_comes_to_english_and_english_stays(
+    train: Train, pairs: Path, questions: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    # An encoder of random weights knows its words by their vectors alone.
+    vectors = "--no_freeze_embeddings --learning_rate 5e-3 --english_share 0.4 --keep_trained 1"
+    options = "--max_steps 120 --save_steps 60 --logging_steps 10"
+    results = train("--pairs", pairs, "--retrieval", questions, vectors, options)
+    run = tmp_path / "run"
+    assert {"model", "results.json", "teacher", "training.png"} < {*names(run)}
+    assert json.loads((run / "results.json").read_text()) == results
+    assert results["steps"] == 120 and results["tokens"] > 0 and results["languages"] == ["en", "fr"]
+    # A tenth of the 120 questions is put aside, in whole paragraphs' sentences.
+    assert 100 <= results["questions"] <= 110
+    before, after = results["held_out_before"], results["held_out"]
+    assert after["pairs_average_accuracy"] >= before["pairs_average_accuracy"]
+    assert "questions_cosine_mrr@10" in after
+    raw, model = (SentenceTransformer(str(path), device="cpu") for path in (checkpoint, run / "model"))
+    assert model.prompts == raw.prompts
+    dice = random.Random(7)
+    meanings = [dice.choices(range(12), k=4) for _ in range(50)]
+    english, french = ([sentence(language, m) for m in meanings] for language in ("en", "fr"))
+    target = raw.encode_query(english)
+    distance = {
+        (name, language): 1 - raw.similarity_pairwise(target, encoder.encode_query(texts)).mean().item()
+        for name, encoder in (("raw", raw), ("trained", model))
+        for language, texts in (("en", english), ("fr", french))
+    }
+    assert distance["trained", "fr"] < 0.7 * distance["raw", "fr"], distance
+    assert distance["trained", "en"] < distance["raw", "fr"], distance
+    modules = json.loads((run / "model" / "modules.json").read_text())
+    assert all(module["type"].startswith("sentence_transformers.") for module in modules)
+    assert "Knowledge Distillation" in (run / "model" / "README.md").read_text()
+    state = json.loads((run / "checkpoint-120" / "trainer_state.json").read_text())
+    logged = {key for line in state["log_history"] for key in line}
+    assert {"loss_query", "loss_document", "loss_questions"} <= logged
+
+
+def test_the_weights_go_part_of_the_way_back(train: Train, pairs: Path, checkpoint: Path, tmp_path: Path) -> None:
+    options = "--max_steps 3 --save_strategy no"
+    train("--pairs", pairs, options, "--keep_trained 1", output="whole")
+    train("--pairs", pairs, options, "--keep_trained 0.25", output="part")
+    train("--pairs", pairs, options, "--keep_trained 0", output="none")
+    raw, whole, part = (weights(path) for path in (checkpoint, tmp_path / "whole/model", tmp_path / "part/model"))
+    for name, tensor in part.items():
+        torch.testing.assert_close(tensor, 0.75 * raw[name] + 0.25 * whole[name])
+    assert_equal_weights(tmp_path / "none" / "model", checkpoint)
+    frozen = [name for name in raw if "word_embeddings" in name]
+    assert frozen and all(torch.equal(raw[name], whole[name]) for name in frozen)
+    assert any(not torch.equal(raw[name], whole[name]) for name in raw)
+
+
+def test_an_interrupted_run_is_repeated(
+    program: ModuleType, train: Train, pairs: Path, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ["--pairs", pairs, "--retrieval", questions, "--max_steps 8 --save_steps 4"]
+    train(*given, output="whole")
+    add_callback(program, monkeypatch, Stop(6))
+    with pytest.raises(SystemExit, match="(?s)step 6.*checkpoint-4.*--resume"):
+        train(*given)
+    train(*given, "--resume")
+    assert_equal_weights(tmp_path / "run" / "model", tmp_path / "whole" / "model")
+
+
+def test_a_static_encoder_with_trained_vectors(train: Train, pairs: Path, tokenizer: Any, tmp_path: Path) -> None:
+    static_encoder(tokenizer, features=8).save_pretrained(str(tmp_path / "static"))
+    options = "--max_steps 2 --save_strategy no --no_freeze_embeddings"
+    assert train("--pairs", pairs, options, "--model", tmp_path / "static")["steps"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ("--max_steps 2", "--pairs"),
+        ("--max_steps 2 --pivot de --pairs {pairs}", "(?s)'de'.*en.*fr.*--pivot"),
+        ("--keep_trained 1.5 --pairs {pairs}", "--keep_trained.*1.5"),
+        ("--questions_ratio -0.1 --pairs {pairs}", "--questions_ratio.*-0.1"),
+        ("--negatives 0 --pairs {pairs}", "--negatives.*0"),
+        ("--temperature 0 --pairs {pairs}", "--temperature.*0"),
+        ("--model nowhere/at/all --pairs {pairs}", "nowhere/at/all"),
+    ],
+)
+def test_what_cannot_work_is_said_before_training(
+    train: Train, pairs: Path, tmp_path: Path, options: str, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises((ValueError, SystemExit, OSError)) as caught:
+        train(options.format(pairs=pairs))
+    assert re.search(named, f"{caught.value} {capsys.readouterr().err}")
+    assert not list((tmp_path / "run").rglob("*.safetensors"))
