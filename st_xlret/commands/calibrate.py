@@ -37,7 +37,8 @@ from st_xlret.files import atomic_directory, check_output_directory, write_json_
 from st_xlret.hub import set_card_data
 from st_xlret.hub.export import check_routes, export
 from st_xlret.hub.loading import load_model
-from st_xlret.hub.push import check_push, push_to_hub
+from st_xlret.hub.model_card import check_license
+from st_xlret.hub.push import check_push, plan_push, push_to_hub
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS
 
@@ -84,7 +85,17 @@ class Output:
 
     output: str = option(None, "Folder for the calibrated model, with the report on its language bias.")
     overwrite: bool = option(False, "Replace a model that is there.")
+    license: str | None = option(
+        None, "Licence of the model, for its card, such as mit. By default the encoder's, if its card states one."
+    )
+    base_model: str | None = option(None, "Name of the encoder on the Hub, for the card, where --model is a folder.")
     push_to_hub: str | None = option(None, "Also upload the model to this repository, such as me/my-model.")
+    push_dry_run: bool = option(False, "With --push_to_hub: show the files and the card instead of uploading them.")
+
+    def __post_init__(self) -> None:
+        check_license(self.license)
+        if self.push_dry_run and not self.push_to_hub:
+            raise ValueError("--push_dry_run needs --push_to_hub, the repository to which the model would be uploaded")
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
@@ -102,7 +113,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
         raise ValueError(f"--{name}: the step rotate has no maps for queries of their own; leave one of them out")
     check_output_directory(target.output, overwrite=target.overwrite)
     if target.push_to_hub:
-        check_push(target.push_to_hub)
+        check_push(target.push_to_hub, dry_run=target.push_dry_run)
     calibrate(given, method, target)
 
 
@@ -131,6 +142,11 @@ def calibrate(given: Input, method: Method, target: Output) -> SentenceTransform
     check_routes(model, by_language=method.steps != ["lsar"])
     how = {"batch_size": given.batch_size, "precision": given.precision}
     embedder = Embedder(model, given.query_prompt, given.document_prompt, **how)  # type: ignore[arg-type]
+    if not embedder.prompt("query") and not embedder.prompt("document"):
+        print(
+            "the model names no prompts: texts are embedded as they are. If it was trained with prompts, such as E5's "
+            "'query: ' and 'passage: ', give them by --query_prompt and --document_prompt"
+        )
     if method.by_role and not questions and not embedder.apart:
         raise ValueError(
             "--by_role: the model embeds queries and documents alike. Give the prompts (--query_prompt, "
@@ -170,7 +186,18 @@ def calibrate(given: Input, method: Method, target: Output) -> SentenceTransform
         prompt = getattr(embedder, f"{name}_prompt")
         if prompt is not None:
             calibrated.prompts[name] = prompt
-    set_card_data(calibrated, languages=sorted(texts), tags=["calibration", *method.steps])
+    set_card_data(
+        calibrated,
+        languages=sorted(texts),
+        license=target.license,
+        base_model=target.base_model or given.model,
+        data={
+            "texts": [given.corpus] if given.corpus else given.documents,
+            "questions": given.queries,
+            "pairs": given.pairs,
+        },
+        tags=["calibration", *method.steps],
+    )
     save(calibrated, target, found)
     shares = [f"{100 * found[when]['search'].same_language_share:.1f} %" for when in ("before", "after")]
     print(f"\nResults in the query's language: {shares[0]} before, {shares[1]} after", end=" ")
@@ -182,7 +209,12 @@ def calibrate(given: Input, method: Method, target: Output) -> SentenceTransform
         *calls(calibrated, language, chosen.queries is not None),
     ]
     print("".join(f"    {line}\n" for line in lines))
-    if target.push_to_hub:
+    card = calibrated.model_card_data
+    if lacking := [name for name in ("base_model", "license") if not getattr(card, name)]:
+        print(f"The card does not state {' and '.join(f'--{name}' for name in lacking)}.")
+    if target.push_to_hub and target.push_dry_run:
+        print(plan_push(target.output, target.push_to_hub))
+    elif target.push_to_hub:
         print(f"uploaded to {push_to_hub(Path(target.output), target.push_to_hub)}")
     return calibrated
 

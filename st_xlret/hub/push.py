@@ -27,18 +27,21 @@ class PushError(RuntimeError):
     """The model could not be uploaded. The local model is unchanged."""
 
 
-def check_push(repo_id: str, token: str | None = None) -> None:
+def check_push(repo_id: str, token: str | None = None, *, dry_run: bool = False) -> None:
     """Check what can be checked without the network. Call it before training if the model will be pushed.
 
     Args:
         repo_id: `user/name` or `organisation/name`.
         token: An access token with write permission. Default: that of `hf auth login` or `HF_TOKEN`.
+        dry_run: Check the name only, as nothing will be sent.
 
     Raises:
         ValueError: If `repo_id` is not the name of a repository.
         PushError: If the Hub is turned off (`HF_HUB_OFFLINE`) or there is no token.
     """
     _check_name(repo_id)
+    if dry_run:
+        return
     if constants.HF_HUB_OFFLINE:
         raise PushError(
             f"Cannot push to {repo_id}: HF_HUB_OFFLINE is set. Unset it, or train without pushing and push later."

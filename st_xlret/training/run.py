@@ -111,8 +111,7 @@ def start(args: SentenceTransformerTrainingArguments, run: RunArguments, *groups
     run.hub_token, args.hub_token = args.hub_token, None
     if args.push_to_hub:
         args.hub_model_id = args.hub_model_id or output.resolve().name
-        if not run.push_dry_run:
-            check_push(args.hub_model_id, run.hub_token)
+        check_push(args.hub_model_id, run.hub_token, dry_run=run.push_dry_run)
         args.push_to_hub = False
     else:
         args.hub_model_id = None

@@ -59,8 +59,11 @@ def test_documents_give_a_model_with_a_route_by_language(
     # More sentences than dimensions are a rotation's due: the encoder has 8.
     model = calibrate("--steps", "shift", "scale", "rotate", "--rotation-start", "identity")
     printed = capsys.readouterr().out
-    card = ModelCard.load(files / "out" / "README.md").data
+    text = (files / "out" / "README.md").read_text(encoding="utf-8")
+    card = ModelCard(text).data
     assert card.language == ["en", "fr"] and {"st-xlret", "calibration", "rotate"} <= {*card.tags}
+    assert "## Calibration" in text and 'task="fr"' in text and "wu2022ccp" in text
+    assert "| documents.jsonl | not stated | texts |" in re.sub(" +", " ", text)
     assert re.search(r"before .*\n\+ shift .*\n\+ scale .*\n\+ rotate ", printed)
     assert "shift scale rotate (saved)" in printed
     for language in WORDS:
@@ -102,6 +105,19 @@ def test_a_model_is_not_overwritten_unless_asked(calibrate: Callable[..., Senten
     assert "Router" in type(list(model.children())[-1]).__name__
 
 
+def test_a_push_is_shown_before_it_is_made(
+    calibrate: Callable[..., SentenceTransformer], files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    about = ["--license", "mit", "--base-model", "me/encoder"]
+    calibrate(*about, "--push-to-hub", "me/calibrated", "--push-dry-run")
+    printed = capsys.readouterr().out
+    assert re.search(r"[\d,]+  model.safetensors\n", printed) and "files for me/calibrated" in printed
+    assert "license: mit\n" in printed and "base_model: me/encoder\n" in printed and "does not state" not in printed
+    assert 'SentenceTransformer("me/calibrated")' in printed
+    with pytest.raises(ValueError, match="'MIT License'"):
+        calibrate("--license", "MIT License")
+
+
 def test_bad_input_is_named_and_nothing_is_written(calibrate: Callable[..., SentenceTransformer], files: Path) -> None:
     with pytest.raises(SystemExit):
         calibrate("--steps", "twist")
@@ -118,6 +134,7 @@ def test_by_default_the_result_needs_no_language(
     model = calibrate()
     printed = capsys.readouterr().out
     assert "lsar (saved)" in printed and "encode_query" in printed
+    assert "does not state --base_model and --license" in printed
     raw = SentenceTransformer(str(files / "encoder"), device="cpu")
     means = [raw.encode(sorted(sentences(code))).mean(axis=0) for code in WORDS]
     direction = (means[0] - means[1]) / np.linalg.norm(means[0] - means[1])
