@@ -45,7 +45,9 @@ from st_xlret.options import option, parse
 from st_xlret.training import run as runs
 from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments, TrainingArguments
 from st_xlret.training.encoders import PretrainingEncoderArguments, learns_masked_words
+from st_xlret.training.held_out import compare, keep_best
 from st_xlret.training.lazy_adam import use_lazy_adam
+from st_xlret.training.script import command, run_script
 
 
 @dataclass
@@ -99,11 +101,18 @@ def build_batches(options: CCPArguments) -> CrossLingualBatches:
     return CrossLingualBatches(window_size=options.window_size, language_smoothing=options.language_smoothing)
 
 
+def build_mixture(options: CCPArguments, kinds: list[str]) -> InterleavedBatches:
+    """Each batch is of a kind that is drawn at random, as often as its ratio says."""
+    ratios = {"ccp": options.ccp_ratio, "mlm": options.mlm_ratio, "pairs": options.pairs_ratio}
+    return InterleavedBatches(ratios=[ratios[kind] for kind in kinds])
+
+
 def main(
     arguments: list[str] | None = None,
     options_class: type[CCPArguments] = CCPArguments,
     build_losses: Callable[..., dict[str, nn.Module]] = build_losses,
     build_batches: Callable[..., CrossLingualBatches] = build_batches,
+    build_mixture: Callable[..., InterleavedBatches] = build_mixture,
 ) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
     groups = [
@@ -143,10 +152,9 @@ def main(
 
     # 4. A loss for each of them, and the batches: windows of documents, interleaved with the other kinds.
     losses = build_losses(model, datasets, options)
-    ratios = {"ccp": options.ccp_ratio, "mlm": options.mlm_ratio, "pairs": options.pairs_ratio}
     args.batch_sampler = build_batches(options)
-    args.multi_dataset_batch_sampler = InterleavedBatches(ratios=[ratios[name] for name in datasets])
-    runs.keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
+    args.multi_dataset_batch_sampler = build_mixture(options, list(datasets))
+    keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
 
     # 5. The host's Trainer. The callbacks keep heads and banks across checkpoints and ranks, and watch the losses.
     trainer = SentenceTransformerTrainer(
@@ -167,7 +175,7 @@ def main(
 
     # 6. Train and save.
     results = {
-        "command": runs.command("training_scripts/train_ccp.py", arguments),
+        "command": command("training_scripts/train_ccp.py", arguments),
         **runs.train(trainer, run),
         "languages": languages,
         "sentences": 0 if documents is None else len(documents),
@@ -176,10 +184,10 @@ def main(
     if evaluator is not None and trainer.is_world_process_zero():
         evaluation = evaluator.evaluate(model)
         results["held_out_pairs"] = {"scores": evaluation.scores, "average": evaluation.average}
-        runs.compare(results, {"pairs_average_accuracy": evaluation.average["accuracy"]})
+        compare(results, {"pairs_average_accuracy": evaluation.average["accuracy"]})
     runs.finish(model, trainer, run, results)
     return results
 
 
 if __name__ == "__main__":
-    runs.run_script(main)
+    run_script(main)

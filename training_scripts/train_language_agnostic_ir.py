@@ -52,8 +52,10 @@ from st_xlret.training import arguments as shared
 from st_xlret.training import run as runs
 from st_xlret.training.arguments import LazyAdamArguments, RunArguments
 from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.held_out import compare, keep_best
 from st_xlret.training.lazy_adam import use_lazy_adam
 from st_xlret.training.questions import RetrievalDataArguments
+from st_xlret.training.script import command, run_script
 
 
 @dataclass
@@ -203,7 +205,7 @@ def main(
     args.batch_sampler = build_batches(options)
     evaluators = {"eval_questions_cosine_mrr@10": question_evaluator, "eval_pairs_average_accuracy": pair_evaluator}
     evaluators = {metric: evaluator for metric, evaluator in evaluators.items() if evaluator is not None}
-    runs.keep_best(args, next(iter(evaluators), None))
+    keep_best(args, next(iter(evaluators), None))
 
     # 4. The host's Trainer with the sum of all losses in every step. The callbacks keep the state of the losses, watch
     # them, and count the tokens.
@@ -226,7 +228,7 @@ def main(
 
     # 5. Train, measure and save.
     results = {
-        "command": runs.command(program, arguments),
+        "command": command(program, arguments),
         **runs.train(trainer, run),
         "tokens": trainer.state.num_input_tokens_seen,
         "languages": languages,
@@ -237,7 +239,7 @@ def main(
     if trainer.is_world_process_zero():
         for evaluator in evaluators.values():
             results.setdefault("held_out", {}).update(evaluator(model))
-        runs.compare(results, results.get("held_out", {}))
+        compare(results, results.get("held_out", {}))
         if lareqa := data.lareqa():
             result = lareqa.evaluate(model)
             results["xquad_r"] = {"scores": result.scores, "average": result.average, "protocol": result.protocol}
@@ -257,4 +259,4 @@ def describe_languages(pairs: Dataset | None, others: Dataset | None) -> dict[st
 
 
 if __name__ == "__main__":
-    runs.run_script(main)
+    run_script(main)

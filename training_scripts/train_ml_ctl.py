@@ -50,7 +50,9 @@ from st_xlret.training import arguments as shared
 from st_xlret.training import encoders as shared_encoders
 from st_xlret.training import run as runs
 from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments
+from st_xlret.training.held_out import compare, keep_best
 from st_xlret.training.lazy_adam import use_lazy_adam
+from st_xlret.training.script import command, run_script
 
 # Objective, and whether there is a word beside each sentence.
 MODES = {
@@ -224,7 +226,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     args.batch_sampler = CrossLingualBatches(
         language_smoothing=options.language_smoothing, pairs_language_mixing=options.language_mixing
     )
-    runs.keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
+    keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
 
     # 5. The host's Trainer. The callbacks keep the layer over words across checkpoints, and watch the loss.
     trainer = SentenceTransformerTrainer(
@@ -243,7 +245,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
     # 6. Train and save.
     results = {
-        "command": runs.command("training_scripts/train_ml_ctl.py", arguments),
+        "command": command("training_scripts/train_ml_ctl.py", arguments),
         "mode": options.mode,
         **runs.train(trainer, run),
         "languages": languages,
@@ -253,10 +255,10 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     if evaluator is not None and trainer.is_world_process_zero():
         evaluation = evaluator.evaluate(model)
         results["held_out_pairs"] = {"scores": evaluation.scores, "average": evaluation.average}
-        runs.compare(results, {"pairs_average_accuracy": evaluation.average["accuracy"]})
+        compare(results, {"pairs_average_accuracy": evaluation.average["accuracy"]})
     runs.finish(model, trainer, run, results)
     return results
 
 
 if __name__ == "__main__":
-    runs.run_script(main)
+    run_script(main)

@@ -18,8 +18,8 @@ checkpoint; with --pairs_ratio 0 they only serve to choose it. Interrupted? The 
 the uninterrupted run would have done. The model is in OUTPUT_DIR/model, the scores in OUTPUT_DIR/results.json, the
 curves in OUTPUT_DIR/training.png.
 
-The paper's ablations (Tables 4, 5, 7 and 8) and the methods that MSM is compared with (CROP, which is CCP, ICT, mContriever, MLM) are in
-training_scripts/studies/train_msm_ablation.py and train_rival.py, which take the same options.
+The paper's ablations (Tables 4, 5, 7 and 8) and the methods that MSM is compared with (CROP, which is CCP, ICT,
+mContriever, MLM) are in training_scripts/studies/train_msm_ablation.py and train_rival.py, which take the same options.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ from st_xlret.training import arguments as shared
 from st_xlret.training import run as runs
 from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments
 from st_xlret.training.encoders import PretrainingEncoderArguments, learns_masked_words
+from st_xlret.training.held_out import compare, keep_best
 from st_xlret.training.lazy_adam import use_lazy_adam
+from st_xlret.training.script import command, run_script
 
 
 @dataclass
@@ -203,7 +205,7 @@ def main(
     ratios = {"mlm": options.mlm_ratio, "pairs": options.pairs_ratio}
     batches = args.batch_sampler = build_batches(options)
     args.multi_dataset_batch_sampler = InterleavedBatches(ratios=[ratios.get(name, 1.0) for name in datasets])
-    runs.keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
+    keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
 
     collator = build_collator(model, options, 0.0 if isinstance(model[0], Transformer) else static.token_dropout)
     collator.max_length = encoder.batch_length(model)
@@ -223,7 +225,7 @@ def main(
         use_lazy_adam(trainer)
 
     # 6. Train and save.
-    results = {"command": runs.command(program, arguments), **runs.train(trainer, run)}
+    results = {"command": command(program, arguments), **runs.train(trainer, run)}
     if batches.counts is None:
         # A run that was finished already has made no batches.
         trainer.get_train_dataloader()
@@ -237,10 +239,10 @@ def main(
     if evaluator is not None and trainer.is_world_process_zero():
         evaluation = evaluator.evaluate(model)
         results["held_out_pairs"] = {"scores": evaluation.scores, "average": evaluation.average}
-        runs.compare(results, {"pairs_average_accuracy": evaluation.average["accuracy"]})
+        compare(results, {"pairs_average_accuracy": evaluation.average["accuracy"]})
     runs.finish(model, trainer, run, results)
     return results
 
 
 if __name__ == "__main__":
-    runs.run_script(main)
+    run_script(main)

@@ -43,8 +43,10 @@ from st_xlret.training import arguments as shared
 from st_xlret.training import run as runs
 from st_xlret.training.arguments import LazyAdamArguments, RunArguments
 from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.held_out import compare, keep_best
 from st_xlret.training.lazy_adam import use_lazy_adam
 from st_xlret.training.questions import QuestionArguments
+from st_xlret.training.script import command, run_script
 
 
 @dataclass
@@ -146,7 +148,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     loss = build_loss(model, options)
     args.batch_sampler = build_batches(options)
     metric = f"eval_questions_{options.similarity}_mrr@10"
-    runs.keep_best(args, None if evaluator is None else metric)
+    keep_best(args, None if evaluator is None else metric)
 
     # 4. The host's Trainer. The callbacks hand prompts to the collator and watch the weights.
     static_encoder = any(isinstance(module, StaticEmbedding) for module in model.modules())
@@ -168,7 +170,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
     # 5. Train, measure and save.
     results = {
-        "command": runs.command("training_scripts/train_retriever.py", arguments),
+        "command": command("training_scripts/train_retriever.py", arguments),
         **runs.train(trainer, run),
         "questions": len(questions),
         "languages": languages,
@@ -176,7 +178,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     if trainer.is_world_process_zero():
         if evaluator is not None:
             results["held_out"] = evaluator(model)
-        runs.compare(results, results.get("held_out", {}))
+        compare(results, results.get("held_out", {}))
         if lareqa := data.lareqa():
             result = lareqa.evaluate(model)
             results["xquad_r"] = {"scores": result.scores, "average": result.average, "protocol": result.protocol}
@@ -185,4 +187,4 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    runs.run_script(main)
+    run_script(main)

@@ -5,16 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
-import shlex
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import set_seed
@@ -22,7 +16,8 @@ from transformers import set_seed
 from st_xlret.evaluation.reporting.plots import plot_training
 from st_xlret.files import check_output_directory, save_model_atomically, write_json_atomically
 from st_xlret.hub.model_card import set_card_data
-from st_xlret.hub.push import PushError, check_push, plan_push, push_to_hub
+from st_xlret.hub.push import check_push, plan_push, push_to_hub
+from st_xlret.options import per_device_options
 from st_xlret.training.arguments import RunArguments
 from st_xlret.training.checkpoints import (
     BestCheckpointCallback,
@@ -36,14 +31,12 @@ from st_xlret.training.checkpoints import (
     remove_unfinished_checkpoints,
     restore_finished_run,
 )
+from st_xlret.training.held_out import held_out_scores
 from st_xlret.training.lock import lock_output, unlock_output
 from st_xlret.training.monitor_callback import not_finite
 from st_xlret.training.trainable import merge_adapters
 
 logger = logging.getLogger(__name__)
-
-# The scores that tell whether a run was worth it; evaluators return others beside them.
-_MAIN_SCORES = ("accuracy", "mrr@10")
 
 # Options that a resumed run may change: they do not change what is learned.
 _PREFIXES = (
@@ -80,7 +73,8 @@ def start(args: SentenceTransformerTrainingArguments, run: RunArguments, *groups
         args: The host's training arguments. With `push_to_hub` the finished model is pushed by `finish`; the Trainer
             itself pushes nothing, so it is switched off here. A token in them is kept out of everything that is saved.
         run: Whether to resume or to overwrite.
-        *groups: The script's other options. A resumed run must have the same ones.
+        *groups: The script's other options. A resumed run must have the same ones; the number of processes may differ,
+            if the batch of all of them stays as large.
 
     Raises:
         FileExistsError: If the output folder holds a model or checkpoints, and `run` says neither; or if another
@@ -115,41 +109,23 @@ def start(args: SentenceTransformerTrainingArguments, run: RunArguments, *groups
         args.push_to_hub = False
     else:
         args.hub_model_id = None
-    own = {name: value for group in groups for name, value in vars(group).items()}
-    host = {name: value for name, value in args.to_dict().items() if not (name in _NAMES or name.startswith(_PREFIXES))}
-    run.options = json.loads(json.dumps(own | host, default=str))
+    run.options = recorded_options(args, *groups)
     set_seed(args.seed)
     logger.info("computing in %s on %s", "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32", args.device)
 
 
-def keep_best(args: SentenceTransformerTrainingArguments, metric: str | None) -> SentenceTransformerTrainingArguments:
-    """Evaluate the run as it goes, and load its best checkpoint at the end.
+def recorded_options(args: SentenceTransformerTrainingArguments, *groups: Any) -> dict[str, Any]:
+    """What a run is made of: its options, but for those that do not change what is learned.
 
-    Without `eval_strategy` and `eval_steps`, the model is evaluated at every checkpoint. A best checkpoint can be
-    chosen where every checkpoint is evaluated: `save_steps` is a multiple of `eval_steps`.
-
-    Args:
-        args: The host's training arguments, changed in place.
-        metric: The evaluator's metric, such as "eval_pairs_average_accuracy"; None without an evaluator.
-
-    Returns:
-        The same arguments.
+    Batch sizes are those of all processes together, so that a run can be resumed on another number of them.
     """
-    saves = args.save_strategy != "no"
-    if metric is None:
-        args.eval_strategy = "no"  # type: ignore[assignment]
-    elif args.eval_strategy == "no":
-        args.eval_strategy = args.save_strategy if saves else "steps"  # type: ignore[assignment]
-        args.eval_steps = args.eval_steps or args.save_steps
-    evaluated = args.eval_strategy == args.save_strategy and (
-        args.eval_strategy != "steps" or (args.save_steps / (args.eval_steps or 1)).is_integer()
-    )
-    args.load_best_model_at_end = metric is not None and saves and evaluated
-    args.metric_for_best_model = metric
-    args.greater_is_better = True
-    # With 1, the host deletes the previous checkpoint before the new one is complete.
-    args.save_total_limit = max(2, (args.save_total_limit or 2) + args.load_best_model_at_end)
-    return args
+    options = {name: value for group in groups for name, value in vars(group).items()}
+    options |= {n: value for n, value in args.to_dict().items() if not (n in _NAMES or n.startswith(_PREFIXES))}
+    for name in [name for group in (*groups, args) for name in per_device_options(type(group))]:
+        value = options.pop(name, None)
+        if value is not None:
+            options[f"{name}, all processes together,"] = value * args.world_size
+    return json.loads(json.dumps(options, default=str))
 
 
 def train(trainer: SentenceTransformerTrainer, run: RunArguments) -> dict[str, Any]:
@@ -176,7 +152,7 @@ def train(trainer: SentenceTransformerTrainer, run: RunArguments) -> dict[str, A
         logger.info("continuing from %s", checkpoint or "the start: there is no complete checkpoint")
     elif trainer.is_world_process_zero():
         remove_checkpoints(folder)
-    before = _held_out_scores(trainer)
+    before = held_out_scores(trainer)
     started = time.perf_counter()
     if not (checkpoint and restore_finished_run(trainer, checkpoint)):
         try:
@@ -194,41 +170,6 @@ def train(trainer: SentenceTransformerTrainer, run: RunArguments) -> dict[str, A
         "steps": trainer.state.global_step,
     }
     return results | ({"held_out_before": before} if before else {})
-
-
-def _held_out_scores(trainer: SentenceTransformerTrainer) -> dict[str, float]:
-    """The scores of the Trainer's evaluator, without a trace in the random state, so that training is the same."""
-    if trainer.evaluator is None or not trainer.is_world_process_zero():
-        return {}
-    python, numpy_state = random.getstate(), np.random.get_state()
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    mode = trainer.model.training
-    try:
-        with torch.random.fork_rng(devices=devices):
-            scores: Any = trainer.evaluator(trainer.model, epoch=0, steps=0)
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy_state)
-        trainer.model.train(mode)
-    return {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
-
-
-def compare(results: dict[str, Any], after: Mapping[str, float]) -> None:
-    """Show the held-out scores before and after training, and warn of each main score that training made worse.
-
-    Args:
-        results: What `train` returned, with the scores before training.
-        after: Score by name. The names that `results` has a score for are compared.
-
-    Example:
-        >>> compare({"held_out_before": {"accuracy": 0.5}}, {"accuracy": 0.75})
-        held-out accuracy: 0.5000 before training, 0.7500 after
-    """
-    before = results.get("held_out_before", {})
-    for name in [name for name in after if name in before and name.endswith(_MAIN_SCORES)]:
-        print(f"held-out {name}: {before[name]:.4f} before training, {after[name]:.4f} after")
-        if after[name] < before[name]:
-            logger.warning("training made the held-out %s worse; a lower learning rate or fewer steps may help", name)
 
 
 def _checkpoint_to_resume(
@@ -308,32 +249,3 @@ def how_to_continue(folder: str | Path) -> str:
     if kept is None:
         return "there is no checkpoint to continue from"
     return f"{kept} is complete: the same command with --resume continues from it"
-
-
-def command(script: str, arguments: Sequence[str] | None) -> str:
-    """The command line of a run, for `results.json` and the model card, without access tokens.
-
-    Example:
-        >>> command("train.py", ["--hub_token", "hf_abc", "--hub_token=hf_abc", "--seed", "1"])
-        'python train.py --hub_token *** --hub_token=*** --seed 1'
-    """
-    given = ["python", *script.split(), *(sys.argv[1:] if arguments is None else arguments)]
-    shown = []
-    for before, word in zip(["", *given], given, strict=False):
-        option, equals, _ = word.partition("=")
-        if option.startswith("--") and "token" in option and equals and "tokenizer" not in option:
-            word = f"{option}=***"
-        elif before in ("--hub_token", "--hub-token") or word.startswith("hf_"):
-            word = "***"
-        shown.append(word if set(word) == {"*"} or word.endswith("=***") else shlex.quote(word))
-    return " ".join(shown)
-
-
-def run_script(main: Callable[[], Any]) -> None:
-    """Run a script's `main`; errors in its input end it with one line instead of a traceback."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    try:
-        main()
-    except (ImportError, ValueError, OSError, PushError) as error:
-        sys.exit(f"error: {error}")

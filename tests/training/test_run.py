@@ -20,6 +20,7 @@ from st_xlret import files
 from st_xlret.losses import SemanticContrastiveLoss
 from st_xlret.training import run as runs
 from st_xlret.training.arguments import RunArguments, TrainingArguments
+from st_xlret.training.held_out import compare, keep_best
 from tests import tiny
 from tests.training.test_checkpoints import checkpoint
 
@@ -75,28 +76,28 @@ def test_the_trainer_pushes_nothing_by_itself(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_best_checkpoint_is_one_that_was_evaluated(tmp_path: Path) -> None:
-    args = runs.keep_best(host(tmp_path, save_steps=40), "eval_pairs_average_accuracy")
+    args = keep_best(host(tmp_path, save_steps=40), "eval_pairs_average_accuracy")
     assert args.load_best_model_at_end and args.greater_is_better
     assert args.metric_for_best_model == "eval_pairs_average_accuracy"
     assert (args.eval_strategy, args.eval_steps, args.save_steps, args.save_total_limit) == ("steps", 40, 40, 3)
 
 
 def test_save_steps_are_honoured_beside_eval_steps(tmp_path: Path) -> None:
-    args = runs.keep_best(host(tmp_path, save_steps=40, eval_steps=20), "m")
+    args = keep_best(host(tmp_path, save_steps=40, eval_steps=20), "m")
     assert args.load_best_model_at_end and (args.eval_steps, args.save_steps) == (20, 40)
-    args = runs.keep_best(host(tmp_path, save_steps=40, eval_steps=30), "m")
+    args = keep_best(host(tmp_path, save_steps=40, eval_steps=30), "m")
     assert not args.load_best_model_at_end and (args.eval_steps, args.save_steps) == (30, 40)
 
 
 def test_without_an_evaluator_or_checkpoints_there_is_no_best_one(tmp_path: Path) -> None:
-    args = runs.keep_best(host(tmp_path), None)
+    args = keep_best(host(tmp_path), None)
     assert args.eval_strategy == "no" and not args.load_best_model_at_end
-    args = runs.keep_best(host(tmp_path, save_strategy="no"), "m")
+    args = keep_best(host(tmp_path, save_strategy="no"), "m")
     assert args.eval_strategy == "steps" and not args.load_best_model_at_end
 
 
 def test_the_host_never_deletes_the_last_checkpoint_before_the_next_is_complete(tmp_path: Path) -> None:
-    assert runs.keep_best(host(tmp_path, save_total_limit=1), None).save_total_limit == 2
+    assert keep_best(host(tmp_path, save_total_limit=1), None).save_total_limit == 2
 
 
 def test_model_results_and_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,7 +191,7 @@ def test_a_run_that_made_the_score_worse_is_warned_of(
     after: float, worse: bool, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     results = {"held_out_before": {"pairs_average_accuracy": 0.75}}
-    runs.compare(results, {"pairs_average_accuracy": after, "unknown_accuracy": 0.1})
+    compare(results, {"pairs_average_accuracy": after, "unknown_accuracy": 0.1})
     shown = capsys.readouterr().out
     assert "0.75" in shown and str(after) in shown and "unknown" not in shown
     assert ("worse" in caplog.text) == worse

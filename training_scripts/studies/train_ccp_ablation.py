@@ -6,16 +6,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from datasets import DatasetDict
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
-from st_xlret import AsymmetricBNHead, CCPLoss, CrossLingualBatches, LanguageMemoryBank, MaskedLMLoss
+from st_xlret import (
+    AsymmetricBNHead,
+    CCPLoss,
+    CrossLingualBatches,
+    InterleavedBatches,
+    LanguageMemoryBank,
+    MaskedLMLoss,
+)
 from st_xlret.options import option
-from st_xlret.training import run as runs
+from st_xlret.training.script import run_script
 from training_scripts import train_ccp
 
 
@@ -47,6 +54,11 @@ class AblationArguments(train_ccp.CCPArguments):
     )
     pairs_language_mixing: float = option(
         1.0, "1: a batch of pairs mixes all language pairs. 0: it is of one.", minimum=0, maximum=1
+    )
+    exact_ratios: bool = option(
+        False,
+        "Draw the kinds of batches in rounds of as many batches as the ratios say, which are whole numbers. By default "
+        "each is drawn by itself, and the ratios hold on average.",
     )
     mask_probability: float = option(0.15, "Share of tokens that MLM predicts.", above=0, maximum=1)
 
@@ -89,10 +101,15 @@ def build_batches(options: AblationArguments) -> CrossLingualBatches:
     )
 
 
+def build_mixture(options: AblationArguments, kinds: list[str]) -> InterleavedBatches:
+    """The mixture of train_ccp.py, in rounds where the numbers of batches must be exact."""
+    return replace(train_ccp.build_mixture(options, kinds), in_rounds=options.exact_ratios)
+
+
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says."""
-    return train_ccp.main(arguments, AblationArguments, build_losses, build_batches)
+    return train_ccp.main(arguments, AblationArguments, build_losses, build_batches, build_mixture)
 
 
 if __name__ == "__main__":
-    runs.run_script(main)
+    run_script(main)

@@ -22,8 +22,8 @@ from st_xlret.data import DataError, connect_languages, keep_connections
 from st_xlret.data.batches.sampling import column_codes, rows_by_code
 from st_xlret.data.pairs.connections import SETTINGS, without_parallel
 from st_xlret.options import option
-from st_xlret.training import run as runs
 from st_xlret.training.questions import RetrievalDataArguments
+from st_xlret.training.script import run_script
 from training_scripts import train_language_agnostic_ir as recipe
 
 logger = logging.getLogger("train_ir_ablation")
@@ -148,4 +148,4 @@ main = partial(
 )
 
 if __name__ == "__main__":
-    runs.run_script(main)
+    run_script(main)

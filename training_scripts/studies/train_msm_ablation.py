@@ -18,7 +18,7 @@ from torch import nn
 
 from st_xlret import DocumentEncoder, MaskedLMLoss, MSMLoss
 from st_xlret.options import option
-from st_xlret.training import run as runs
+from st_xlret.training.script import run_script
 from training_scripts import train_msm
 
 
@@ -85,4 +85,4 @@ main = partial(
 )
 
 if __name__ == "__main__":
-    runs.run_script(main)
+    run_script(main)
