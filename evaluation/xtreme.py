@@ -1,0 +1,190 @@
+r"""Fine-tune an encoder on English sentence pairs and measure it in other languages: XNLI and PAWS-X of XTREME.
+
+    python evaluation/xtreme.py --model runs/ml-ctl/model --task xnli --data XNLI --output xnli.json
+    python evaluation/xtreme.py --model runs/ml-ctl/model --task paws-x --data x-final --output paws-x.json
+
+The ML-CTL paper (Table 1) reports both in XTREME's setting, zero-shot: a classifier that reads both sentences at once
+is fine-tuned on English pairs, the epoch with the best accuracy on English dev pairs is kept, and accuracy is measured
+on the test sets of all languages and averaged. The defaults are XTREME's for base models: 5 epochs, batches of 32, a
+learning rate of 2e-5 that decays linearly without warm-up, 128 tokens. The classifier and its training are those of
+Sentence Transformers (CrossEncoder, CrossEntropyLoss, CrossEncoderTrainer); of the model, only the Transformer is used.
+The output holds the accuracies as fractions in [0, 1]; a table beside the published averages is written next to it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
+from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
+
+from st_xlret.evaluation import BenchmarkResult, published_rows, results_table
+from st_xlret.evaluation.readers.sentence_pairs import (
+    PAIR_TASKS,
+    LabelledPair,
+    PairTask,
+    read_evaluation_pairs,
+    read_training_pairs,
+)
+from st_xlret.evaluation.reporting.report import result_as_json
+from st_xlret.evaluation.reporting.tables import macro_average
+from st_xlret.files import check_output_file, write_json_atomically, write_text_atomically
+from st_xlret.hub.loading import load_model
+from st_xlret.options import option, parse
+from st_xlret.precision import resolve_precision
+
+
+@dataclass
+class Arguments:
+    """What to fine-tune, on what, and how."""
+
+    model: str = option(None, "Encoder: a folder, or a name on the Hugging Face Hub.")
+    data: str = option(None, "Folder of the published files of the task.")
+    output: str = option(None, "JSON file for the accuracies.")
+    task: str = option("xnli", "Task.", list(PAIR_TASKS))
+    languages: list[str] | None = option(None, "Languages of the test sets. Default: all of the task.")
+    num_train_epochs: float = option(5.0, "Epochs over the English pairs.")
+    max_steps: int = option(-1, "Batches instead of epochs; the last state is then kept.")
+    learning_rate: float = option(2e-5, "Learning rate at the beginning.")
+    batch_size: int = option(32, "Pairs in a batch.", minimum=1)
+    max_seq_length: int = option(128, "Tokens of a pair; longer ones are truncated.", minimum=3)
+    precision: str = option(
+        "fp32", "Number format: auto is bf16 where the device computes in it.", ["auto", "fp32", "bf16"]
+    )
+    seed: int = option(0, "Seed of the new classification layer and of the order of the batches.")
+    device: str | None = option(None, "cpu, cuda, cuda:1, mps. Default: the best there is.")
+
+    def __post_init__(self) -> None:
+        for name in ("model", "data", "output"):
+            if not getattr(self, name):
+                raise ValueError(f"--{name} is missing.")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the data, fine-tune, measure, and write the result."""
+    (given,) = parse([Arguments], arguments, description=__doc__)
+    tables = Path(given.output).with_suffix(".md")
+    for file in (given.output, tables):
+        check_output_file(file)
+    task = PAIR_TASKS[given.task]
+    training = read_training_pairs(task, given.data)
+    dev = read_evaluation_pairs(task, given.data, "dev", ["en"])["en"]
+    test = read_evaluation_pairs(task, given.data, "test", given.languages)
+
+    model = classifier(given, task)
+    fine_tune(model, given, training, dev)
+    scores = {code: {"accuracy": accuracy(model, pairs, given.batch_size)} for code, pairs in test.items()}
+    protocol = {
+        "task": f"{task.name}: classification of pairs of sentences, fine-tuned on English alone",
+        "split": "test",
+        "training": f"{len(training)} English pairs, "
+        + (f"{given.max_steps} batches" if given.max_steps > 0 else f"{given.num_train_epochs:g} epochs")
+        + f" of {given.batch_size}, learning rate {given.learning_rate:g}, seed {given.seed}",
+        "precision": resolve_precision(given.precision, model.device),
+    }
+    result = BenchmarkResult(task.name, scores, macro_average(scores), protocol)
+    table = results_table(
+        result,
+        model_name=Path(given.model).name,
+        published=published_rows(task.name),
+        published_average=f"average_{len(task.languages)}" if len(scores) == len(task.languages) else None,
+    )
+    print(table, flush=True)
+    write_json_atomically(given.output, result_as_json(result, given.model))
+    write_text_atomically(tables, f"{table}\n")
+
+
+def classifier(given: Arguments, task: PairTask) -> CrossEncoder:
+    """The Transformer of an encoder with a new classification layer over both sentences."""
+    import torch
+
+    encoder = load_model(given.model, "cpu")
+    if not isinstance(encoder[0], Transformer):
+        raise ValueError(
+            f"--model {given.model}: it starts with {type(encoder[0]).__name__}, and not with a Transformer."
+        )
+    torch.manual_seed(given.seed)  # of the new layer
+    with tempfile.TemporaryDirectory() as folder:
+        encoder[0].model.save_pretrained(folder)
+        encoder.tokenizer.save_pretrained(folder)
+        model = CrossEncoder(
+            folder,
+            num_labels=len(task.labels),
+            max_length=given.max_seq_length,
+            device=given.device,
+            local_files_only=True,
+        )
+    return model
+
+
+def fine_tune(
+    model: CrossEncoder, given: Arguments, training: Sequence[LabelledPair], dev: Sequence[LabelledPair]
+) -> None:
+    """Train on English pairs, and keep the epoch that is best on the dev pairs."""
+    columns: Any = list(zip(*training, strict=True))
+    dataset = Dataset.from_dict(
+        {name: list(column) for name, column in zip(LabelledPair._fields, columns, strict=True)}
+    )
+    by_epoch = given.max_steps <= 0
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = CrossEncoderTrainingArguments(
+            output_dir=folder,
+            num_train_epochs=given.num_train_epochs,
+            max_steps=given.max_steps,
+            per_device_train_batch_size=given.batch_size,
+            learning_rate=given.learning_rate,
+            bf16=resolve_precision(given.precision, model.device) == "bf16",
+            use_cpu=model.device.type == "cpu",
+            eval_strategy="epoch" if by_epoch else "no",
+            save_strategy="epoch" if by_epoch else "no",
+            save_total_limit=1,
+            load_best_model_at_end=by_epoch,
+            metric_for_best_model="eval_dev_accuracy" if by_epoch else None,
+            greater_is_better=True,
+            report_to="none",
+            seed=given.seed,
+        )
+        trainer = CrossEncoderTrainer(
+            model=model,
+            args=arguments,
+            train_dataset=dataset,
+            loss=CrossEntropyLoss(model),
+            evaluator=DevAccuracy(dev, given.batch_size) if by_epoch else None,
+        )
+        trainer.train()
+
+
+class DevAccuracy(BaseEvaluator):
+    """Accuracy on English dev pairs, by which the best epoch is chosen."""
+
+    def __init__(self, pairs: Sequence[LabelledPair], batch_size: int) -> None:
+        super().__init__()
+        self.pairs = pairs
+        self.batch_size = batch_size
+        self.primary_metric = "dev_accuracy"
+
+    def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:  # type: ignore[override]
+        """The metric, as the host's Trainer calls it."""
+        return {"dev_accuracy": accuracy(model, self.pairs, self.batch_size)}
+
+
+def accuracy(model: CrossEncoder, pairs: Sequence[LabelledPair], batch_size: int) -> float:
+    """The share of pairs whose label has the highest score; of equal scores, the first label's counts."""
+    scores = model.predict([pair[:2] for pair in pairs], batch_size=batch_size, show_progress_bar=False)
+    return float(np.mean(scores.argmax(axis=1) == np.array([pair.label for pair in pairs])))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
