@@ -27,9 +27,12 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         seed: Seed.
         ratios: How often a batch of each data set is drawn, relative to the others. By default its number of batches.
         batches: Batches per epoch of each rank. By default the sum of the samplers' batches, divided by the ranks.
+        in_rounds: Draw in rounds in which each data set has as many batches as its ratio, in random order. The ratios
+            are then whole numbers, and exact after every round; an epoch has a whole number of rounds.
 
     Raises:
-        ValueError: If there is not one ratio for each data set, one is negative, or all are 0.
+        ValueError: If there is not one ratio for each data set, one is negative, all are 0, or `in_rounds` is given
+            ratios that are no whole numbers.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         *,
         ratios: Sequence[float] | None = None,
         batches: int | None = None,
+        in_rounds: bool = False,
     ) -> None:
         super().__init__(dataset, batch_samplers, generator, seed or 0)
         # Batches differ in length. With a number here, several processes would drop those of another length.
@@ -51,9 +55,14 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
             raise ValueError(f"{len(batch_samplers)} data sets need as many ratios, got {len(ratios)}: {ratios}")
         if min(ratios) < 0 or not sum(ratios):
             raise ValueError(f"ratios must not be negative, and not all 0, got {ratios}")
+        if in_rounds and any(ratio != int(ratio) for ratio in ratios):
+            raise ValueError(f"with in_rounds, ratios are batches per round and whole numbers, got {ratios}")
+        self.round = np.repeat(np.arange(len(ratios)), np.array(ratios, dtype=np.int64)) if in_rounds else None
         self.probabilities = np.array(ratios, dtype=np.float64) / sum(ratios)
         self.ranks = get_world_size()
         self.batches = batches or max(1, sum(len(sampler) for sampler in batch_samplers) // self.ranks)
+        if self.round is not None:
+            self.batches = -(-self.batches // len(self.round)) * len(self.round)
 
     def __len__(self) -> int:
         return self.batches * self.ranks
@@ -62,7 +71,12 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         generator = np.random.default_rng([self.seed, self.epoch, 1])
         offsets = np.concatenate([[0], self.dataset.cumulative_sizes])
         streams = [self._endless(sampler) for sampler in self.batch_samplers]
-        for chosen in generator.choice(len(streams), size=self.batches, p=self.probabilities):
+        if self.round is None:
+            order = generator.choice(len(streams), size=self.batches, p=self.probabilities)
+        else:
+            rounds = np.tile(self.round, (self.batches // len(self.round), 1))
+            order = generator.permuted(rounds, axis=1).reshape(-1)
+        for chosen in order:
             for _ in range(self.ranks):
                 yield [int(row + offsets[chosen]) for row in next(streams[chosen])]
 
@@ -93,6 +107,8 @@ class InterleavedBatches:
         ratios: How often a batch of each data set is drawn, in the order of the data sets. By default in proportion to
             their numbers of batches.
         batches: Batches per epoch of each rank. By default the sum of the samplers' batches, divided by the ranks.
+        in_rounds: Draw in rounds in which each data set has as many batches as its ratio, a whole number. The numbers
+            of batches are then exact after every round. By default each batch is drawn by itself, as in the paper.
 
     Example:
         >>> from torch.utils.data import BatchSampler, SequentialSampler
@@ -105,9 +121,10 @@ class InterleavedBatches:
 
     ratios: Sequence[float] | None = None
     batches: int | None = None
+    in_rounds: bool = False
 
     def __call__(
         self, dataset: ConcatDataset, batch_samplers: list[BatchSampler], **kwargs: Any
     ) -> InterleavedBatchSampler:
         """Make the sampler for these data sets, with the host's arguments."""
-        return InterleavedBatchSampler(dataset, batch_samplers, **kwargs, ratios=self.ratios, batches=self.batches)
+        return InterleavedBatchSampler(dataset, batch_samplers, **kwargs, ratios=self.ratios, batches=self.batches, in_rounds=self.in_rounds)

@@ -57,6 +57,19 @@ def test_ratios() -> None:
     np.testing.assert_allclose(counts, [0.25, 0, 0.75], atol=0.04)
 
 
+def test_in_rounds_the_numbers_of_batches_are_exact() -> None:
+    sampler = interleaved(ratios=[2, 0, 1], in_rounds=True)
+    drawn = [turns(sampler, epoch) for epoch in range(3)]
+    for order in drawn:
+        assert len(order) == len(sampler) == 30
+        assert all(sorted(order[start : start + 3]) == [0, 0, 2] for start in range(0, 30, 3))
+    assert drawn[0] != drawn[1] and len({tuple(order[:3]) for order in drawn} | {tuple(drawn[0][3:6])}) > 1
+    # An epoch ends with a round.
+    assert len(interleaved(ratios=[2, 0, 2], in_rounds=True)) == 32
+    with pytest.raises(ValueError, match="0.5"):
+        interleaved(ratios=[0.5, 1, 1], in_rounds=True)
+
+
 def test_windows_have_twice_the_rows() -> None:
     sampler = interleaved()
     lengths = {turn: len(batch) for turn, batch in zip(turns(sampler), sampler, strict=True)}
