@@ -21,7 +21,7 @@ NOTE = (
 
 
 def write_card(
-    model: Path, results: Mapping[str, Any], rows: Mapping[str, Any], data: Mapping[str, str], command: str
+    model: Path, results: Mapping[str, Any], rows: Mapping[str, Any], data: Mapping[str, str], command: str, *, row: str
 ) -> None:
     """Write the card of the demo's model.
 
@@ -31,6 +31,7 @@ def write_card(
         rows: Name of a stage -> column -> accuracy in [0, 1].
         data: Kind of text -> its amount, such as "documents" -> "24000 sentences".
         command: Command of the demo.
+        row: The stage whose model this is.
     """
     write_model_card(
         model,
@@ -42,7 +43,7 @@ def write_card(
         languages=TOY_LANGUAGES,
         data=[DataSource("toy corpus", "Apache-2.0", f"{kind}: {amount}") for kind, amount in data.items()],
         training_command=command,
-        results=[ResultTable("Toy corpus, bilingual retrieval", "accuracy", rows, note=NOTE)],
+        results=[ResultTable("Toy corpus, bilingual retrieval", "accuracy", rows, model_row=row, note=NOTE)],
         citations=[CCP_CITATION],
         limits=["It knows the words and the sentence patterns of the generated corpus, and nothing else."],
         seconds=results["seconds_by_part"],

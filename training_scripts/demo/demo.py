@@ -269,7 +269,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         "documents": f"{len(documents)} sentences",
         "pairs": f"{sizes.pairs} with English for each of fr, de, ru and ar; none for {' and '.join(WITHOUT_PARALLEL)}",
     }
-    write_card(model, results, {STAGES[stage]: scores for stage, scores in stages.items()}, data, command)
+    by_name = {STAGES[stage]: scores for stage, scores in stages.items()}
+    write_card(model, results, by_name, data, command, row=STAGES["rotate"])
     draw(stages, tests, output)
 
     print("\n== The saved model, by Sentence Transformers alone: queries in other languages, English answers")

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer
 
 from training_scripts.demo import demo
@@ -45,4 +46,7 @@ def test_the_model_is_plain_and_knows_the_languages(output: Path) -> None:
 def test_card_and_pictures_are_there(output: Path) -> None:
     card = (output / "model" / "README.md").read_text(encoding="utf-8")
     assert "few pairs only" in card and "wu2022ccp" in card
+    of_model = json.loads((output / "results.json").read_text())["stages"]["rotate"]
+    metadata = ModelCard(card).data.eval_results
+    assert {entry.dataset_config: entry.metric_value for entry in metadata} == pytest.approx(of_model, abs=1e-6)
     assert {"training.png", "stages.png", "pca-en-fr.png", "pca-en-de.png"} <= {p.name for p in output.glob("*.png")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -14,6 +15,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from st_xlret.evaluation.reporting.tables import markdown_table
 from st_xlret.files import write_text_atomically
+from st_xlret.hub.card_sections import QUESTION, SENTENCES
 
 Rows = Mapping[str, Mapping[str, float | None]]
 
@@ -44,7 +46,7 @@ class ResultTable:
         metric: The name of the metric, in words.
         rows: System -> column (a language, "average", ...) -> value. Fractions in [0, 1], or `None`.
         published: The same for rows that are copied from papers; the card marks each as "(published)".
-        model_row: The row that is this card's model, for the metadata. Default: the last of `rows`.
+        model_row: The row that is this card's model, for the metadata. It need not be named if there is one row only.
         percent: Show the fractions as percentages with one decimal, as the papers do.
         note: Protocol and differences, printed below the table.
         in_metadata: Whether the figures are the card's model's own; not so where it was fine-tuned before.
@@ -89,11 +91,15 @@ class ResultTable:
         return "\n".join(lines)
 
     def eval_results(self) -> list[EvalResult]:
-        """Give the model's own row as metadata, one entry a column, for the Hub's `model-index`."""
+        """Give the model's own row as metadata, one entry a column, for the Hub's `model-index`.
+
+        Raises:
+            ValueError: If `model_row` is no row, or none is named and there are several.
+        """
         if not self.rows or not self.in_metadata:
             return []
-        system = self.model_row if self.model_row is not None else list(self.rows)[-1]
-        if system not in self.rows:
+        system = self.model_row if self.model_row is not None or len(self.rows) > 1 else next(iter(self.rows))
+        if system is None or system not in self.rows:
             raise ValueError(f"model_row {system!r} is not a row; the rows are {list(self.rows)}")
         return [
             EvalResult(
@@ -248,12 +254,13 @@ def write_model_card(
 
 def _usage(model_name: str, task_language: str | None) -> str:
     english, foreign = (', task="en"', f', task="{task_language}"') if task_language else ("", "")
+    passages = [SENTENCES[code] for code in ([task_language] if task_language else ["fr", "de"])]
     code = (
         "from sentence_transformers import SentenceTransformer\n\n"
         f'model = SentenceTransformer("{model_name}")\n'
-        f'queries = model.encode(["Where do storks spend the winter?"]{english})\n'
-        f"passages = model.encode(texts{foreign})\n"
-        "scores = model.similarity(queries, passages)"
+        f'queries = model.encode(["{QUESTION}"]{english})\n'
+        f"passages = model.encode({json.dumps(passages, ensure_ascii=False)}{foreign})\n"
+        "print(model.similarity(queries, passages))"
     )
     hint = " `task` is the language of the texts." if task_language else ""
     return f"It needs Sentence Transformers only.{hint}\n\n" + _fence("python", code)

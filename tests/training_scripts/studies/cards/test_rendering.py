@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from huggingface_hub import ModelCard
 
+from st_xlret.hub import check_card
+from st_xlret.hub.export import export
+from st_xlret.modules import CalibrationLayer
+from tests import tiny
+from tests.docs.blocks import python_blocks
 from training_scripts.studies.cards.rendering import (
     DataSource,
     ResultTable,
@@ -17,6 +23,7 @@ from training_scripts.studies.cards.rendering import (
 )
 
 CITATION = "@article{ccp,\n  title = {Contrastive Context Prediction}\n}"
+NUMBER = re.compile(r"-?[\d.]+")
 RUN = {
     "benchmark": "tatoeba",
     "model": "runs/ccp/model",
@@ -32,6 +39,7 @@ def card(path: Path, **changes: Any) -> str:
         published={"CCP (XLM-R)": {"fr": 0.951, "el": 0.9}},
         note="Both directions, averaged.",
     )
+    table = replace(table, model_row="+ CCP")
     options: dict[str, Any] = {
         "model_name": "me/ccp",
         "title": "CCP from scratch",
@@ -104,8 +112,40 @@ def test_a_file_name_is_taken_as_it_is(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "cards").iterdir()] == ["ccp.md"]
 
 
-def test_a_calibrated_models_usage_names_the_language(tmp_path: Path) -> None:
-    assert 'model.encode(texts, task="fr")' in card(tmp_path, task_language="fr")
+def run_usage(text: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Run the example of a card, on a tiny model under whatever name it loads."""
+    model = tiny.static()
+    if "task=" in text:
+        model = export(model, CalibrationLayer(8, ["en", "fr"], pivot="en"))
+    monkeypatch.setattr("sentence_transformers.SentenceTransformer", lambda name: model)
+    (block,) = python_blocks(text)
+    names: dict[str, Any] = {}
+    exec(compile(block.code, "card", "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("language", [None, "fr"])
+def test_the_example_of_usage_runs(tmp_path: Path, language: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = card(tmp_path, task_language=language)
+    assert ('task="fr"' in text) == (language is not None)
+    assert len(run_usage(text, monkeypatch)["passages"]) == (1 if language else 2)
+
+
+@pytest.mark.parametrize("name", ["ccp", "language-agnostic-ir", "ml-ctl", "msm"])
+def test_the_cards_of_this_repository(name: str, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (repository / "model_cards" / f"{name}.md").read_text(encoding="utf-8")
+    check_card(text)
+    run_usage(text, monkeypatch)
+    # The metadata is a row of a table, and with that of one system.
+    values: dict[tuple[str, str], list[float]] = {}
+    for entry in ModelCard(text).data.eval_results:
+        values.setdefault((entry.dataset_name, entry.metric_type), []).append(100 * entry.metric_value)
+    rows = [[cell.strip() for cell in line.split("|")] for line in text.splitlines() if line.startswith("|")]
+    assert values
+    for of_model in values.values():
+        cells = [row[2 : 2 + len(of_model)] for row in rows]
+        numbers = [[float(cell) for cell in row] for row in cells if all(map(NUMBER.fullmatch, row))]
+        assert any(row == pytest.approx(of_model, abs=0.051) for row in numbers), of_model
 
 
 def test_bad_input_is_named(tmp_path: Path) -> None:
@@ -113,6 +153,8 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
         card(tmp_path, languages=[])
     with pytest.raises(ValueError, match="'best' is not a row"):
         card(tmp_path, results=[ResultTable("t", "accuracy", {"a": {"fr": 1.0}}, model_row="best")])
+    with pytest.raises(ValueError, match=r"None is not a row; the rows are \['model', 'rival'\]"):
+        card(tmp_path, results=[ResultTable("t", "accuracy", {"model": {"fr": 1.0}, "rival": {"fr": 0.5}})])
     with pytest.raises(ValueError, match="'f1'.*'accuracy'"):
         table_from_evaluations({"a": RUN}, "f1")
     with pytest.raises(ValueError, match=r"\['bucc', 'tatoeba'\]"):
