@@ -18,6 +18,7 @@ OUTPUT_DIR/model, the scores in OUTPUT_DIR/results.json, the curves in OUTPUT_DI
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ from st_xlret.training.held_out import compare, keep_best
 from st_xlret.training.merging import interpolate_weights
 from st_xlret.training.questions import question_evaluator
 from st_xlret.training.script import command, run_script
-from st_xlret.training.teacher import ROLES, Role, make_lesson, teacher_vectors
+from st_xlret.training.teacher import ROLES, Lesson, Role, make_lesson, teacher_vectors
 
 _QUESTIONS_IN_BANK = 10_000  # questions, and sentences that answer them, beside the English sides of the pairs
 
@@ -80,6 +81,9 @@ class SearchDataArguments(DataArguments):
         "(their training split), or JSON files of DPR or SQuAD.",
     )
     pivot: str = option("en", "The language whose vectors stay, and that the pairs translate from or into.")
+    teacher_cache: str | None = option(
+        None, "Folder that keeps the vectors of English texts, for several runs. By default OUTPUT_DIR/teacher."
+    )
 
 
 @dataclass
@@ -146,6 +150,14 @@ def load_questions(data: SearchDataArguments, options: SearchArguments) -> Datas
     )
 
 
+def build_datasets(lesson: Lesson, questions: Dataset | None, options: SearchArguments) -> DatasetDict:
+    """Translations as queries and as documents, each with the goal that it is to reach, and questions."""
+    datasets = DatasetDict(lesson.datasets)
+    if questions is not None and len(questions):
+        datasets["questions"] = questions
+    return datasets
+
+
 def build_losses(
     model: SentenceTransformer, datasets: DatasetDict, vectors: Tensor, options: SearchArguments
 ) -> dict[str, nn.Module]:
@@ -186,10 +198,17 @@ def without_dropout(model: nn.Module) -> None:
             module.p = 0.0
 
 
-def main(arguments: list[str] | None = None) -> dict[str, Any]:
+def main(
+    arguments: list[str] | None = None,
+    options_class: type[SearchArguments] = SearchArguments,
+    build_datasets: Callable[..., DatasetDict] = build_datasets,
+    build_losses: Callable[..., dict[str, nn.Module]] = build_losses,
+    program: str = "training_scripts/train_search.py",
+    description: str | None = __doc__,
+) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [CheckpointArguments, SearchDataArguments, SearchArguments, RunArguments, TrainingArguments]
-    encoder, data, options, run, args = parse(groups, arguments, description=__doc__)
+    groups = [CheckpointArguments, SearchDataArguments, options_class, RunArguments, TrainingArguments]
+    encoder, data, options, run, args = parse(groups, arguments, description=description)
     runs.start(args, run, encoder, data, options)
 
     # 1. Data: translations and questions, some of which are held out.
@@ -212,16 +231,15 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         some = questions.shuffle(seed=args.seed).select(range(min(len(questions), _QUESTIONS_IN_BANK)))
         english = {"query": list(some["query"]), "document": list(some["positive"])}
     lesson = make_lesson(pairs, english, pivot=data.pivot, english_share=options.english_share, seed=args.seed)
-    vectors = teacher_vectors(teacher, lesson, Path(str(args.output_dir)) / "teacher", "bf16" if args.bf16 else "fp32")
+    folder = data.teacher_cache or Path(str(args.output_dir)) / "teacher"
+    vectors = teacher_vectors(teacher, lesson, folder, "bf16" if args.bf16 else "fp32")
     model = encoder.load([], args, run)
     without_dropout(model)
     languages = sorted({*pairs.unique("source_language"), *pairs.unique("target_language")})
     set_card_data(model, languages=languages, tags=["multilingual-knowledge-distillation"])
 
     # 3. A data set and a loss for translations as queries, as documents, and for questions.
-    datasets = lesson.datasets
-    if questions is not None and len(questions):
-        datasets["questions"] = questions
+    datasets = build_datasets(lesson, questions, options)
     losses = build_losses(model, datasets, vectors, options)
     args.prompts = prompts_of(model, questions)
 
@@ -248,7 +266,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
     # 6. Train, go part of the way back, measure and save.
     results = {
-        "command": command("training_scripts/train_search.py", arguments),
+        "command": command(program, arguments),
         "held_out_before": scores_of(evaluators, teacher),
         **runs.train(trainer, run),
         "tokens": trainer.state.num_input_tokens_seen,
