@@ -3,11 +3,15 @@
     python -m training_scripts.studies.study_ccp --data ../shared/data --output runs/study --encoder static --jobs 2
 
 Every row is trained from scratch on the documents and parallel sentences of 19 languages. A row that adds context
-prediction or masked words runs as many more optimizer steps, and the kind of each batch is drawn at random, so that it
-sees about as many batches of parallel sentences as "pairs only" in two or three times the steps. Rows with and without
-additions therefore do not compare at equal optimizer steps. Each model is then measured on Tatoeba as it is and after
-each calibration step. Finished runs are kept: the same command continues an interrupted study. The table is in
+prediction or masked words takes as many batches of parallel sentences as "pairs only", and as many batches of each
+addition besides. It is therefore compared twice: with "pairs only" at equal batches of pairs, and with "pairs only x 2"
+(or x 3) at equal optimizer steps. The table shows both numbers. Each model is then measured on Tatoeba as it is and
+after each calibration step. Finished runs are kept: the same command continues an interrupted study. The table is in
 OUTPUT/study.md, all figures are in OUTPUT/study.json.
+
+By default the memory bank is as large as the paper's by what it does: 32 768 keys of 108 languages are about 300 of the
+anchor's language, five times the 62 negatives in a batch of 2 x 32 rows (section 4). Here it has five times as many
+keys of each language as a batch has rows.
 """
 
 from __future__ import annotations
@@ -47,17 +51,23 @@ from training_scripts.studies.common import (
 )
 
 LANGUAGES = ["en", *TATOEBA_LANGUAGES]
+KEYS_PER_ROW = 5
 STAGES = ["raw", "shift", "scale", "rotate"]
 
-# For each row: steps that it adds, as multiples of --pair_steps, and further options.
-ROWS: dict[str, tuple[dict[str, float], str]] = {
-    "pairs only": ({}, ""),
-    "+ CCP": ({"ccp": 1}, ""),
-    "+ CCP + MLM": ({"ccp": 1, "mlm": 1}, ""),
-    "+ CCP, vanilla BN": ({"ccp": 1}, "--normalization batch"),
-    "+ CCP, no BN": ({"ccp": 1}, "--normalization none"),
-    "+ CCP, no bank": ({"ccp": 1}, "--bank_size 0"),
+# For each row: its batches of each kind, as multiples of --pair_steps, and further options.
+ROWS: dict[str, tuple[dict[str, int], str]] = {
+    "pairs only": ({"pairs": 1}, ""),
+    "pairs only x 2": ({"pairs": 2}, ""),
+    "+ CCP": ({"pairs": 1, "ccp": 1}, ""),
+    "pairs only x 3": ({"pairs": 3}, ""),
+    "+ CCP + MLM": ({"pairs": 1, "ccp": 1, "mlm": 1}, ""),
+    "+ CCP, vanilla BN": ({"pairs": 1, "ccp": 1}, "--normalization batch"),
+    "+ CCP, no BN": ({"pairs": 1, "ccp": 1}, "--normalization none"),
+    "+ CCP, no L2 norm": ({"pairs": 1, "ccp": 1}, "--no_l2_normalization"),
+    "+ CCP, no bank": ({"pairs": 1, "ccp": 1}, "--bank_size 0"),
 }
+# What a row of masked words is compared with goes with it.
+ONLY_WITH_MASKED_WORDS = ("+ CCP + MLM", "pairs only x 3")
 ENCODERS = {
     "static": "--from_scratch static --features 512 --learning_rate 5e-3 --lazy_adam --max_grad_norm 0 "
     "--weight_decay 0 --token_dropout 0.15",
@@ -85,13 +95,23 @@ class Arguments:
     pairs: list[str] = option(["500", "5000", "all"], "Maximum pairs per language. Every row is run with each.")
     pair_steps: int = option(
         600,
-        "Steps of pairs only. With CCP there are twice as many, of which about half are batches of pairs.",
+        "Batches of pairs in every row but pairs only x 2 and x 3. A row has as many of CCP, and of MLM, besides.",
         minimum=1,
     )
     batch_size: int = option(512, "Pairs, windows or sentences in a batch.", minimum=1)
-    bank_size: int = option(4096, "Keys of the memory bank.", minimum=0, maximum=2**24)
+    bank_size: int | None = option(
+        None,
+        "Keys of the memory bank. By default 10 x batch size x languages: five keys of the anchor's language for each "
+        "row of a batch, as in the paper.",
+        minimum=0,
+        maximum=2**24,
+    )
     table_only: bool = option(False, "Only tabulate finished runs.")
     jobs: int = option(1, "Runs at a time, each with one thread if there are several.", minimum=1)
+
+    def __post_init__(self) -> None:
+        if self.bank_size is None:
+            self.bank_size = KEYS_PER_ROW * 2 * self.batch_size * len(LANGUAGES)
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -117,7 +137,7 @@ def main(given: Sequence[str] | None = None) -> None:
 def plan_of(arguments: Arguments) -> list[tuple[str, str]]:
     """Rows and numbers of pairs to run. Ablations are last, so that an interrupted study has the main rows."""
     plan = [(row, size) for size in arguments.pairs for row in arguments.rows]
-    plan = [(row, size) for row, size in plan if not ("MLM" in row and arguments.encoder == "static")]
+    plan = [(row, size) for row, size in plan if not (row in ONLY_WITH_MASKED_WORDS and arguments.encoder == "static")]
     return sorted(plan, key=lambda run: "," in run[0])
 
 
@@ -160,8 +180,7 @@ def run_one(arguments: Arguments, row: str, size: str) -> None:
 
 def training_command(arguments: Arguments, row: str, size: str) -> list[str]:
     """The train_ccp.py command of a row."""
-    data, (extra, options) = Path(arguments.data), ROWS[row]
-    steps = int(arguments.pair_steps * (1 + sum(extra.values())))
+    data, (kinds, options) = Path(arguments.data), ROWS[row]
     command = [sys.executable, "-m", "training_scripts.studies.train_ccp_ablation"]
     command += ENCODERS[arguments.encoder].split()
     pairs = folders_in(data, PAIRS)
@@ -172,8 +191,10 @@ def training_command(arguments: Arguments, row: str, size: str) -> list[str]:
         command += ["--pairs_per_language", size]
     command += ["--pairs", *pairs, "--documents", *folders_in(data, DOCUMENTS), "--languages", *LANGUAGES]
     command += ["--exclude", *(str(path) for path in sorted((data / "tatoeba/v1").glob("tatoeba.*.eng")))]
-    command += f"--ccp_ratio {extra.get('ccp', 0)} --mlm_ratio {extra.get('mlm', 0)} --max_steps {steps}".split()
-    if arguments.encoder == "static" and extra:
+    command += ["--max_steps", str(sum(batches_of(arguments, row).values())), "--exact_ratios"]
+    for kind in ("ccp", "mlm", "pairs"):
+        command += [f"--{kind}_ratio", str(kinds.get(kind, 0))]
+    if arguments.encoder == "static" and "ccp" in kinds:
         # At the learning rate of the vectors the loss of the head hardly falls.
         command += ["--learning_rate_mapping", '{"head": 0.001}']
     command += f"--per_device_train_batch_size {arguments.batch_size} --bank_size {arguments.bank_size}".split()
@@ -181,6 +202,11 @@ def training_command(arguments: Arguments, row: str, size: str) -> list[str]:
     if arguments.tokenizer:
         command += ["--tokenizer", arguments.tokenizer]
     return [*command, *options.split(), "--output_dir", str(file(Path(arguments.output), row, size).parent)]
+
+
+def batches_of(arguments: Arguments, row: str) -> dict[str, int]:
+    """Batches of each kind in a row. Their sum is the number of its optimizer steps."""
+    return {kind: share * arguments.pair_steps for kind, share in ROWS[row][0].items()}
 
 
 def measure(folder: Path, data: Path, size: str) -> None:
@@ -222,8 +248,10 @@ def table_of(arguments: Arguments, results: dict[str, Any]) -> str:
         for row in arguments.rows:
             if figures := results.get(run_name(row, size)):
                 scores = [f"{figures['average'][stage]:.1f}" for stage in STAGES]
-                lines.append([size, row, *scores, f"{figures['seconds']:.0f}"])
-    return markdown_table(["pairs per language", "training", *STAGES, "seconds"], lines)
+                batches = batches_of(arguments, row)
+                counts = [str(sum(batches.values())), str(batches["pairs"])]
+                lines.append([size, row, *counts, *scores, f"{figures['seconds']:.0f}"])
+    return markdown_table(["pairs per language", "training", "steps", "of pairs", *STAGES, "seconds"], lines)
 
 
 if __name__ == "__main__":
