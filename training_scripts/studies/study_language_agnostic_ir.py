@@ -4,7 +4,8 @@
 
 Every row is trained from scratch on the English questions of SQuAD's training part, with the semantic loss, the
 language loss, both or neither beside it. The languages in --without have no parallel sentences, only text of their
-own, as in the paper's Table 5. Each model is then measured zero-shot on XQuAD-R: MRR@100, Recall@100 and mAP@20 over
+own, as in the paper's Table 5. The language loss takes text of all languages here; in the paper (section 5.4) it takes
+text of the languages without parallel sentences alone, which is --further=--others_without_parallel. Each model is then measured zero-shot on XQuAD-R: MRR@100, Recall@100 and mAP@20 over
 one pool of the sentences of all languages, languages with and without parallel sentences apart. Finished runs are kept:
 the same command continues an interrupted study. The table is in OUTPUT/study.md, all figures in OUTPUT/study.json.
 """

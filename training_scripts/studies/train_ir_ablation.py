@@ -44,6 +44,11 @@ class AblationArguments(recipe.IRArguments):
     others_languages: list[str] = option(
         [], "Languages of the sentences without translations. By default all of --documents."
     )
+    others_without_parallel: bool = option(
+        False,
+        "Take the sentences without translations only from languages that have no parallel sentences, as in section "
+        "5.4 (Table 5). By default a language may have both.",
+    )
     others_per_language: int | None = option(
         None, "Maximum sentences without translations per language (Figure 4). By default all of them.", minimum=1
     )
@@ -88,8 +93,28 @@ def load_texts(
         pairs, count = without_parallel(pairs, options.no_parallel)
         logger.info("left out, of %s: %d pairs", ", ".join(options.no_parallel), count)
     if others is not None:
-        others = sample_others(others, options.others_languages, options.others_per_language, seed)
+        languages = options.others_languages
+        if options.others_without_parallel and pairs is not None:
+            languages = without_translations(others, pairs, languages)
+        others = sample_others(others, languages, options.others_per_language, seed)
     return pairs, others
+
+
+def without_translations(documents: Dataset, pairs: Dataset, languages: list[str]) -> list[str]:
+    """List the languages of the documents, or those of them that are asked for, that no pair has.
+
+    Raises:
+        DataError: If there is none.
+    """
+    parallel = {code for side in ("source_language", "target_language") for code in pairs.unique(side)}
+    asked = languages or documents.unique("language")
+    found = sorted(set(asked) - parallel)
+    if not found:
+        raise DataError(
+            f"--others_without_parallel leaves no language: all of {', '.join(sorted(asked))} have parallel sentences; "
+            "give --documents of other languages, or leave some without pairs by --no_parallel"
+        )
+    return found
 
 
 def sample_others(documents: Dataset, languages: list[str], per_language: int | None, seed: int) -> Dataset:

@@ -89,6 +89,18 @@ def test_table_5(load: Any) -> None:
     }
 
 
+def test_others_of_languages_without_parallel_sentences_alone(load: Any) -> None:
+    # fi has pairs and documents, ru and sw only documents: ru because its pairs are left out.
+    pairs, others = load(no_parallel=["ru"], others_without_parallel=True)
+    parallel = {code for side in ("source_language", "target_language") for code in pairs[side]}
+    assert set(others["language"]) == {"ru", "sw"} and parallel.isdisjoint(others["language"])
+    assert set(load(others_without_parallel=True)[1]["language"]) == {"sw"}
+    _, some = load(others_without_parallel=True, no_parallel=["ru"], others_languages=["fi", "ru"])
+    assert set(some["language"]) == {"ru"}
+    with pytest.raises(DataError, match="fi.*--no_parallel"):
+        load(others_without_parallel=True, others_languages=["fi"])
+
+
 def test_figure_4(load: Any) -> None:
     _, others = load(others_languages=["ru"], others_per_language=4)
     assert len(others) == 4 and set(others["language"]) == {"ru"}
