@@ -205,7 +205,10 @@ def _task(model: Any, language: str | None, role: str | None) -> str | None:
     task = language_task(model, language, role)
     if task is None:
         known = ", ".join(language_routes(model))
-        raise ValueError(f"the model has no map for the language {language!r}; it has: {known}")
+        raise ValueError(
+            f"the model has no map for the language {language!r}; it has: {known}. Leave such texts out, or calibrate "
+            "the model it was made from for that language too"
+        )
     return task
 
 
