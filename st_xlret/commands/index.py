@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from st_xlret.files import atomic_directory, atomic_file
-from st_xlret.options import name_leading_words, option, parse
+from st_xlret.options import LIMITS_HELP, name_leading_words, option, parse
 
+UNKNOWN = "und"  # undetermined, in ISO 639
 FORMATS = "only .jsonl, .txt, .md, .tsv and .csv files are indexed (or .gz)"
 INDEX_FILE, TEXTS_FILE, VECTORS_FILE = "index.json", "texts.jsonl", "vectors.npy"
 _SHARD = 4_096  # texts that an interrupted run has to encode again at most
@@ -37,8 +38,13 @@ class Arguments:
         "sentence", "What is found: each sentence of a document, or the document.", ["sentence", "document"]
     )
     column: str | None = option(None, "Column of tables (its number from 1, or its name).")
-    language: str | None = option(None, "Language of documents that do not name theirs.")
+    language: str | None = option(
+        None,
+        "Language of documents that do not name theirs. For a model with a map per language it is identified, if the "
+        "extra langid is installed.",
+    )
     skip_bad_lines: bool = option(False, "Skip bad lines of .jsonl files instead of stopping at the first one.")
+    limits: list[str] = option([], LIMITS_HELP)
     overwrite: bool = option(False, "Replace an index that is there.")
     batch_size: int = option(64, "Texts in a forward pass.", minimum=1)
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
@@ -66,6 +72,7 @@ def index(options: Arguments) -> Path:
     from tqdm.auto import tqdm
 
     from st_xlret.calibration.encoding import known_languages
+    from st_xlret.commands.identification import identifier_for
     from st_xlret.data.reading.jsonl import DataError
     from st_xlret.evaluation.cache import EmbeddingCache
     from st_xlret.hub.loading import load_model
@@ -80,8 +87,11 @@ def index(options: Arguments) -> Path:
     model = load_model(options.model, options.device)
     work = target.with_name(f".{target.name}.embeddings")
     found = set()
+    identify = identifier_for(model)
     with atomic_file(work / TEXTS_FILE) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for language, text in tqdm(chain([first], read), desc="Reading", unit=" texts"):
+            if language == UNKNOWN and identify is not None:
+                language = identify(text)
             found.add(language)
             file.write(json.dumps({"language": language, "text": text}, ensure_ascii=False) + "\n")
     languages = sorted(found)
@@ -152,7 +162,7 @@ def read_entries(options: Arguments) -> Iterator[tuple[str, str]]:
     from st_xlret.data.reading.jsonl import DataError
     from st_xlret.data.reading.sources import existing_path
 
-    language = options.language or "und"
+    language = options.language or UNKNOWN
     for source in options.documents:
         path = existing_path(source)
         found = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
@@ -172,9 +182,9 @@ def read_entries(options: Arguments) -> Iterator[tuple[str, str]]:
 def _of_documents(file: Path, options: Arguments) -> Iterator[tuple[str, str]]:
     from st_xlret.data.documents.loading import LoadReport
     from st_xlret.data.documents.reading import find_documents, read_documents
-    from st_xlret.data.reading.jsonl import BadLines
+    from st_xlret.data.reading.jsonl import BadLines, Limits
 
-    bad_lines = BadLines(skip=options.skip_bad_lines)
+    bad_lines = BadLines(options.skip_bad_lines, Limits.parse(options.limits))
     for document in read_documents(find_documents([str(file)]), None, LoadReport(), bad_lines, show_progress=False):
         if options.unit == "document":
             yield document.language, " ".join(document.sentences)

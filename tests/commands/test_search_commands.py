@@ -298,8 +298,13 @@ def per_language(tmp_path: Path, model: Path) -> Path:
 
 
 def test_a_model_with_a_map_per_language_is_told_the_languages(
-    tmp_path: Path, per_language: Path, documents: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    per_language: Path,
+    documents: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)  # the extra that would identify languages
     folder = str(tmp_path / "index")
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
