@@ -61,6 +61,64 @@ def test_the_program_takes_the_commands(study: ModuleType, data: Path, tmp_path:
         assert training.warmup_steps == 150 and training.per_device_train_batch_size == 256
 
 
+def test_the_connections_of_the_papers_table_4(study: ModuleType, data: Path, tmp_path: Path) -> None:
+    arguments = study.Arguments(data=str(data), output=str(tmp_path / "s"), tokenizer="t", study="connections")
+    plan = study.plan_of(arguments)
+    assert [setting for _, setting in plan] == [
+        f"connections {name}" for name in ("none", "pivot", "bridge", "islands", "single", "rest")
+    ]
+    assert [row for row, _ in plan] == ["IR", *["+ semantic"] * 5]
+    commands = {setting: study.training_command(arguments, row, setting) for row, setting in plan}
+    for setting, command in commands.items():
+        first = command.index("--languages") + 1
+        assert command[first : first + 4] == ["en", "tr", "vi", "zh"] and "--documents" not in command
+        if setting == "connections none":
+            assert "--pairs" not in command and "--connections" not in command
+        else:
+            assert command[command.index("--connections") + 1] == setting.split()[1]
+            assert command[command.index("--bridge") + 1] == "zh"
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "off"),
+    [("pairs", "--pairs_per_language", "IR"), ("others", "--others_per_language", "+ semantic")],
+)
+def test_the_sizes_of_the_papers_figures_3_and_4(
+    study: ModuleType, data: Path, tmp_path: Path, name: str, option: str, off: str
+) -> None:
+    arguments = study.Arguments(data=str(data), output=str(tmp_path / "s"), tokenizer="t", study=name, sizes=[0, 500])
+    (without, zero), (row, setting) = study.plan_of(arguments)
+    assert (without, zero, setting) == (off, f"{name} 0", f"{name} 500")
+    assert option not in study.training_command(arguments, without, zero)
+    command = study.training_command(arguments, row, setting)
+    assert command[command.index(option) + 1] == "500"
+    # In Figure 4 the other sentences are of the languages without parallel ones.
+    assert ("--no_parallel" in command) == ("--others_without_parallel" in command) == (name == "others")
+
+
+@pytest.mark.parametrize("name", ["connections", "pairs", "others"])
+def test_the_program_takes_the_commands_of_the_other_studies(
+    study: ModuleType, data: Path, tmp_path: Path, name: str
+) -> None:
+    arguments = study.Arguments(data=str(data), output=str(tmp_path / "study"), tokenizer="t", study=name)
+    groups = [recipe.RetrieverArguments, recipe.RetrievalDataArguments, AblationArguments]
+    groups += [recipe.LazyAdamArguments, recipe.RunArguments, recipe.TrainingArguments]
+    for row, setting in study.plan_of(arguments):
+        command = study.training_command(arguments, row, setting)
+        program = command.index("training_scripts.studies.train_ir_ablation")
+        parse(groups, [*command[program + 1 :], "--use_cpu"])
+
+
+def test_the_table_of_connections_has_a_column_for_each_language(study: ModuleType) -> None:
+    scores = {code: dict.fromkeys(study.METRICS, value) for code, value in (("en", 0.6), ("zh", 0.2))}
+    result = {"xquad_r": {"scores": scores}, "seconds": 1, "steps": 5, "questions": 1, "pairs": 2, "others": 3}
+    figures = study.summarise(result | {"command": "c"}, ["zh"], each_language=True)
+    plan = [("+ semantic", "connections bridge")]
+    table = study.table_of(plan, {study.run_name(*plan[0]): figures})
+    assert "MRR@100 en" in table and "MRR@100 zh" in table and "MRR@100 all" in table and "without" not in table
+    assert [cell.strip() for cell in table.splitlines()[2].split("|")[3:6]] == ["60.0", "20.0", "40.0"]
+
+
 def test_languages_with_and_without_parallel_sentences_stand_apart(study: ModuleType) -> None:
     scores = {
         code: dict.fromkeys(study.METRICS, value)
