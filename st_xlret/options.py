@@ -36,6 +36,12 @@ _SHOWN_OF_THE_HOST = (
     "report_to",
 )
 
+LIMITS_HELP = (
+    "Longest line of a file and longest sentence, as line_bytes=67108864 sentence_characters=10000, the defaults. A "
+    "longer line is a bad line; a longer sentence is cut and counted."
+)
+"""Help of the option `--limits` of all programs that read data."""
+
 
 @dataclass(frozen=True)
 class Range:

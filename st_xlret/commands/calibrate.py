@@ -30,7 +30,7 @@ from st_xlret.commands.labels import report_labels
 from st_xlret.commands.report import NEIGHBOURS, TEXTS
 from st_xlret.commands.samples import check_counts, sample_questions, sample_texts
 from st_xlret.data import PairOptions, load_pairs
-from st_xlret.data.reading.jsonl import DataError
+from st_xlret.data.reading.jsonl import DataError, Limits
 from st_xlret.evaluation.language_bias import LanguageBias, bias_as_json
 from st_xlret.evaluation.reporting.plots import plot_language_bias
 from st_xlret.files import atomic_directory, check_output_directory, write_json_atomically
@@ -39,7 +39,7 @@ from st_xlret.hub.export import check_routes, export
 from st_xlret.hub.loading import load_model
 from st_xlret.hub.model_card import check_license
 from st_xlret.hub.push import check_push, plan_push, push_to_hub
-from st_xlret.options import option, parse
+from st_xlret.options import LIMITS_HELP, option, parse
 from st_xlret.precision import PRECISIONS
 
 
@@ -70,6 +70,7 @@ class Input:
     )
     texts_per_language: int = option(1500, "Texts of each language to embed, drawn at random.", minimum=1)
     skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.")
+    limits: list[str] = option([], LIMITS_HELP)
     query_prompt: str | None = option(None, "Put before queries: a text, or the name of one of the model's prompts.")
     document_prompt: str | None = option(None, "Put before documents, likewise. By default the model's own.")
     batch_size: int = option(64, "Texts in a forward pass.", minimum=1)
@@ -128,6 +129,7 @@ def calibrate(given: Input, method: Method, target: Output) -> SentenceTransform
         languages=given.languages,
         texts_per_language=given.texts_per_language,
         skip_bad_lines=given.skip_bad_lines,
+        limits=Limits.parse(given.limits),
         seed=method.seed,
     )
     counts = {code: len(found.texts) for code, found in texts.items()}
@@ -170,7 +172,10 @@ def calibrate(given: Input, method: Method, target: Output) -> SentenceTransform
     pairs = None
     if given.pairs:
         pair_options = PairOptions(
-            languages=list(texts), exclude=tuple(given.exclude), skip_bad_lines=given.skip_bad_lines
+            languages=list(texts),
+            exclude=tuple(given.exclude),
+            skip_bad_lines=given.skip_bad_lines,
+            limits=Limits.parse(given.limits),
         )
         others = [code for code in texts if code != pivot]
         parallel = load_pairs(given.pairs, pair_options)

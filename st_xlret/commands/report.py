@@ -18,12 +18,13 @@ from pathlib import Path
 from st_xlret.commands.comparison import Measured, Variant, columns, explain
 from st_xlret.commands.encoders import Embedder, Role
 from st_xlret.commands.samples import check_counts, sample_texts
+from st_xlret.data.reading.jsonl import Limits
 from st_xlret.evaluation.language_bias import LanguageBias, bias_as_json
 from st_xlret.evaluation.reporting.plots import plot_language_bias
 from st_xlret.evaluation.reporting.tables import markdown_table
 from st_xlret.files import check_output_file, write_json_atomically
 from st_xlret.hub.loading import load_model
-from st_xlret.options import option, parse
+from st_xlret.options import LIMITS_HELP, option, parse
 from st_xlret.precision import PRECISIONS
 
 TEXTS, NEIGHBOURS = 300, 20
@@ -40,6 +41,7 @@ class Arguments:
     output: str = option(None, "JSON file of the report; the heat map goes beside it as a PNG.")
     languages: list[str] = option([], "Languages to look at. All by default.")
     skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.")
+    limits: list[str] = option([], LIMITS_HELP)
     query_prompt: str | None = option(None, "Put before queries: a text, or the name of one of the model's prompts.")
     document_prompt: str | None = option(None, "Put before documents, likewise. By default the model's own.")
     texts_per_language: int = option(TEXTS, "Texts to sample from each language.", minimum=1)
@@ -75,6 +77,7 @@ def report(options: Arguments) -> dict[str, LanguageBias]:
         languages=options.languages,
         texts_per_language=options.texts_per_language,
         skip_bad_lines=options.skip_bad_lines,
+        limits=Limits.parse(options.limits),
         seed=options.seed,
     )
     counts = {code: len(found.texts) for code, found in sample.items()}

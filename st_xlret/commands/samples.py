@@ -16,7 +16,7 @@ from st_xlret.data.documents.loading import LoadReport
 from st_xlret.data.documents.reading import find_documents, read_documents
 from st_xlret.data.language_identification import LanguageIdentifier
 from st_xlret.data.languages import check_language, check_languages, language_in_name, match_language
-from st_xlret.data.reading.jsonl import BadLines, DataError, read_jsonl
+from st_xlret.data.reading.jsonl import BadLines, DataError, Limits, read_jsonl
 from st_xlret.data.reading.sources import existing_path
 from st_xlret.data.retrieval.beir import is_beir, read_texts
 
@@ -43,6 +43,7 @@ def sample_texts(
     languages: Sequence[str] = (),
     texts_per_language: int = 1500,
     skip_bad_lines: bool = False,
+    limits: Limits | None = None,
     seed: int = 0,
 ) -> dict[str, Sample]:
     """Distinct texts of each language, drawn at random: evenly from its files, and within a file from its documents.
@@ -52,6 +53,7 @@ def sample_texts(
         languages: Languages to keep; all by default.
         texts_per_language: How many, at most. A smaller sample is the beginning of a larger one.
         skip_bad_lines: Skip bad lines, and say how many there were.
+        limits: Longest line and sentence. By default those of `Limits`.
         seed: Seed of the draw.
 
     Returns:
@@ -60,10 +62,11 @@ def sample_texts(
     Raises:
         DataError: If the texts of a BEIR folder do not name their languages, or a language has no text.
     """
+    bad_lines = BadLines(skip_bad_lines, limits or Limits())
     if len(sources) == 1 and is_beir(sources[0]):
-        entries = _of_beir(Path(sources[0]), languages, skip_bad_lines)
+        entries = _of_beir(Path(sources[0]), languages, bad_lines)
     else:
-        entries = _of_documents(sources, languages, skip_bad_lines)
+        entries = _of_documents(sources, languages, bad_lines)
     found: dict[str, dict[str, tuple[int, int]]] = {}  # language -> text -> the numbers of its file and its document
     files: dict[str, int] = {}
     numbers: dict[tuple[str, str], int] = {}
@@ -200,9 +203,9 @@ def _language_of(record: dict[str, Any]) -> str | None:
     return language if isinstance(language, str) else None
 
 
-def _of_beir(folder: Path, languages: Sequence[str], skip_bad_lines: bool) -> Iterator[tuple[str, str, str, str]]:
+def _of_beir(folder: Path, languages: Sequence[str], bad_lines: BadLines) -> Iterator[tuple[str, str, str, str]]:
     """(language, text, file, document) of the corpus."""
-    wanted, bad_lines = check_languages(languages or None), BadLines(skip=skip_bad_lines)
+    wanted = check_languages(languages or None)
     file = next(path for name in ("corpus.jsonl", "corpus.jsonl.gz") if (path := folder / name).is_file())
     identifier = None
     for entry in read_texts(file, on_bad_line=bad_lines):
@@ -238,10 +241,9 @@ def _identifier(languages: Iterable[str], file: Path, name: str, line: int) -> L
 
 
 def _of_documents(
-    sources: Sequence[str], languages: Sequence[str], skip_bad_lines: bool
+    sources: Sequence[str], languages: Sequence[str], bad_lines: BadLines
 ) -> Iterator[tuple[str, str, str, str]]:
     """(language, text, file, document) of all documents."""
-    bad_lines = BadLines(skip=skip_bad_lines)
     for entry in read_documents(
         find_documents(list(sources)), check_languages(languages or None), LoadReport(), bad_lines
     ):

@@ -10,9 +10,10 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainingArguments
 
 from st_xlret.data import PairOptions, by_language, hold_out_pairs, load_documents, load_pairs
+from st_xlret.data.reading.jsonl import Limits
 from st_xlret.evaluation import TatoebaEvaluator
 from st_xlret.hub.model_card import check_license
-from st_xlret.options import check_ranges, option
+from st_xlret.options import LIMITS_HELP, check_ranges, option
 from st_xlret.precision import PRECISIONS, resolve_precision
 
 
@@ -48,7 +49,16 @@ class TrainingArguments(SentenceTransformerTrainingArguments):
         choices=[*PRECISIONS, "fp16"],
     )
 
+    resume_anyway: bool = option(
+        False, "Continue from the last complete checkpoint although options or data differ from its own."
+    )
+    license: str | None = option(
+        None, "Licence of the model, for its card, such as apache-2.0. By default the base model's, if it is known."
+    )
+    push_dry_run: bool = option(False, "With --push_to_hub: show the files and the card instead of uploading them.")
+
     def __post_init__(self) -> None:
+        check_license(self.license)
         if not self.output_dir:
             raise ValueError("--output_dir is empty: name the folder for the model, checkpoints and results")
         check_ranges(self)
@@ -91,19 +101,17 @@ class RunArguments:
 
     resume: bool = option(False, "Continue from the last complete checkpoint in the output folder.")
     overwrite: bool = option(False, "Replace the model, the checkpoints and the tokenizer in the output folder.")
-    resume_anyway: bool = option(
-        False, "With --resume: continue although options or data differ from the checkpoint's."
-    )
-    license: str | None = option(
-        None, "Licence of the model, for its card, such as apache-2.0. By default the base model's, if it is known."
-    )
-    push_dry_run: bool = option(False, "With --push_to_hub: show the files and the card instead of uploading them.")
     hub_token: str | None = field(default=None, init=False, repr=False)
     options: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    resume_anyway: bool = field(default=False, init=False, repr=False)
+    license: str | None = field(default=None, init=False, repr=False)
+    push_dry_run: bool = field(default=False, init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def take_over(self, args: SentenceTransformerTrainingArguments) -> None:
+        """Take what the training arguments say of the run and of its model: the host's own have none of it."""
+        for name in ("resume_anyway", "license", "push_dry_run"):
+            setattr(self, name, getattr(args, name, getattr(self, name)))
         self.resume = self.resume or self.resume_anyway
-        check_license(self.license)
 
 
 @dataclass
@@ -131,12 +139,18 @@ class DocumentArguments:
     )
     languages: list[str] = option([], "Languages to keep (ISO 639-1 codes). All by default.")
     skip_bad_lines: bool = option(False, "Skip and count bad lines of the data instead of stopping at the first one.")
+    limits: list[str] = option([], LIMITS_HELP)
 
     def load_documents(self) -> Dataset | None:
         """All documents as one memory-mapped data set of sentences, or None if there are none."""
         if not self.documents:
             return None
-        return load_documents(self.documents, languages=self.languages or None, skip_bad_lines=self.skip_bad_lines)
+        return load_documents(
+            self.documents,
+            languages=self.languages or None,
+            skip_bad_lines=self.skip_bad_lines,
+            limits=Limits.parse(self.limits),
+        )
 
 
 @dataclass
@@ -172,6 +186,7 @@ class DataArguments(DocumentArguments):
             per_language=self.pairs_per_language,
             exclude=tuple(self.exclude),
             skip_bad_lines=self.skip_bad_lines,
+            limits=Limits.parse(self.limits),
         )
         return load_pairs(self.pairs, options)
 

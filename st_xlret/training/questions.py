@@ -13,9 +13,10 @@ from sentence_transformers.sentence_transformer.evaluation import InformationRet
 
 from st_xlret.data import DataError, load_retrieval, normalise_text
 from st_xlret.data.holdout import hold_out_questions
+from st_xlret.data.reading.jsonl import Limits
 from st_xlret.data.retrieval.layouts import find_retrieval
 from st_xlret.evaluation.lareqa import LAReQAEvaluator, read_lareqa
-from st_xlret.options import option
+from st_xlret.options import LIMITS_HELP, option
 from st_xlret.training.arguments import DataArguments, RunArguments
 from st_xlret.training.hard_negatives import mine_negatives_once
 
@@ -40,6 +41,7 @@ class QuestionArguments:
     )
     languages: list[str] = option([], "Languages of questions to keep (ISO 639-1 codes). All by default.")
     skip_bad_lines: bool = option(False, "Skip and count bad lines of the data instead of stopping at the first one.")
+    limits: list[str] = option([], LIMITS_HELP)
     positives: str = option(
         "passage",
         "What a question is to find: the whole passage with its title, or the sentence with the answer.",
@@ -85,6 +87,7 @@ class QuestionArguments:
             language=language,
             languages=languages or None,
             skip_bad_lines=self.skip_bad_lines,
+            limits=Limits.parse(self.limits),
         )
         if not self.test:
             return dataset

@@ -57,6 +57,7 @@ _DATA_OPTIONS = ("documents", "pairs", "retrieval", "dictionaries", "queries")
 
 _NAMES = (
     "output_dir",
+    "license",
     "run_name",
     "project",
     "disable_tqdm",
@@ -91,6 +92,7 @@ def start(args: SentenceTransformerTrainingArguments, run: RunArguments, *groups
             f"{processes} processes were started and the Trainer uses {args.world_size}, so that each would train on "
             "its own in the same folder; without GPUs, add --use_cpu"
         )
+    run.take_over(args)
     if args.process_index == 0:
         lock_output(output)
     if not (run.resume or run.overwrite) and any(output.glob("checkpoint-*")):

@@ -5,14 +5,18 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import IO, Any, cast
 
 SKIP_HINT = "use skip_bad_lines=True (--skip_bad_lines) to skip and count such lines"
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError)
+"""What reading a truncated or damaged compressed file raises."""
+
 _KEPT_BAD_LINES = 1_000
 _BUFFER_BYTES = 1 << 16
 
@@ -67,6 +71,29 @@ class Limits:
         for name in ("line_bytes", "sentence_characters"):
             if getattr(self, name) < 1:
                 raise ValueError(f"the limit {name} must be at least 1, got {getattr(self, name)}")
+
+    @classmethod
+    def parse(cls, words: Sequence[str]) -> Limits:
+        """Read limits as they are written in options.
+
+        Raises:
+            ValueError: If a word is not the name of a limit, an equals sign and a number of at least 1.
+
+        Example:
+            >>> Limits.parse(["sentence_characters=20000"])
+            Limits(line_bytes=67108864, sentence_characters=20000)
+        """
+        names = [known.name for known in fields(cls)]
+        found: dict[str, int] = {}
+        for word in words:
+            name, _, value = word.partition("=")
+            if name not in names or not value.isdecimal():
+                raise ValueError(
+                    f"--limits {word}: give a limit and its number, such as {names[0]}=1000000; the limits "
+                    f"are {' and '.join(names)}"
+                )
+            found[name] = int(value)
+        return cls(**found)
 
 
 @dataclass
@@ -125,7 +152,7 @@ def limits_of(on_bad_line: Callable[[DataError], None] | None) -> Limits:
 
 @contextmanager
 def open_bytes(path: str | os.PathLike[str], on_bytes_read: Callable[[int], None] | None = None) -> Iterator[IO[bytes]]:
-    """Open a file for reading, and decompress it if its name ends in `.gz`.
+    """Open a file for reading, and decompress it if its name ends in `.gz` or `.xz`.
 
     Args:
         path: The file.
@@ -135,6 +162,9 @@ def open_bytes(path: str | os.PathLike[str], on_bytes_read: Callable[[int], None
         if os.fspath(path).endswith(".gz"):
             with gzip.GzipFile(fileobj=stored) as unpacked:
                 yield cast("IO[bytes]", unpacked)
+        elif os.fspath(path).endswith(".xz"):
+            with io.BufferedReader(lzma.LZMAFile(stored), _BUFFER_BYTES) as lines:
+                yield cast("IO[bytes]", lines)
         else:
             yield stored
 
@@ -166,15 +196,17 @@ def read_lines(
     *,
     on_bad_line: Callable[[DataError], None] | None = None,
     on_bytes_read: Callable[[int], None] | None = None,
+    after: int = 0,
 ) -> Iterator[tuple[int, str]]:
-    """Stream the non-blank lines of a UTF-8 text file, decompressing it if its name ends in `.gz`.
+    """Stream the non-blank lines of a UTF-8 text file, decompressing it if its name ends in `.gz` or `.xz`.
 
     Args:
         path: The file.
         on_bad_line: Called with a `DataError` for a line that is not UTF-8 or longer than the limit, and for a damaged
-            or truncated gzip file (the rest of which is not read). If it returns, reading goes on. By default the error
-            is raised.
+            or truncated compressed file (the rest of which is not read). If it returns, reading goes on. By default the
+            error is raised.
         on_bytes_read: Called now and then with the number of bytes of the file (as stored) read since.
+        after: Leave out the lines up to this one, to read on where reading stopped.
 
     Yields:
         (line number from 1, line without its line break).
@@ -192,7 +224,11 @@ def read_lines(
                 if len(raw) > limit:
                     while raw and not raw.endswith(b"\n"):
                         raw = stream.readline(limit + 1)
+                    if number <= after:
+                        continue
                     handle_error(DataError(f"the line is longer than {limit:,} bytes", file=name, line=number))
+                    continue
+                if number <= after:
                     continue
                 try:
                     line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
@@ -202,8 +238,8 @@ def read_lines(
                     continue
                 if line and not line.isspace():
                     yield number, line
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            reason = f"the gzip file is truncated or damaged ({error}); fetch or write it again"
+        except DAMAGED as error:
+            reason = f"the compressed file is truncated or damaged ({error}); fetch or write it again"
             handle_error(DataError(reason, file=name, line=number + 1))
 
 
@@ -212,14 +248,16 @@ def read_jsonl(
     *,
     on_bad_line: Callable[[DataError], None] | None = None,
     on_bytes_read: Callable[[int], None] | None = None,
+    after: int = 0,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    r"""Stream a `.jsonl` or `.jsonl.gz` file, one JSON object per line, without holding it in memory.
+    r"""Stream a file of JSON lines, plain, gzipped or as `.xz`, one JSON object per line, without holding it in memory.
 
     Args:
         path: The file.
         on_bad_line: Called with a `DataError` for a line that is not UTF-8 or not a JSON object. If it returns, the
             line is left out; `BadLines(skip=True)` counts such lines. By default the error is raised.
         on_bytes_read: Called now and then with the number of bytes of the file (as stored) read since.
+        after: Leave out the lines up to this one, to read on where reading stopped.
 
     Yields:
         (line number from 1, record). Blank lines are left out.
@@ -237,7 +275,7 @@ def read_jsonl(
     """
     handle_error = on_bad_line or BadLines()
     name = os.fspath(path)
-    for number, line in read_lines(path, on_bad_line=handle_error, on_bytes_read=on_bytes_read):
+    for number, line in read_lines(path, on_bad_line=handle_error, on_bytes_read=on_bytes_read, after=after):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:

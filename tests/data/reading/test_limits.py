@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from st_xlret.commands.samples import sample_texts
 from st_xlret.data import DataError, LoadReport, PairOptions, PairReport, load_documents, load_pairs
 from st_xlret.data.reading.jsonl import BadLines, Limits, read_lines
+from st_xlret.options import parse
+from st_xlret.training.arguments import DataArguments
 from tests.data.files import write_jsonl, write_text
 from tests.data.pairs.formats import moses, tmx, unit
 
@@ -81,13 +84,31 @@ def test_limits_below_one_are_refused(limits: dict[str, int]) -> None:
         Limits(**limits)
 
 
+@pytest.mark.parametrize("word", ["line_bytes", "bytes=5", "line_bytes=-1", "line_bytes=0", "line_bytes=1e6", "=5", ""])
+def test_words_that_are_no_limits_are_refused(word: str) -> None:
+    with pytest.raises(ValueError, match=f"--limits {word}|line_bytes must be at least 1, got 0"):
+        Limits.parse([word])
+
+
+def test_limits_are_options_of_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    file = write_jsonl(tmp_path / "d.jsonl", [{"language": "en", "sentences": ["a", LONG]}])
+    given = ["--documents", str(file), "--limits", "sentence_characters=20", "line_bytes=1000"]
+    (options,) = parse([DataArguments], given)
+    assert Limits.parse(options.limits) == Limits(1000, 20)
+    found = options.load_documents()
+    assert found is not None and found["sentence"][:] == ["a", "word word word word"]
+    sample = sample_texts([str(file)], limits=Limits(sentence_characters=20))
+    assert sorted(sample["en"].texts) == ["a", "word word word word"]
+
+
 def test_a_folder_of_other_files_says_which_are_read(tmp_path: Path) -> None:
     write_text(tmp_path / "in" / "a.txt", "text\n")
     for load in (load_documents, load_pairs):
         with pytest.raises(DataError, match=r"in'.*(.|\n)*\.jsonl"):
             load(tmp_path / "in", cache_dir=tmp_path, show_progress=False)  # type: ignore[operator]
-    with pytest.raises(DataError, match=r"a\.txt' does not end in .*\.jsonl.*sentences"):
-        load_documents(tmp_path / "in" / "a.txt")
+    with pytest.raises(DataError, match=r"a\.md' is not in a format.*\.jsonl.*sentences"):
+        load_documents(write_text(tmp_path / "a.md", "text\n"))
 
 
 @pytest.mark.parametrize("load", [load_documents, load_pairs])
