@@ -18,6 +18,7 @@ from st_xlret.evaluation.bucc import BUCCEvaluator
 from st_xlret.evaluation.encoding.embedding import TextEmbedder
 from st_xlret.evaluation.mteb_tasks.languages import by_language
 from st_xlret.evaluation.mteb_tasks.metadata import LANGUAGE_SCRIPTS, local_metadata
+from st_xlret.evaluation.mteb_tasks.registry import data_folder
 from st_xlret.evaluation.tatoeba import load_tatoeba_directory, tatoeba_language
 
 _BOTH_WAYS = [("sentence1", "sentence2"), ("sentence2", "sentence1")]
@@ -30,7 +31,7 @@ class TatoebaTask(AbsTaskBitextMining):
     `recall`), and `accuracy_from_en` and `accuracy_both_ways`, their mean, which CCP reports.
 
     Args:
-        data: The folder with files such as `tatoeba.fra-eng.fra`.
+        data: The folder with files such as `tatoeba.fra-eng.fra`. Default: that of `XLRET_BENCHMARKS`.
         languages: ISO 639-1 codes or the files' own. Default: all there.
         seed: mteb's.
     """
@@ -45,9 +46,11 @@ class TatoebaTask(AbsTaskBitextMining):
         license="cc-by-2.0",
     )
 
-    def __init__(self, data: str | os.PathLike[str], languages: Sequence[str] | None = None, *, seed: int = 42) -> None:
+    def __init__(
+        self, data: str | os.PathLike[str] | None = None, languages: Sequence[str] | None = None, *, seed: int = 42
+    ) -> None:
         super().__init__(seed=seed)
-        self.folder = os.fspath(data)
+        self.folder = data
         self.chosen_languages = list(languages) if languages is not None else None
         if self.chosen_languages is not None:
             names = {tatoeba_language(code) if len(code) == 3 else code for code in self.chosen_languages}
@@ -57,11 +60,12 @@ class TatoebaTask(AbsTaskBitextMining):
         """Reads the folder, once."""
         if self.data_loaded:
             return
-        pairs = load_tatoeba_directory(self.folder, self.chosen_languages)
+        pairs = load_tatoeba_directory(data_folder(self.folder, "tatoeba"), self.chosen_languages)
         subsets = {tatoeba_language(subset.removesuffix("-eng")): subset for subset in self.hf_subsets}
         self.dataset = {
             subsets[language]: {"test": Dataset.from_dict({"sentence1": texts, "sentence2": english})}
             for language, (texts, english) in pairs.items()
+            if language in subsets  # mteb may have been asked for some languages only
         }
         self.hf_subsets = [subset for subset in self.hf_subsets if subset in self.dataset]
         self.data_loaded = True
@@ -92,7 +96,7 @@ class BUCCTask(AbsTaskBitextMining):
     comparable.
 
     Args:
-        data: The folder with files such as `de-en.training.de`.
+        data: The folder with files such as `de-en.training.de`. Default: that of `XLRET_BENCHMARKS`.
         languages: Such as `["de"]`. Default: all four.
         split: The evaluated split. The gold pairs of the test split are not published, so that often only
             `"training"` can be evaluated.
@@ -110,14 +114,14 @@ class BUCCTask(AbsTaskBitextMining):
 
     def __init__(
         self,
-        data: str | os.PathLike[str],
+        data: str | os.PathLike[str] | None = None,
         languages: Sequence[str] | None = None,
         *,
         split: str = "test",
         seed: int = 42,
     ) -> None:
         super().__init__(seed=seed)
-        self.folder = os.fspath(data)
+        self.folder = data
         self.chosen_languages = list(languages) if languages is not None else None
         self._eval_splits = [split]
         if self.chosen_languages is not None:
@@ -128,7 +132,9 @@ class BUCCTask(AbsTaskBitextMining):
         if self.data_loaded:
             return
         split = self.eval_splits[0]
-        whole = BUCCEvaluator.from_directory(self.folder, self.chosen_languages, split=cast(Any, split))
+        whole = BUCCEvaluator.from_directory(
+            data_folder(self.folder, "bucc"), self.chosen_languages, split=cast(Any, split)
+        )
         self.dataset = {
             f"{language}-en": {
                 split: BUCCEvaluator({language: corpus}, {language: whole.training[language]}, split=split)

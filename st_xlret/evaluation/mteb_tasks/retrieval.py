@@ -14,6 +14,7 @@ from st_xlret.evaluation.benchmarks import benchmark
 from st_xlret.evaluation.mteb_tasks.languages import COLUMN, by_language
 from st_xlret.evaluation.mteb_tasks.metadata import LANGUAGE_SCRIPTS, local_metadata
 from st_xlret.evaluation.mteb_tasks.pool_search import PoolSearch
+from st_xlret.evaluation.mteb_tasks.registry import data_folder
 from st_xlret.evaluation.readers.xor_retrieve import XorRetrieveData
 from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
 from st_xlret.evaluation.retrieval.metrics import map_at_k
@@ -32,7 +33,8 @@ class LocalRetrievalTask(AbsTaskRetrieval):
     this library (that of mteb divides by R).
 
     Args:
-        data: The folder of the files of the benchmark.
+        data: The folder of the files of the benchmark. Default: its subfolder of the folder in the environment variable
+            `XLRET_BENCHMARKS`.
         languages: Languages of the queries. Default: all there.
         seed: Seed of mteb.
         **options: Options of `from_directory` of the evaluator, such as `split`.
@@ -43,14 +45,14 @@ class LocalRetrievalTask(AbsTaskRetrieval):
 
     def __init__(
         self,
-        data: str | os.PathLike[str],
+        data: str | os.PathLike[str] | None = None,
         languages: Sequence[str] | None = None,
         *,
         seed: int = 42,
         **options: Any,
     ) -> None:
         super().__init__(seed=seed)
-        self.folder = os.fspath(data)
+        self.folder = data
         self.options = options
         self.chosen_languages = list(languages) if languages is not None else None
         if self.chosen_languages is not None:
@@ -67,7 +69,9 @@ class LocalRetrievalTask(AbsTaskRetrieval):
         """Read the folder, once."""
         if self.data_loaded:
             return
-        evaluator: Any = benchmark(self.benchmark).load(self.folder, self.chosen_languages, self.options)
+        evaluator: Any = benchmark(self.benchmark).load(
+            data_folder(self.folder, self.benchmark), self.chosen_languages, self.options
+        )
         split = self.eval_splits[0]
         self.dataset = {}
         for pool in evaluator.pools.values():

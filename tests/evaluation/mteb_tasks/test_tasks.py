@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import json
+import runpy
 from pathlib import Path
 
 import mteb
@@ -219,3 +221,44 @@ def test_models_with_a_map_per_language_are_told_the_languages(static_model, tat
     bucc = evaluate(model, BUCCTask(tmp_path, ["de"]))["de-en"]
     of_bucc = BUCCEvaluator.from_directory(tmp_path, ["de"], calibration=calibration).evaluate(static_model).scores
     assert {metric: bucc[metric] for metric in of_bucc["de"]} == pytest.approx(of_bucc["de"])
+
+
+NAMES = ["XLRetBUCC", "XLRetLAReQA", "XLRetMewsliX", "XLRetMrTyDi", "XLRetTatoeba", "XLRetXORRetrieve"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mteb_finds_the_tasks_by_name(name: str, monkeypatch) -> None:
+    task = mteb.get_task(name)
+    assert task.metadata.name == name
+    monkeypatch.delenv("XLRET_BENCHMARKS", raising=False)
+    with pytest.raises(ValueError, match="XLRET_BENCHMARKS"):
+        task.load_data()
+
+
+def test_a_task_found_by_name_reads_the_folder_of_its_benchmark(
+    static_model, tatoeba_folder, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv("XLRET_BENCHMARKS", str(tmp_path / "data"))
+    (tmp_path / "data").mkdir()
+    with pytest.raises(ValueError, match="data/tatoeba"):
+        mteb.get_task("XLRetTatoeba").load_data()
+    (tmp_path / "data" / "tatoeba").symlink_to(tatoeba_folder)
+    assert evaluate(static_model, mteb.get_task("XLRetTatoeba")) == evaluate(static_model, TatoebaTask(tatoeba_folder))
+    german = mteb.get_tasks(tasks=["XLRetTatoeba"], languages=["deu"])
+    assert list(evaluate(static_model, german[0])) == ["deu-eng"]
+
+
+def test_mtebs_command_knows_the_tasks(static_model, tatoeba_folder, tmp_path, monkeypatch) -> None:
+    # mteb loads models of the Hub by name.
+    wrapped = mteb.models.SentenceTransformerEncoderWrapper(static_model)
+    monkeypatch.setattr(mteb, "get_model", lambda name, *given, **options: wrapped)
+    monkeypatch.setenv("XLRET_BENCHMARKS", str(tmp_path / "data"))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "tatoeba").symlink_to(tatoeba_folder)
+    given = ["run", "-m", "some/model", "-t", "XLRetTatoeba", "--output-folder", str(tmp_path / "results")]
+    monkeypatch.setattr("sys.argv", ["mteb", *given])
+    with contextlib.suppress(SystemExit):
+        runpy.run_module("st_xlret.evaluation.mteb_tasks", run_name="__main__")
+    [found] = (tmp_path / "results").rglob("XLRetTatoeba.json")
+    rows = json.loads(found.read_text(encoding="utf-8"))["scores"]["test"]
+    assert {row["hf_subset"] for row in rows} == {"fra-eng", "deu-eng"}
