@@ -72,7 +72,9 @@ class Arguments:
     batch_size: int = option(128, "Texts in a batch.", minimum=2)
     learning_rate: float = option(1e-4, "Peak learning rate of rows with translations or questions.", above=0)
     documents_learning_rate: float = option(3e-5, "Peak learning rate of rows with documents alone.", above=0)
-    keep_trained: float = option(0.7, "Rows of train_search.py: share of the way to the trained weights.")
+    keep_trained: float = option(
+        0.7, "Rows of train_search.py: share of the way to the trained weights.", minimum=0, maximum=1
+    )
     pairs_per_language: int = option(4500, "Translations of each language.", minimum=1)
     paragraphs: int | None = option(
         None, "Paragraphs of XQuAD-R to measure on, of 240; all by default.", minimum=2, maximum=240
