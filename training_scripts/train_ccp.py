@@ -52,11 +52,19 @@ from st_xlret.training.script import command, run_script
 
 @dataclass
 class CCPArguments:
-    """The method; its defaults are the paper's."""
+    """The method. The defaults are the paper's where it states them; it has no parallel sentences.
+
+    recipes/ccp.yaml has its pooling and its batch besides.
+    """
 
     _argument_group_name = "method"
 
-    window_size: int = option(5, "Largest distance between two sentences of a document that are positives.", minimum=1)
+    window_size: int = option(
+        5,
+        "Largest distance between two sentences of a document that are positives. The paper does not state that of its "
+        "main run; its ablation goes up to windows of 5 sentences, a distance of 4.",
+        minimum=1,
+    )
     temperature: float = option(0.1, "Temperature of CCP.", above=0)
     bank_size: int = option(
         32768, "Keys of earlier batches that serve as negatives too. 0 means no memory bank.", minimum=0, maximum=2**24
@@ -77,7 +85,8 @@ class CCPArguments:
     )
     language_smoothing: float = option(
         0.7,
-        "Languages are sampled in proportion to their size raised to this power. 0 samples all alike.",
+        "Languages are sampled in proportion to their size raised to this power. 0 samples all alike. The paper "
+        "does not state its own.",
         minimum=0,
         maximum=1,
     )

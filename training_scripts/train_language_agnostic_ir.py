@@ -68,7 +68,7 @@ class RetrieverArguments(EncoderArguments):
 
 @dataclass
 class IRArguments:
-    """The method; its defaults are the paper's, but for --temperature and --two_encoders."""
+    """The method; its defaults are the paper's, but for --temperature, --two_encoders and --language_smoothing."""
 
     _argument_group_name = "method"
 
@@ -109,7 +109,7 @@ class IRArguments:
 
 @dataclass
 class TrainingArguments(shared.TrainingArguments):
-    """The host's training arguments with the paper's defaults."""
+    """The host's training arguments, with the paper's batch size and learning rate."""
 
     per_device_train_batch_size: int = option(
         48, "Questions in a batch, per device; the paper has 48 on all 8 devices."

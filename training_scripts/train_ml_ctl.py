@@ -153,7 +153,7 @@ class MLCTLArguments:
 
 @dataclass
 class TrainingArguments(shared.TrainingArguments):
-    """The host's training arguments with the paper's defaults."""
+    """The host's training arguments, with the paper's batch size, learning rate and optimizer."""
 
     per_device_train_batch_size: int = option(64, "Pairs in a batch, per device.")
     learning_rate: float = option(2e-6, "Peak learning rate. 2e-6 suits mBERT, 1e-3 --from_scratch mini, 1e-2 static.")

@@ -102,7 +102,10 @@ class MSMArguments:
 
 @dataclass
 class TrainingArguments(shared.TrainingArguments):
-    """The host's training arguments with the paper's defaults."""
+    """The host's training arguments, with the paper's steps and learning rate.
+
+    The paper states neither the batch size nor the length of the warm-up.
+    """
 
     max_steps: int = option(200_000, "Optimizer steps. --num_train_epochs replaces it.")
     per_device_train_batch_size: int = option(16, "Documents of --block_sentences sentences in a batch, per device.")

@@ -52,15 +52,15 @@ class CCPLoss(CrossLingualLoss):
         bank: Memory bank. As in the paper, the projections of the contexts (z_i) enter it. Default: a
             `LanguageMemoryBank` of `bank_size` keys of the head's size.
         bank_size: Number of keys in the default bank; 0 for no bank. Not used if `bank` is given.
-        temperature: Divisor of the cosines.
+        temperature: Divisor of the cosines; the best of Table 5.
         cross_language_negatives: Use rows and keys of other languages as negatives too. The encoder can then lower
             the loss by telling languages apart, the shortcut that the paper warns of.
-        mask_same_document: Do not use other rows and keys of the anchor's document as negatives.
-        mask_same_text: Do not use rows and keys that have the anchor's text as negatives.
+        mask_same_document: Do not use other rows and keys of the anchor's document as negatives. Algorithm 1 uses them.
+        mask_same_text: Do not use rows and keys that have the anchor's text as negatives. Algorithm 1 uses them.
         normalize: Compare projections by their cosines. If off, by their inner products: the ablation without L2
             normalisation of Table 5.
         gather_across_devices: Use the rows of all ranks. If off, each rank computes its own loss and has its own
-            bank.
+            bank, as in the paper, where the batch of a device stands alone.
         matryoshka_dims: The dimensions of a `MatryoshkaLoss` around this loss. Each one below the encoder's size
             gets a head and a bank like the main ones.
 

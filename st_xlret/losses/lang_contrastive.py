@@ -28,7 +28,8 @@ class LangContrastiveLoss(CrossLingualLoss):
     Args:
         model: The encoder, shared or a `Router` of two.
         weight: Factor on the loss. The paper trains with 0.001 beside its retrieval loss, and with `reduction="paper"`.
-        reduction: "mean" over all terms (default), "sum", or "paper", the divisor that Eq. 3 shows.
+        reduction: "mean" over all terms, which does not depend on how many sentences a batch has and is not the
+            paper's; "paper" for the divisor that Eq. 3 shows, R (R - 2) for R sentences; or "sum".
         gather_across_devices: Compare with the rows of all ranks.
 
     Raises:

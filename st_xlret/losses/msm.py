@@ -63,11 +63,11 @@ class MSMLoss(GradientCachedLoss):
         num_negatives: Number of cross-document negatives of a row (Table 6), drawn at random if there are more; None
             for all.
         mu: Fraction of the bias that is subtracted from intra-document logits; 0 for no bias (Table 5).
-        temperature: Divisor of the cosines.
+        temperature: Divisor of the cosines. Eq. 1 shows none; 0.1 is that of the authors' program.
         intra_document_negatives: Use the other sentences of the document as negatives. Turn it off for the ablation
             "cross-doc" (Table 5).
         cross_language_negatives: Use rows of other languages as negatives too.
-        mask_same_text: Do not use rows that have the sentence's own text as negatives.
+        mask_same_text: Do not use rows that have the sentence's own text as negatives. The paper does not say so.
         language_groups: Groups of language codes that have a document encoder of their own (Table 4: `[["en"]]`). All
             other languages share one more. None for one document encoder for all languages.
         separate_heads: Give each group its own heads too.

@@ -24,6 +24,7 @@ MSM_GROUPS = [
 
 CCP = {
     "pooling": "cls",  # section 3.1: "a manually-inserted token [CLS]"
+    "window_size": 4,  # Table 6: 5 sentences, where 2 "means predicting the next sentence"
     "temperature": 0.1,  # Table 5
     "bank_size": 32768,  # section 4.1
     "per_device_train_batch_size": 32,  # section 4.1: "small batches whose size is 32"
@@ -44,6 +45,8 @@ MSM = {
     "learning_rate": 4e-5,  # section 4.2
     "max_steps": 200_000,  # section 4.2
     "weight_decay": 0,  # section 4.2: "Adam optimizer"
+    "adam_beta2": 0.98,  # section 4.2: "the rest settings mainly follow the original XLMR's in FairSeq"
+    "adam_epsilon": 1e-6,
     # Not in the paper: the authors' program, XLM-R, and as many sentences as there are negatives.
     "warmup_steps": 10_000,
     "language_smoothing": 0.3,

@@ -26,6 +26,7 @@ from tests.training_scripts.train_ccp_runs import Stop, assert_equal_weights, na
 SIZES = "--per_device_train_batch_size 4 --learning_rate 1e-2 --max_seq_length 16 --evaluation_pairs 2 --use_cpu"
 # The settings of the paper (Hu et al., Findings of ACL 2023), with their places in it.
 PAPER = {
+    "pooling": "cls",  # not stated: DPR, which section 2 builds on
     "two_encoders": True,  # section 2: "a dual-encoder structure"
     "hard_negatives": 0,  # Eq. 1: "all other passages in the batch"
     "temperature": 1.0,  # Eq. 1 divides by none
