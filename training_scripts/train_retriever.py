@@ -35,7 +35,7 @@ from sentence_transformers.util import cos_sim, dot_score
 from torch import nn
 
 from st_xlret import CrossLingualDataCollator, LossMonitorCallback, LossStateCallback
-from st_xlret.data.batches.distinct import DistinctBatches
+from st_xlret.data import DistinctBatches
 from st_xlret.hub import set_card_data
 from st_xlret.modules.two_encoders import freeze_unused, router_mapping, with_two_encoders
 from st_xlret.options import option, parse

@@ -5,6 +5,7 @@ from __future__ import annotations
 from st_xlret.data.batches.block_batches import BlockBatches
 from st_xlret.data.batches.blocks import BlockBatchSampler, BlockCounts
 from st_xlret.data.batches.collator import CrossLingualDataCollator
+from st_xlret.data.batches.distinct import DistinctBatches, DistinctBatchSampler
 from st_xlret.data.batches.interleaving import InterleavedBatches, InterleavedBatchSampler
 from st_xlret.data.batches.joint import JointBatches
 from st_xlret.data.batches.length_grouped import LengthGroupedBatches, LengthGroupedBatchSampler
@@ -36,6 +37,8 @@ __all__ = [
     "CrossLingualDataCollator",
     "DataError",
     "Dictionary",
+    "DistinctBatchSampler",
+    "DistinctBatches",
     "HubDocuments",
     "InterleavedBatchSampler",
     "InterleavedBatches",

@@ -68,6 +68,12 @@ def write_data(folder: Path) -> None:
     questions, passages = sentences_of("en", 40, 7), sentences_of("en", 40, 8)
     triples = "".join(f"{q}?\t{p}\t{n}\n" for q, p, n in zip(questions, passages, passages[::-1], strict=True))
     (folder / "questions.tsv").write_text(triples, encoding="utf-8")
+    asked = [
+        {"query": f"{q}?", "positive": p, "negatives": [n], "language": language}
+        for language in ("en", "fr")
+        for q, p, n in zip(*(sentences_of(language, 40, seed) for seed in (7, 8, 9)), strict=True)
+    ]
+    write_lines(folder / "questions.jsonl", asked)
     paragraphs = [
         {
             "context": f"{passage}.",
@@ -87,6 +93,7 @@ def write_data(folder: Path) -> None:
             text = "\n".join(sentences_of(of, 20, 11)) + "\n"
             (tatoeba / f"tatoeba.{code}-eng.{side}").write_text(text, encoding="utf-8")
     write_beir(folder / "xquad-r")
+    write_beir(folder / "benchmarks" / "lareqa")
 
 
 def write_beir(folder: Path) -> None:

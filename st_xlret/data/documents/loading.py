@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 import datasets
 
 from st_xlret.data.documents.reading import Document, find_documents, read_documents
 from st_xlret.data.languages import check_languages
-from st_xlret.data.reading.arrow_cache import ArrowCache
+from st_xlret.data.reading.arrow_cache import ArrowCache, Columns
 from st_xlret.data.reading.jsonl import BadLines, DataError, Limits
 from st_xlret.data.reading.report import Report
+from st_xlret.data.reading.sources import Place, Sources
 
 logger = logging.getLogger(__name__)
 
@@ -92,19 +93,22 @@ def load_documents(
 ) -> datasets.Dataset:
     """Read documents into one memory-mapped data set with a row per sentence.
 
-    The text is streamed to an Arrow file in `cache_dir` and memory-mapped, so a corpus need not fit into memory. A
-    second call with the same unchanged files (path, size, modification time) and options reuses that file.
+    The text is streamed to Arrow files in `cache_dir` and memory-mapped, so a corpus need not fit into memory. A
+    second call with the same unchanged files (path, size, modification time) and options reuses them. A call that was
+    killed is continued by the next one, which repeats at most the last five million sentences.
 
     Documents are numbered from 0 in the order of the sorted file paths (other sources last), whatever the order of
     `sources`. The rows of a document are contiguous and in order. White space inside a sentence becomes single
     spaces; empty sentences are dropped before positions are counted.
 
     Args:
-        sources: One or several of: a `.jsonl` or `.jsonl.gz` file; a folder, searched recursively for such files
-            whose first record is a document; the name of a Hugging Face data set as `NAME:CONFIG=LANGUAGE`, such as
+        sources: One or several of: a file of JSON lines (`.jsonl` or `.json`); a text file with a paragraph per line
+            and a blank line between documents that is named after its language, such as CC-100's `fr.txt.xz`; a folder,
+            searched recursively for such files; the name of a Hugging Face data set as `NAME:CONFIG=LANGUAGE`, such as
             `"wikimedia/wikipedia:20231101.fr=fr"` (its `train` split; `NAME:default` if the rows have a `language`
-            column); a `datasets.Dataset` or another iterable of records. A record has `language` and either
-            `sentences` (list of strings) or `text`; other fields are ignored.
+            column), which is streamed; a `datasets.Dataset` or another iterable of records. A record has `language`
+            and one of `sentences` (list of strings), `text`, or CCNet's `raw_content`; other fields are ignored. Files
+            may be compressed (`.gz`, `.xz`).
         languages: Language codes to keep. All by default. `"pt"` also takes `"pt-br"` and stores it as `"pt"`, unless
             `"pt-br"` is named too; `"zh"` does not take `"zh-tw"`, which is in another script. Without a filter every
             code is kept as it is.
@@ -153,42 +157,79 @@ def load_documents(
         }
     )
     made, bad_lines = LoadReport(skipped_files=found.skipped), BadLines(skip_bad_lines, limits)
-    read = read_documents(found, wanted, made, bad_lines, split_text=split_text, show_progress=show_progress)
+    progress = _Reading(found, made, bad_lines)
+
+    def rows() -> Iterator[Columns]:
+        read = read_documents(
+            found, wanted, made, bad_lines, split_text=split_text, show_progress=show_progress, start=progress.place
+        )
+        return progress.follow(read, min_sentences, max_documents_per_language)
 
     def check() -> None:
         made.take_bad_lines(bad_lines)
         if not made.sentences:
             raise DataError(f"no documents left to train on{found.named()}:\n{made}")
 
-    rows = _rows(read, made, min_sentences, max_documents_per_language)
-    dataset, made = ArrowCache("documents", DOCUMENT_FEATURES, cache_dir).take_or_make(key, rows, made, check)
+    cache = ArrowCache("documents", DOCUMENT_FEATURES, cache_dir)
+    dataset, made = cache.take_or_make(key, _Later(rows), made, check, progress)
     made.publish(report, logger)
     for code in sorted((wanted or frozenset()) - made.languages.keys()):
         warnings.warn(f"no documents in language {code!r}", stacklevel=2)
     return dataset
 
 
-def _rows(
-    documents: Iterable[Document],
-    report: LoadReport,
-    min_sentences: int,
-    limit: int | None,
-) -> Iterator[tuple[str, str, int, int]]:
-    number = 0
-    for document in documents:
-        language = document.language
-        counts = report.counts(language)
-        sentences = [sentence for sentence in document.sentences if sentence]
-        if not sentences:
-            counts.empty_documents += 1
-        elif len(sentences) < min_sentences:
-            counts.short_documents += 1
-        elif limit is not None and counts.documents >= limit:
-            counts.documents_over_limit += 1
-        else:
-            counts.documents += 1
-            counts.sentences += len(sentences)
-            counts.one_sentence_documents += len(sentences) == 1
-            for position, sentence in enumerate(sentences):
-                yield sentence, language, number, position
-            number += 1
+class _Later:
+    """An iterable that is made when its first item is asked for."""
+
+    def __init__(self, make: Callable[[], Iterator[Columns]]) -> None:
+        self.make = make
+
+    def __iter__(self) -> Iterator[Columns]:
+        return self.make()
+
+
+class _Reading:
+    """How far the reading of documents has come: the place in the sources, and what was counted so far."""
+
+    def __init__(self, found: Sources, report: LoadReport, bad_lines: BadLines) -> None:
+        self.found, self.report, self.bad_lines = found, report, bad_lines
+        self.place, self.documents = Place(), 0
+
+    def follow(
+        self, documents: Iterable[Document], min_sentences: int, limit: int | None
+    ) -> Iterator[tuple[list[Any], ...]]:
+        """Stream the columns of each document that is kept, and count all."""
+        for document in documents:
+            self.place = document.place
+            counts = self.report.counts(document.language)
+            sentences = [sentence for sentence in document.sentences if sentence]
+            size = len(sentences)
+            if not sentences:
+                counts.empty_documents += 1
+            elif size < min_sentences:
+                counts.short_documents += 1
+            elif limit is not None and counts.documents >= limit:
+                counts.documents_over_limit += 1
+            else:
+                counts.documents += 1
+                counts.sentences += size
+                counts.one_sentence_documents += size == 1
+                self.documents += 1
+                yield sentences, [document.language] * size, [self.documents - 1] * size, list(range(size))
+
+    def state(self) -> dict[str, Any]:
+        """Where reading is and what it has counted, as JSON."""
+        self.report.take_bad_lines(self.bad_lines)
+        return {
+            "place": self.found.state_at(self.place),
+            "documents": self.documents,
+            "report": asdict(self.report),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Read on after a state."""
+        self.place, self.documents = Place(*state["place"]), state["documents"]
+        kept = LoadReport.from_json(state["report"])
+        self.report.restore(replace(kept, reused=False))
+        self.bad_lines.examples, self.bad_lines.count = kept.bad_lines, kept.bad_line_count
+        self.bad_lines.cut_examples, self.bad_lines.cut_count = kept.cut_sentences, kept.cut_sentence_count

@@ -2,63 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import datasets
-
+from st_xlret.data.documents.hub import HubDocuments
+from st_xlret.data.documents.plain_text import PLAIN_TEXT, language_of_text, read_plain_text
 from st_xlret.data.documents.splitting import split_sentences
 from st_xlret.data.languages import check_language, match_language
-from st_xlret.data.reading.jsonl import BadLines, DataError, required_field
+from st_xlret.data.reading.jsonl import DAMAGED, BadLines, DataError, open_bytes, read_jsonl, required_field
 from st_xlret.data.reading.report import Report
-from st_xlret.data.reading.sources import JSONL, Sources, first_record, split_sources
-from st_xlret.data.reading.text import clean_text
+from st_xlret.data.reading.sources import BEGINNING, JSONL, Place, Sources, first_record, split_sources
+from st_xlret.data.reading.text import check_characters, clean_text
 
 DOCUMENTS = (
-    "documents are read from .jsonl or .jsonl.gz files, a document per line: "
-    '{"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}'
+    "documents are read from JSON lines (.jsonl or .json, also .gz and .xz), a document per line: "
+    '{"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."} (CCNet: "raw_content"); and from text '
+    "files that are named after their language (fr.txt.xz), with a blank line between documents"
 )
-
-
-class HubDocuments:
-    """Records `{"language", "text"}` (or `"sentences"`) of a data set with a text column, read anew by each iteration.
-
-    Args:
-        dataset: Rows with `text`, `content` or `sentences`.
-        language: Language of all of them. By default the rows' own `language` column.
-
-    Raises:
-        ValueError: If the data set has none of the text columns, or no language is known.
-    """
-
-    def __init__(self, dataset: datasets.Dataset, language: str | None = None) -> None:
-        names = ("sentences", "text", "content")
-        column = next((name for name in names if name in dataset.column_names), None)
-        if column is None:
-            raise ValueError(f"the data set needs a column out of {', '.join(names)}; it has {dataset.column_names}")
-        if language is None and "language" not in dataset.column_names:
-            raise ValueError("the data set has no 'language' column: name the language as NAME:CONFIG=LANGUAGE")
-        self.dataset, self.column = dataset, column
-        self.language = None if language is None else check_language(language)
-        self._fingerprint = f"{dataset._fingerprint} {column} {self.language}"
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        key = "sentences" if self.column == "sentences" else "text"
-        for row in self.dataset:
-            yield {"language": self.language or row["language"], key: row[self.column]}
-
-    @classmethod
-    def load(cls, name: str) -> HubDocuments:
-        """Load the `train` split of a data set from the Hugging Face Hub, or from its local cache when offline.
-
-        Args:
-            name: `NAME=LANGUAGE`, `NAME:CONFIG=LANGUAGE` or, if the rows have a `language` column, `NAME:CONFIG`.
-        """
-        path, _, language = name.partition("=")
-        path, _, config = path.partition(":")
-        return cls(datasets.load_dataset(path, config or None, split="train"), language or None)
+JSON = (".json", ".json.gz", ".json.xz")
 
 
 def find_documents(sources: Any) -> Sources:
@@ -68,13 +32,19 @@ def find_documents(sources: Any) -> Sources:
         sources: As for [`load_documents`][st_xlret.load_documents].
 
     Raises:
-        DataError: If a source does not exist, is not JSON lines, or a folder contains no documents.
+        DataError: If a source does not exist, is no file of documents, or a folder contains none.
     """
 
     def choose(file: Path, is_named: bool) -> bool | None:
+        if file.name.endswith(PLAIN_TEXT):
+            return _is_named_after_a_language(file, must_be=is_named)
+        if file.name.endswith(JSON):
+            if is_named and not _begins_with_a_document(file):
+                raise DataError(f"{str(file)!r} does not begin with a document; {DOCUMENTS}")
+            return _begins_with_a_document(file) or None
         if not file.name.endswith(JSONL):
             if is_named:
-                raise DataError(f"{str(file)!r} does not end in {' or '.join(JSONL)}; {DOCUMENTS}")
+                raise DataError(f"{str(file)!r} is not in a format of documents; {DOCUMENTS}")
             return None
         if is_named:
             return True
@@ -93,13 +63,38 @@ def find_documents(sources: Any) -> Sources:
     return Sources.find([*rest, *map(HubDocuments.load, hub), *collections], choose, nothing=nothing)
 
 
+def _is_named_after_a_language(file: Path, *, must_be: bool) -> bool | None:
+    try:
+        language_of_text(file)
+    except DataError:
+        if must_be:
+            raise
+        return None
+    return True
+
+
+def _begins_with_a_document(file: Path) -> bool:
+    """Whether the first line of a file is a document; JSON files of other kinds are one object or list."""
+    try:
+        with open_bytes(file) as stream:
+            record = json.loads(stream.readline(1 << 26))
+    except (ValueError, RecursionError, *DAMAGED):
+        return False
+    return isinstance(record, dict) and is_document(record)
+
+
+def read_records(file: str, **options: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Stream (number of the last line, record) of a file of documents; the options are those of `read_jsonl`."""
+    return read_plain_text(file, **options) if file.endswith(PLAIN_TEXT) else read_jsonl(file, **options)
+
+
 def _names_hub_dataset(path: str) -> bool:
     return (":" in path or "=" in path) and not os.path.exists(os.path.expanduser(path))
 
 
 def is_document(record: Mapping[str, Any]) -> bool:
     """Whether a record looks like a document: a language, and sentences or text."""
-    return "language" in record and ("sentences" in record or "text" in record)
+    return "language" in record and not {"sentences", "text", "raw_content"}.isdisjoint(record)
 
 
 class Document(NamedTuple):
@@ -109,7 +104,12 @@ class Document(NamedTuple):
     sentences: list[str]
     record: Mapping[str, Any]
     file: str
-    line: int
+    place: Place
+
+    @property
+    def line(self) -> int:
+        """Its line in the file; its last one, where it has several."""
+        return self.place.record
 
 
 def read_documents(
@@ -120,27 +120,36 @@ def read_documents(
     *,
     split_text: bool = True,
     show_progress: bool = True,
+    start: Place = BEGINNING,
 ) -> Iterator[Document]:
-    """Stream the documents in wanted languages."""
-    for file, line, record in found.records(bad_lines, show_progress=show_progress, description="Reading documents"):
+    """Stream the documents in wanted languages, after the place at which reading stopped."""
+    records = found.records(
+        bad_lines, show_progress=show_progress, description="Reading documents", reader=read_records, start=start
+    )
+    for file, place, record in records:
         try:
             code = check_language(required_field(record, "language", str))
             language = match_language(code, wanted)
             sentences = [] if language is None else _sentences(record, language, split_text)
         except ValueError as error:
-            bad_lines(DataError(str(error), file=file, line=line))
+            bad_lines(DataError(str(error), file=file, line=place.record))
             continue
         if language is None:
             report.leave_out(code)
         else:
-            yield Document(language, [bad_lines.cut(text, file, line) for text in sentences], record, file, line)
+            cut = [bad_lines.cut(text, file, place.record) for text in sentences]
+            yield Document(language, cut, record, file, place)
 
 
 def _sentences(record: Mapping[str, Any], language: str, split_text: bool) -> list[str]:
     if record.get("sentences") is not None:
         return [clean_text(sentence) for sentence in required_field(record, "sentences", list)]
-    if "text" not in record:
+    name = "raw_content" if "raw_content" in record and "text" not in record else "text"
+    if name not in record:
         raise ValueError(f"no field 'sentences' or 'text' (the record has {', '.join(map(repr, record))})")
-    text = required_field(record, "text", str)
-    clean_text(text)
-    return split_sentences(text, language) if split_text else [clean_text(line) for line in text.splitlines()]
+    text = required_field(record, name, str)
+    check_characters(text)
+    if not split_text:
+        return [clean_text(line) for line in text.splitlines()]
+    # A line of CCNet is a paragraph.
+    return split_sentences(text.replace("\n", "\n\n") if name == "raw_content" else text, language)

@@ -241,7 +241,7 @@ def _read(
 
 
 def _pairs_of_records(found: Sources, bad_lines: BadLines) -> Iterator[ReadPair]:
-    for name, number, record in found.records(bad_lines, show_progress=False, description=""):
+    for name, (_, number, _), record in found.records(bad_lines, show_progress=False, description=""):
         try:
             pair = pair_of_record(record)
         except ValueError as error:

@@ -78,9 +78,13 @@ class Report(Generic[Counts]):
     def publish(self, report: Self | None, logger: logging.Logger) -> None:
         """Fill the caller's report in place, and log it."""
         if report is not None:
-            for each in fields(self):
-                setattr(report, each.name, getattr(self, each.name))
+            report.restore(self)
         logger.info("%s", self)
+
+    def restore(self, other: Self) -> None:
+        """Take the counts of another report."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(other, each.name))
 
     def __str__(self) -> str:
         rows = [[name, *asdict(counts).values()] for name, counts in sorted(self.languages.items())]

@@ -7,8 +7,9 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import datasets
 from tqdm.auto import tqdm
@@ -16,10 +17,27 @@ from tqdm.auto import tqdm
 from st_xlret.data.reading.jsonl import BadLines, DataError, read_jsonl, read_lines
 from st_xlret.data.reading.text import normalise_text
 
-JSONL = (".jsonl", ".jsonl.gz")
+JSONL = (".jsonl", ".jsonl.gz", ".jsonl.xz")
 _FORMAT_VERSION = 1
 
 Records = Iterable[Mapping[str, Any]]
+
+
+class Place(NamedTuple):
+    """Where reading has come to: the number of the source (files first), and of its last line or record.
+
+    Attributes:
+        source: Number of the file or collection.
+        record: Number of the last line or record that was read, from 1; 0 before the first.
+        state: The `state_dict` of a streamed data set, which finds its place by it.
+    """
+
+    source: int = 0
+    record: int = 0
+    state: dict[str, Any] | None = None
+
+
+BEGINNING = Place()
 
 
 @dataclass
@@ -76,20 +94,58 @@ class Sources:
         return f" in {', '.join(self.files[:3])}{more}" if self.files else ""
 
     def records(
-        self, bad_lines: BadLines, *, show_progress: bool, description: str
-    ) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
-        """Stream (file, line number, record) of all JSON lines files and collections (named `<source N>`)."""
-        for file, read in self.opened(read_jsonl, bad_lines, show_progress=show_progress, description=description):
+        self,
+        bad_lines: BadLines,
+        *,
+        show_progress: bool,
+        description: str,
+        reader: Callable[..., Iterator[tuple[int, Any]]] = read_jsonl,
+        start: Place = BEGINNING,
+    ) -> Iterator[tuple[str, Place, Mapping[str, Any]]]:
+        """Stream (file, place, record) of all files and collections (named `<source N>`).
+
+        Args:
+            bad_lines: What to do about a bad line.
+            show_progress: Show progress bars.
+            description: What the progress bars say.
+            reader: Reads the records of a file: takes it and `on_bad_line`, `on_bytes_read` and `after`.
+            start: Read on after this place.
+        """
+
+        def read_on(file: str, **options: Any) -> Iterator[tuple[int, Any]]:
+            source = self.files.index(file)
+            if source < start.source:
+                options["on_bytes_read"](os.path.getsize(file))
+                return iter(())
+            return reader(file, **options, after=start.record if source == start.source else 0)
+
+        opened = self.opened(read_on, bad_lines, show_progress=show_progress, description=description)
+        for source, (file, read) in enumerate(opened):
             for number, record in read:
-                yield file, number, record
+                yield file, Place(source, number), record
         for index, collection in enumerate(self.collections, start=1):
-            name = f"<source {index}>"
-            for number, record in enumerate(collection, start=1):
-                if isinstance(record, Mapping):
-                    yield name, number, record
-                else:
-                    reason = f"expected a dict, found {type(record).__name__}"
-                    bad_lines(DataError(reason, file=name, line=number))
+            source, name = len(self.files) + index - 1, f"<source {index}>"
+            if source < start.source:
+                continue
+            begin = start if source == start.source else Place(source)
+            rows = _from(collection, begin)
+            total = getattr(collection, "total", None)
+            shown = show_progress and total is not None
+            with tqdm(total=total, initial=begin.record, desc=description, unit="record", disable=not shown) as bar:
+                for number, record in enumerate(rows, start=begin.record + 1):
+                    bar.update()
+                    if isinstance(record, Mapping):
+                        # The state is asked for where it is needed: it costs more than a record.
+                        yield name, Place(source, number), record
+                    else:
+                        reason = f"expected a dict, found {type(record).__name__}"
+                        bad_lines(DataError(reason, file=name, line=number))
+
+    def state_at(self, place: Place) -> Place:
+        """The place with the state of the streamed data set that is being read, if it is one."""
+        collection = self.collections[place.source - len(self.files)] if place.source >= len(self.files) else None
+        state = getattr(collection, "state", None)
+        return place if state is None else place._replace(state=state())
 
     def opened(
         self,
@@ -126,6 +182,12 @@ class Sources:
         if None in parts:
             return None
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _from(collection: Records, start: Place) -> Iterator[Mapping[str, Any]]:
+    """The records of a collection after the one at which reading stopped."""
+    read_on = getattr(collection, "after", None)
+    return read_on(start) if read_on is not None else islice(collection, start.record, None)
 
 
 def split_sources(sources: Any) -> tuple[list[str], list[Records]]:

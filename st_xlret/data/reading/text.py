@@ -18,6 +18,12 @@ def clean_text(text: Any) -> str:
     """
     if not isinstance(text, str):
         raise ValueError(f"a sentence must be a string, found {type(text).__name__} {text!r:.40}")
+    check_characters(text)
+    return " ".join(text.split())
+
+
+def check_characters(text: str) -> None:
+    """Raise a ValueError if a text contains half of a surrogate pair, which JSON escapes can produce."""
     if not text.isascii():
         try:
             text.encode("utf-8")
@@ -25,7 +31,6 @@ def clean_text(text: Any) -> str:
             raise ValueError(
                 f"the text contains half of a surrogate pair, which is not a character: {text!r:.60}"
             ) from None
-    return " ".join(text.split())
 
 
 def two_columns(line: str, *, spaces: bool) -> tuple[str, str]:

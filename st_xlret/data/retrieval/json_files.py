@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from st_xlret.data.reading.json_list import stream_list
-from st_xlret.data.reading.jsonl import BadLines, DataError, EntryError, limits_of, open_bytes, required_field
+from st_xlret.data.reading.jsonl import DAMAGED, BadLines, DataError, EntryError, limits_of, open_bytes, required_field
 from st_xlret.data.reading.text import clean_text
 from st_xlret.data.retrieval.examples import Example, make_example, texts_in
 from st_xlret.data.retrieval.json_lines import language_of_record
@@ -110,7 +108,7 @@ def read_squad(
         with open_bytes(path, on_bytes_read) as stream:
             content = stream.read()
         articles = required_field(json.loads(content), "data", list)
-    except (ValueError, AttributeError, RecursionError, EOFError, OSError, zlib.error) as error:
+    except (ValueError, AttributeError, RecursionError, OSError, *DAMAGED) as error:
         handle_error(DataError(f"not a file in SQuAD's format, {{'data': [articles]}}: {error!r}", file=name, line=1))
         return
     for number, article in enumerate(articles, start=1):
@@ -138,7 +136,7 @@ def _list_entries(
                 else:
                     reason = f"expected a JSON object, found {type(entry).__name__}"
                     handle_error(EntryError(reason, file=name, line=number))
-        except (ValueError, RecursionError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        except (ValueError, RecursionError, *DAMAGED) as error:
             reason = f"the file is truncated or is not JSON from here on ({error})"
             handle_error(EntryError(reason, file=name, line=number + 1))
 

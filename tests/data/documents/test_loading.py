@@ -185,10 +185,10 @@ def test_a_file_in_a_directory_whose_first_line_is_bad_is_not_passed_over(tmp_pa
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("gone.jsonl", "no such file or directory"), ("there.json", "does not end in .jsonl or .jsonl.gz")],
+    [("gone.jsonl", "no such file or directory"), ("there.json", "does not begin with a document")],
 )
 def test_wrong_paths_are_named(tmp_path: Path, read: Any, name: str, message: str) -> None:
-    write_jsonl(tmp_path / "there.json", [document("en", "A.")])
+    write_jsonl(tmp_path / "there.json", [{"data": []}])
     with pytest.raises(DataError, match=message):
         read(tmp_path / name)
     with pytest.raises(DataError, match="no sources given"):

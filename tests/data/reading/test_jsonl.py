@@ -55,7 +55,7 @@ def test_a_truncated_gzip_file_is_named_and_what_came_before_is_kept(tmp_path: P
     records = [{"text": f"{i * i:08d}" * 20} for i in range(2_000)]
     file = write(tmp_path / "cut.jsonl.gz", encoded(records))
     file.write_bytes(file.read_bytes()[:-500])
-    with pytest.raises(DataError, match=r"cut.jsonl.gz, line \d+: the gzip file is truncated or damaged"):
+    with pytest.raises(DataError, match=r"cut.jsonl.gz, line \d+: the compressed file is truncated or damaged"):
         list(read_jsonl(file))
     bad_lines = BadLines(skip=True)
     kept = list(read_jsonl(file, on_bad_line=bad_lines))
@@ -67,7 +67,7 @@ def test_a_truncated_gzip_file_is_named_and_what_came_before_is_kept(tmp_path: P
 def test_a_file_that_only_pretends_to_be_gzip_is_named(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl.gz"
     file.write_text('{"text": "one"}\n', encoding="utf-8")
-    with pytest.raises(DataError, match="a.jsonl.gz, line 1: the gzip file is truncated or damaged"):
+    with pytest.raises(DataError, match="a.jsonl.gz, line 1: the compressed file is truncated or damaged"):
         list(read_jsonl(file))
 
 
