@@ -103,8 +103,8 @@ def load_retrieval(
     Args:
         sources: One or several files or folders, each of which may be given as `PATH=LANGUAGE`.
         negatives: Hard negatives per question: those in the files and, with `positives="sentence"`, the other sentences
-            of the passage that contain no answer. Questions with fewer repeat theirs; those without any are left out and
-            counted.
+            of the passage that contain no answer. Questions with fewer repeat theirs; those without any are left out
+            and counted.
         positives: "passage", or "sentence" for the sentence that contains the answer (for DPR, SQuAD, and BEIR if the
             queries have `metadata.answers`). Where no sentence does, the whole passage is taken and counted.
         titles: Put the titles of passages before their texts.
