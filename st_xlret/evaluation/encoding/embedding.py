@@ -254,6 +254,8 @@ class TextEmbedder:
         return {
             "pooling": describe_pooling(self.layer, self.pooling),
             "calibration": calibration,
-            "precision": self.precision if model is None else resolve_precision(self.precision, model.device),
+            "precision": self.precision
+            if model is None
+            else resolve_precision(self.precision, getattr(model, "device", "cpu")),  # encoders of mteb have none
             **{name: prompt for name, prompt in prompts.items() if prompt is not None},
         }
