@@ -11,7 +11,6 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from st_xlret import files as saving
 from st_xlret.files import (
     atomic_directory,
     atomic_file,
@@ -153,7 +152,7 @@ def test_a_failed_swap_puts_the_old_model_back(saved: Path, monkeypatch: pytest.
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         rename(source, destination)
 
-    monkeypatch.setattr(saving.os, "rename", fail_the_second_time)
+    monkeypatch.setattr(os, "rename", fail_the_second_time)
     with pytest.raises(OSError, match="before is unchanged"):
         save_model_atomically(Model(), saved, overwrite=True)
     assert len(calls) == 3
@@ -214,7 +213,7 @@ def test_text_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytes
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(saving.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"Could not write .*a\.txt: No space left on device"):
         write_text_atomically(path, "new")
     assert contents(tmp_path) == {"a.txt": "größer"}

@@ -16,13 +16,13 @@ import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
 
-from st_xlret import files
 from st_xlret.losses import SemanticContrastiveLoss
 from st_xlret.training import run as runs
 from st_xlret.training.arguments import RunArguments, TrainingArguments
 from st_xlret.training.held_out import compare, keep_best
 from tests import tiny
 from tests.training.test_checkpoints import checkpoint
+from training_scripts.train_language_agnostic_ir import IRArguments
 
 HISTORY = [{"step": 1, "loss": 1.0, "loss_ccp": 1.0}]
 
@@ -69,7 +69,7 @@ def test_processes_that_would_train_apart_are_refused(tmp_path: Path, monkeypatc
 
 def test_the_trainer_pushes_nothing_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[str] = []
-    monkeypatch.setattr(runs, "check_push", lambda name, token: checked.append(name))
+    monkeypatch.setattr(runs, "check_push", lambda name, *given, **options: checked.append(name))
     args = host(tmp_path / "my-run", push_to_hub=True)
     runs.start(args, RunArguments())
     assert checked == ["my-run"] and args.hub_model_id == "my-run" and not args.push_to_hub
@@ -137,7 +137,7 @@ def test_a_full_disk_at_the_model_loses_nothing(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_full_disk_at_the_results_keeps_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(SystemExit, match=r"results.json: No space left"):
         end(tiny.static(), tmp_path, {"run": 1}, history=HISTORY)
     assert names(tmp_path) == ["model"]
@@ -195,3 +195,16 @@ def test_a_run_that_made_the_score_worse_is_warned_of(
     shown = capsys.readouterr().out
     assert "0.75" in shown and str(after) in shown and "unknown" not in shown
     assert ("worse" in caplog.text) == worse
+
+
+def test_options_are_compared_by_the_batch_of_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def recorded(size: int, processes: int, pairs: int | None, accumulation: int = 1) -> dict[str, Any]:
+        monkeypatch.setattr(TrainingArguments, "world_size", property(lambda self: processes))
+        args = host(tmp_path, per_device_train_batch_size=size, gradient_accumulation_steps=accumulation)
+        return runs.recorded_options(args, IRArguments(pairs_batch_size=pairs))
+
+    one = recorded(16, 1, 8)
+    assert recorded(8, 2, 4) == recorded(4, 4, 2) == one
+    assert recorded(16, 1, None) == recorded(8, 2, None)
+    # Other negatives, and batch statistics, than those of a batch of 16.
+    assert recorded(8, 2, 8) != one and recorded(8, 1, 8) != one and recorded(8, 1, 4, accumulation=2) != one
