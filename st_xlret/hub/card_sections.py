@@ -155,8 +155,14 @@ def calibration_section(layer: CalibrationLayer, queries: CalibrationLayer | Non
         parts.append("The maps are the same for all languages: the language of a text need not be known.")
     else:
         parts.append(language_note(model))
-    notes = [f"- {name}: {note}" for name, note in layer.notes.items()]
-    return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])])
+    if layer.notes:
+        parts.append("\n".join(f"- {name}: {note}" for name, note in layer.notes.items()))
+    if any("criterion" in note for note in layer.notes.values()):
+        parts.append(
+            "The criterion is the mean cosine of a sentence to the sentence of the pivot language that CSLS matches it "
+            "with, on sentences that were held out. Between rotations, higher is better."
+        )
+    return "\n\n".join(parts)
 
 
 def language_note(model: SentenceTransformer) -> str:

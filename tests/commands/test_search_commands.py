@@ -326,3 +326,16 @@ def test_languages_without_a_map_are_warned_of_once(tmp_path: Path, per_language
     with pytest.warns(UserWarning, match="none for texts in de, sw.* taken for en") as caught:
         main(["index", str(file), "--model", str(per_language), "--output", str(tmp_path / "more")])
     assert sum("map per language" in str(entry.message) for entry in caught) == 1
+
+
+def test_reports_and_mining_tell_the_languages_too(tmp_path: Path, per_language: Path, documents: Path) -> None:
+    sides = [lines(tmp_path, "en"), lines(tmp_path, "fr")]
+    about = ["--model", str(per_language), "--output"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        main(["report", "--documents", str(documents), "--neighbours", "5", *about, str(tmp_path / "bias.json")])
+        main(["mine", *sides, "--source_language", "eng", "--target_language", "fr", *about, str(tmp_path / "p.tsv")])
+    report = json.loads((tmp_path / "bias.json").read_text())
+    assert report["same_language_share"] < 0.5, "above 0.8 without the maps of the languages"
+    pairs = [line.split("\t")[1:] for line in (tmp_path / "p.tsv").read_text().splitlines()]
+    assert sorted(pairs) == sorted(map(list, zip(*WORDS.values(), strict=True)))

@@ -58,7 +58,8 @@ def figures(results: dict[str, Any]) -> dict[str, Any]:
 def test_documents_give_a_plain_model_results_and_curves(
     train: Train, documents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    results = train("--documents", documents, "--max_steps 12 --logging_steps 4 --pooling cls")
+    push = "--license mit --push_to_hub --hub_model_id me/msm --push_dry_run"
+    results = train("--documents", documents, "--max_steps 12 --logging_steps 4 --pooling cls", push)
     run = tmp_path / "run"
     assert {"checkpoint-12", "model", "results.json", "tokenizer", "training.png"} <= {*names(run)}
     assert json.loads((run / "results.json").read_text()) == results
@@ -73,8 +74,11 @@ def test_documents_give_a_plain_model_results_and_curves(
     model = SentenceTransformer(str(run / "model"), device="cpu")
     assert model[1].pooling_mode == "cls" and model.encode(["the sun"]).shape == (1, 32)
     card = (run / "model" / "README.md").read_text(encoding="utf-8")
-    assert "msm" in card and "MSMLoss" in card
-    assert f'SentenceTransformer("{run / "model"}")' in capsys.readouterr().out
+    assert "msm" in card and "MSMLoss" in card and "license: mit\n" in card
+    assert documents.name in card.split("## Data")[1].split("##")[0] and str(tmp_path) not in card
+    printed = capsys.readouterr().out
+    assert f'SentenceTransformer("{run / "model"}")' in printed
+    assert "files for me/msm" in printed and 'SentenceTransformer("me/msm")' in printed
 
 
 def test_packed_units_summed_losses_and_held_out_pairs(
