@@ -15,6 +15,7 @@ from st_xlret.evaluation.encoding.embedding import encode_layer
 from st_xlret.evaluation.lareqa import LAReQAEvaluator
 from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
 from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator
+from st_xlret.evaluation.nq import NQEvaluator
 from st_xlret.evaluation.reporting.published import PublishedRow, published_rows
 from st_xlret.evaluation.reporting.tables import BenchmarkResult, markdown_table, results_table, scores_table
 from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection, read_beir
@@ -29,6 +30,7 @@ from st_xlret.evaluation.retrieval.metrics import (
 )
 from st_xlret.evaluation.retrieval.ranking import evaluate_retrieval, retrieve
 from st_xlret.evaluation.tatoeba import TatoebaEvaluator
+from st_xlret.evaluation.tatoeba_pairs import TatoebaPairsEvaluator
 from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator
 
 __all__ = [
@@ -40,11 +42,13 @@ __all__ = [
     "LAReQAEvaluator",
     "MewsliXEvaluator",
     "MrTyDiEvaluator",
+    "NQEvaluator",
     "PublishedRow",
     "Ranking",
     "RetrievalData",
     "RetrievalEvaluator",
     "TatoebaEvaluator",
+    "TatoebaPairsEvaluator",
     "TextCollection",
     "XORRetrieveEvaluator",
     "bilingual_accuracies",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
@@ -31,7 +32,8 @@ def load_model(name: str, device: str | None = None, *, backend: Backend = "torc
 
     Raises:
         ValueError: If there is no such model or device.
-        ImportError: If the libraries of the back end are not installed. The message says how to install them.
+        ImportError: If the libraries of the back end are not installed, or do not fit the installed transformers. The
+            message says how to install them.
     """
     from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
@@ -49,6 +51,15 @@ def load_model(name: str, device: str | None = None, *, backend: Backend = "torc
         raise ValueError(f"--model {name}: the folder holds no model (neither modules.json nor config.json).")
     try:
         return SentenceTransformer(path, device=device, backend=backend)
+    except ImportError as error:
+        if backend == "torch":
+            raise
+        # Optimum is released for older versions of transformers than the host takes.
+        raise ImportError(
+            f"--backend {backend}: the installed Optimum does not work with transformers {version('transformers')}: "
+            f'{error}. Install versions that fit together with pip install "sentence-transformers[{backend}]" in an '
+            "environment of its own, or leave out --backend"
+        ) from error
     except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         offline = os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
         hint = " HF_HUB_OFFLINE is set: only folders and cached models can be loaded." if offline else ""

@@ -62,6 +62,19 @@ def test_a_back_end_whose_libraries_are_missing_says_how_to_install_them(
         load_model(str(tmp_path), backend=backend)  # type: ignore[arg-type]
 
 
+def test_a_back_end_that_does_not_fit_the_host_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ImportError("cannot import name 'get_parameter_dtype'")
+
+    monkeypatch.setattr(loading, "_is_installed", lambda library: True)
+    monkeypatch.setattr("sentence_transformers.SentenceTransformer", fails)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ImportError, match=r"--backend onnx.*transformers \d.*get_parameter_dtype"):
+        load_model(str(tmp_path), backend="onnx")
+    with pytest.raises(ImportError, match=r"^cannot import name"):
+        load_model(str(tmp_path))
+
+
 def test_back_ends() -> None:
     check_backend("torch")
     assert loading._is_installed("torch.nn") and not loading._is_installed("no_such_package.part")
