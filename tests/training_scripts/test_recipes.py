@@ -13,7 +13,7 @@ from st_xlret.options import own_options, parse
 from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments, TrainingArguments
 from st_xlret.training.encoders import PretrainingEncoderArguments
 from tests import tiny
-from training_scripts import train_msm
+from training_scripts import train_msm, train_search
 from training_scripts.train_ccp import CCPArguments
 
 GROUPS = [PretrainingEncoderArguments, DataArguments, CCPArguments, LazyAdamArguments, RunArguments, TrainingArguments]
@@ -98,3 +98,14 @@ def test_two_cores_is_a_static_encoder(repository: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("groups", [GROUPS, MSM_GROUPS])
 def test_a_script_has_few_options_of_its_own(groups: list[type]) -> None:
     assert len(own_options(groups)) <= 30
+
+
+def test_the_recipe_of_search_is_the_measured_one(repository: Path) -> None:
+    given = [str(repository / "training_scripts/recipes/search.yaml"), "--model", "m", "--pairs", "p"]
+    groups = [train_search.CheckpointArguments, train_search.SearchDataArguments, train_search.SearchArguments]
+    groups += [RunArguments, train_search.TrainingArguments]
+    encoder, data, method, _, args = parse(groups, [*given, "--output_dir", "o"])
+    assert encoder.freeze_embeddings and encoder.max_seq_length == 160 and data.pairs_per_language == 4500
+    assert (method.questions_ratio, method.keep_trained, method.temperature) == (0.3, 0.7, 0.02)
+    assert (args.max_steps, args.per_device_train_batch_size, args.learning_rate) == (300, 128, 1e-4)
+    assert args.adam_beta2 == 0.98

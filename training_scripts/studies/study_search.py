@@ -48,7 +48,7 @@ ROWS: dict[str, tuple[str, str] | None] = {
     "InfoNCE on pairs": (SEARCH, "--objective pairs --questions_ratio 0"),
     "distilled similarities": (SEARCH, "--questions_ratio 0"),
     "English questions": (SEARCH, "--questions_ratio 1"),
-    "similarities + questions": (SEARCH, "--questions_ratio 0.25"),
+    "similarities + questions": (SEARCH, "--questions_ratio 0.3"),
     "CCP (documents)": ("training_scripts.train_ccp", "--mlm_ratio 0 --pairs_ratio 0 --temperature 0.1"),
     "MSM (documents)": ("training_scripts.train_msm", "--mlm_ratio 0 --pairs_ratio 0"),
 }
@@ -131,7 +131,7 @@ def training_command(arguments: Arguments, row: str, seed: int, folder: Path) ->
         command += ["--pairs", *folders_in(data, FEW_PAIRS), "--languages", *languages]
         command += ["--pairs_per_language", str(arguments.pairs_per_language), "--exclude", str(excluded(arguments))]
         # Never the dev part: it holds the English text of XQuAD-R.
-        if "--questions_ratio 0" not in options or "0.25" in options:
+        if "--questions_ratio 0" not in options or "0.3" in options:
             command += ["--retrieval", str(data / "squad_v1.1/train")]
         command += ["--per_device_train_batch_size", str(arguments.batch_size)]
         command += ["--learning_rate", str(arguments.learning_rate), "--max_seq_length", "160"]
