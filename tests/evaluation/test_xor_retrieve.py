@@ -21,7 +21,8 @@ from sentence_transformers import SentenceTransformer
 from st_xlret.evaluation.cache import EmbeddingCache
 from st_xlret.evaluation.readers.xor_retrieve import XorRetrieveData, read_passages
 from st_xlret.evaluation.retrieval.data import TextCollection
-from st_xlret.evaluation.xor_retrieve import TokenizedPassage, XORRetrieveEvaluator, first_tokens, word_tokenizer
+from st_xlret.evaluation.token_budget import TokenizedPassage, first_tokens, word_tokenizer
+from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator
 from tests import tiny
 
 pytestmark = pytest.mark.filterwarnings("ignore:XOR-Retrieve")
