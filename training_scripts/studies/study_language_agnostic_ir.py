@@ -81,7 +81,9 @@ class Arguments:
         ["en", "tr", "vi", "zh"], "The languages of Table 4; the last one is the bridge (En, Fi, Ja, Ko in the paper)."
     )
     sizes: list[int] = option(
-        [0, 500, 5000, 50000], "Sentences of each language in Figures 3 and 4. With 0, the loss that needs them is off."
+        [0, 500, 5000, 50000],
+        "Sentences of each language in Figures 3 and 4. With 0, the loss that needs them is off.",
+        minimum=0,
     )
     rows: list[str] = field(
         default_factory=lambda: list(ROWS),
