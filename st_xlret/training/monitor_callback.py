@@ -90,6 +90,17 @@ class LossMonitorCallback(TrainerCallback):
         self.sums, self.counts = {}, {}
 
 
+def show_losses_to_trackers(trainer: Any) -> None:
+    """Put the monitor before the host's trackers, so that TensorBoard and the others log each loss by name too.
+
+    The host calls its trackers (`report_to`) before the callbacks that it is given. The training scripts call this.
+
+    Args:
+        trainer: The host's Trainer, with a `LossMonitorCallback`.
+    """
+    trainer.callback_handler.callbacks.sort(key=lambda callback: not isinstance(callback, LossMonitorCallback))
+
+
 def not_finite(model: nn.Module) -> str | None:
     """The name of a parameter or buffer that holds NaN or infinity; None if there is none.
 

@@ -33,7 +33,7 @@ from st_xlret.training.checkpoints import (
 )
 from st_xlret.training.held_out import held_out_scores
 from st_xlret.training.lock import lock_output, unlock_output
-from st_xlret.training.monitor_callback import not_finite
+from st_xlret.training.monitor_callback import not_finite, show_losses_to_trackers
 from st_xlret.training.trainable import merge_adapters
 
 logger = logging.getLogger(__name__)
@@ -144,6 +144,7 @@ def train(trainer: SentenceTransformerTrainer, run: RunArguments) -> dict[str, A
     folder = str(trainer.args.output_dir)
     record = {"options": run.options, "data": fingerprint(trainer.train_dataset)}
     trainer.add_callback(ManifestCallback(record))
+    show_losses_to_trackers(trainer)
     checkpoint = None
     if run.resume or trainer.args.resume_from_checkpoint:
         checkpoint = _checkpoint_to_resume(trainer.args, run, record)
