@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 
 from st_xlret.data import LanguageBatchSampler, smoothed_probabilities
 from st_xlret.data.batches.sampling import LanguageStreams, column_codes, rows_by_code
@@ -117,3 +117,14 @@ def test_datasets_that_will_not_do() -> None:
         LanguageBatchSampler(Dataset.from_dict({"sentence": ["a"]}), 2)
     with pytest.raises(ValueError, match="data set is empty"):
         LanguageBatchSampler(rows_dataset().select([]), 2)
+
+
+def test_codes_of_a_table_of_several_files() -> None:
+    parts = [Dataset.from_dict({"language": list(codes), "other": list(codes)[::-1]}) for codes in ("ab", "cb", "a")]
+    data = concatenate_datasets(parts)
+    for columns in (["language"], ["language", "other"]):
+        code, names = column_codes(data, columns)
+        assert [names[number] for number in code] == [tuple(row[name] for name in columns) for row in data]
+        assert sorted({*code.tolist()}) == list(range(len(names)))
+        groups = rows_by_code(code, len(names))
+        assert [code[group].tolist() for group in groups] == [[i] * len(group) for i, group in enumerate(groups)]
