@@ -107,7 +107,8 @@ def training_commands(output: Path, sizes: Sizes, seed: int) -> dict[str, list[s
     pair_steps = round(sizes.steps * PAIRS_RATIO / (CCP_RATIO + MLM_RATIO + PAIRS_RATIO))
     shared = f"--from_scratch {sizes.encoder} --max_seq_length 32 --learning_rate {sizes.learning_rate} --seed {seed} "
     shared += f"--per_device_train_batch_size {sizes.batch_size} --pairs_temperature {TEMPERATURE_OF_PAIRS} "
-    shared += "--bank_size 0 --save_strategy no --evaluation_pairs 0 --use_cpu --overwrite"
+    shared += "--bank_size 0 --save_strategy no --evaluation_pairs 0 --use_cpu --overwrite "
+    shared += "--precision fp32"  # the same figures on every processor
     documents = ["--documents", str(output / "corpus" / "documents"), *CCP.split(), "--dataloader_num_workers", "1"]
     return {
         name: [

@@ -182,7 +182,7 @@ def training_command(arguments: Arguments, row: str, size: str) -> list[str]:
     """The train_ccp.py command of a row."""
     data, (kinds, options) = Path(arguments.data), ROWS[row]
     command = [sys.executable, "-m", "training_scripts.studies.train_ccp_ablation"]
-    command += ENCODERS[arguments.encoder].split()
+    command += [*ENCODERS[arguments.encoder].split(), "--precision", "fp32"]
     pairs = folders_in(data, PAIRS)
     if size == "all":
         pairs.append(str(data / "ebible/documents"))

@@ -179,7 +179,7 @@ def training_command(arguments: Arguments, row: str, parallel: str) -> list[str]
     encoder = ENCODERS[arguments.encoder]
     if arguments.model:
         encoder = encoder.replace(f"--from_scratch {arguments.encoder}", f"--model {arguments.model}")
-    command = [sys.executable, "-m", PROGRAM, *encoder.split()]
+    command = [sys.executable, "-m", PROGRAM, *encoder.split(), "--precision", "fp32"]
     if arguments.tokenizer:
         command += ["--tokenizer", arguments.tokenizer]
     # Never the dev part: it holds the English text of XQuAD-R.

@@ -124,7 +124,7 @@ def run_one(arguments: Arguments, row: str, seed: int) -> None:
 def training_command(arguments: Arguments, row: str, seed: int) -> list[str]:
     """The train_ml_ctl.py command of a row."""
     data = Path(arguments.data)
-    command = [sys.executable, str(Path(__file__).parents[1] / "train_ml_ctl.py"), "--mode", row]
+    command = [sys.executable, str(Path(__file__).parents[1] / "train_ml_ctl.py"), "--mode", row, "--precision", "fp32"]
     if arguments.model:
         command += ["--model", arguments.model]
     else:

@@ -208,7 +208,7 @@ def training_command(arguments: Arguments, tokenizer: str, row: str, seed: int, 
     """The command that trains a row."""
     program, options = (ROWS | ABLATIONS)[row]
     command = [sys.executable, "-m", f"training_scripts.{program}", "--from_scratch", arguments.size]
-    command += ["--tokenizer", tokenizer, "--max_seq_length", str(arguments.max_seq_length)]
+    command += ["--precision", "fp32", "--tokenizer", tokenizer, "--max_seq_length", str(arguments.max_seq_length)]
     command += ["--documents", *folders_in(arguments.data, arguments.documents), "--languages", *LANGUAGES]
     command += ["--pooling", arguments.pooling, "--block_sentences", str(arguments.block_sentences)]
     command += ["--per_device_train_batch_size", str(arguments.batch_size), "--seed", str(seed)]
@@ -251,6 +251,7 @@ def fine_tune(model: SentenceTransformer, arguments: Arguments, folder: Path) ->
         per_device_train_batch_size=arguments.questions,
         learning_rate=arguments.tune_learning_rate,
         warmup_steps=int(0.1 * arguments.tune_steps),
+        precision="fp32",
         save_strategy="no",
         seed=arguments.seed,
         # Several questions have the same answer sentence, which is a negative of none of them.
