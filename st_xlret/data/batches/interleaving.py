@@ -127,4 +127,5 @@ class InterleavedBatches:
         self, dataset: ConcatDataset, batch_samplers: list[BatchSampler], **kwargs: Any
     ) -> InterleavedBatchSampler:
         """Make the sampler for these data sets, with the host's arguments."""
-        return InterleavedBatchSampler(dataset, batch_samplers, **kwargs, ratios=self.ratios, batches=self.batches, in_rounds=self.in_rounds)
+        chosen: dict[str, Any] = {"ratios": self.ratios, "batches": self.batches, "in_rounds": self.in_rounds}
+        return InterleavedBatchSampler(dataset, batch_samplers, **kwargs, **chosen)
