@@ -6,9 +6,11 @@ import platform
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
+if TYPE_CHECKING:
+    import torch
+
 
 Precision = Literal["auto", "fp32", "bf16"]
 
@@ -31,6 +33,8 @@ def computes_in_bf16(device: str | torch.device) -> bool:
         >>> computes_in_bf16("meta")
         False
     """
+    import torch
+
     kind = torch.device(device).type
     if kind == "cuda":
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
@@ -73,6 +77,7 @@ def autocast(precision: str, device: str | torch.device) -> AbstractContextManag
         ValueError: On an unknown precision.
 
     Example:
+        >>> import torch
         >>> layer = torch.nn.Linear(2, 2)
         >>> with autocast("bf16", "cpu"):
         ...     layer(torch.ones(1, 2)).dtype
@@ -81,6 +86,8 @@ def autocast(precision: str, device: str | torch.device) -> AbstractContextManag
         ...     layer(torch.ones(1, 2)).dtype
         torch.float32
     """
+    import torch
+
     if resolve_precision(precision, device) == "bf16":
         return torch.autocast(torch.device(device).type, torch.bfloat16)
     return nullcontext()
@@ -89,6 +96,8 @@ def autocast(precision: str, device: str | torch.device) -> AbstractContextManag
 @lru_cache(maxsize=1)
 def _cpu_features() -> frozenset[str]:
     """Names of the CPU's instruction sets, as PyTorch reports them; older versions do not, and Linux does."""
+    import torch
+
     if hasattr(torch.cpu, "get_capabilities"):
         return frozenset(name for name, present in torch.cpu.get_capabilities().items() if present is True)
     if platform.system() == "Linux":

@@ -14,7 +14,9 @@ COMMANDS = {
     "evaluate": "Measure a model on a published benchmark and show its scores beside the papers'.",
     "index": "Encode documents of many languages, to search them.",
     "search": "Search an index by a query in any language.",
-    "mine": "Mine parallel sentences from two files of texts.",
+    "mine": "Mine parallel sentences from two collections of texts.",
+    "export": "Write a plain model: adapters merged, a calibration built in, weights in half the size.",
+    "recipe": "Write a training script, to read, to edit and to run.",
 }
 """Name of each command, which is also its module here, and what it does."""
 

@@ -18,29 +18,19 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sentence_transformers import SentenceTransformer
-
-from st_xlret.calibration import embed_pairs
-from st_xlret.calibration.encoding import PROMPT_NAMES
-from st_xlret.commands.comparison import Measured, Variant, compare
-from st_xlret.commands.encoders import Embedder, Role
 from st_xlret.commands.fitting import Method, fit, fit_others
-from st_xlret.commands.labels import report_labels
 from st_xlret.commands.report import NEIGHBOURS, TEXTS
-from st_xlret.commands.samples import check_counts, sample_questions, sample_texts
-from st_xlret.data import PairOptions, load_pairs
-from st_xlret.data.reading.jsonl import DataError, Limits
-from st_xlret.evaluation.language_bias import LanguageBias, bias_as_json
-from st_xlret.evaluation.reporting.plots import plot_language_bias
 from st_xlret.files import atomic_directory, check_output_directory, write_json_atomically
-from st_xlret.hub import set_card_data
-from st_xlret.hub.export import check_routes, export
-from st_xlret.hub.loading import load_model
-from st_xlret.hub.model_card import check_license
-from st_xlret.hub.push import check_push, plan_push, push_to_hub
 from st_xlret.options import LIMITS_HELP, option, parse
 from st_xlret.precision import PRECISIONS
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from st_xlret.commands.encoders import Role
+    from st_xlret.evaluation.language_bias import LanguageBias
 
 
 @dataclass
@@ -94,6 +84,8 @@ class Output:
     push_dry_run: bool = option(False, "With --push_to_hub: show the files and the card instead of uploading them.")
 
     def __post_init__(self) -> None:
+        from st_xlret.hub.model_card import check_license
+
         check_license(self.license)
         if self.push_dry_run and not self.push_to_hub:
             raise ValueError("--push_dry_run needs --push_to_hub, the repository to which the model would be uploaded")
@@ -114,6 +106,8 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
         raise ValueError(f"--{name}: the step rotate has no maps for queries of their own; leave one of them out")
     check_output_directory(target.output, overwrite=target.overwrite)
     if target.push_to_hub:
+        from st_xlret.hub.push import check_push
+
         check_push(target.push_to_hub, dry_run=target.push_dry_run)
     calibrate(given, method, target)
 
@@ -124,6 +118,18 @@ def calibrate(given: Input, method: Method, target: Output) -> SentenceTransform
     Returns:
         The calibrated model.
     """
+    from st_xlret.calibration import embed_pairs
+    from st_xlret.commands.comparison import Measured, Variant, compare
+    from st_xlret.commands.encoders import Embedder
+    from st_xlret.commands.labels import report_labels
+    from st_xlret.commands.samples import check_counts, sample_texts
+    from st_xlret.data import PairOptions, load_pairs
+    from st_xlret.data.reading.jsonl import DataError, Limits
+    from st_xlret.hub import set_card_data
+    from st_xlret.hub.export import check_routes, export
+    from st_xlret.hub.loading import load_model
+    from st_xlret.hub.push import plan_push, push_to_hub
+
     texts = sample_texts(
         [given.corpus] if given.corpus else given.documents,
         languages=given.languages,
@@ -226,6 +232,9 @@ def calibrate(given: Input, method: Method, target: Output) -> SentenceTransform
 
 def questions_of(given: Input, method: Method, languages: Sequence[str]) -> dict[str, list[str]]:
     """The questions of `--queries` in the languages that have enough of them; says which ones have not."""
+    from st_xlret.commands.samples import sample_questions
+    from st_xlret.data.reading.jsonl import DataError
+
     if not given.queries:
         return {}
     found = sample_questions(given.queries, languages, texts_per_language=given.texts_per_language, seed=method.seed)
@@ -247,6 +256,8 @@ def calls(model: SentenceTransformer, language: str | None, by_role: bool = Fals
 
     The host's `encode_query` and `encode_document` take no language, so the calls with one name the prompt themselves.
     """
+    from st_xlret.calibration.encoding import PROMPT_NAMES
+
     if language is None:
         return ["queries = model.encode_query(texts)", "documents = model.encode_document(texts)"]
     lines = []
@@ -261,6 +272,9 @@ def calls(model: SentenceTransformer, language: str | None, by_role: bool = Fals
 
 def save(model: SentenceTransformer, target: Output, found: Mapping[str, Mapping[str, LanguageBias]]) -> None:
     """Save the model with its report, whole or not at all."""
+    from st_xlret.evaluation.language_bias import bias_as_json
+    from st_xlret.evaluation.reporting.plots import plot_language_bias
+
     with atomic_directory(target.output, overwrite=target.overwrite) as folder:
         model.save_pretrained(os.fspath(folder))
         report = {when: bias_as_json(biases) for when, biases in found.items()}

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from torch import Tensor
-from tqdm.auto import tqdm
-
-from st_xlret.calibration import (
-    CalibrationOptions,
-    RotationOptions,
-    alignment_table,
-    fit_calibration,
-    fit_calibration_stages,
-    fit_role_calibrations,
-)
-from st_xlret.calibration.inputs import STEPS, Pairs
-from st_xlret.commands.comparison import Variant
 from st_xlret.options import option
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from st_xlret.calibration import CalibrationOptions
+    from st_xlret.calibration.inputs import Pairs
+    from st_xlret.commands.comparison import Variant
 
 COMPARED: tuple[tuple[str, ...], ...] = (("lsar",), ("shift",), ("shift", "coral"), ("to_pivot",))
 """The steps that are compared for search; the first one needs no language."""
@@ -40,7 +35,7 @@ class Method:
         "shift (minus the language's mean), coral (the same covariance for all), scale (divided by the standard "
         "deviation), rotate (orthogonal map into the pivot), lir (minus the language's top principal component), "
         "to_pivot (documents moved to the pivot's mean, queries in the pivot untouched).",
-        choices=STEPS,
+        choices=["shift", "scale", "rotate", "lir", "lsar", "coral", "to_pivot"],
     )
     by_role: bool = option(
         False,
@@ -96,6 +91,8 @@ def name_of(method: Method, by_role: bool) -> str:
 
 def options_of(method: Method) -> CalibrationOptions:
     """The options of the fit."""
+    from st_xlret.calibration import CalibrationOptions, RotationOptions
+
     kept = KEEP_MEAN if set(method.steps) <= FOR_SEARCH else None
     return CalibrationOptions(
         scale_by=method.scale_by,  # type: ignore[arg-type]
@@ -124,6 +121,9 @@ def fit(
         pairs: Parallel sentences, for the step rotate.
         pivot: A language of the documents.
     """
+    from st_xlret.calibration import alignment_table, fit_calibration_stages
+    from st_xlret.commands.comparison import Variant
+
     if queries is not None:
         return _fit_one(method, documents, queries, pivot)
     stages = fit_calibration_stages(
@@ -145,6 +145,8 @@ def fit_others(
     method: Method, documents: Mapping[str, Tensor], queries: Mapping[str, Tensor] | None, pivot: str
 ) -> list[Variant]:
     """Fit the calibrations for search that the user did not ask for."""
+    from tqdm.auto import tqdm
+
     plain = replace(method, keep_mean=None, lsar_rank=None, strength=1.0)
     wanted = [(replace(plain, steps=list(steps)), None) for steps in COMPARED]
     wanted.insert(1, (replace(wanted[0][0], strength=COMPARED_STRENGTH), None))
@@ -161,6 +163,9 @@ def fit_others(
 def _fit_one(
     method: Method, documents: Mapping[str, Tensor], queries: Mapping[str, Tensor] | None, pivot: str
 ) -> Variant:
+    from st_xlret.calibration import fit_calibration, fit_role_calibrations
+    from st_xlret.commands.comparison import Variant
+
     how = {"steps": method.steps, "pivot": pivot, "strength": method.strength, "options": options_of(method)}
     name = name_of(method, queries is not None)
     if queries is None:

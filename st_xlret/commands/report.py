@@ -14,18 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from st_xlret.commands.comparison import Measured, Variant, columns, explain
-from st_xlret.commands.encoders import Embedder, Role
-from st_xlret.commands.samples import check_counts, sample_texts
-from st_xlret.data.reading.jsonl import Limits
-from st_xlret.evaluation.language_bias import LanguageBias, bias_as_json
-from st_xlret.evaluation.reporting.plots import plot_language_bias
-from st_xlret.evaluation.reporting.tables import markdown_table
 from st_xlret.files import check_output_file, write_json_atomically
-from st_xlret.hub.loading import load_model
 from st_xlret.options import LIMITS_HELP, option, parse
 from st_xlret.precision import PRECISIONS
+
+if TYPE_CHECKING:
+    from st_xlret.commands.encoders import Role
+    from st_xlret.evaluation.language_bias import LanguageBias
 
 TEXTS, NEIGHBOURS = 300, 20
 
@@ -71,6 +68,15 @@ def report(options: Arguments) -> dict[str, LanguageBias]:
     Returns:
         What [`measure_both`][st_xlret.evaluation.language_bias.measure_both] finds.
     """
+    from st_xlret.commands.comparison import Measured, Variant, columns, explain
+    from st_xlret.commands.encoders import Embedder
+    from st_xlret.commands.samples import check_counts, sample_texts
+    from st_xlret.data.reading.jsonl import Limits
+    from st_xlret.evaluation.language_bias import bias_as_json
+    from st_xlret.evaluation.reporting.plots import plot_language_bias
+    from st_xlret.evaluation.reporting.tables import markdown_table
+    from st_xlret.hub.loading import load_model
+
     check_output_file(options.output)
     sample = sample_texts(
         options.documents,

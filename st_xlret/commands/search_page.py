@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-import langcodes
+import langcodes  # names need the library language_data, which the extra app installs
 
 from st_xlret.optional import import_optional
 
@@ -23,7 +23,7 @@ _COLOURS = (
 _STYLE = """
 .xl-head {font-weight: 600; font-size: 1.05rem; overflow-wrap: anywhere}
 .xl-note {color: var(--body-text-color-subdued); font-size: .85rem; margin: .15rem 0 .6rem; overflow-wrap: anywhere}
-.xl-bar {display: flex; height: 1.6rem; border-radius: .4rem; overflow: hidden; gap: 2px}
+.xl-bar {margin-bottom: .3rem; display: flex; height: 1.6rem; border-radius: .4rem; overflow: hidden; gap: 2px}
 .xl-bar span {color: #fff; font-size: .75rem; font-weight: 600; display: flex; align-items: center;
   justify-content: center; min-width: .3rem; overflow: hidden; text-shadow: 0 0 2px rgba(0,0,0,.55)}
 .xl-result {display: flex; gap: .7rem; padding: .55rem 0; border-bottom: 1px solid var(--border-color-primary)}
@@ -31,6 +31,7 @@ _STYLE = """
 .xl-tag {flex: none; align-self: flex-start; width: 2.9rem; text-align: center; border-radius: .35rem; color: #fff;
   font-size: .75rem; font-weight: 600; line-height: 1.35rem; text-shadow: 0 0 2px rgba(0,0,0,.55)}
 .xl-text {flex: 1; overflow-wrap: anywhere; line-height: 1.4}
+.xl-go {align-self: center; max-height: 3rem}
 .xl-score {flex: none; color: var(--body-text-color-subdued); font-variant-numeric: tabular-nums; font-size: .85rem}
 """
 
@@ -98,7 +99,7 @@ def build_page(indexes: Sequence[SearchIndex], *, top_k: int = 10, language: str
                 label="Query in any language", placeholder="Type a query and press Enter", scale=5, autofocus=True
             )
             count = gradio.Slider(1, max(50, top_k), value=top_k, step=1, label="Results", scale=2)
-            button = gradio.Button("Search", variant="primary", scale=1, min_width=120)
+            button = gradio.Button("Search", variant="primary", scale=1, min_width=120, elem_classes="xl-go")
         with gradio.Row():
             columns = []
             for index in indexes:

@@ -124,6 +124,8 @@ def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
                 parent, _, own = name.rpartition(".")
                 setattr(transformer.get_submodule(parent), own, module.get_base_layer())
         transformer.delete_adapter(list(transformer.peft_config))
+        # A model that was loaded with adapters would save its weights under PEFT's names.
+        vars(transformer).pop("_weight_conversions", None)
         transformer.requires_grad_(True)
     return model
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 
@@ -32,6 +33,39 @@ def test_every_command_has_help_under_its_own_name(command, capsys) -> None:
         main([command, "--help"])
     assert stop.value.code == 0
     assert f"st-xlret {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_needs_no_heavy_library(command, repository) -> None:
+    program = (
+        "import sys\n"
+        "from st_xlret.commands import main\n"
+        "try:\n"
+        f"    main([{command!r}, '--help'])\n"
+        "except SystemExit as stop:\n"
+        "    assert stop.code == 0\n"
+        "heavy = {'torch', 'datasets', 'sentence_transformers', 'mteb'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=repository, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_help_of_evaluate_names_every_benchmark(capsys) -> None:
+    from st_xlret.evaluation.benchmarks import BENCHMARKS
+
+    with pytest.raises(SystemExit):
+        main(["evaluate", "--help"])
+    printed = "".join(capsys.readouterr().out.split())  # names are broken at their hyphens
+    assert all(name in printed for name in BENCHMARKS)
+
+
+def test_the_steps_of_calibrate_are_those_of_the_package() -> None:
+    from st_xlret.calibration.inputs import STEPS
+    from st_xlret.commands.fitting import Method
+
+    (steps,) = (field for field in fields(Method) if field.name == "steps")
+    assert set(steps.metadata["choices"]) == set(STEPS)
 
 
 def test_the_package_runs_as_a_program_and_starts_lightly(repository) -> None:
