@@ -60,9 +60,9 @@ class EncoderArguments:
     )
     pooling: str | None = option(
         None,
-        "Sentence vector of a Transformer: cls (the first token's, the papers') or mean. By default the checkpoint's; "
-        "mean for one without pooling and from scratch.",
-        choices=["cls", "mean"],
+        "Sentence vector of a Transformer: cls (the first token's, the papers'), mean, or checkpoint (the checkpoint's "
+        "own). By default checkpoint; mean for one without pooling and from scratch.",
+        choices=["cls", "mean", "checkpoint"],
     )
     freeze_embeddings: bool = option(
         False, "Leave the word embeddings of the checkpoint as they are: less memory, and faster steps."
@@ -80,6 +80,10 @@ class EncoderArguments:
                 "give either --model (a checkpoint) or --from_scratch static, tiny, mini, small or base, got "
                 f"--model {self.model} and --from_scratch {self.from_scratch}"
             )
+        if self.pooling == "checkpoint":
+            if self.model is None:
+                raise ValueError("--pooling checkpoint is for a checkpoint (--model): from scratch it is cls or mean")
+            self.pooling = None
         for name in ("freeze_embeddings", "lora_rank"):
             if getattr(self, name) and self.model is None:
                 raise ValueError(f"--{name} is for a checkpoint (--model): from scratch, all weights are to be learned")

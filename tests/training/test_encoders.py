@@ -156,3 +156,9 @@ def test_texts_come_in_a_seeded_order_and_once() -> None:
 
 def test_no_sources_give_no_texts() -> None:
     assert list(balanced_texts([], 100)) == []
+
+
+def test_pooling_checkpoint_is_the_checkpoints_own() -> None:
+    assert EncoderArguments(model="m", pooling="checkpoint") == EncoderArguments(model="m")
+    with pytest.raises(ValueError, match="--pooling checkpoint.*--model"):
+        EncoderArguments(from_scratch="tiny", pooling="checkpoint")
