@@ -40,6 +40,7 @@ from st_xlret import (
     load_retrieval,
 )
 from st_xlret.data.holdout import hold_out_questions
+from st_xlret.data.reading.jsonl import Limits
 from st_xlret.hub import set_card_data
 from st_xlret.options import option, parse
 from st_xlret.training import arguments as shared
@@ -147,6 +148,7 @@ def load_questions(data: SearchDataArguments, options: SearchArguments) -> Datas
         language=data.pivot,
         exclude=data.exclude,
         skip_bad_lines=data.skip_bad_lines,
+        limits=Limits.parse(data.limits),
     )
 
 

@@ -14,9 +14,10 @@ from st_xlret.data import (
     BlockBatchSampler,
     InterleavedBatchSampler,
     LanguageBatchSampler,
+    LengthGroupedBatchSampler,
     WindowBatchSampler,
 )
-from st_xlret.data.batches import blocks, interleaving, windows
+from st_xlret.data.batches import blocks, interleaving, length_grouped, windows
 from st_xlret.data.batches.cutting import share_blocks
 from st_xlret.data.batches.joint import PairsAndOthersBatchSampler, pairs_and_others
 from st_xlret.training.joint_steps import RoundBatchSampler
@@ -48,6 +49,9 @@ def interleaved(size: int, kind: type[InterleavedBatchSampler] = InterleavedBatc
 SAMPLERS: dict[str, Make] = {
     "rows": lambda size: LanguageBatchSampler(tiny.texts(100), size),
     "rows, one language": lambda size: LanguageBatchSampler(tiny.texts(100), size, language_mixing=0.0),
+    "about one length": lambda size: LengthGroupedBatchSampler(
+        tiny.texts(100), size, True, lengths=np.random.default_rng(0).integers(1, 9, 100).tolist()
+    ),
     "windows": lambda size: WindowBatchSampler(tiny.documents(30, 5), size),
     "blocks": lambda size: BlockBatchSampler(ragged(), size, block_size=4),
     "blocks, not filled": lambda size: BlockBatchSampler(ragged(), size, block_size=4, fill=False),
@@ -59,7 +63,7 @@ SAMPLERS: dict[str, Make] = {
 
 def batches_of(make: Make, ranks: int, monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
     """For every step, the share of each rank as accelerate hands it out, over two epochs."""
-    for module in (blocks, interleaving, windows):
+    for module in (blocks, interleaving, length_grouped, windows):
         monkeypatch.setattr(module, "get_world_size", lambda: ranks)
     sampler = make(GLOBAL_BATCH // ranks)
     steps = []
