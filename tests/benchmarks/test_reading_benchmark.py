@@ -1,0 +1,29 @@
+"""The benchmark of reading runs at a toy size. Times are never tested."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("kind", ["ccnet", "cc100"])
+def test_figures_of_both_formats(repository: Path, tmp_path: Path, kind: str) -> None:
+    output, folder = tmp_path / "figures.json", tmp_path / "data"
+    program = [sys.executable, "-m", "benchmarks.reading", "--output", str(output), "--folder", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(repository)}
+    options = ["--gigabytes", "0.001", "--format", kind]
+    done = subprocess.run([*program, *options], cwd=repository, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(output.read_text())
+    assert figures["gigabytes"] >= 0.001 and figures["sentences"] > 10_000
+    assert figures["peak_bytes"] >= figures["bytes_before"] > 0
+    assert figures["processor_seconds_per_gigabyte"] == figures["processor_seconds"] / figures["gigabytes"]
+    # Gigabytes are not left behind.
+    assert not list(folder.iterdir())
