@@ -61,7 +61,7 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     scores: dict[str, dict[str, float]] = {}
     for name, model in models.items():
         measured = output / f"search-{name}.json"
-        test = ["--benchmark", "lareqa", "--data", pool, "--output", measured]
+        test: list[str | Path] = ["--benchmark", "lareqa", "--data", pool, "--output", measured]
         # What it prints compares with figures of XQuAD-R, which this is not.
         run("evaluate", "--model", model, *test, "--quiet", "--precision", "auto", silent=True)
         run("index", pool / "corpus.jsonl", "--model", model, "--output", output / f"index-{name}", "--overwrite")
