@@ -55,10 +55,10 @@ def _run_once(build: Build) -> dict[str, float]:
     if not CLEAR_REFS.exists():
         return _timed(step)
     CLEAR_REFS.write_text("5")  # resets the peak to what is resident now
-    before = _resident("VmRSS")
+    before = resident("VmRSS")
     once = _timed(step)
     # A page is the least that can be seen.
-    return {**once, "peak_bytes": max(mmap.PAGESIZE, _resident("VmHWM") - before)}
+    return {**once, "peak_bytes": max(mmap.PAGESIZE, resident("VmHWM") - before)}
 
 
 def _timed(step: Step) -> dict[str, float]:
@@ -68,6 +68,6 @@ def _timed(step: Step) -> dict[str, float]:
     return {"seconds": time.process_time() - start, "loss": float(loss), "runs": 1}
 
 
-def _resident(name: str) -> int:
+def resident(name: str) -> int:
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(name))
     return 1024 * int(line.split()[1])

@@ -23,7 +23,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from benchmarks.measuring import CLEAR_REFS, _resident
+from benchmarks.measuring import CLEAR_REFS, resident
 from st_xlret.files import write_json_atomically
 from st_xlret.options import option, parse
 from training_scripts.demo.corpus import TOY_LANGUAGES
@@ -98,19 +98,19 @@ def read(file: str, cache: str) -> dict[str, Any]:
 
     load_documents([{"language": "en", "text": "A. B."}], cache_dir=cache, show_progress=False)  # loads libraries
     CLEAR_REFS.write_text("5")  # resets the peak to what is resident now
-    before, started, processor = _resident("VmRSS"), time.perf_counter(), time.process_time()
+    before, started, processor = resident("VmRSS"), time.perf_counter(), time.process_time()
     dataset = load_documents(file, cache_dir=cache)
     figures: dict[str, Any] = {
         "sentences": len(dataset),
         "seconds": time.perf_counter() - started,
         "processor_seconds": time.process_time() - processor,
         "bytes_before": before,
-        "peak_bytes": _resident("VmHWM"),
+        "peak_bytes": resident("VmHWM"),
     }
     processor = time.process_time()
     next(iter(WindowBatchSampler(dataset, 256)))
     figures["sampler_processor_seconds"] = time.process_time() - processor
-    figures["sampler_peak_bytes"] = _resident("VmHWM")
+    figures["sampler_peak_bytes"] = resident("VmHWM")
     return figures
 
 

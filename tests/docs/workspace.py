@@ -94,7 +94,6 @@ def write_data(folder: Path) -> None:
             (tatoeba / f"tatoeba.{code}-eng.{side}").write_text(text, encoding="utf-8")
     write_beir(folder / "xquad-r")
     write_beir(folder / "benchmarks" / "lareqa")
-    write_beir(folder / "benchmarks" / "lareqa")
 
 
 def write_beir(folder: Path) -> None:
