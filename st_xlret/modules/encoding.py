@@ -22,6 +22,7 @@ PROMPT_NAMES: dict[str, tuple[str, ...]] = {"query": ("query",), "document": ("d
 
 _MOST_TOKENS_ON_A_CPU = 4_096  # Larger batches no longer fit the caches and take up to 1.6 times as long.
 _TEXTS_PER_TOKENIZER_CALL = 4_096
+_NO_LIMIT = 2**31  # A tokenizer without a limit of its own says 1e30, which it does not take as a length.
 
 
 def encode_texts(
@@ -116,6 +117,8 @@ def token_lengths(model: Any, texts: Sequence[str], *, prompt: str = "") -> list
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         return None
     limit = model.max_seq_length
+    if limit is not None and limit >= _NO_LIMIT:
+        limit = None
     lengths: list[int] = []
     for start in range(0, len(texts), _TEXTS_PER_TOKENIZER_CALL):
         some = [prompt + text for text in texts[start : start + _TEXTS_PER_TOKENIZER_CALL]]

@@ -131,3 +131,11 @@ def test_batches_hold_every_text_once_longest_first(budget) -> None:
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget
     assert list(token_batches([], budget)) == []
+
+
+def test_a_tokenizer_without_a_limit_reads_whole_texts() -> None:
+    model = transformer()
+    model[0].tokenizer.model_max_length = int(1e30)
+    texts = ["sun", "sun moon star"]
+    assert token_lengths(model, texts) == [len(ids) for ids in model.tokenizer(texts)["input_ids"]]
+    np.testing.assert_allclose(encode_texts(model, texts), model.encode(texts), atol=1e-6)

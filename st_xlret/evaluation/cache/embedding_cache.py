@@ -119,8 +119,11 @@ class EmbeddingCache:
 
         # The result does not depend on the batches.
         lasting = {name: value for name, value in options.items() if name not in ("batch_size", "chunk_size")}
+        identity = {"model": fingerprint(model), "method": method, **lasting}
+        if torch.is_autocast_enabled(device := model.device.type):
+            identity["autocast"] = str(torch.get_autocast_dtype(device))
         with pool:
-            return self.embed(texts, encode, identity={"model": fingerprint(model), "method": method, **lasting})
+            return self.embed(texts, encode, identity=identity)
 
     def __call__(self, corpus: TextCollection, encode: DocumentEncoder) -> CachedEmbeddings:
         """Embed the corpus of a benchmark: pass the cache as `embed_corpus` to the evaluator.

@@ -80,3 +80,12 @@ def test_a_process_pool_gives_the_same_embeddings(tmp_path, model) -> None:
     assert np.array_equal(pooled.encode(model, texts)[:], alone[:])
     pooled.devices = ["no such device"]  # nothing is left to encode: no pool is started
     assert np.array_equal(pooled.encode(model, texts)[:], alone[:])
+
+
+def test_embeddings_in_bf16_are_not_taken_for_those_in_fp32(cache) -> None:
+    model = tiny.transformer()
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = cache.encode(model, TEXTS)[:]
+    exact = cache.encode(model, TEXTS)[:]
+    np.testing.assert_array_equal(exact, model.encode_document(TEXTS).astype(np.float16))
+    assert not np.array_equal(rough, exact)
