@@ -113,7 +113,8 @@ class SimilarityDistillationLoss(CrossLingualLoss):
                 f"labels must be rows of the teacher's {len(self.teacher)} vectors, got {int(labels.min())} to "
                 f"{int(labels.max())}"
             )
-        vectors = self.model(columns[0])["sentence_embedding"]
+        # `encode` cuts the vectors of a model with `truncate_dim`, and a forward pass does not.
+        vectors = self.model(columns[0])["sentence_embedding"][:, : self.teacher.shape[1]]
         return self._record(self.compute_loss_from_embeddings(vectors, labels), columns[0].get("language_id"))
 
     def compute_loss_from_embeddings(self, vectors: Tensor, labels: Tensor) -> Tensor:

@@ -117,3 +117,10 @@ def test_two_columns_are_refused() -> None:
     batch = model.preprocess(texts(2))
     with pytest.raises(ValueError, match="one text column, got 2"):
         SimilarityDistillationLoss(model, teacher(6, model))([batch, batch], torch.tensor([0, 1]))
+
+
+def test_a_model_whose_vectors_are_cut_off() -> None:
+    model = tiny.static()
+    model.truncate_dim = 4
+    loss = SimilarityDistillationLoss(model, torch.tensor(model.encode(["sun", "moon"])))
+    assert loss([model.preprocess(["sun", "moon"])], torch.tensor([0, 1])).abs() < 1e-5
