@@ -25,7 +25,7 @@ from typing import Any
 
 from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
-from sentence_transformers.base.modules import Transformer
+from sentence_transformers.base.modules import Router, Transformer
 from torch import Tensor, nn
 
 from st_xlret import (
@@ -223,11 +223,16 @@ def main(
         questions_evaluator = question_evaluator(held_out)
         # No more than the run can read: the tokens of all of them are counted.
         if args.max_steps > 0:
-            most = args.max_steps * args.per_device_train_batch_size * args.world_size
+            most = args.max_steps * args.train_batch_size * args.world_size * args.gradient_accumulation_steps
             questions = questions.shuffle(seed=args.seed).select(range(min(len(questions), most)))
 
     # 2. The teacher is the encoder before training: its vectors of English texts are the goal.
     teacher = encoder.load([], args, run)
+    if any(isinstance(module, Router) for module in teacher.modules()):
+        raise ValueError(
+            f"{encoder.model} has a Router, whose routes would move apart: train the encoder without it, and calibrate "
+            "the trained one"
+        )
     english: dict[Role, list[str]] = {}
     if questions is not None:
         some = questions.shuffle(seed=args.seed).select(range(min(len(questions), _QUESTIONS_IN_BANK)))
@@ -243,7 +248,7 @@ def main(
     # 3. A data set and a loss for translations as queries, as documents, and for questions.
     datasets = build_datasets(lesson, questions, options)
     losses = build_losses(model, datasets, vectors, options)
-    args.prompts = prompts_of(model, questions)
+    args.prompts = prompts_of(model, questions) if args.prompts is None else args.prompts
 
     # 4. Batches of texts of about the same length, which need little padding; kinds of batches in random order.
     rest = len(datasets) - ("questions" in datasets)
@@ -269,7 +274,7 @@ def main(
     # 6. Train, go part of the way back, measure and save.
     results = {
         "command": command(program, arguments),
-        "held_out_before": scores_of(evaluators, teacher),
+        "held_out_before": scores_of(evaluators, teacher) if trainer.is_world_process_zero() else {},
         **runs.train(trainer, run),
         "tokens": trainer.state.num_input_tokens_seen,
         "languages": languages,

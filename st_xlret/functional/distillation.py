@@ -45,6 +45,7 @@ def similarity_distillation_loss(
         ValueError: If shapes do not fit, the temperature is not positive, or the weight is negative.
 
     Example:
+        >>> import torch
         >>> x = torch.eye(3)
         >>> similarity_distillation_loss(x, x, x).abs() < 1e-6
         tensor(True)

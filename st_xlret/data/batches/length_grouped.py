@@ -56,27 +56,25 @@ class LengthGroupedBatchSampler(DefaultBatchSampler):
         self.lengths = np.asarray(lengths)
         self.ranks = get_world_size()
         self.draws = batch_size * self.ranks
-        self.rows = len(lengths)
-        if drop_last or self.ranks > 1:
-            self.rows -= self.rows % self.draws
+        self.full = len(lengths) - len(lengths) % self.draws
+        # Several processes would get shares of different sizes.
+        self.last = 0 if drop_last or self.ranks > 1 else len(lengths) - self.full
 
     def __len__(self) -> int:
-        return -(-self.rows // self.draws) * self.ranks
+        return self.full // self.draws * self.ranks + bool(self.last)
 
     def __iter__(self) -> Iterator[list[int]]:
         """Yield the rows of each batch; those of the processes one after the other."""
         random = np.random.default_rng([self.seed or 0, self.epoch, 17])
-        rows = random.permutation(len(self.lengths))[: self.rows]
-        last = []
-        for start in range(0, len(rows), self.stretch * self.draws):
-            stretch = rows[start : start + self.stretch * self.draws]
+        rows = random.permutation(len(self.lengths))
+        for start in range(0, self.full, self.stretch * self.draws):
+            stretch = rows[start : min(start + self.stretch * self.draws, self.full)]
             stretch = stretch[np.argsort(self.lengths[stretch], kind="stable")]
-            batches = [stretch[at : at + self.draws] for at in range(0, len(stretch), self.draws)]
-            if len(batches[-1]) < self.draws:
-                last = [batches.pop()]
+            batches = stretch.reshape(-1, self.draws)
             for i in random.permutation(len(batches)):
                 yield from shares(batches[i].tolist(), self.ranks)
-        yield from (batch.tolist() for batch in last)
+        if self.last:
+            yield rows[self.full :].tolist()
 
 
 @dataclass
@@ -89,7 +87,8 @@ class LengthGroupedBatches:
     Args:
         tokenizer: Makes token ids of a list of texts: a tokenizer of Transformers, such as `model.tokenizer`. The
             length of a row is the largest number of tokens of its texts.
-        texts_per_batch: If true, the batch size counts texts: a row with three text columns counts as three.
+        texts_per_batch: If true, the batch size counts texts: a row with three text columns counts as three. The rest
+            of the division is dropped in each process.
         columns: Text columns. By default all columns of strings but `language`.
 
     Example:

@@ -60,7 +60,7 @@ def prompt_tokens(model: Any, prompts: Any = None) -> int:
     Example:
         >>> from st_xlret.modules import train_tokenizer, transformer_encoder
         >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny")
-        >>> prompt_tokens(model), prompt_tokens(model, {"pairs": {"source": "a ", "target": "a b "}})
+        >>> prompt_tokens(model), prompt_tokens(model, {"pairs": {"source": "", "target": "a"}})
         (0, 2)
     """
     given = prompts_of(model) if prompts is None else prompts

@@ -59,6 +59,13 @@ def test_two_processes_read_the_batches_of_one(monkeypatch: pytest.MonkeyPatch) 
     assert [first + second for first, second in zip(halves[::2], halves[1::2], strict=True)] == whole
 
 
+def test_the_rest_changes_no_full_batch() -> None:
+    dataset, lengths = rows(20)
+    full = list(LengthGroupedBatchSampler(dataset, 8, True, lengths=lengths))
+    whole = list(LengthGroupedBatchSampler(dataset, 8, False, lengths=lengths))
+    assert whole[:2] == full and len(whole) == 3 and len(whole[2]) == 4
+
+
 def test_a_batch_counts_texts() -> None:
     dataset = Dataset.from_dict({name: ["a b"] * 40 for name in ("query", "positive", "negative_1", "language")})
     sampler = LengthGroupedBatches(split, texts_per_batch=True)(dataset, batch_size=12, drop_last=True, seed=0)
