@@ -44,7 +44,7 @@ class Arguments:
 
     model: str = field(metadata={"help": "The encoder: a Hub name or a folder."})
     output: str = option("runs/demo-encoder", "Folder for the model, the results and the plots. It is replaced.")
-    sentences: int = option(300, "Sentences of each language in the pool, at most 500.", minimum=20, maximum=500)
+    sentences: int = option(200, "Sentences of each language in the pool, at most 500.", minimum=20, maximum=500)
 
 
 def main(given: Sequence[str] | None = None) -> dict[str, Any]:
