@@ -46,7 +46,7 @@ from st_xlret.options import option, parse
 from st_xlret.training import arguments as shared
 from st_xlret.training import run as runs
 from st_xlret.training.arguments import DataArguments, RunArguments
-from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.encoders import PretrainingEncoderArguments
 from st_xlret.training.held_out import compare, keep_best
 from st_xlret.training.merging import interpolate_weights
 from st_xlret.training.questions import question_evaluator
@@ -57,7 +57,7 @@ _QUESTIONS_IN_BANK = 10_000  # questions, and sentences that answer them, beside
 
 
 @dataclass
-class CheckpointArguments(EncoderArguments):
+class CheckpointArguments(PretrainingEncoderArguments):
     """The encoder to train: a trained one, since its vectors of English texts are the goal."""
 
     from_scratch: str | None = field(default=None, init=False)
@@ -221,10 +221,11 @@ def main(
     if questions is not None:
         questions, held_out = hold_out_questions(questions, 5 * data.evaluation_pairs, seed=args.seed)
         questions_evaluator = question_evaluator(held_out)
+        questions = questions.shuffle(seed=args.seed)
         # No more than the run can read: the tokens of all of them are counted.
         if args.max_steps > 0:
             most = args.max_steps * args.train_batch_size * args.world_size * args.gradient_accumulation_steps
-            questions = questions.shuffle(seed=args.seed).select(range(min(len(questions), most)))
+            questions = questions.select(range(min(len(questions), most)))
 
     # 2. The teacher is the encoder before training: its vectors of English texts are the goal.
     teacher = encoder.load([], args, run)
@@ -235,7 +236,7 @@ def main(
         )
     english: dict[Role, list[str]] = {}
     if questions is not None:
-        some = questions.shuffle(seed=args.seed).select(range(min(len(questions), _QUESTIONS_IN_BANK)))
+        some = questions.select(range(min(len(questions), _QUESTIONS_IN_BANK)))
         english = {"query": list(some["query"]), "document": list(some["positive"])}
     lesson = make_lesson(pairs, english, pivot=data.pivot, english_share=options.english_share, seed=args.seed)
     folder = data.teacher_cache or Path(str(args.output_dir)) / "teacher"
@@ -267,7 +268,7 @@ def main(
         args=args,
         train_dataset=datasets,
         loss=losses,
-        data_collator=CrossLingualDataCollator(model.preprocess),
+        data_collator=CrossLingualDataCollator(model.preprocess, max_length=encoder.batch_length(model)),
         callbacks=[LossStateCallback(losses), LossMonitorCallback(losses), TokenCountCallback(losses)],
     )
 

@@ -51,15 +51,16 @@ def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple
 def hold_out_questions(retrieval: Dataset, questions: int, *, seed: int = 0) -> tuple[Dataset, Dataset]:
     """Hold out some questions, together with all other questions about the same passages.
 
-    At most about a tenth of the rows is held out.
+    At most about a tenth of the rows is held out. Rows that have a held-out passage as a hard negative are left out of
+    both parts: training on them would teach the model to rank held-out answers low.
 
     Args:
-        retrieval: Rows with `query` and `positive`.
+        retrieval: Rows with `query`, `positive` and, if there are any, `negative_1` and so on.
         questions: Approximate number of rows to hold out; all rows of a passage are held out together.
         seed: Seed of the choice.
 
     Returns:
-        The rows to train on, and those held out. No gold passage is in both.
+        The rows to train on, and those held out. No held-out gold passage is in the rows to train on.
 
     Example:
         >>> rows = {"query": [str(i) for i in range(40)], "positive": [f"p{i // 2}" for i in range(40)]}
@@ -74,7 +75,16 @@ def hold_out_questions(retrieval: Dataset, questions: int, *, seed: int = 0) -> 
             break
         chosen.append(groups[passage])
     rows = np.sort(np.concatenate(chosen))
-    return retrieval.select(np.setdiff1d(np.arange(len(retrieval)), rows)), retrieval.select(rows)
+    held_out = retrieval.select(rows)
+    kept = np.ones(len(retrieval), dtype=bool)
+    kept[rows] = False
+    negatives = [name for name in retrieval.column_names if name.startswith("negative_")]
+    if negatives and len(rows):
+        passages = pa.array(held_out.unique("positive"))
+        table = retrieval.with_format("arrow", columns=negatives)[:]
+        for name in negatives:
+            kept &= ~pc.is_in(table[name], value_set=passages).to_numpy()
+    return retrieval.select(np.flatnonzero(kept)), held_out
 
 
 def by_language(pairs: Dataset) -> dict[str, tuple[list[str], list[str]]]:

@@ -147,17 +147,17 @@ class EncoderArguments:
 
 @dataclass
 class PretrainingEncoderArguments(EncoderArguments):
-    """The encoder to train on sentences of documents."""
+    """The encoder to train on short texts, such as the sentences of documents."""
 
     train_seq_length: int | None = option(
         None,
-        "Tokens to read of a sentence in training batches: fewer are faster. The saved model reads as many as "
+        "Tokens to read of a text in training batches: fewer are faster. The saved model reads as many as "
         "--max_seq_length says. By default the same.",
         minimum=4,
     )
 
     def batch_length(self, model: SentenceTransformer) -> int | None:
-        """Tokens of a sentence in training batches, as the `max_length` of a collator; None is the model's own.
+        """Tokens of a text in training batches, as the `max_length` of a collator; None is the model's own.
 
         Raises:
             ValueError: If the model reads fewer.

@@ -113,3 +113,12 @@ def test_rows_without_the_pivot_are_left_out() -> None:
 
 def test_of_two_languages_the_source_is_the_pivot() -> None:
     assert by_language(dataset([("a", "b", "ru", "bg")])) == {"bg": (["b"], ["a"])}
+
+
+def test_no_held_out_passage_is_a_negative_of_a_row_to_train_on() -> None:
+    # Every passage is the negative of the next question.
+    rows = {"query": [f"q{i}" for i in range(60)], "positive": [f"p{i // 2}" for i in range(60)]}
+    rows["negative_1"] = [f"p{(i // 2 + 1) % 30}" for i in range(60)]
+    rest, held_out = hold_out_questions(Dataset.from_dict(rows), 4)
+    assert len(held_out) == 4 and len(rest) == 60 - 4 - 4
+    assert not set(held_out["positive"]) & {*rest["positive"], *rest["negative_1"]}

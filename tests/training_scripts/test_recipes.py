@@ -105,7 +105,12 @@ def test_the_recipe_of_search_is_the_measured_one(repository: Path) -> None:
     groups = [train_search.CheckpointArguments, train_search.SearchDataArguments, train_search.SearchArguments]
     groups += [RunArguments, train_search.TrainingArguments]
     encoder, data, method, _, args = parse(groups, [*given, "--output_dir", "o"])
-    assert encoder.freeze_embeddings and encoder.max_seq_length == 160 and data.pairs_per_language == 4500
+    assert (
+        encoder.freeze_embeddings
+        and encoder.train_seq_length == 160
+        and encoder.max_seq_length is None
+        and data.pairs_per_language == 4500
+    )
     assert (method.questions_ratio, method.keep_trained, method.temperature) == (0.3, 0.7, 0.02)
     assert (args.max_steps, args.per_device_train_batch_size, args.learning_rate) == (300, 128, 1e-4)
     assert args.adam_beta2 == 0.98

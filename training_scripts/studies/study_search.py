@@ -131,21 +131,17 @@ def training_command(arguments: Arguments, row: str, seed: int, folder: Path) ->
         command += ["--pairs", *folders_in(data, FEW_PAIRS), "--languages", *languages]
         command += ["--pairs_per_language", str(arguments.pairs_per_language), "--exclude", str(excluded(arguments))]
         # Never the dev part: it holds the English text of XQuAD-R.
-        if "--questions_ratio 0" not in options or "0.3" in options:
+        if not options.endswith("--questions_ratio 0"):
             command += ["--retrieval", str(data / "squad_v1.1/train")]
         command += ["--per_device_train_batch_size", str(arguments.batch_size)]
-        command += ["--learning_rate", str(arguments.learning_rate), "--max_seq_length", "160"]
-        command += [
-            "--keep_trained",
-            str(arguments.keep_trained),
-            "--teacher_cache",
-            str(Path(arguments.output) / "teacher"),
-        ]
+        command += ["--learning_rate", str(arguments.learning_rate), "--train_seq_length", "160"]
+        command += ["--keep_trained", str(arguments.keep_trained)]
+        command += ["--teacher_cache", str(Path(arguments.output) / "teacher")]
     else:
         command += ["--documents", *folders_in(data, DOCUMENTS), "--languages", *LANGUAGES, "--freeze_embeddings"]
         # A window of CCP has two texts, a block of MSM 16.
         size = max(1, arguments.batch_size // (2 if "ccp" in program else 16))
-        command += ["--per_device_train_batch_size", str(size), "--max_seq_length", "160"]
+        command += ["--per_device_train_batch_size", str(size), "--train_seq_length", "160"]
         command += ["--learning_rate", str(arguments.documents_learning_rate)]
         command += [] if "ccp" in program else ["--block_sentences", "16"]
     command += ["--max_steps", str(steps), "--seed", str(seed), "--evaluation_pairs", "20", "--save_strategy", "no"]

@@ -12,7 +12,7 @@ import pytest
 
 from st_xlret.options import parse
 from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments, TrainingArguments
-from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.encoders import PretrainingEncoderArguments
 from tests.data.files import write_jsonl
 from tests.training_scripts.scripts import load_script
 from training_scripts import train_ccp, train_msm
@@ -73,10 +73,10 @@ def test_rows_differ_in_what_they_learn_alone(study: ModuleType, arguments, tmp_
             ccp = "ccp" in command[2]
             method = train_ccp.CCPArguments if ccp else train_msm.MSMArguments
             host = TrainingArguments if ccp else train_msm.TrainingArguments
-            groups = [EncoderArguments, DataArguments, method, LazyAdamArguments, RunArguments, host]
+            groups = [PretrainingEncoderArguments, DataArguments, method, LazyAdamArguments, RunArguments, host]
             encoder, texts, *_, training = parse(groups, [*given, "--use_cpu"])
             assert texts.documents and not texts.pairs
-        assert encoder.model == "m" and encoder.freeze_embeddings and encoder.max_seq_length == 160
+        assert encoder.model == "m" and encoder.freeze_embeddings and encoder.train_seq_length == 160
         assert training.max_steps == 100 and training.seed == 3
 
 
