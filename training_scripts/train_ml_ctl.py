@@ -42,6 +42,7 @@ from st_xlret import (
 )
 from st_xlret.data import Dictionary, WordSampleReport, load_dictionaries
 from st_xlret.data.batches.prompts import prompt_tokens
+from st_xlret.data.reading.jsonl import Limits
 from st_xlret.data.words.segmentation import read_stop_words, stop_words
 from st_xlret.hub import carry_card_data, set_card_data
 from st_xlret.modules import first_last_encoder
@@ -98,7 +99,10 @@ class ParallelArguments(DataArguments):
         if not self.dictionaries:
             raise ValueError("there are no dictionaries: give --dictionaries, or train on sentences with --mode CZ-snt")
         return load_dictionaries(
-            self.dictionaries, languages=self.languages or None, skip_bad_lines=self.skip_bad_lines
+            self.dictionaries,
+            languages=self.languages or None,
+            skip_bad_lines=self.skip_bad_lines,
+            limits=Limits.parse(self.limits),
         )
 
     def load_stop_words(self, dictionaries: list[Dictionary]) -> dict[str, frozenset[str]] | None:

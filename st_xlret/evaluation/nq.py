@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import regex
 
-from st_xlret.evaluation.readers.nq import AnsweredQuestions, find_nq, load_nq
+from st_xlret.evaluation.readers.answered_questions import AnsweredQuestions
+from st_xlret.evaluation.readers.nq import find_nq, load_nq
 from st_xlret.evaluation.retrieval.data import RetrievalData
 from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
 from st_xlret.evaluation.retrieval.ranking import retrieve

@@ -5,15 +5,13 @@ from __future__ import annotations
 import random
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
-from tests.training_scripts.scripts import load_script
+from tests.training_scripts.scripts import Train, load_script, runner
 from tests.training_scripts.train_ccp_runs import (
     SIZES,
     WORDS,
-    Train,
     sentence,
     write_lines,
 )
@@ -55,21 +53,4 @@ def program(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def train(program: ModuleType, tmp_path: Path) -> Train:
     """Run the script on a tiny static encoder; further options, a string of several or paths, override."""
-
-    def run(*options: str | Path, output: str = "run") -> dict[str, Any]:
-        files = [str(option) for option in options if str(option).endswith(".yaml")]
-        options = tuple(option for option in options if str(option) not in files)
-        given = [
-            *files,
-            *SIZES.split(),
-            "--output_dir",
-            str(tmp_path / output),
-            "--use_cpu",
-        ]
-        for option in options:
-            given += option.split() if isinstance(option, str) else [str(option)]
-        if not {"--model", "--from_scratch"} & set(given):
-            given += ["--from_scratch", "static"]
-        return program.main(given)
-
-    return run
+    return runner(program, tmp_path, f"{SIZES} --use_cpu", "--from_scratch static")

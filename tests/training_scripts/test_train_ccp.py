@@ -14,9 +14,9 @@ from sentence_transformers import SentenceTransformer
 
 from st_xlret.evaluation import TatoebaEvaluator
 from tests import tiny
+from tests.training_scripts.scripts import Train
 from tests.training_scripts.train_ccp_runs import (
     WORDS,
-    Train,
     assert_equal_weights,
     checkpoints,
     names,

@@ -14,9 +14,9 @@ import pytest
 
 from st_xlret.data import DataError
 from st_xlret.hub import PushError
+from tests.training_scripts.scripts import Train
 from tests.training_scripts.train_ccp_runs import (
     WORDS,
-    Train,
     names,
     write_lines,
 )

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from st_xlret.training import loss_state_callback
 from st_xlret.training.checkpoints import last_complete_checkpoint
+from tests.training_scripts.scripts import Train
 from tests.training_scripts.train_ccp_runs import (
     Stop,
-    Train,
     add_callback,
     assert_equal_weights,
     checkpoints,

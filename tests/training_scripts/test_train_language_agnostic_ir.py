@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +19,7 @@ from st_xlret.options import own_options, parse
 from tests import tiny
 from tests.data.files import write_jsonl
 from tests.training.ir_runs import questions as tiny_questions
-from tests.training_scripts.scripts import load_script
+from tests.training_scripts.scripts import Train, load_script, runner
 from tests.training_scripts.train_ccp_runs import Stop, assert_equal_weights, names, sentence
 
 SIZES = "--per_device_train_batch_size 4 --learning_rate 1e-2 --max_seq_length 16 --evaluation_pairs 2 --use_cpu"
@@ -42,7 +41,6 @@ PAPER = {
     "adam_beta2": 0.999,
     "max_seq_length": 256,  # DPR's, on which section 2 builds
 }
-Train = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
@@ -54,16 +52,7 @@ def program(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def train(program: ModuleType, tmp_path: Path) -> Train:
     """Run the script on a static encoder; further options override."""
-
-    def run(*options: str | Path, output: str = "run") -> dict[str, Any]:
-        given = [*SIZES.split(), "--output_dir", str(tmp_path / output)]
-        for option in options:
-            given += option.split() if isinstance(option, str) else [str(option)]
-        if not {"--model", "--from_scratch"} & set(given):
-            given += ["--from_scratch", "static"]
-        return program.main(given)
-
-    return run
+    return runner(program, tmp_path, SIZES, "--from_scratch static")
 
 
 def write_retrieval(folder: Path, *, split: str, languages: tuple[str, ...], count: int, seed: int) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
@@ -17,10 +16,9 @@ from st_xlret.losses import MaskedLMLoss
 from st_xlret.modules import ContextualEncoder, first_last_encoder
 from st_xlret.options import own_options, parse
 from tests import tiny
-from tests.training_scripts.scripts import load_script
+from tests.training_scripts.scripts import Train, load_script, runner
 from tests.training_scripts.train_ccp_runs import WORDS, Stop, add_callback, assert_equal_weights, names
 
-Train = Callable[..., dict[str, Any]]
 SIZES = "--vocabulary 150 --features 16 --per_device_train_batch_size 4 --learning_rate 1e-2 --max_seq_length 16"
 
 PAPER = {
@@ -59,16 +57,7 @@ def script(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture
 def train_words(script: ModuleType, pairs: Path, tmp_path: Path) -> Train:
     """Run the script on a tiny encoder; further options, a string of several or paths, override."""
-
-    def run(*options: str | Path, output: str = "run") -> dict[str, Any]:
-        given = [*SIZES.split(), "--use_cpu", "--pairs", str(pairs), "--output_dir", str(tmp_path / output)]
-        for option in options:
-            given += option.split() if isinstance(option, str) else [str(option)]
-        if not {"--model", "--from_scratch"} & set(given):
-            given += ["--from_scratch", "tiny"]
-        return script.main(given)
-
-    return run
+    return runner(script, tmp_path, f"{SIZES} --use_cpu --pairs {pairs}", "--from_scratch tiny")
 
 
 def test_pairs_and_a_dictionary_give_a_plain_model_that_knows_translations(

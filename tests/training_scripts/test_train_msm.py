@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
@@ -17,10 +16,9 @@ from sentence_transformers import SentenceTransformer
 
 from st_xlret.losses import MaskedLMLoss, MSMLoss, SemanticContrastiveLoss
 from tests import tiny
-from tests.training_scripts.scripts import load_script
+from tests.training_scripts.scripts import Train, load_script, runner
 from tests.training_scripts.train_ccp_runs import Stop, add_callback, assert_equal_weights, names, write_lines
 
-Train = Callable[..., dict[str, Any]]
 SIZES = "--vocabulary 150 --per_device_train_batch_size 3 --block_sentences 4 --learning_rate 1e-2 --max_seq_length 16"
 
 
@@ -34,16 +32,7 @@ def program(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def train(program: ModuleType, tmp_path: Path) -> Train:
     """Run the script on a tiny Transformer; further options, a string of several or paths, override."""
-
-    def run(*options: str | Path, output: str = "run") -> dict[str, Any]:
-        given = [*SIZES.split(), "--output_dir", str(tmp_path / output), "--use_cpu"]
-        for option in options:
-            given += option.split() if isinstance(option, str) else [str(option)]
-        if not {"--model", "--from_scratch"} & set(given):
-            given += ["--from_scratch", "tiny"]
-        return program.main(given)
-
-    return run
+    return runner(program, tmp_path, f"{SIZES} --use_cpu", "--from_scratch tiny")
 
 
 def logged(run: Path, step: int) -> set[str]:

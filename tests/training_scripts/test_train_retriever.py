@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -17,11 +15,10 @@ from sentence_transformers.sentence_transformer.losses import CachedMultipleNega
 
 from tests import tiny
 from tests.data.files import write_jsonl
-from tests.training_scripts.scripts import load_script
+from tests.training_scripts.scripts import Train, load_script, runner
 from tests.training_scripts.train_ccp_runs import Stop, add_callback, assert_equal_weights, names, sentence
 
 SIZES = "--per_device_train_batch_size 8 --learning_rate 5e-2 --max_seq_length 16 --use_cpu --max_grad_norm 0"
-Train = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
@@ -33,16 +30,7 @@ def program(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def train(program: ModuleType, tmp_path: Path) -> Train:
     """Run the script on a static encoder; further options override."""
-
-    def run(*options: str | Path, output: str = "run") -> dict[str, Any]:
-        given = [*SIZES.split(), "--output_dir", str(tmp_path / output)]
-        for option in options:
-            given += option.split() if isinstance(option, str) else [str(option)]
-        if not {"--model", "--from_scratch"} & set(given):
-            given += ["--from_scratch", "static"]
-        return program.main(given)
-
-    return run
+    return runner(program, tmp_path, SIZES, "--from_scratch static")
 
 
 @pytest.fixture

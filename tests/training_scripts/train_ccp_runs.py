@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +16,6 @@ from transformers import TrainerCallback
 
 from st_xlret.training.lock import LOCK_FILE
 
-Train = Callable[..., dict[str, Any]]
 SIZES = (
     "--vocabulary 150 --features 16 --per_device_train_batch_size 4 --bank_size 32 --learning_rate 1e-2 "
     "--max_seq_length 16"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from st_xlret.data.languages import check_language, check_languages, languages_in_name, match_language
-from st_xlret.data.reading.jsonl import BadLines, DataError, read_lines
+from st_xlret.data.reading.jsonl import BadLines, DataError, Limits, read_lines
 from st_xlret.data.reading.sources import existing_path
 from st_xlret.data.reading.text import fold, two_columns
 from st_xlret.data.words.segmentation import split_words
@@ -97,6 +97,7 @@ def read_dictionary(
     target_language: str | None = None,
     *,
     skip_bad_lines: bool = False,
+    limits: Limits | None = None,
 ) -> Dictionary:
     r"""Read a bilingual dictionary: two columns with a tab or, as in MUSE's files, a space between them.
 
@@ -109,6 +110,7 @@ def read_dictionary(
             such as `WORDS.en-fr.tsv.gz` or `en-fr.txt`.
         target_language: Language of the second column.
         skip_bad_lines: Skip and count bad lines instead of raising an error.
+        limits: Longest line of a file. By default that of `Limits`.
 
     Returns:
         The entries of all files together.
@@ -134,7 +136,7 @@ def read_dictionary(
         if len(named) != 1:
             raise DataError(f"a dictionary is of one language pair, got {len(named)}: {list(map(str, named.values()))}")
         source_language, target_language = next(iter(named))
-    bad_lines = _BadDictionaryLines(skip=skip_bad_lines)
+    bad_lines = _BadDictionaryLines(skip_bad_lines, limits or Limits())
     entries: dict[tuple[str, str], None] = {}
     for file in files:
         for number, line in read_lines(file, on_bad_line=bad_lines):
@@ -154,6 +156,7 @@ def load_dictionaries(
     *,
     languages: Iterable[str] | None = None,
     skip_bad_lines: bool = False,
+    limits: Limits | None = None,
 ) -> list[Dictionary]:
     """Read the dictionaries between wanted languages, each file as one dictionary.
 
@@ -162,6 +165,7 @@ def load_dictionaries(
         languages: Codes to keep; both languages of a file must be among them, and other files are not read. All by
             default.
         skip_bad_lines: As for [`read_dictionary`][st_xlret.read_dictionary].
+        limits: Longest line of a file. By default that of `Limits`.
 
     Raises:
         DataError: For a bad file, as `read_dictionary`, or if no dictionary is left.
@@ -171,7 +175,7 @@ def load_dictionaries(
     if not kept:
         named = f" is between two of {', '.join(sorted(wanted))}: {[os.fspath(p) for p in listed]}" if wanted else ""
         raise DataError(f"none of the {len(listed)} dictionaries{named}" if listed else "no dictionaries given")
-    return [read_dictionary(path, skip_bad_lines=skip_bad_lines) for path in kept]
+    return [read_dictionary(path, skip_bad_lines=skip_bad_lines, limits=limits) for path in kept]
 
 
 class _BadDictionaryLines(BadLines):

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from st_xlret.data.reading.jsonl import DataError, read_jsonl, read_lines
+from st_xlret.evaluation.readers.answered_questions import AnsweredQuestions
 from st_xlret.evaluation.readers.passage_table import Passage, load_passages
 from st_xlret.evaluation.retrieval.data import TextCollection
 
@@ -28,17 +29,11 @@ class XorFiles:
 
 
 @dataclass(frozen=True)
-class XorRetrieveData:
-    """English passages, questions in other languages, and the strings that answer them.
-
-    Attributes:
-        corpus: The passages.
-        queries: The questions.
-        answers: The annotated answers of each question.
+class XorRetrieveData(AnsweredQuestions):
+    """English passages, questions in other languages, and the annotated answers of each, which may be yes or no.
 
     Raises:
-        ValueError: If an id occurs twice, a question is empty, the numbers of questions and answers differ, or no
-            question has an answer that can be searched for.
+        ValueError: As `AnsweredQuestions`, or if no question has an answer that can be searched for.
 
     Example:
         >>> passages = TextCollection(["1"], ["Tokyo is the capital."], "en")
@@ -47,20 +42,8 @@ class XorRetrieveData:
         ['a']
     """
 
-    corpus: TextCollection
-    queries: TextCollection
-    answers: Sequence[Sequence[str]]
-
     def __post_init__(self) -> None:
-        if len(self.answers) != len(self.queries):
-            raise ValueError(
-                f"{self.queries.source}: {len(self.queries)} questions, but answers to {len(self.answers)}."
-            )
-        self.corpus.require_distinct_ids()
-        self.queries.require_distinct_ids()
-        for row, question in enumerate(self.queries.texts):
-            if not question.strip():
-                raise ValueError(f"{self.queries.source}: question {self.queries.ids[row]!r} is empty.")
+        super().__post_init__()
         if not self._judged_rows:
             raise ValueError(f"{self.queries.source}: no question has an answer other than yes and no.")
 
@@ -68,7 +51,7 @@ class XorRetrieveData:
     def _judged_rows(self) -> list[int]:
         return [row for row, answers in enumerate(self.answers) if span_answers(answers)]
 
-    @cached_property
+    @property
     def judged(self) -> TextCollection:
         """The questions that count, which are those with an answer that can be searched for."""
         return self.queries.take(self._judged_rows)

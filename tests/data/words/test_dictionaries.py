@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from st_xlret.data import DataError
+from st_xlret.data.reading.jsonl import Limits
 from st_xlret.data.words.dictionaries import Dictionary, load_dictionaries, read_dictionary
 from tests.data.files import write_text
 
@@ -125,3 +126,13 @@ def test_few_or_shared_words_do_not_condemn_a_dictionary() -> None:
     Dictionary("en", "fr", shared).check_direction([" ".join(ENGLISH)], [" ".join(FRENCH)])
     Dictionary("en", "fr", [("soleil", "sun")]).check_direction(["sun"], ["soleil"])
     Dictionary("en", "fr", []).check_direction(["sun"], ["soleil"])
+
+
+def test_a_line_over_the_limit_is_named_or_counted(tmp_path: Path) -> None:
+    file = tmp_path / "words.en-de.tsv"
+    file.write_text(f"dog\tHund\n{'x' * 300}\tLangwort\n", encoding="utf-8")
+    limits = Limits(line_bytes=100)
+    with pytest.raises(DataError, match="words.en-de.tsv, line 2"):
+        load_dictionaries([file], limits=limits)
+    (dictionary,) = load_dictionaries([file], limits=limits, skip_bad_lines=True)
+    assert dictionary.entries == [("dog", "Hund")]
