@@ -141,7 +141,7 @@ def embed_texts(
         texts: Language -> texts.
         role: Embed as `encode_query` or `encode_document` does, with the prompt of the model; None as `encode`.
         prompt: Put before each text instead of the model's prompt.
-        batch_size: Texts in a forward pass.
+        batch_size: Size of a forward pass, in texts of 64 tokens.
         precision: As for `st_xlret.precision.autocast`.
         bar: A tqdm bar over texts that is moved on.
 

@@ -63,7 +63,7 @@ class Input:
     limits: list[str] = option([], LIMITS_HELP)
     query_prompt: str | None = option(None, "Put before queries: a text, or the name of one of the model's prompts.")
     document_prompt: str | None = option(None, "Put before documents, likewise. By default the model's own.")
-    batch_size: int = option(64, "Texts in a forward pass.", minimum=1)
+    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.", minimum=1)
     precision: str = option("auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS)
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 

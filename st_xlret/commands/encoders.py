@@ -29,7 +29,7 @@ class Embedder:
         model: The encoder.
         query_prompt: Put before queries: a text, or the name of a prompt of the model. None: as in `encode_query`.
         document_prompt: The same for documents, as in `encode_document`.
-        batch_size: Texts in a forward pass.
+        batch_size: Size of a forward pass, in texts of 64 tokens.
         precision: `"auto"`, `"fp32"` or `"bf16"`.
 
     Raises:

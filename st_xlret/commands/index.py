@@ -46,7 +46,7 @@ class Arguments:
     skip_bad_lines: bool = option(False, "Skip bad lines of .jsonl files instead of stopping at the first one.")
     limits: list[str] = option([], LIMITS_HELP)
     overwrite: bool = option(False, "Replace an index that is there.")
-    batch_size: int = option(64, "Texts in a forward pass.", minimum=1)
+    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.", minimum=1)
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
     def __post_init__(self) -> None:

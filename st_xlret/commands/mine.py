@@ -57,7 +57,7 @@ class Arguments:
         None, "Folder that keeps texts and embeddings for later runs. By default they are removed at the end."
     )
     prompt_name: str | None = option(None, "Prompt of the model for both sides. By default the model's default prompt.")
-    batch_size: int = option(64, "Texts in a forward pass.", minimum=1)
+    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.", minimum=1)
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
     def __post_init__(self) -> None:

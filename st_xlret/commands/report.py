@@ -43,7 +43,7 @@ class Arguments:
     document_prompt: str | None = option(None, "Put before documents, likewise. By default the model's own.")
     texts_per_language: int = option(TEXTS, "Texts to sample from each language.", minimum=1)
     neighbours: int = option(NEIGHBOURS, "Nearest neighbours to look at.", minimum=1)
-    batch_size: int = option(64, "Texts in a forward pass.", minimum=1)
+    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.", minimum=1)
     precision: str = option("auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS)
     seed: int = option(0, "Seed of the sample.", minimum=0, maximum=2**32 - 1)
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
