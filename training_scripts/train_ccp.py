@@ -39,6 +39,7 @@ from st_xlret import (
     LossStateCallback,
     MaskedLMLoss,
     SemanticContrastiveLoss,
+    TokenCountCallback,
 )
 from st_xlret.hub import set_card_data
 from st_xlret.options import option, parse
@@ -177,7 +178,7 @@ def main(
             max_length=encoder.batch_length(model),
             token_dropout=0.0 if isinstance(model[0], Transformer) else static.token_dropout,
         ),
-        callbacks=[LossStateCallback(losses), LossMonitorCallback(losses)],
+        callbacks=[LossStateCallback(losses), LossMonitorCallback(losses), TokenCountCallback(losses)],
     )
     if static.lazy_adam:
         use_lazy_adam(trainer)
@@ -186,6 +187,7 @@ def main(
     results = {
         "command": command("training_scripts/train_ccp.py", arguments),
         **runs.train(trainer, run),
+        "tokens": trainer.state.num_input_tokens_seen,
         "languages": languages,
         "sentences": 0 if documents is None else len(documents),
         "pairs": 0 if pairs is None else len(pairs),

@@ -38,6 +38,7 @@ from st_xlret import (
     LossMonitorCallback,
     LossStateCallback,
     MaskedLMLoss,
+    TokenCountCallback,
     build_word_samples,
 )
 from st_xlret.data import Dictionary, WordSampleReport, load_dictionaries
@@ -242,7 +243,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         data_collator=CrossLingualDataCollator(
             model.preprocess, token_dropout=0.0 if isinstance(model[0], Transformer) else static.token_dropout
         ),
-        callbacks=[LossStateCallback(loss), LossMonitorCallback(loss)],
+        callbacks=[LossStateCallback(loss), LossMonitorCallback(loss), TokenCountCallback(loss)],
     )
     if static.lazy_adam:
         use_lazy_adam(trainer)
@@ -252,6 +253,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         "command": command("training_scripts/train_ml_ctl.py", arguments),
         "mode": options.mode,
         **runs.train(trainer, run),
+        "tokens": trainer.state.num_input_tokens_seen,
         "languages": languages,
         "pairs": len(pairs),
         "word_samples": {code: asdict(counts) for code, counts in report.languages.items()} if words else None,

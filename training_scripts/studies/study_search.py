@@ -2,13 +2,12 @@
 
     python -m training_scripts.studies.study_search --model M --data ../shared/data --output runs/study-search
 
-Every row starts from --model and takes --steps optimizer steps on batches of as many texts; tokens are counted and
-shown. Rows with translations read the same ones, rows with questions the same questions, rows with documents the same
-documents. Each model is measured on XQuAD-R: mAP@20 and language preference (the share of candidates in the question's
-language among the best 20) in one pool of all languages, mAP@20 among the candidates of the question's own language,
-and on Tatoeba; as it is, and calibrated on the pool without labels (`st-xlret calibrate`). With --paragraphs, the pool
-is made of the sentences of some paragraphs of XQuAD-R, which is easier than the whole. Finished parts are kept: the
-same command continues an interrupted study. The table is in OUTPUT/study.md, all figures in OUTPUT/study.json.
+Every row starts from --model and takes --steps optimizer steps of --batch_size texts; tokens are counted and shown.
+Rows with translations read the same ones, rows with questions the same questions, rows with documents the same
+documents. Word embeddings are frozen in all of them. Each model is measured on XQuAD-R and Tatoeba, as it is and
+calibrated, see measure_search.py. With --paragraphs, the pool is made of the sentences of some paragraphs of XQuAD-R,
+which is easier than the whole. Finished parts are kept: the same command continues an interrupted study. The table is
+in OUTPUT/study.md, with the mean and the spread of the seeds; all figures are in OUTPUT/study.json.
 """
 
 from __future__ import annotations
@@ -38,19 +37,41 @@ from training_scripts.studies.common import (
     run_name,
 )
 
-SEARCH = "training_scripts.studies.train_search_ablation"
 LANGUAGES = ["en", "ar", "de", "el", "es", "hi", "ru", "th", "tr", "vi", "zh"]
-TABLE_1 = ["ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "vi", "zh"]
-# The program that trains a row, and its options; None for the checkpoint itself.
+SEARCH, IR, MERGE = "train_search_ablation", "train_ir_ablation", "merge_models"
+CCP, MSM, RIVAL = "train_ccp_ablation", "train_msm_ablation", "train_rival"
+# The program that trains a row, and its options; None for the checkpoint itself. Merged rows are made of other rows of
+# the same seed, with the share of each one's change of the weights.
 ROWS: dict[str, tuple[str, str] | None] = {
     "checkpoint": None,
-    "distilled vectors (MSELoss)": (SEARCH, "--objective vectors --questions_ratio 0"),
-    "InfoNCE on pairs": (SEARCH, "--objective pairs --questions_ratio 0"),
-    "distilled similarities": (SEARCH, "--questions_ratio 0"),
+    "translations: MSELoss": (SEARCH, "--objective vectors --questions_ratio 0"),
+    "translations: InfoNCE": (SEARCH, "--objective pairs --questions_ratio 0"),
+    "translations: similarities": (SEARCH, "--questions_ratio 0"),
+    "ML-CTL, CZ-NCE of sentences": ("train_ml_ctl", "--mode CZ-snt"),
+    "ML-CTL, CZ-NCE with words": ("train_ml_ctl", "--mode ML-CTL-CZ"),
     "English questions": (SEARCH, "--questions_ratio 1"),
-    "similarities + questions": (SEARCH, "--questions_ratio 0.3"),
-    "CCP (documents)": ("training_scripts.train_ccp", "--mlm_ratio 0 --pairs_ratio 0 --temperature 0.1"),
-    "MSM (documents)": ("training_scripts.train_msm", "--mlm_ratio 0 --pairs_ratio 0"),
+    "questions, similarities": (SEARCH, "--questions_ratio 0.3"),
+    "questions, semantic loss": (IR, "--semantic_weight 1 --language_weight 0"),
+    "questions, semantic and language loss": (IR, "--semantic_weight 1 --language_weight 0.001"),
+    "questions, semantic and language loss 1": (IR, "--semantic_weight 1 --language_weight 1"),
+    "questions, both losses, other languages": (
+        IR,
+        "--semantic_weight 1 --language_weight 1 --others_without_parallel --no_parallel ru sw th hi",
+    ),
+    "CCP": (CCP, ""),
+    "CCP, usual BN": (CCP, "--normalization batch"),
+    "CCP, no BN": (CCP, "--normalization none"),
+    "CCP, no bank": (CCP, "--bank_size 0"),
+    "CCP, temperature 0.02": (CCP, "--temperature 0.02"),
+    "CCP, negatives of all languages": (CCP, "--cross_language_negatives --language_mixing 1"),
+    "MSM": (MSM, ""),
+    "MSM, no bias": (MSM, "--mu 0"),
+    "MSM, no projection": (MSM, "--projection none"),
+    "random spans (mContriever)": (RIVAL, "--objective contriever"),
+    "ICT": (RIVAL, "--objective ict"),
+    "0.7 of questions, similarities": (MERGE, "questions, similarities:0.7"),
+    "0.5 of CCP": (MERGE, "CCP:0.5"),
+    "0.7 of questions, similarities; 0.3 of CCP": (MERGE, "questions, similarities:0.7;CCP:0.3"),
 }
 # Without tensorflow_docs and ebible, which would be most of the pairs of the languages that they have.
 FEW_PAIRS = [name for name in PAIRS if not name.startswith("tensorflow")]
@@ -72,9 +93,6 @@ class Arguments:
     batch_size: int = option(128, "Texts in a batch.", minimum=2)
     learning_rate: float = option(1e-4, "Peak learning rate of rows with translations or questions.", above=0)
     documents_learning_rate: float = option(3e-5, "Peak learning rate of rows with documents alone.", above=0)
-    keep_trained: float = option(
-        0.7, "Rows of train_search.py: share of the way to the trained weights.", minimum=0, maximum=1
-    )
     pairs_per_language: int = option(4500, "Translations of each language.", minimum=1)
     paragraphs: int | None = option(
         None, "Paragraphs of XQuAD-R to measure on, of 240; all by default.", minimum=2, maximum=240
@@ -97,7 +115,7 @@ def main(given: Sequence[str] | None = None) -> None:
         keep_command(__file__, given, output)
     figures = {name: found for name in models(arguments) if (found := figures_of(output / name))}
     write_json_atomically(output / "study.json", figures)
-    table = table_of(figures)
+    table = table_of(arguments, figures)
     write_text_atomically(output / "study.md", table)
     print(table)
 
@@ -111,11 +129,13 @@ def run_one(arguments: Arguments, row: str, seed: int) -> None:
     """Train and measure a row, in processes of its own."""
     folder = Path(arguments.output) / run_name(row, seed)
     trained = ROWS[row] is not None
-    commands = []
-    if trained and not (folder / "results.json").is_file():
-        commands.append(training_command(arguments, row, seed, folder))
     model = folder / "model" if trained else Path(arguments.model)
-    run_logged([*commands, *measuring_commands(arguments, model, folder)], folder, 1, append=True)
+    commands = []
+    if trained and not model.is_dir():
+        commands.append(training_command(arguments, row, seed, folder))
+    if not (folder / "measured.json").is_file():
+        commands.append(measuring_command(arguments, model, folder))
+    run_logged(commands, folder, 1, append=True)
     print(f"{folder.name}: {figures_of(folder)}", flush=True)
 
 
@@ -124,50 +144,56 @@ def training_command(arguments: Arguments, row: str, seed: int, folder: Path) ->
     known = ROWS[row]
     assert known is not None
     program, options = known
-    data, steps = Path(arguments.data), arguments.steps
-    command = [sys.executable, "-m", program, "--model", arguments.model, *options.split()]
+    module = f"training_scripts.{'' if program == 'train_ml_ctl' else 'studies.'}{program}"
+    command = [sys.executable, "-m", module, "--model", arguments.model]
+    if program == MERGE:
+        parts = [part.rsplit(":", 1) for part in options.split(";")]
+        models = [f"{Path(arguments.output) / run_name(name.strip(), seed) / 'model'}:{share}" for name, share in parts]
+        return [*command, "--add", *models, "--output", str(folder / "model"), "--overwrite"]
+    command += [*options.split(), *data_options(arguments, program, options)]
+    rate = arguments.learning_rate if program in (SEARCH, IR, "train_ml_ctl") else arguments.documents_learning_rate
+    command += ["--learning_rate", str(rate), "--freeze_embeddings", "--adam_beta2", "0.98"]
+    command += ["--max_steps", str(arguments.steps), "--seed", str(seed), "--save_strategy", "no", "--overwrite"]
+    return [*command, *arguments.further.split(), "--output_dir", str(folder)]
+
+
+def data_options(arguments: Arguments, program: str, options: str) -> list[str]:
+    """The data that a row is trained on, and its batches, which have --batch_size texts in every row."""
+    data, texts = Path(arguments.data), arguments.batch_size
+    pairs = ["--pairs", *folders_in(data, FEW_PAIRS), "--languages", "en", *TATOEBA_LANGUAGES]
+    pairs += ["--pairs_per_language", str(arguments.pairs_per_language), "--exclude", str(excluded(arguments))]
+    # Never the dev part: it holds the English text of XQuAD-R.
+    questions = ["--retrieval", str(data / "squad_v1.1/train")]
+    documents = ["--documents", *folders_in(data, DOCUMENTS)]
+    size = "--per_device_train_batch_size"
     if program == SEARCH:
-        languages = ["en", *TATOEBA_LANGUAGES]
-        command += ["--pairs", *folders_in(data, FEW_PAIRS), "--languages", *languages]
-        command += ["--pairs_per_language", str(arguments.pairs_per_language), "--exclude", str(excluded(arguments))]
-        # Never the dev part: it holds the English text of XQuAD-R.
-        if not options.endswith("--questions_ratio 0"):
-            command += ["--retrieval", str(data / "squad_v1.1/train")]
-        command += ["--per_device_train_batch_size", str(arguments.batch_size)]
-        command += ["--learning_rate", str(arguments.learning_rate), "--train_seq_length", "160"]
-        command += ["--keep_trained", str(arguments.keep_trained)]
-        command += ["--teacher_cache", str(Path(arguments.output) / "teacher")]
-    else:
-        command += ["--documents", *folders_in(data, DOCUMENTS), "--languages", *LANGUAGES, "--freeze_embeddings"]
-        # A window of CCP has two texts, a block of MSM 16.
-        size = max(1, arguments.batch_size // (2 if "ccp" in program else 16))
-        command += ["--per_device_train_batch_size", str(size), "--train_seq_length", "160"]
-        command += ["--learning_rate", str(arguments.documents_learning_rate)]
-        command += [] if "ccp" in program else ["--block_sentences", "16"]
-    command += ["--max_steps", str(steps), "--seed", str(seed), "--evaluation_pairs", "20", "--save_strategy", "no"]
-    return [*command, "--overwrite", *arguments.further.split(), "--output_dir", str(folder)]
+        given = [*pairs, *([] if options.endswith("--questions_ratio 0") else questions), size, str(texts)]
+        given += ["--keep_trained", "1", "--teacher_cache", str(Path(arguments.output) / "teacher")]
+        return [*given, "--train_seq_length", "160", "--evaluation_pairs", "20"]
+    if program == "train_ml_ctl":
+        given = [*pairs, size, str(texts // 2), "--evaluation_pairs", "20"]
+        words = sorted(map(str, (data / "dictionaries").glob("enwiktionary.*"))) if "ML-CTL" in options else []
+        return [*given, "--dictionaries", *words, "--stop_words", "none"] if words else given
+    if program == IR:
+        given = [*pairs, *questions, "--positives", "sentence", "--evaluation_pairs", "20"]
+        given += ["--max_seq_length", "160"]
+        if options.endswith("--language_weight 0"):
+            return [*given, size, str(texts // 4), "--pairs_batch_size", str(texts // 4)]
+        # Questions with answers, pairs for one loss, and pairs and as many other sentences for the other one.
+        given += [*documents, size, str(texts // 4), "--pairs_batch_size", str(texts // 10)]
+        return [*given, "--others_batch_size", str(texts // 10)]
+    # A window of CCP has two texts, a block of MSM 16; its rivals read as much text as MSM. Sentences of documents are
+    # longer than translations: cut to 64 tokens, a batch has about as many tokens.
+    blocks = [] if program == CCP else ["--block_sentences", "16"]
+    given = [*documents, "--languages", *LANGUAGES, *blocks, "--train_seq_length", "64", "--mlm_ratio", "0"]
+    return [*given, size, str(max(1, texts // (2 if program == CCP else 16)))]
 
 
-def measuring_commands(arguments: Arguments, model: Path, folder: Path) -> list[list[str]]:
-    """The commands that measure a model, as it is and calibrated, of which no result exists yet."""
-    program = [sys.executable, "-m", "st_xlret"]
-    pool, precision = test_set(arguments), ["--precision", "auto"]
-    commands = []
-    if not (folder / "calibrated").is_dir():
-        fit = ["calibrate", "--model", str(model), "--corpus", str(pool), "--output", str(folder / "calibrated")]
-        commands.append([*program, *fit, *precision])
-    for name, measured in (("raw", model), ("calibrated", folder / "calibrated")):
-        tests = {"pool": ["--benchmark", "lareqa", "--data", str(pool)]}
-        tests["own"] = [*tests["pool"], "--split", "test-same-language"]
-        tatoeba = str(Path(arguments.data) / "tatoeba/v1")
-        if not arguments.no_tatoeba:
-            tests["tatoeba"] = ["--benchmark", "tatoeba", "--data", tatoeba, "--languages", *TATOEBA_LANGUAGES]
-        for test, options in tests.items():
-            file = folder / f"{name}-{test}.json"
-            if not file.is_file():
-                given = ["--model", str(measured), *options, "--output", str(file), *precision]
-                commands.append([*program, "evaluate", *given, "--quiet"])
-    return commands
+def measuring_command(arguments: Arguments, model: Path, folder: Path) -> list[str]:
+    """The command that measures a model."""
+    command = [sys.executable, "-m", "training_scripts.studies.measure_search", "--model", str(model)]
+    command += ["--pool", str(test_set(arguments)), "--output", str(folder / "measured.json")]
+    return command if arguments.no_tatoeba else [*command, "--tatoeba", str(Path(arguments.data) / "tatoeba/v1")]
 
 
 def test_set(arguments: Arguments) -> Path:
@@ -215,34 +241,43 @@ def write_test_set(arguments: Arguments) -> None:
 def figures_of(folder: Path) -> dict[str, Any]:
     """What is known of a model: its scores, as it is and calibrated, its steps and tokens."""
     found: dict[str, Any] = {}
-    for kind in ("raw", "calibrated"):
-        for test in ("pool", "own", "tatoeba"):
-            if not (file := folder / f"{kind}-{test}.json").is_file():
-                continue
-            content = json.loads(file.read_text())
-            if test == "tatoeba":
-                scores = {code: score["accuracy"] for code, score in content["scores"].items()}
-                found[f"{kind} Tatoeba 18"] = sum(scores.values()) / len(scores)
-                found[f"{kind} Tatoeba 13"] = sum(scores[code] for code in TABLE_1) / len(TABLE_1)
-            else:
-                found[f"{kind} {test}"] = content["average"]["map_at_20"]
-                if test == "pool":
-                    found[f"{kind} preference"] = content["average"].get("language_preference")
+    if (file := folder / "measured.json").is_file():
+        found |= json.loads(file.read_text())
+        for kind in ("raw", "calibrated"):
+            if scores := [score for name, score in found.items() if name.startswith(f"{kind} tatoeba ")]:
+                found[f"{kind} Tatoeba"] = sum(scores) / len(scores)
     if (file := folder / "results.json").is_file():
         results = json.loads(file.read_text())
         found |= {name: results[name] for name in ("steps", "tokens", "seconds", "command") if name in results}
     return found
 
 
-def table_of(figures: dict[str, dict[str, Any]]) -> str:
-    """The study as a Markdown table, in percent."""
-    columns = [f"{kind} {test}" for kind in ("raw", "calibrated") for test in ("pool", "preference", "own")]
-    columns += ["raw Tatoeba 13", "calibrated Tatoeba 13"]
+def table_of(arguments: Arguments, figures: dict[str, dict[str, Any]]) -> str:
+    """The study as a Markdown table, in percent: the mean of the seeds, and half of their range."""
+    columns = ["raw pool", "raw preference", "raw own", "raw Tatoeba", "calibrated pool", "calibrated own"]
+    columns += ["aligned pool", "aligned own"]
     rows = []
-    for name, found in figures.items():
-        scores = ["" if found.get(column) is None else f"{100 * found[column]:.1f}" for column in columns]
-        rows.append([name, str(found.get("steps", 0)), f"{found.get('tokens', 0):,}", *scores])
-    return markdown_table(["model", "steps", "tokens", *columns], rows)
+    for row in arguments.rows:
+        found = [figures[name] for seed in arguments.seeds if (name := run_name(row, seed)) in figures]
+        if not found:
+            continue
+        tokens = sum(entry.get("tokens", 0) for entry in found) // len(found)
+        cells = [mean_and_spread([100 * entry[name] for entry in found if name in entry]) for name in columns]
+        rows.append([row, str(len(found)), f"{tokens:,}", *cells])
+    return markdown_table(["row", "seeds", "tokens", *columns], rows)
+
+
+def mean_and_spread(values: list[float]) -> str:
+    """The mean of some values and half of their range.
+
+    Example:
+        >>> mean_and_spread([50.0, 52.0]), mean_and_spread([50.0]), mean_and_spread([])
+        ('51.0 ± 1.0', '50.0', '')
+    """
+    if not values:
+        return ""
+    mean = f"{sum(values) / len(values):.1f}"
+    return mean if len(values) == 1 else f"{mean} ± {(max(values) - min(values)) / 2:.1f}"
 
 
 def _judgements(folder: Path, split: str) -> list[str]:

@@ -13,11 +13,19 @@ import pytest
 from st_xlret.options import parse
 from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArguments, TrainingArguments
 from st_xlret.training.encoders import PretrainingEncoderArguments
-from tests.data.files import write_jsonl
+from st_xlret.training.questions import RetrievalDataArguments
 from tests.training_scripts.scripts import load_script
-from training_scripts import train_ccp, train_msm
-from training_scripts import train_search as recipe
-from training_scripts.studies.train_search_ablation import AblationArguments
+from training_scripts import train_language_agnostic_ir as train_ir
+from training_scripts import train_ml_ctl, train_msm, train_search
+from training_scripts.studies import (
+    train_ccp_ablation,
+    train_ir_ablation,
+    train_msm_ablation,
+    train_rival,
+    train_search_ablation,
+)
+
+DOCUMENTS_ALONE = ("train_ccp_ablation", "train_msm_ablation", "train_rival")
 
 
 @pytest.fixture
@@ -56,28 +64,80 @@ def options_of(command: list[str]) -> list[str]:
     return command[command.index("-m") + 2 :]
 
 
-def test_rows_differ_in_what_they_learn_alone(study: ModuleType, arguments, tmp_path: Path) -> None:
-    trained = [row for row, known in study.ROWS.items() if known]
-    for row in trained:
+def options_classes(program: str) -> list[type]:
+    """The groups of options of a program that trains a row."""
+    documents = [PretrainingEncoderArguments, DataArguments]
+    rest = [LazyAdamArguments, RunArguments]
+    msm = train_msm.TrainingArguments
+    return {
+        "train_search_ablation": [
+            train_search.CheckpointArguments,
+            train_search.SearchDataArguments,
+            train_search_ablation.AblationArguments,
+            RunArguments,
+            train_search.TrainingArguments,
+        ],
+        "train_ir_ablation": [
+            train_ir.RetrieverArguments,
+            RetrievalDataArguments,
+            train_ir_ablation.AblationArguments,
+            *rest,
+            train_ir.TrainingArguments,
+        ],
+        "train_ml_ctl": [
+            train_ml_ctl.EncoderArguments,
+            train_ml_ctl.ParallelArguments,
+            train_ml_ctl.MLCTLArguments,
+            *rest,
+            train_ml_ctl.TrainingArguments,
+        ],
+        "train_ccp_ablation": [*documents, train_ccp_ablation.AblationArguments, *rest, TrainingArguments],
+        "train_msm_ablation": [*documents, train_msm_ablation.AblationArguments, *rest, msm],
+        "train_rival": [*documents, train_rival.RivalArguments, *rest, msm],
+    }[program]
+
+
+def test_every_row_is_a_command_that_its_program_takes(study: ModuleType, arguments, tmp_path: Path) -> None:
+    for row, known in study.ROWS.items():
+        if known is None or known[0] == study.MERGE:
+            continue
         command = study.training_command(arguments, row, 3, tmp_path / "run")
-        given = options_of(command)
-        if "train_search" in command[2]:
-            groups = [recipe.CheckpointArguments, recipe.SearchDataArguments, AblationArguments]
-            groups += [recipe.RunArguments, recipe.TrainingArguments]
-            encoder, texts, method, _, training = parse(groups, [*given, "--use_cpu"])
-            assert texts.pairs == [str(Path(arguments.data) / "tico19/pairs")]
-            assert bool(texts.retrieval) == (method.questions_ratio > 0)
-            assert not [path for path in texts.retrieval if "dev" in path]
-            assert training.per_device_train_batch_size == 128
-        else:
-            ccp = "ccp" in command[2]
-            method = train_ccp.CCPArguments if ccp else train_msm.MSMArguments
-            host = TrainingArguments if ccp else train_msm.TrainingArguments
-            groups = [PretrainingEncoderArguments, DataArguments, method, LazyAdamArguments, RunArguments, host]
-            encoder, texts, *_, training = parse(groups, [*given, "--use_cpu"])
-            assert texts.documents and not texts.pairs
-        assert encoder.model == "m" and encoder.freeze_embeddings and encoder.train_seq_length == 160
-        assert training.max_steps == 100 and training.seed == 3
+        program = command[2].split(".")[-1]
+        parsed = parse(options_classes(program), [*options_of(command), "--use_cpu"])
+        encoder, training = parsed[0], parsed[-1]
+        assert encoder.model == "m" and encoder.freeze_embeddings, row
+        assert training.max_steps == 100 and training.seed == 3 and training.adam_beta2 == 0.98, row
+        assert training.learning_rate == (3e-5 if program in DOCUMENTS_ALONE else 1e-4), row
+        data = next(group for group in parsed if isinstance(group, DataArguments))
+        assert bool(data.pairs) == (program not in DOCUMENTS_ALONE), row
+        assert not [path for path in getattr(data, "retrieval", []) if "dev" in path]
+
+
+def test_every_row_has_as_many_texts_in_a_batch(study: ModuleType, arguments, tmp_path: Path) -> None:
+    texts = {}
+    for row, known in study.ROWS.items():
+        if known is None or known[0] == study.MERGE:
+            continue
+        command = study.training_command(arguments, row, 0, tmp_path / "run")
+        size = int(command[command.index("--per_device_train_batch_size") + 1])
+        of_a_row = {"train_search_ablation": 1, "train_ml_ctl": 2, "train_ir_ablation": 2, "train_ccp_ablation": 2}
+        texts[row] = size * of_a_row.get(known[0], 16)
+        if "--pairs_batch_size" in command:
+            pairs = int(command[command.index("--pairs_batch_size") + 1])
+            texts[row] += 2 * pairs
+            if "--others_batch_size" in command:  # and the pairs once more, in the batch of the language loss
+                texts[row] += 2 * pairs + int(command[command.index("--others_batch_size") + 1])
+    assert max(texts.values()) <= 128 and min(texts.values()) >= 120, texts
+
+
+def test_merged_rows_are_made_of_rows_of_the_same_seed(study: ModuleType, arguments, tmp_path: Path) -> None:
+    for row, known in study.ROWS.items():
+        if known is None or known[0] != study.MERGE:
+            continue
+        command = study.training_command(arguments, row, 3, tmp_path / "run")
+        first, last = command.index("--add") + 1, command.index("--output")
+        folders = {Path(entry.rsplit(":", 1)[0]).parent.name for entry in command[first:last]}
+        assert folders <= {study.run_name(other, 3) for other in study.ROWS}, row
 
 
 def test_the_test_set_is_whole_paragraphs_with_their_questions(study: ModuleType, arguments) -> None:
@@ -95,35 +155,32 @@ def test_the_test_set_is_whole_paragraphs_with_their_questions(study: ModuleType
     assert "Good morning." in sentences and "en 0 1" in sentences and "fr 3?" in sentences
 
 
-def test_what_is_measured_already_is_not_measured_again(study: ModuleType, arguments, tmp_path: Path) -> None:
-    model, folder = tmp_path / "model", tmp_path / "run"
-    every = study.measuring_commands(arguments, model, folder)
-    assert [command[3] for command in every] == ["calibrate"] + ["evaluate"] * 6
-    (folder / "calibrated").mkdir(parents=True)
-    write_jsonl(folder / "raw-pool.json", [{}])
-    assert study.measuring_commands(arguments, model, folder) == [*every[2:]]
-
-
-def test_the_table_has_the_models_in_percent(
+def test_the_table_has_the_mean_and_the_spread_of_the_seeds(
     study: ModuleType, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    commands = []
+
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        if "evaluate" in command:
-            scores = {code: {"accuracy": 0.9} for code in study.TATOEBA_LANGUAGES}
-            content = {"scores": scores, "average": {"map_at_20": 0.125, "language_preference": 0.25}}
-            Path(command[command.index("--output") + 1]).write_text(json.dumps(content))
-        elif "calibrate" not in command:
+        commands.append(command)
+        if command[2].endswith("measure_search"):
+            seed = 0.02 * ("similarities-1" in command[command.index("--output") + 1])
+            figures = {"raw pool": 0.5 + seed, "raw own": 0.75, "raw tatoeba fr": 0.9, "raw tatoeba de": 1.0}
+            Path(command[command.index("--output") + 1]).write_text(json.dumps(figures))
+        else:
             target = Path(command[command.index("--output_dir") + 1])
-            content = {"steps": 7, "tokens": 8000, "seconds": 2.0, "command": "python"}
-            (target / "results.json").write_text(json.dumps(content))
+            (target / "model").mkdir()
+            (target / "results.json").write_text(json.dumps({"steps": 7, "tokens": 8000, "seconds": 2.0}))
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr("training_scripts.studies.common.subprocess.run", run)
     output = tmp_path / "study"
     given = ["--model", "m", "--data", str(data), "--output", str(output), "--rows", "checkpoint"]
-    study.main([*given, "distilled similarities", "--seeds", "0", "1", "--paragraphs", "2"])
+    given += ["translations: similarities", "--seeds", "0", "1", "--paragraphs", "2"]
+    study.main(given)
     printed = capsys.readouterr().out
-    assert "8,000" in printed and "12.5" in printed and "25.0" in printed and "90.0" in printed
-    figures = json.loads((output / "study.json").read_text())
-    assert list(figures) == ["checkpoint-0", "distilled-similarities-0", "distilled-similarities-1"]
+    assert "8,000" in printed and "51.0 ± 1.0" in printed and "95.0" in printed and "75.0 ± 0.0" in printed
+    assert len(json.loads((output / "study.json").read_text())) == 3
     assert (output / "study.md").read_text() in printed
+    assert len(commands) == 5
+    study.main(given)
+    assert len(commands) == 5  # what is there is neither trained nor measured again

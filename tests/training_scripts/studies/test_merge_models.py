@@ -1,0 +1,34 @@
+"""What runs learned from one checkpoint, added up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from tests import tiny
+from training_scripts.studies.merge_models import main
+
+
+def test_changes_of_weights_are_added_with_their_shares(tmp_path: Path) -> None:
+    models = {name: tiny.transformer(seed=seed) for seed, name in enumerate(("original", "a", "b"))}
+    for name, model in models.items():
+        model.save(str(tmp_path / name))
+    added = ["--add", f"{tmp_path / 'a'}:0.5", f"{tmp_path / 'b'}:0.25"]
+    main(["--model", str(tmp_path / "original"), *added, "--output", str(tmp_path / "merged")])
+    merged = SentenceTransformer(str(tmp_path / "merged"), device="cpu").state_dict()
+    original, a, b = (model.state_dict() for model in models.values())
+    for name, weight in merged.items():
+        if weight.is_floating_point():
+            expected = original[name] + 0.5 * (a[name] - original[name]) + 0.25 * (b[name] - original[name])
+            torch.testing.assert_close(weight, expected)
+
+
+@pytest.mark.parametrize("added", ["model", "model:", "model:much", ":0.5"])
+def test_a_share_that_is_no_number_is_named(added: str, tmp_path: Path) -> None:
+    tiny.transformer().save(str(tmp_path / "original"))
+    with pytest.raises((ValueError, OSError), match=added if added != ":0.5" else None):
+        main(["--model", str(tmp_path / "original"), "--add", added, "--output", str(tmp_path / "merged")])
+    assert not (tmp_path / "merged").exists()
