@@ -5,8 +5,9 @@ r"""Mine parallel sentences from two collections of texts by margin (Artetxe and
 A line of the output is score, source and target, separated by tabs, best first; each text is in one pair at most. The
 ratio margin divides the cosine of a pair by the mean cosine of both texts with their nearest neighbours: 1 is a pair
 that is as similar as any other, and good pairs are above about 1.05. Collections are files with lines of text, tables
-(.tsv, .csv) or JSON lines, gzipped or not, or Hugging Face data sets (NAME[:CONFIG[:SPLIT]], or a folder). Texts and
-embeddings are kept on the disk while the command runs. Interrupted? The same command continues where it stopped.
+(.tsv, .csv), JSON lines or documents, gzipped or not, or Hugging Face data sets (NAME[:CONFIG[:SPLIT]], or a folder).
+Texts and embeddings are kept on the disk while the command runs. Interrupted? The same command continues where it
+stopped. A file with the languages in its name, such as mined.en-fr.tsv, can be trained on as it is (--pairs).
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ def stream_texts(
         source: A file with lines of text, `.tsv` or `.csv`, or `.jsonl`; all of them may end in `.gz`. Otherwise a
             Hugging Face data set, `NAME[:CONFIG[:SPLIT]]`, where the name may be a folder.
         column: Of a table, the number of the column, from 1, or its name in the first line; of JSON lines and data
-            sets, the field.
+            sets, the field. A field of JSON lines may be a list of texts. By default it is "text", or "sentences" of
+            documents.
         streaming: Read a data set without downloading it first.
         show_progress_bar: Whether to show a bar.
 
@@ -85,7 +86,7 @@ def _is_dataset(source: str) -> bool:
 def _of_file(path: Path, column: str | None, on_bytes_read: _OnBytesRead) -> Iterator[str]:
     ending = "".join(path.suffixes[-2:]).removesuffix(".gz").rpartition(".")[2]
     if ending == "jsonl":
-        return _of_json_lines(path, column or "text", on_bytes_read)
+        return _of_json_lines(path, column, on_bytes_read)
     if ending in ("tsv", "csv"):
         return _of_table(path, column or "1", "\t" if ending == "tsv" else ",", on_bytes_read)
     if column is not None:
@@ -93,10 +94,17 @@ def _of_file(path: Path, column: str | None, on_bytes_read: _OnBytesRead) -> Ite
     return (text for _, text in read_lines(path, on_bytes_read=on_bytes_read))
 
 
-def _of_json_lines(path: Path, field: str, on_bytes_read: _OnBytesRead) -> Iterator[str]:
+def _of_json_lines(path: Path, column: str | None, on_bytes_read: _OnBytesRead) -> Iterator[str]:
     for line, record in read_jsonl(path, on_bytes_read=on_bytes_read):
+        field = column or ("sentences" if "sentences" in record and "text" not in record else "text")
         try:
-            yield required_field(record, field, str)
+            if not isinstance(record.get(field), list):
+                yield required_field(record, field, str)
+                continue
+            for text in record[field]:
+                if not isinstance(text, str):
+                    raise ValueError(f"field {field!r} must hold texts, found {text!r}")
+                yield text
         except ValueError as error:
             raise DataError(f"{error}; the field is chosen by --column", file=str(path), line=line) from error
 

@@ -21,6 +21,9 @@ from st_xlret.data import DataError
         ("a.csv", 'text,score\n"one",1\ntwo,2\n', "text"),
         ("a.jsonl", '{"text": "one"}\n{"text": "two"}\n', None),
         ("a.jsonl", '{"said": "one"}\n{"said": "two"}\n', "said"),
+        ("a.jsonl", '{"sentences": ["one", "two"]}\n{"sentences": ["one"]}\n', None),
+        ("a.jsonl", '{"language": "en", "text": "one", "lines": ["no"]}\n{"text": "two"}\n', None),
+        ("a.jsonl", '{"lines": ["one"], "text": "no"}\n{"lines": "two"}\n', "lines"),
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])
@@ -44,6 +47,7 @@ def test_quotes_of_tab_separated_texts_stay(tmp_path: Path) -> None:
         ("a.tsv", "one\n", "2", "line 1.*column 2"),
         ("a.csv", "text,score\n", "title", "'title'.*text, score"),
         ("a.jsonl", '{"text": 3}\n', None, "line 1"),
+        ("a.jsonl", '{"sentences": ["one", 3]}\n', None, "line 1.*3"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, name: str, content: str, column: str | None, named: str) -> None:
