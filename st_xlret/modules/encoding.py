@@ -23,6 +23,7 @@ PROMPT_NAMES: dict[str, tuple[str, ...]] = {"query": ("query",), "document": ("d
 _MOST_TOKENS_ON_A_CPU = 4_096  # Larger batches no longer fit the caches and take up to 1.6 times as long.
 _TEXTS_PER_TOKENIZER_CALL = 4_096
 _NO_LIMIT = 2**31  # A tokenizer without a limit of its own says 1e30, which it does not take as a length.
+_BLOCK = 16  # Tokens that the length of a batch is a multiple of where each new length costs time and memory.
 
 
 def encode_texts(
@@ -73,6 +74,10 @@ def encode_texts(
     if lengths is None:
         return encode(texts, batch_size=batch_size, show_progress_bar=show_progress_bar, **options)
     texts = list(texts)
+    if "processing_kwargs" not in options and _computes_in_bf16_on_a_cpu(model):
+        if padding := few_lengths(model):
+            lengths = [-(-length // _BLOCK) * _BLOCK for length in lengths]
+        options |= padding
     on_device, as_array = options.pop("convert_to_tensor", False), options.pop("convert_to_numpy", True)
     # The host, too, keeps embeddings on their device unless they are to be an array.
     keep = torch.device("cpu") if as_array and not on_device else None
@@ -92,6 +97,32 @@ def encode_texts(
     if not as_array:
         return list(found)
     return (found.float() if found.dtype == torch.bfloat16 else found).numpy()  # NumPy has no bfloat16
+
+
+def few_lengths(model: Any) -> dict[str, Any]:
+    """Options of `model.preprocess` by which batches have few different lengths, in bfloat16 on a CPU.
+
+    There oneDNN compiles its kernels anew for each length of a batch and keeps them: about 10 MB and some tenths of a
+    second for each. The lengths become multiples of 16. Padding is masked, so that the embeddings stay the same up to
+    rounding.
+
+    Args:
+        model: Any Sentence Transformer.
+
+    Returns:
+        The options; none if the model does not start with a Transformer of texts, or cannot read the longest texts when
+        they are padded.
+    """
+    from sentence_transformers.base.modules import Transformer
+
+    module = model[0] if len(model) else None
+    tokenizer = getattr(module, "tokenizer", None)
+    if not isinstance(module, Transformer) or tokenizer is None or tokenizer.pad_token_id is None:
+        return {}
+    limit = model.max_seq_length
+    if limit is None or limit % _BLOCK:
+        return {}
+    return {"processing_kwargs": {"text": {"pad_to_multiple_of": _BLOCK}}}
 
 
 def token_budget(model: Any, batch_size: int) -> int:
@@ -149,6 +180,15 @@ def token_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         count = max(1, budget // max(1, lengths[order[start]]))
         yield order[start : start + count]
         start += count
+
+
+def _computes_in_bf16_on_a_cpu(model: Any) -> bool:
+    """Whether a forward pass that began now would multiply in bfloat16 on a CPU."""
+    if model.device.type != "cpu":
+        return False
+    if torch.is_autocast_enabled("cpu"):
+        return torch.get_autocast_dtype("cpu") == torch.bfloat16
+    return next((p.dtype for p in model.parameters() if p.is_floating_point()), None) == torch.bfloat16
 
 
 def _returns_embeddings(texts: Any, options: dict[str, Any]) -> bool:

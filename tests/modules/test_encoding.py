@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from st_xlret.modules.encoding import TOKENS_PER_TEXT, encode_texts, token_batches, token_lengths
-from tests.tiny import sentence, static, transformer
+from st_xlret.modules import transformer_encoder
+from st_xlret.modules.encoding import TOKENS_PER_TEXT, encode_texts, few_lengths, token_batches, token_lengths
+from tests.tiny import sentence, static, tokenizer, transformer
 
 METHODS = ["encode", "encode_query", "encode_document"]
 
@@ -139,3 +140,30 @@ def test_a_tokenizer_without_a_limit_reads_whole_texts() -> None:
     texts = ["sun", "sun moon star"]
     assert token_lengths(model, texts) == [len(ids) for ids in model.tokenizer(texts)["input_ids"]]
     np.testing.assert_allclose(encode_texts(model, texts), model.encode(texts), atol=1e-6)
+
+
+def test_few_lengths_in_bf16_on_a_cpu(texts, monkeypatch) -> None:
+    model = transformer_encoder(tokenizer(), "tiny", max_seq_length=32)
+    expected = model.encode(texts)
+    shapes = record_batches(model, monkeypatch)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = encode_texts(model, texts, batch_size=2)
+    assert {tokens for _, tokens in shapes} == {16, 32}
+    assert all(rows * tokens <= 2 * TOKENS_PER_TEXT for rows, tokens in shapes)
+    np.testing.assert_allclose(found, expected, atol=0.03)
+    shapes.clear()
+    np.testing.assert_allclose(encode_texts(model, texts, batch_size=1), expected, atol=1e-6)
+    assert any(tokens % 16 for _, tokens in shapes)
+
+
+def test_padded_texts_have_the_same_embeddings() -> None:
+    model = transformer_encoder(tokenizer(), "tiny", max_seq_length=32)
+    padded = model.encode(["sun moon", "star"], **few_lengths(model))
+    np.testing.assert_allclose(padded, model.encode(["sun moon", "star"]), atol=1e-6)
+
+
+def test_texts_are_not_padded_beyond_what_a_model_reads() -> None:
+    model = transformer_encoder(tokenizer(), "tiny", max_seq_length=20)
+    assert few_lengths(model) == few_lengths(static()) == {}
+    with torch.autocast("cpu", torch.bfloat16):
+        assert len(encode_texts(model, ["sun " * 40, "moon"])) == 2

@@ -290,3 +290,19 @@ def test_shorter_batches_leave_the_model_as_it_is() -> None:
     assert model.max_seq_length == 16 and model.preprocess([text])["input_ids"].shape[1] > 6
     static = tiny.static()
     assert len(CrossLingualDataCollator(static.preprocess, max_length=6)([{"sentence": text}])["sentence_input_ids"])
+
+
+@pytest.mark.parametrize("bf16", [True, False])
+def test_few_lengths_in_bf16_on_a_cpu(tmp_path: Path, bf16: bool) -> None:
+    model = tiny.transformer()
+    collator = CrossLingualDataCollator(model.preprocess)
+    args = SentenceTransformerTrainingArguments(str(tmp_path), use_cpu=True, bf16=bf16)
+    for _ in range(2):  # as often as a training begins
+        collator.adopt_options(args, model)
+    rows = [{"sentence": "sun moon", "language": "en"}, {"sentence": "star", "language": "en"}]
+    batch = collator(rows)
+    mask = batch["sentence_attention_mask"]
+    assert mask.shape[1] == (16 if bf16 else mask.sum(1).max()) and mask.sum(1).max() < 16
+    features = {key: batch[f"sentence_{key}"] for key in ("input_ids", "attention_mask")}
+    expected = model.encode([row["sentence"] for row in rows], convert_to_tensor=True)
+    torch.testing.assert_close(model(features)["sentence_embedding"], expected, atol=1e-6, rtol=0)
