@@ -16,7 +16,9 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from st_xlret.data.batches.sampling import column_codes, rows_by_code
+from st_xlret.data.batches.runs import Runs
+from st_xlret.data.batches.scanning import rows_by_language
+from st_xlret.data.batches.shuffling import Shuffle
 from st_xlret.files import atomic_directory
 from st_xlret.hub.loading import load_model
 from st_xlret.losses.masked_lm import has_language_model_head
@@ -246,19 +248,18 @@ def balanced_texts(sources: Iterable[tuple[Dataset, str, str]], characters: int,
         Texts, language by language.
     """
     generator = np.random.default_rng([seed, 7])
-    rows: dict[str, list[tuple[Dataset, str, np.ndarray]]] = {}
+    rows: dict[str, list[tuple[Dataset, str, Runs, Shuffle]]] = {}
     for dataset, column, language_column in sources:
-        code, names = column_codes(dataset, [language_column])
-        for (language,), group in zip(names, rows_by_code(code, len(names)), strict=True):
-            rows.setdefault(language, []).append((dataset, column, generator.permutation(group)))
+        for group, (language,) in zip(*rows_by_language(dataset, [language_column]), strict=True):
+            rows.setdefault(language, []).append((dataset, column, group, Shuffle(len(group), generator)))
     share = characters / max(1, len(rows))
     for language in sorted(rows):
         # Small sources first, whole: what they lack is filled from the larger ones.
         parts = sorted(rows[language], key=lambda part: len(part[2]))
         left = share
-        for i, (dataset, column, group) in enumerate(parts):
+        for i, part in enumerate(parts):
             budget = left / (len(parts) - i)
-            for text in _texts(dataset, column, group):
+            for text in _texts(*part):
                 if budget <= 0:
                     break
                 yield text
@@ -266,9 +267,9 @@ def balanced_texts(sources: Iterable[tuple[Dataset, str, str]], characters: int,
                 left -= len(text)
 
 
-def _texts(dataset: Dataset, column: str, rows: np.ndarray) -> Iterator[str]:
-    for start in range(0, len(rows), 1000):
-        chunk = rows[start : start + 1000]
+def _texts(dataset: Dataset, column: str, rows: Runs, order: Shuffle) -> Iterator[str]:
+    for start in range(0, len(order), 1000):
+        chunk = rows[order[np.arange(start, min(start + 1000, len(order)))]]
         # Read in the order of the file, given in the order asked for.
         texts = dataset.select(np.sort(chunk))[column][:]
         yield from (texts[i] for i in np.argsort(np.argsort(chunk)))

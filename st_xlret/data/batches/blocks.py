@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.compute as pc
 import torch
 from datasets import Dataset
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
-from st_xlret.data.batches.cutting import cut_into_blocks, share_blocks
-from st_xlret.data.batches.sampling import column_codes, rows_by_code, smoothed_probabilities
+from st_xlret.data.batches.cutting import share_blocks
+from st_xlret.data.batches.language_blocks import Block, LanguageBlocks
+from st_xlret.data.batches.runs import Runs, RunsByGroup, scratch_folder
+from st_xlret.data.batches.sampling import choices, smoothed_probabilities
+from st_xlret.data.batches.scanning import DocumentScan
+from st_xlret.files.scratch import ScratchList
 
 logger = logging.getLogger(__name__)
-
-_ROWS_AT_A_TIME = 100_000
 
 
 @dataclass(frozen=True)
@@ -134,21 +136,13 @@ class BlockBatchSampler(DefaultBatchSampler):
         self.documents_per_batch, self.block_size = batch_size * self.ranks, block_size
         self.sentences_per_batch = self.documents_per_batch * block_size if fill else None
         self.shortest = 1 if keep_single_sentences else 2
-        self.rows, self.first, self.length, language, names = self._find_documents(dataset)
-        usable = self.length >= self.shortest
-        self.counts = BlockCounts(
-            documents=int(usable.sum()),
-            sentences=int(self.length[usable].sum()),
-            split_documents=int((self.length > block_size).sum()),
-            one_sentence_documents=int((self.length == 1).sum()),
-            empty_sentences=len(dataset) - len(self.rows),
-        )
+        self.counts, documents, names = self._find_documents(dataset)
         logger.info("blocks: %s", self.counts)
-        self.groups: list[np.ndarray] = []
+        self.groups: list[LanguageBlocks] = []
         self.languages: list[str] = []
         batches: list[float] = []
-        for group, name in zip(rows_by_code(language, len(names)), names, strict=True):
-            group = group[usable[group]]
+        for numbers, name in zip(documents, names, strict=True):
+            group = LanguageBlocks(numbers, self.starts, block_size=block_size, shortest=self.shortest)
             if self._is_large_enough(group, name, min_documents):
                 self.groups.append(group)
                 self.languages.append(name)
@@ -167,46 +161,46 @@ class BlockBatchSampler(DefaultBatchSampler):
     def __iter__(self) -> Iterator[list[int]]:
         seed = [self.seed or 0, self.epoch]
         streams = [self._endless(group, [*seed, 1, i]) for i, group in enumerate(self.groups)]
-        for language in np.random.default_rng([*seed, 0]).choice(len(streams), size=self.batches, p=self.probabilities):
+        for language in choices(np.random.default_rng([*seed, 0]), self.probabilities, self.batches):
             yield from next(streams[language])
 
-    def _endless(self, group: np.ndarray, seed: list[int]) -> Iterator[list[list[int]]]:
+    def _endless(self, group: LanguageBlocks, seed: list[int]) -> Iterator[list[list[int]]]:
         generator = np.random.default_rng(seed)
         while True:
-            document, begin, length = cut_into_blocks(self.length[group], self.block_size, generator)
-            kept = np.flatnonzero(length >= self.shortest)
-            begin += self.first[group][document]
-            for batch in self._pack(generator.permutation(kept), document, length):
-                rows = np.concatenate([self.rows[begin[block] : begin[block] + length[block]] for block in batch])
+            for batch in self._pack(group.drawn(generator), len(group.documents)):
+                length = np.array([block.length for block in batch])
+                rows = self.rows[np.concatenate([np.arange(each.begin, each.begin + each.length) for each in batch])]
                 order = generator.permutation(len(rows))
-                number = np.repeat(np.arange(len(batch)), length[batch])
+                number = np.repeat(np.arange(len(batch)), length)
                 rows = rows[order[np.argsort(number[order], kind="stable")]]
-                yield [rows[first:last].tolist() for first, last in share_blocks(length[batch], self.ranks)]
+                yield [rows[first:last].tolist() for first, last in share_blocks(length, self.ranks)]
 
-    def _pack(self, waiting: np.ndarray, document: np.ndarray, length: np.ndarray) -> Iterator[list[int]]:
+    def _pack(self, blocks: Iterator[Block], documents: int) -> Iterator[list[Block]]:
         """Pack blocks into batches, in order; a block waits while another one of its document is in the batch."""
-        documents = len(np.unique(document[waiting]))
+        waiting: deque[Block] = deque()
         packed = 0
-        while len(waiting):
-            batch: list[int] = []
-            held: list[int] = []
+        while True:
+            batch: list[Block] = []
+            held: list[Block] = []
             seen: set[int] = set()
-            sentences = looked_at = 0
-            for block in waiting.tolist():
-                if len(seen) == documents or self._is_full(len(batch), sentences + int(length[block])):
+            sentences, full = 0, False
+            while (block := waiting.popleft() if waiting else next(blocks, None)) is not None:
+                full = len(seen) == documents or self._is_full(len(batch), sentences + block.length)
+                if full:
+                    waiting.appendleft(block)
                     break
-                looked_at += 1
-                if document[block] in seen:
+                if block.document in seen:
                     held.append(block)
                 else:
                     batch.append(block)
-                    seen.add(int(document[block]))
-                    sentences += int(length[block])
-            offered = len(waiting)
-            waiting = np.concatenate([np.array(held, dtype=waiting.dtype), waiting[looked_at:]])
+                    seen.add(block.document)
+                    sentences += block.length
+            if not batch:
+                return
+            waiting.extendleft(reversed(held))
             # The batch is full if the next block did not fit, or no block is left that could.
-            full = looked_at < offered or len(seen) == documents or self._is_full(len(batch), sentences + self.shortest)
-            if (full or not packed) and length[batch].max() > 1:
+            full = full or len(seen) == documents or self._is_full(len(batch), sentences + self.shortest)
+            if (full or not packed) and max(block.length for block in batch) > 1:
                 packed += 1
                 yield batch
 
@@ -216,39 +210,46 @@ class BlockBatchSampler(DefaultBatchSampler):
             return blocks >= self.documents_per_batch
         return blocks > 0 and sentences > self.sentences_per_batch
 
-    def _expected_batches(self, group: np.ndarray) -> float:
+    def _expected_batches(self, group: LanguageBlocks) -> float:
         if self.sentences_per_batch is not None:
-            return max(1.0, self.length[group].sum() / self.sentences_per_batch)
-        return max(1.0, -(-self.length[group] // self.block_size).sum() / self.documents_per_batch)
+            return max(1.0, group.sentences / self.sentences_per_batch)
+        return max(1.0, group.fewest / self.documents_per_batch)
 
-    def _find_documents(self, dataset: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[str]]:
-        """Find the rows with text, each document's first place among them, length and language, and the languages."""
-        texts = dataset.with_format("arrow", columns=["sentence"])
-        filled = [
-            pc.greater(pc.binary_length(texts[i : i + _ROWS_AT_A_TIME]["sentence"]), 0).fill_null(False).to_numpy()
-            for i in range(0, len(dataset), _ROWS_AT_A_TIME)
-        ]
-        rows = np.flatnonzero(np.concatenate([np.empty(0, dtype=bool), *filled]))
-        document = dataset.with_format("numpy", columns=["document"])[:]["document"][rows]
-        code, names = column_codes(dataset, ["language"])
-        if not len(rows):
+    def _find_documents(self, dataset: Dataset) -> tuple[BlockCounts, list[Runs], list[str]]:
+        """Find the rows with text and where each document begins among them; the usable documents of each language."""
+        scan, starts, usable = (
+            DocumentScan(dataset, skip_empty=True),
+            ScratchList(np.int64, scratch_folder()),
+            RunsByGroup(),
+        )
+        documents = sentences = split = single = total = 0
+        for found in scan:
+            starts.extend(found.first)
+            total = int(found.first[-1] + found.length[-1])
+            chosen = found.length >= self.shortest
+            usable.extend(found.numbers[chosen], np.ones(int(chosen.sum()), dtype=np.int64), found.language[chosen])
+            documents += int(chosen.sum())
+            sentences += int(found.length[chosen].sum())
+            split += int((found.length > self.block_size).sum())
+            single += int((found.length == 1).sum())
+        if not total:
             raise ValueError("there are no sentences to draw blocks from")
-        first = np.concatenate([[0], np.flatnonzero(np.diff(document)) + 1])
-        if len(np.unique(document)) != len(first):
-            raise ValueError("the sentences of a document must be contiguous: sort the data set by document")
-        return rows, first, np.diff(np.append(first, len(rows))), code[rows][first], [name for (name,) in names]
+        starts.extend(np.array([total]))
+        self.rows, self.starts = scan.rows, starts.finish()
+        counts = BlockCounts(documents, sentences, split, single, len(dataset) - total)
+        return counts, usable.finish(len(scan.languages)), scan.languages
 
-    def _is_large_enough(self, group: np.ndarray, language: str, min_documents: int) -> bool:
-        longer = int((self.length[group] > 1).sum())
+    def _is_large_enough(self, group: LanguageBlocks, language: str, min_documents: int) -> bool:
+        longer, documents = group.longer, len(group.documents)
         if longer < max(1, min_documents):
             logger.warning(
                 "language %r has %d documents of two or more sentences, and needs %d: it gives no blocks",
                 *(language, longer, max(1, min_documents)),
             )
             return False
-        if len(group) < min(self.documents_per_batch, 4):
+        if documents < min(self.documents_per_batch, 4):
             logger.warning(
                 "language %r has only %d documents: its batches have hardly any negatives of other documents",
-                *(language, len(group)),
+                *(language, documents),
             )
         return True

@@ -63,7 +63,8 @@ class DistinctBatchSampler(LanguageBatchSampler):
         self.texts = dataset.select_columns(self.columns)
         self.language_of = np.empty(len(dataset), dtype=np.int32)
         for language, group in enumerate(self.groups):
-            self.language_of[group] = language
+            for rows in group.chunks():
+                self.language_of[rows] = language
 
     def __iter__(self) -> Iterator[list[int]]:
         streams, set_aside = self._streams(), [list[_Row]() for _ in self.groups]

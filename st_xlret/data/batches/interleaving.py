@@ -11,6 +11,8 @@ from sentence_transformers.base.sampler import MultiDatasetDefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 from torch.utils.data import BatchSampler, ConcatDataset
 
+from st_xlret.data.batches.sampling import choices
+
 
 class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
     """Takes each batch from a data set that is chosen at random.
@@ -71,14 +73,17 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         generator = np.random.default_rng([self.seed, self.epoch, 1])
         offsets = np.concatenate([[0], self.dataset.cumulative_sizes])
         streams = [self._endless(sampler) for sampler in self.batch_samplers]
-        if self.round is None:
-            order = generator.choice(len(streams), size=self.batches, p=self.probabilities)
-        else:
-            rounds = np.tile(self.round, (self.batches // len(self.round), 1))
-            order = generator.permuted(rounds, axis=1).reshape(-1)
-        for chosen in order:
+        for chosen in self._order(generator):
             for _ in range(self.ranks):
                 yield [int(row + offsets[chosen]) for row in next(streams[chosen])]
+
+    def _order(self, generator: np.random.Generator) -> Iterator[int]:
+        """The data set of each batch."""
+        if self.round is None:
+            yield from choices(generator, self.probabilities, self.batches)
+            return
+        for _ in range(self.batches // len(self.round)):
+            yield from generator.permuted(self.round).tolist()
 
     def _endless(self, sampler: BatchSampler) -> Iterator[list[int]]:
         repeats = 0

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 from datasets import Dataset
+
+from st_xlret.data.batches.shuffling import Shuffle
+
+_AT_A_TIME = 2**12
 
 
 def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.ndarray:
@@ -32,13 +37,33 @@ def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.n
     return powers / powers.sum()
 
 
+def choices(generator: np.random.Generator, probabilities: np.ndarray, count: int) -> Iterator[int]:
+    """Draw numbers with these probabilities, as `generator.choice` does, without holding all of them.
+
+    Example:
+        >>> list(choices(np.random.default_rng(0), np.array([0.0, 1.0]), 3))
+        [1, 1, 1]
+    """
+    for begin in range(0, count, _AT_A_TIME):
+        size = min(_AT_A_TIME, count - begin)
+        yield from generator.choice(len(probabilities), size=size, p=probabilities).tolist()
+
+
+class Numbers(Protocol):
+    """Numbers of rows or documents, indexed by their place among all of them: an array, or `Runs`."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, places: np.ndarray, /) -> np.ndarray: ...
+
+
 class LanguageStreams:
     """Endless shuffled streams of rows, one per language, sampled with smoothed probabilities.
 
     The rows of a language come in a random order, each once before any comes again, and then in a new order.
 
     Args:
-        groups: Rows of each language.
+        groups: Rows of each language, as arrays or `Runs`.
         language_smoothing: Languages are sampled in proportion to their size raised to this power.
         language_mixing: 0: all rows of a batch are of one language. 1: the language of each row is drawn on its own.
             In between, each row leaves the language of its batch with this probability.
@@ -49,7 +74,7 @@ class LanguageStreams:
     """
 
     def __init__(
-        self, groups: list[np.ndarray], *, language_smoothing: float, language_mixing: float, seed: list[int]
+        self, groups: Sequence[Numbers], *, language_smoothing: float, language_mixing: float, seed: list[int]
     ) -> None:
         if not 0 <= language_mixing <= 1:
             raise ValueError(f"language_mixing must lie in [0, 1], got {language_mixing}")
@@ -59,7 +84,8 @@ class LanguageStreams:
         self.probabilities = smoothed_probabilities(np.array([len(group) for group in self.groups]), language_smoothing)
         self.language_mixing = language_mixing
         self.generator = np.random.default_rng(seed)
-        self._queues = [np.empty(0, dtype=np.int64) for _ in self.groups]
+        self._passes: list[Shuffle | None] = [None for _ in self.groups]
+        self._taken = [0 for _ in self.groups]
 
     def draw(self, rows: int) -> np.ndarray:
         """Draw the rows of the next batch (rows,)."""
@@ -76,11 +102,16 @@ class LanguageStreams:
 
     def take(self, group: int, rows: int) -> np.ndarray:
         """The next rows of one language (rows,)."""
-        while len(self._queues[group]) < rows:
-            fresh = self.generator.permutation(self.groups[group])
-            self._queues[group] = np.concatenate([self._queues[group], fresh])
-        taken, self._queues[group] = self._queues[group][:rows], self._queues[group][rows:]
-        return taken
+        parts = []
+        while rows:
+            order, begin = self._passes[group], self._taken[group]
+            if order is None or begin == len(order):
+                order, begin = Shuffle(len(self.groups[group]), self.generator), 0
+                self._passes[group] = order
+            end = min(begin + rows, len(order))
+            parts.append(order[np.arange(begin, end)])
+            self._taken[group], rows = end, rows - (end - begin)
+        return self.groups[group][np.concatenate(parts)]
 
 
 def shares(rows: Sequence[int], ranks: int) -> Iterator[list[int]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,10 @@ from datasets import Dataset
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
-from st_xlret.data.batches.sampling import LanguageStreams, column_codes, rows_by_code, shares
+from st_xlret.data.batches.runs import Runs, RunsByGroup, scratch_folder
+from st_xlret.data.batches.sampling import LanguageStreams, shares
+from st_xlret.data.batches.scanning import DocumentScan, rows_by_language
+from st_xlret.files.scratch import ScratchList
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +66,7 @@ class LanguageBatchSampler(DefaultBatchSampler):
             raise ValueError(f"a 'language' column is needed to sample languages, got {dataset.column_names}")
         if not len(dataset):
             raise ValueError("the data set is empty: there is nothing to sample")
-        code, self.languages = column_codes(dataset, names)
-        self.groups = rows_by_code(code, len(self.languages))
+        self.groups, self.languages = self._find_groups(dataset, names)
         self.language_smoothing, self.language_mixing = language_smoothing, language_mixing
 
     @property
@@ -78,6 +81,10 @@ class LanguageBatchSampler(DefaultBatchSampler):
         streams = self._streams()
         for _ in range(len(self) // self.ranks):
             yield from shares(streams.draw(self.draws).tolist(), self.ranks)
+
+    def _find_groups(self, dataset: Dataset, columns: list[str]) -> tuple[list[Runs], Sequence[tuple[str, ...]]]:
+        """The rows to sample from, by language, and the languages."""
+        return rows_by_language(dataset, columns)
 
     def _streams(self) -> LanguageStreams:
         return LanguageStreams(
@@ -146,15 +153,6 @@ class WindowBatchSampler(LanguageBatchSampler):
         self.window_size = window_size
         # The number of rows: with several processes, batches of another length would be dropped.
         self.batch_size = 2 * batch_size
-        document = dataset.with_format("numpy", columns=["document"])[:]["document"]
-        borders = np.flatnonzero(np.diff(document)) + 1
-        starts = np.concatenate([[0], borders])
-        if len(np.unique(document)) != len(starts):
-            raise ValueError("the sentences of a document must be contiguous: sort the data set by document")
-        lengths = np.diff(np.append(starts, len(document)))
-        self.first = np.repeat(starts, lengths)
-        self.last = np.repeat(starts + lengths - 1, lengths)
-        self.groups = [group[self.first[group] < self.last[group]] for group in self.groups]
         if not self.rows:
             raise ValueError("no document has two sentences: there are no windows to draw")
         self._warn_of_small_languages()
@@ -167,16 +165,30 @@ class WindowBatchSampler(LanguageBatchSampler):
             sides = (shares(side.tolist(), self.ranks) for side in (centres, contexts))
             yield from ([*own, *neighbours] for own, neighbours in zip(*sides, strict=True))
 
+    def _find_groups(self, dataset: Dataset, columns: list[str]) -> tuple[list[Runs], Sequence[tuple[str, ...]]]:
+        """The sentences that have a context; where each document begins is kept for drawing it."""
+        scan, starts, runs = DocumentScan(dataset), ScratchList(np.int64, scratch_folder()), RunsByGroup()
+        self.documents = Counter[int]()
+        for found in scan:
+            starts.extend(found.first)
+            longer = found.length > 1
+            runs.extend(found.first[longer], found.length[longer], found.language[longer])
+            self.documents.update(dict(enumerate(np.bincount(found.language[longer]).tolist())))
+        starts.extend(np.array([len(dataset)]))
+        self.starts = starts.finish()
+        return runs.finish(len(scan.languages)), [(language,) for language in scan.languages]
+
     def _draw_contexts(self, centres: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        low = np.maximum(self.first[centres], centres - self.window_size)
-        high = np.minimum(self.last[centres], centres + self.window_size)
+        document = np.searchsorted(self.starts, centres, side="right")
+        low = np.maximum(self.starts[document - 1], centres - self.window_size)
+        high = np.minimum(self.starts[document] - 1, centres + self.window_size)
         # One of high - low positions; those from the centre on move up by one.
         context = low + (generator.random(len(centres)) * (high - low)).astype(np.int64)
         return context + (context >= centres)
 
     def _warn_of_small_languages(self) -> None:
-        for language, group in zip(self.languages, self.groups, strict=True):
-            documents = len(np.unique(self.first[group]))
+        for number, language in enumerate(self.languages):
+            documents = self.documents[number]
             if not documents:
                 logger.warning("language %r has no document of two sentences: it gives no windows", language[0])
             elif documents < self.draws and self.language_mixing < 1:

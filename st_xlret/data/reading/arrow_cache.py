@@ -31,7 +31,8 @@ Columns = Sequence[Sequence[Any]]
 ROWS_PER_PART = 5_000_000
 """Rows after which a table that can be resumed is continued in another file."""
 
-_ROWS_PER_BATCH = 10_000
+# Each batch of a table that is open takes a kilobyte or two of memory: a table of billions of rows has few enough.
+_ROWS_PER_BATCH = 100_000
 
 
 class Progress(Protocol):
