@@ -110,8 +110,9 @@ class Arguments:
     )
     precision: Literal["auto", "fp32", "bf16"] = option(
         "fp32",
-        "Number format of the model. bf16 is two to three times as fast on processors that compute in it, with hardly "
-        "another ranking; auto takes it there, and fp32 elsewhere. The search is in fp32.",
+        "Number format of the model. fp32 is the default here, unlike in other commands, because scores are compared "
+        "with those of other machines to the digit. bf16 is two to three times as fast on processors that compute in "
+        "it, with hardly another ranking; auto takes it there, and fp32 elsewhere. The search is in fp32.",
     )
     backend: Literal["torch", "onnx", "openvino"] = option(
         "torch",

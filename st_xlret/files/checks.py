@@ -13,7 +13,8 @@ from st_xlret.files.folders import MODEL_MARKER, holds_model
 def check_output_directory(path: str | os.PathLike[str], overwrite: bool = False, resume: bool | None = None) -> Path:
     """Check, before hours of training, that its result can be written to `path`.
 
-    Nothing in the folder is touched: with `overwrite` what it holds stays until the new model is whole.
+    Nothing is made and nothing in the folder is touched: with `overwrite` what it holds stays until the new model is
+    whole.
 
     Args:
         path: The output directory of a run. It may be missing.
@@ -21,7 +22,7 @@ def check_output_directory(path: str | os.PathLike[str], overwrite: bool = False
         resume: Allow it too, because the run continues from what is there. None where there is no such option.
 
     Returns:
-        The path, as a folder that exists and is writable.
+        The path, as a folder that is writable or can be made.
 
     Raises:
         FileExistsError: When it is a file, or holds something and neither option is set.
@@ -30,8 +31,8 @@ def check_output_directory(path: str | os.PathLike[str], overwrite: bool = False
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     check_output_directory(Path(folder) / "run").is_dir()
-        True
+        ...     check_output_directory(Path(folder) / "run").exists()
+        False
     """
     target = Path(path)
     if target.exists() and not target.is_dir():
@@ -47,9 +48,9 @@ def check_output_directory(path: str | os.PathLike[str], overwrite: bool = False
         raise FileExistsError(
             f"{target} already holds {what}; use --overwrite to replace it{go_on}, or name another folder."
         )
-    probe = target / f".writable.{uuid.uuid4().hex[:8]}.tmp"
+    nearest = next(folder for folder in (target, *target.absolute().parents) if folder.exists())
+    probe = nearest / f".writable.{uuid.uuid4().hex[:8]}.tmp"
     try:
-        target.mkdir(parents=True, exist_ok=True)
         probe.touch()
         probe.unlink()
     except OSError as error:
