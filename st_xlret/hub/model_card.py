@@ -10,6 +10,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from datasets import Dataset, DatasetDict
+from huggingface_hub import EvalResult
+from huggingface_hub.repocard_data import eval_results_to_model_index
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.model_card import SentenceTransformerModelCardData
 
@@ -52,16 +54,18 @@ class CardData(SentenceTransformerModelCardData):
     Attributes:
         sections: Heading -> Markdown, after the section on usage.
         more_citations: Name -> BibTeX entry, beside those of the losses.
+        results: The model's scores for the metadata, beside those of the host's evaluators.
     """
 
     sections: dict[str, str]
     more_citations: dict[str, str]
+    results: list[EvalResult]
 
     @classmethod
     def of(cls, card: SentenceTransformerModelCardData) -> CardData:
         """The same card data as this class."""
         extended = cls.__new__(cls)
-        vars(extended).update({"sections": {}, "more_citations": {}, **vars(card)})
+        vars(extended).update({"sections": {}, "more_citations": {}, "results": [], **vars(card)})
         return extended
 
     def run_usage_snippet(self) -> None:
@@ -107,6 +111,10 @@ class CardData(SentenceTransformerModelCardData):
         examples = [{"source_sentence": QUESTION, "sentences": sentences}] if sentences else []
         values["widget"] = _plain(values.get("widget") or examples)
         values["citations"] = {**(values.get("citations") or {}), **self.more_citations}
+        if self.results:
+            (index,) = eval_results_to_model_index(values["model_name"], self.results)
+            (known,) = values.get("model-index") or [{"results": []}]
+            values["model-index"] = [{**index, "results": [*known["results"], *index["results"]]}]
         sections = [f"## {heading}\n\n{text}" for heading, text in self.sections.items()]
         values["usage_snippet"] = "\n\n".join([values["usage_snippet"], *sections]) + "\n"
         return values
@@ -236,7 +244,7 @@ def carry_card_data(source: SentenceTransformer, target: SentenceTransformer) ->
         target: The model made from it.
     """
     card = copy.copy(card_data(source))
-    for name in [*(entry.name for entry in fields(card)), "sections", "more_citations"]:
+    for name in [*(entry.name for entry in fields(card)), "sections", "more_citations", "results"]:
         value = getattr(card, name)
         if isinstance(value, list | dict):
             setattr(card, name, copy.copy(value))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import torch
+from sentence_transformers import SentenceTransformer
 
-from st_xlret.losses.ccp import CITATION as CCP_CITATION
+from st_xlret.evaluation import markdown_table
+from st_xlret.hub import set_card_data
+from st_xlret.hub.card_sections import DataSource, data_section
+from st_xlret.hub.model_card import card_data, escape
+from st_xlret.hub.results import ResultTable, set_results
+from st_xlret.losses.ccp import CITATION
 from training_scripts.demo.corpus import TOY_LANGUAGES
-from training_scripts.studies.cards.rendering import DataSource, ResultTable, write_model_card
 
 NOTE = (
     "Each figure is the mean over pairs of languages and both directions; a language's own column, over its pairs "
@@ -20,35 +23,47 @@ NOTE = (
 )
 
 
-def write_card(
-    model: Path, results: Mapping[str, Any], rows: Mapping[str, Any], data: Mapping[str, str], command: str, *, row: str
+SUMMARY = (
+    "A small Transformer that was trained from random weights, in minutes, on a generated corpus of six languages, "
+    "with masked language modelling, contrastive context prediction and few parallel sentences, and then calibrated. "
+    "It knows the words and the sentence patterns of the generated corpus, and nothing else."
+)
+
+
+def describe(
+    model: SentenceTransformer,
+    rows: Mapping[str, Mapping[str, float]],
+    data: Mapping[str, str],
+    seconds: Mapping[str, float],
+    command: str,
+    *,
+    row: str,
 ) -> None:
-    """Write the card of the demo's model.
+    """Tell the card of the demo's model what the demo knows. The card is written where the model is saved.
 
     Args:
-        model: Folder of the model.
-        results: Content of results.json.
+        model: The model.
         rows: Name of a stage -> column -> accuracy in [0, 1].
         data: Kind of text -> its amount, such as "documents" -> "24000 sentences".
+        seconds: Part of the demo -> seconds that it took.
         command: Command of the demo.
         row: The stage whose model this is.
     """
-    write_model_card(
+    set_card_data(
         model,
-        model_name=str(model),
-        title="A toy cross-lingual retriever (CCP)",
-        summary="A small Transformer that was trained from random weights, in minutes, on a generated corpus of six "
-        "languages, with masked language modelling, contrastive context prediction and few parallel sentences, and "
-        "then calibrated.",
         languages=TOY_LANGUAGES,
-        data=[DataSource("toy corpus", "Apache-2.0", f"{kind}: {amount}") for kind, amount in data.items()],
-        training_command=command,
-        results=[ResultTable("Toy corpus, bilingual retrieval", "accuracy", rows, model_row=row, note=NOTE)],
-        citations=[CCP_CITATION],
-        limits=["It knows the words and the sentence patterns of the generated corpus, and nothing else."],
-        seconds=results["seconds_by_part"],
-        hardware=f"CPU, {torch.get_num_threads()} threads",
-        task_language="fr",
         license="apache-2.0",
+        model_name="A toy cross-lingual retriever (CCP)",
         tags=["ccp"],
     )
+    card = card_data(model)
+    sources = [DataSource("toy corpus", "Apache-2.0", f"{kind}: {amount}") for kind, amount in data.items()]
+    times = markdown_table(["part", "seconds"], [[part, f"{value:,.0f}"] for part, value in seconds.items()])
+    hardware = f"Hardware: CPU, {torch.get_num_threads()} threads."
+    card.sections |= {
+        "Summary": SUMMARY,
+        "Data": data_section(sources, escape),
+        "Training": "\n\n".join([f"```bash\n{command}\n```", hardware, times]),
+    }
+    set_results(model, [ResultTable("Toy corpus, bilingual retrieval", "accuracy", rows, model_row=row, note=NOTE)])
+    card.more_citations["CCP"] = CITATION

@@ -48,7 +48,7 @@ from st_xlret.hub.export import export
 from st_xlret.modules.from_scratch import train_tokenizer
 from st_xlret.options import option, parse
 from st_xlret.training.encoders import balanced_texts
-from training_scripts.demo.card import NOTE, write_card
+from training_scripts.demo.card import NOTE, describe
 from training_scripts.demo.corpus import TOY_LANGUAGES, write_toy_corpus
 
 PIVOT, WITHOUT_PARALLEL = "en", ("zh",)
@@ -256,8 +256,17 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     print(f"\n== Bilingual retrieval among {sizes.test_sentences} unseen sentences\n\n{markdown_table(header, rows)}")
     print(f"\n{NOTE}")
 
-    model = save_model_atomically(export(trained, layers["rotate"]), output / "model", overwrite=True)
-    finished("evaluation and saving")
+    finished("evaluation")
+    command = shlex.join(["python", "-m", "training_scripts.demo.demo", *(arguments or sys.argv[1:])])
+    data = {
+        "documents": f"{len(documents)} sentences",
+        "pairs": f"{sizes.pairs} with English for each of fr, de, ru and ar; none for {' and '.join(WITHOUT_PARALLEL)}",
+    }
+    by_name = {STAGES[stage]: scores for stage, scores in stages.items()}
+    calibrated = export(trained, layers["rotate"])
+    describe(calibrated, by_name, data, seconds, command, row=STAGES["rotate"])
+    model = save_model_atomically(calibrated, output / "model", overwrite=True)
+    finished("saving")
     results = {
         "seconds": round(time.perf_counter() - started, 1),
         "stages": stages,
@@ -265,13 +274,6 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         "notes": dict(layers["rotate"].notes),
     }
     write_json_atomically(output / "results.json", results)
-    command = shlex.join(["python", "-m", "training_scripts.demo.demo", *(arguments or sys.argv[1:])])
-    data = {
-        "documents": f"{len(documents)} sentences",
-        "pairs": f"{sizes.pairs} with English for each of fr, de, ru and ar; none for {' and '.join(WITHOUT_PARALLEL)}",
-    }
-    by_name = {STAGES[stage]: scores for stage, scores in stages.items()}
-    write_card(model, results, by_name, data, command, row=STAGES["rotate"])
     draw(stages, tests, output)
 
     print("\n== The saved model, by Sentence Transformers alone: queries in other languages, English answers")

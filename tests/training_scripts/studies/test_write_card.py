@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from huggingface_hub import ModelCard
 
+from tests import tiny
 from tests.training_scripts.scripts import load_script
 from training_scripts.studies import study_language_agnostic_ir, study_ml_ctl, study_msm
 from training_scripts.studies.cards import language_agnostic_ir, ml_ctl, msm
@@ -48,6 +49,11 @@ def save(folder: str, **files: Any) -> None:
         Path(folder, name.replace("_", ".")).write_text(text, encoding="utf-8")
 
 
+def save_model(run: str) -> None:
+    """The model of a run."""
+    tiny.static().save_pretrained(f"{run}/model")
+
+
 def metadata(text: str) -> dict[tuple[str, str, str], float]:
     found = ModelCard(text).data.eval_results or []
     return {(r.dataset_name, r.metric_type, r.dataset_config): r.metric_value for r in found}
@@ -67,6 +73,7 @@ def test_ml_ctl(write: Write) -> None:
     trained = "python training_scripts/train_ml_ctl.py --from-scratch mini --languages en fr de"
     trained += " --pairs ../shared/data/tico19/pairs --exclude ../shared/data/tatoeba/v1/a.eng"
     save("runs/s/ML-CTL-CZ-seed-0", results_json={"command": trained})
+    save_model("runs/s/ML-CTL-CZ-seed-0")
     text = write("ml-ctl", "--study", "runs/s")
     for line in (
         "from random weights (`mini` encoder). This is the model of the row ML-CTL-CZ, seed 0.",
@@ -82,6 +89,7 @@ def test_ml_ctl(write: Write) -> None:
         "- By average accuracy, rows of this study are above this model (32.0): CZ-snt 34.0.",
         "| info-snt | 7 | 1,234 | 60 |",
         "| ML-CTL-CZ | 7 | 55 | 60 |",
+        "| ML-CTL-CZ (this model) | 32.0 | 32.0 |",
         "- Rows that were not run, or are not finished: ML-CTL-info.",
         "- The floating-point study of CZ-NCE: not given to this card.",
         "@inproceedings{mlctl2022",
@@ -93,6 +101,7 @@ def test_ml_ctl(write: Write) -> None:
 
 def test_the_floating_point_study_goes_with_ml_ctl(write: Write) -> None:
     save("runs/s", study_json={"ML-CTL-CZ seed 3": ml_ctl_run(32.0)})
+    save_model("runs/s/ML-CTL-CZ-seed-3")
     trainings = [{"seed": seed, "loss": "usual"} for seed in (0, 1)]
     figures = {"temperature": 0.07, "gradients": [], "encoder": "static", "steps": 2000, "trainings": trainings}
     save("runs/float", float_json=figures, gradients_md="| gap table |\n", training_md="| accuracy table |\n")
@@ -132,15 +141,17 @@ def msm_run(score: float, row: str) -> dict[str, Any]:
 def test_msm(write: Write) -> None:
     save("runs/m", study_json={"MLM": [msm_run(0.1, "MLM")], "MSM": [msm_run(0.2, "MSM"), msm_run(0.3, "MSM")]})
     save("runs/m", study_png="picture")
+    save_model("runs/m/MSM-5")
     text = write("msm", "--study", "runs/m", "--commands", "python evaluation/run.py --data=../shared/data/xquad_r")
     for line in (
         "The model is that of the row MSM, seed 5.",
         'SentenceTransformer("runs/m/MSM-5/model")',
         "| thaigov-v2 | public domain | documents |",
-        "| `mine.jsonl` | absent: not known to this program | documents |",
+        "| mine.jsonl | absent: not known to this program | documents |",
         "| SQuAD 1.1 | CC BY-SA 4.0 | English questions and answers, fine-tuning",
         "| MLM | 10.0 | 10.0 |",
-        "| MSM | 25.0 | 25.0 |",
+        "| MSM (this model) | 25.0 | 25.0 |",
+        "| MSM (this model, fine-tuned) | 25.0 | 25.0 |",
         "| MSM, MSM paper, Table 12 (published) | 30.2 | 33.4 |",
         "| mBERT*, MSM paper, Table 1 (published) |  | 21.6 |",
         "MSM 7.1 (2 seeds)",
@@ -172,6 +183,8 @@ def ir_run(score: float, run: str, further: str = "") -> dict[str, Any]:
 def test_language_agnostic_ir(write: Write) -> None:
     own = ir_run(0.4, "semantic-language-half", "--retrieval ../shared/data/squad_v1.1/train --no_parallel th")
     save("runs/i", study_json={"IR-half": ir_run(0.5, "IR-half"), "semantic-language-half": own, "mine-half": own})
+    save_model("runs/i/semantic-language-half")
+    save_model("runs/i/IR-half")
     text = write("language-agnostic-ir", "--study", "runs/i", "--hardware", "a pocket calculator")
     for line in (
         "from `runs/ccp/model`. The model is that of the row IR + semantic + language. "
@@ -198,6 +211,8 @@ def ccp_files() -> None:
     command = "python training_scripts/train_ccp.py --from-scratch static --documents ../shared/data/ebible/documents"
     training = {"command": command, "seconds": 120.0, "languages": ["en", "fr"], "sentences": 2000, "pairs": 30}
     save("runs/best", results_json=training)
+    save_model("runs/best")
+    save_model("runs/study-static/CCP-all")
     for label, model, score in (("raw", "runs/best/model", 0.5), ("shift", "runs/best/shift", 0.6)):
         scores = {"scores": {"fr": {"accuracy": score}}, "average": {"accuracy": score}}
         save("runs/best", **{f"{label}_json": {"benchmark": "tatoeba", "model": model, **scores}})
@@ -246,6 +261,8 @@ def test_what_cannot_be_a_card_is_named(write: Write) -> None:
         write("ml-ctl", "--study", "runs/s")
     with pytest.raises(ValueError, match="float.json does not exist"):
         write("ml-ctl", "--study", "runs/s", "--row", "CZ-snt", "--float-study", "runs/none")
+    with pytest.raises(ValueError, match=r"runs/s/CZ-snt-seed-0/model holds no saved model"):
+        write("ml-ctl", "--study", "runs/s", "--row", "CZ-snt")
     save("runs/s", study_json={"CZ-snt": ml_ctl_run(1.0)})
     with pytest.raises(ValueError, match="'CZ-snt' is not the name of a run"):
         write("ml-ctl", "--study", "runs/s")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from st_xlret.evaluation import published_rows
+from st_xlret.hub.results import ResultTable
 from st_xlret.losses.ccp import CITATION as CCP_CITATION
 from st_xlret.losses.semantic_contrastive import CITATION as SEMANTIC_CITATION
 from training_scripts.studies.cards.commands import shown
 from training_scripts.studies.cards.contents import Contents
 from training_scripts.studies.cards.options import CardOptions
-from training_scripts.studies.cards.rendering import ResultTable, table_from_evaluations
 from training_scripts.studies.cards.study import EMPTY, chosen, read_study
 
 ROW = "CCP-all"
+BENCHMARK = "tatoeba"
 PROTOCOL = (
     "1-NN by cosine over the pairs of each language, mean of both directions. The published rows are those of "
     f"CCP, Table 1; their average is left out, because it is over other languages. {EMPTY}"
@@ -54,7 +54,7 @@ def contents(options: CardOptions) -> Contents:
         title="CCP: contrastive context prediction and cross-lingual calibration",
         summary="A sentence encoder for search across languages, trained on documents and parallel sentences by "
         "contrastive context prediction (Wu et al., 2022) as st-xlret implements it, {start}.",
-        citations=[CCP_CITATION, SEMANTIC_CITATION],
+        citations={"CCP": CCP_CITATION, "Semantic contrastive loss on pairs": SEMANTIC_CITATION},
         limits=[
             f"Trained for {training['seconds'] / 60:.0f} minutes ({options.hardware}) on "
             f"{_count(training, 'sentences')} sentences and {_count(training, 'pairs')} pairs: the published rows "
@@ -76,11 +76,17 @@ def contents(options: CardOptions) -> Contents:
 def _evaluated(evaluations: Sequence[str], model: str) -> ResultTable:
     parts = (text.partition("=") for text in evaluations)
     found: dict[str, Any] = {label: json.loads(Path(path).read_text(encoding="utf-8")) for label, _, path in parts}
-    languages = list(next(iter(found.values()))["scores"])
-    table = table_from_evaluations(found, "accuracy", published=_published(languages), note=PROTOCOL)
+    if foreign := [label for label, evaluation in found.items() if evaluation["benchmark"] != BENCHMARK]:
+        raise ValueError(f"--evaluations of {', '.join(foreign)} are not of {BENCHMARK}, which the card shows")
+    rows = {
+        label: {code: scores["accuracy"] for code, scores in evaluation["scores"].items()}
+        | {"average": evaluation["average"]["accuracy"]}
+        for label, evaluation in found.items()
+    }
+    published = _published(list(next(iter(found.values()))["scores"]))
     # The metadata are of the card's own model: calibrated ones are other models.
-    own = [label for label, evaluation in found.items() if evaluation.get("model") == model]
-    return replace(table, model_row=own[0] if own else None, in_metadata=bool(own))
+    own = next((label for label, evaluation in found.items() if evaluation.get("model") == model), None)
+    return ResultTable(BENCHMARK, "accuracy", rows, published, own, note=PROTOCOL, in_metadata=own is not None)
 
 
 def _studied(row: str, figures: Mapping[str, Any]) -> ResultTable:
@@ -90,7 +96,7 @@ def _studied(row: str, figures: Mapping[str, Any]) -> ResultTable:
         for stage, scores in figures["languages"].items()
     }
     published = _published(list(figures["languages"]["raw"]))
-    return ResultTable("tatoeba", "accuracy", rows, published, model_row=f"{row}, raw", note=PROTOCOL)
+    return ResultTable(BENCHMARK, "accuracy", rows, published, model_row=f"{row}, raw", note=PROTOCOL)
 
 
 def _published(languages: Sequence[str]) -> dict[str, dict[str, float | None]]:

@@ -7,10 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from st_xlret.files import atomic_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.model_card import generate_model_card
+
+from st_xlret.evaluation import markdown_table
+from st_xlret.files import MODEL_MARKER, atomic_file, write_text_atomically
+from st_xlret.hub import check_card, set_card_data
+from st_xlret.hub.card_sections import data_section
+from st_xlret.hub.model_card import card_data, escape
+from st_xlret.hub.results import ResultTable, set_results
 from training_scripts.studies.cards.commands import shown, start, values
 from training_scripts.studies.cards.options import CardOptions
-from training_scripts.studies.cards.rendering import ResultTable, write_model_card
 from training_scripts.studies.cards.sources import data_sources
 from training_scripts.studies.cards.study import read_study
 
@@ -25,7 +32,7 @@ class Contents:
     Attributes:
         title: The heading.
         summary: What the model is; `{start}` stands for what its encoder started from.
-        citations: BibTeX entries.
+        citations: Name -> BibTeX entry.
         limits: What it cannot do.
         folder: The folder of the run whose model the card is about.
         command: The training command of that run; None if it kept none.
@@ -43,7 +50,7 @@ class Contents:
 
     title: str
     summary: str
-    citations: Sequence[str]
+    citations: Mapping[str, str]
     limits: Sequence[str]
     folder: Path
     command: str | None
@@ -77,31 +84,39 @@ def write_contents(options: CardOptions, contents: Contents) -> str:
         commands.insert(0, "# command of the whole study: absent (no command.txt)")
     elif contents.study_command:
         commands = ["# all rows", contents.study_command, "# the row of this model", *commands]
-    sections = dict(contents.sections)
-    for folder in contents.studies:
-        name = Path(folder).name.removeprefix("study-")
-        text = f"{contents.studies_note}\n\n{read_study(folder).section(options.data)}"
-        sections[f"Study: {name}"] = text.strip()
+    folder = contents.folder / "model"
+    if not (folder / MODEL_MARKER).is_file():
+        raise ValueError(f"{folder} holds no saved model (no {MODEL_MARKER}), which the card is to describe: train it")
+    model = SentenceTransformer(str(folder), device="cpu")
+    set_card_data(model, languages=languages, model_name=contents.title)
+    card = card_data(model)
+    card.model_id = shown(str(folder), options.data)
+    card.more_citations.update(contents.citations)
+    seconds = [[stage, f"{value:,.0f}"] for stage, value in contents.seconds.items() if value is not None]
+    times = [markdown_table(["stage", "seconds"], seconds)] if seconds else []
+    card.sections |= {
+        "Summary": contents.summary.format(start=start(command)),
+        "Training data": data_section(data_sources(command, languages, contents.test_sets), escape),
+        "Training": "\n\n".join([_fence(commands), f"Hardware: {options.hardware}.", *times]),
+    }
+    measured = [shown(given, options.data) for given in options.commands]
+    set_results(model, contents.tables, more=f"Commands:\n\n{_fence(measured)}" if measured else "")
+    card.sections |= {"Limits": "\n".join(f"- {limit}" for limit in limits), **contents.sections}
+    for study in contents.studies:
+        text = f"{contents.studies_note}\n\n{read_study(study).section(options.data)}"
+        card.sections[f"Study: {Path(study).name.removeprefix('study-')}"] = text.strip()
     if contents.absent:
-        sections["Absent"] = "\n".join(f"- {sentence}" for sentence in contents.absent)
+        card.sections["Absent"] = "\n".join(f"- {sentence}" for sentence in contents.absent)
     if copied := _copy_plots(contents.plots, Path(options.output)):
-        sections["Plots"] = "\n\n".join(f"![{name}]({name})" for name in copied)
-    return write_model_card(
-        options.output,
-        model_name=shown(f"{contents.folder}/model", options.data),
-        title=contents.title,
-        summary=contents.summary.format(start=start(command)),
-        languages=languages,
-        data=data_sources(command, languages, contents.test_sets),
-        training_command="\n".join(commands),
-        evaluation_commands=[shown(given, options.data) for given in options.commands],
-        results=contents.tables,
-        citations=contents.citations,
-        limits=limits,
-        seconds={stage: value for stage, value in contents.seconds.items() if value is not None},
-        hardware=options.hardware,
-        sections=sections,
-    )
+        card.sections["Plots"] = "\n\n".join(f"![{name}]({name})" for name in copied)
+    text = generate_model_card(model)
+    check_card(text)
+    write_text_atomically(options.output, text)
+    return text
+
+
+def _fence(commands: Sequence[str]) -> str:
+    return "\n".join(["```bash", *commands, "```"])
 
 
 def _copy_plots(plots: Sequence[Path], card: Path) -> list[str]:

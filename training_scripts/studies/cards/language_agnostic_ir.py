@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from st_xlret.hub.results import ResultTable
 from st_xlret.losses.semantic_contrastive import CITATION
 from training_scripts.studies.cards.commands import shown, values
 from training_scripts.studies.cards.contents import Contents
 from training_scripts.studies.cards.options import CardOptions
-from training_scripts.studies.cards.rendering import ResultTable
 from training_scripts.studies.cards.study import EMPTY, chosen, cost_table, published, read_study, rows_above
 
 ROW = "semantic-language-half"
@@ -75,7 +75,7 @@ def contents(options: CardOptions) -> Contents:
         "loss on parallel sentences and a language contrastive loss on text without translations, in addition to the "
         "retrieval loss (Hu et al., 2023), as implemented in st-xlret, {start}. "
         f"The model is that of the row {ROWS.get(run, run)}. {groups}",
-        citations=[CITATION],
+        citations={"Language-agnostic retrieval": CITATION},
         limits=[*rows_above(tables[0]), *LIMITS],
         folder=study.folder / run,
         command=command,

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from st_xlret.hub.results import ResultTable
 from st_xlret.losses.cz_nce import CITATION
 from training_scripts.studies.cards.commands import shown
 from training_scripts.studies.cards.contents import Contents
 from training_scripts.studies.cards.options import CardOptions
-from training_scripts.studies.cards.rendering import ResultTable
 from training_scripts.studies.cards.study import (
     EMPTY,
     Study,
@@ -63,7 +63,7 @@ def contents(options: CardOptions) -> Contents:
         summary="A sentence encoder for search across languages, trained on parallel sentences and the words that "
         "dictionaries find in them, with multi-level contrastive learning and CZ-NCE (Chen et al., 2022) as st-xlret "
         f"implements it, {{start}}. This is the model of the row {row}, seed {seed}.",
-        citations=[CITATION],
+        citations={"ML-CTL": CITATION},
         limits=[*rows_above(table), *LIMITS],
         folder=study.folder / folder,
         command=shown(command, options.data) if command else None,

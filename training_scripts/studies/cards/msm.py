@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from st_xlret.hub.results import ResultTable
 from st_xlret.losses.msm import CITATION
 from training_scripts.studies.cards.commands import shown, values
 from training_scripts.studies.cards.contents import Contents
 from training_scripts.studies.cards.options import CardOptions
-from training_scripts.studies.cards.rendering import ResultTable
 from training_scripts.studies.cards.study import (
     EMPTY,
     chosen,
@@ -72,7 +72,7 @@ def contents(options: CardOptions) -> Contents:
         "masked sentence model (Zhang et al., 2023) as st-xlret implements it, {start}. The other rows "
         "are its rivals and ablations, with the same documents, encoder, steps and amount of text per step. "
         f"The model is that of the row {row}, seed {' '.join(values(command, '--seed')) or 'absent'}.",
-        citations=[CITATION],
+        citations={"MSM": CITATION},
         limits=[*rows_above(tables[2]), *LIMITS],
         folder=Path(values(own["training"]["command"], "--output-dir")[0]),
         command=command,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from st_xlret.hub.card_sections import DataSource
 from training_scripts.studies.cards.commands import DATA, values
-from training_scripts.studies.cards.rendering import DataSource
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def data_sources(command: str | None, languages: Sequence[str], further: Mapping
         further: Folder below DATA -> use, for what the command does not name, such as test sets.
 
     Example:
-        >>> data_sources("python train.py --documents DATA/tico19 mine.jsonl", ["en"], {})[0].licence
+        >>> data_sources("python train.py --documents DATA/tico19 mine.jsonl", ["en"], {})[0].license
         'CC0 1.0'
     """
     if command is None:
@@ -78,7 +78,7 @@ def data_sources(command: str | None, languages: Sequence[str], further: Mapping
         found.setdefault(folder, []).append(use)
     rows = []
     for folder, uses in found.items():
-        source = SOURCES.get(folder, Source(f"`{folder}`" if command else folder, "absent: not known to this program"))
+        source = SOURCES.get(folder, Source(folder, "absent: not known to this program"))
         if not source.languages or set(source.languages) & set(languages):
             rows.append(DataSource(source.name, source.licence, ", ".join(dict.fromkeys(uses))))
     return rows

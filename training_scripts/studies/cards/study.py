@@ -10,8 +10,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from st_xlret.evaluation import markdown_table, published_rows
+from st_xlret.hub.results import ResultTable
 from training_scripts.studies.cards.commands import shown
-from training_scripts.studies.cards.rendering import ResultTable
 
 EMPTY = "Empty cells are absent: not measured here, or not published."
 
