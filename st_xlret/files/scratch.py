@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -38,7 +39,12 @@ def scratch_array(length: int, dtype: Any, folder: str | os.PathLike[str]) -> np
     with _unnamed_file(folder) as file:
         # Writing to a mapped file on a full disk would end the program.
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, size)
+            try:
+                os.posix_fallocate(file.fileno(), 0, size)
+            except OSError as error:
+                # Some file systems cannot set space aside.
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                    raise
         return np.memmap(file, dtype=dtype, mode="r+", shape=(length,)).view(np.ndarray)
 
 

@@ -76,6 +76,9 @@ class BlockBatchSampler(DefaultBatchSampler):
     [`pack_documents`][st_xlret.data.pack_documents] give them. In a pass over a language every document occurs once,
     except for those that do not fill a last batch. Small languages are passed over several times per epoch.
 
+    Of a document, 16 bytes are held: where it begins, and how many blocks there may be before it. They are mapped from
+    a file without a name, in the cache of `datasets`, if they are more than 4 MB.
+
     In a distributed run, the batch of all processes is drawn together, and each process takes a run of its blocks with
     about as many sentences as the others have. A process gets a block that another one has only if the batch has fewer
     blocks than there are processes.

@@ -106,8 +106,8 @@ class DocumentScan:
     Example:
         >>> rows = {"language": ["en", "en", "fr"], "document": [7, 7, 9]}
         >>> scan = DocumentScan(Dataset.from_dict(rows))
-        >>> [found.length.tolist() for found in scan], scan.languages
-        ([[2, 1]], ['en', 'fr'])
+        >>> [length for found in scan for length in found.length.tolist()], scan.languages
+        ([2, 1], ['en', 'fr'])
     """
 
     def __init__(self, dataset: Dataset, *, skip_empty: bool = False) -> None:
