@@ -7,9 +7,12 @@ import mmap
 import multiprocessing
 import os
 import statistics
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -66,6 +69,36 @@ def _timed(step: Step) -> dict[str, float]:
     start = time.process_time()
     loss = step.run()
     return {"seconds": time.process_time() - start, "loss": float(loss), "runs": 1}
+
+
+class Stages:
+    """The time of each part of a program, and the most memory that this process had in it. Linux only."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, dict[str, Any]] = {}
+        self.anonymous_before = resident("RssAnon")
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[dict[str, Any]]:
+        """Measure a part; what is put into the dictionary becomes one of its figures."""
+        CLEAR_REFS.write_text("5")  # resets the peak to what is resident now
+        figures: dict[str, Any] = {"bytes_before": resident("VmRSS"), "anonymous_bytes_before": resident("RssAnon")}
+        ended, peak = threading.Event(), [0]
+
+        def watch() -> None:
+            # The system keeps the peak of all resident memory, and none of its anonymous part.
+            while not ended.wait(0.02):
+                peak[0] = max(peak[0], resident("RssAnon"))
+
+        watching = threading.Thread(target=watch, daemon=True)
+        watching.start()
+        started, processor = time.perf_counter(), time.process_time()
+        yield figures
+        figures |= {"seconds": time.perf_counter() - started, "processor_seconds": time.process_time() - processor}
+        ended.set()
+        watching.join()
+        figures |= {"peak_bytes": resident("VmHWM"), "peak_anonymous_bytes": max(peak[0], resident("RssAnon"))}
+        self.figures[name] = figures
 
 
 def resident(name: str) -> int:
