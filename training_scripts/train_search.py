@@ -48,7 +48,6 @@ from st_xlret.training import run as runs
 from st_xlret.training.arguments import DataArguments, RunArguments
 from st_xlret.training.encoders import PretrainingEncoderArguments
 from st_xlret.training.held_out import compare, keep_best
-from st_xlret.training.merging import interpolate_weights
 from st_xlret.training.questions import question_evaluator
 from st_xlret.training.script import command, run_script
 from st_xlret.training.teacher import ROLES, Lesson, Role, make_lesson, teacher_vectors
@@ -111,13 +110,6 @@ class SearchArguments:
     negatives: int = option(
         4, "Other sentences of its paragraph that each question is to tell from the answer.", minimum=1
     )
-    keep_trained: float = option(
-        0.7,
-        "How far the final weights are from the original (0) to the trained ones (1): between the two is a model "
-        "with most of what both can do.",
-        minimum=0,
-        maximum=1,
-    )
 
 
 @dataclass
@@ -131,6 +123,13 @@ class TrainingArguments(shared.TrainingArguments):
     learning_rate: float = option(1e-4, "Peak learning rate.")
     adam_beta2: float = option(
         0.98, "Decay of Adam's second moment: short runs need a short memory.", minimum=0, below=1
+    )
+    keep_trained: float = option(
+        0.7,
+        "How far the final weights are from the original (0) to the trained ones (1): between the two is a model "
+        "with most of what both can do.",
+        minimum=0,
+        maximum=1,
     )
     save_steps: float = option(100, "Steps between two checkpoints. --save_strategy no writes none.")
     logging_steps: float = option(20, "Steps between two lines of losses.")
@@ -272,7 +271,7 @@ def main(
         callbacks=[LossStateCallback(losses), LossMonitorCallback(losses), TokenCountCallback(losses)],
     )
 
-    # 6. Train, go part of the way back, measure and save.
+    # 6. Train, go part of the way back (--keep_trained), measure and save.
     results = {
         "command": command(program, arguments),
         "held_out_before": scores_of(evaluators, teacher) if trainer.is_world_process_zero() else {},
@@ -284,7 +283,6 @@ def main(
         "english_texts": len(vectors),
     }
     if trainer.is_world_process_zero():
-        interpolate_weights(model, teacher, options.keep_trained)
         results["held_out"] = scores_of(evaluators, model)
         compare(results, results["held_out"])
     runs.finish(model, trainer, run, results)

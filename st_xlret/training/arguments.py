@@ -49,6 +49,13 @@ class TrainingArguments(SentenceTransformerTrainingArguments):
         choices=[*PRECISIONS, "fp16"],
     )
 
+    keep_trained: float = option(
+        1.0,
+        "How far the final weights are from those of --model (0) to the trained ones (1): between the two is often a "
+        "model with most of what both can do. 0.5 to 0.7 keeps a trained encoder's search within one language.",
+        minimum=0,
+        maximum=1,
+    )
     resume_anyway: bool = option(
         False, "Continue from the last complete checkpoint although options or data differ from its own."
     )

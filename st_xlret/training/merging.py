@@ -2,8 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+
+def trainable_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Copy the weights that training changes: name -> tensor."""
+    return {name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad}
+
+
+@torch.no_grad()
+def move_back(model: nn.Module, original: Mapping[str, Tensor], share: float) -> None:
+    """Move trained weights back towards those that `trainable_weights` copied before, in place.
+
+    Args:
+        model: The trained model; each weight becomes `original + share (trained - original)`.
+        original: Name -> tensor before training.
+        share: How much of the training to keep.
+
+    Example:
+        >>> model = nn.Linear(1, 1, bias=False)
+        >>> _ = model.weight.data.fill_(1.0)
+        >>> original = trainable_weights(model)
+        >>> _ = model.weight.data.fill_(3.0)
+        >>> move_back(model, original, 0.5)
+        >>> model.weight.item()
+        2.0
+    """
+    trained = dict(model.named_parameters())
+    for name, before in original.items():
+        weight = trained[name]
+        weight.copy_(torch.lerp(before.to(weight), weight, share))
 
 
 @torch.no_grad()

@@ -33,6 +33,7 @@ from st_xlret.training.checkpoints import (
 )
 from st_xlret.training.held_out import held_out_scores
 from st_xlret.training.lock import lock_output, unlock_output
+from st_xlret.training.merging import move_back, trainable_weights
 from st_xlret.training.monitor_callback import not_finite, show_losses_to_trackers
 from st_xlret.training.trainable import merge_adapters
 
@@ -93,6 +94,7 @@ def start(args: SentenceTransformerTrainingArguments, run: RunArguments, *groups
             "its own in the same folder; without GPUs, add --use_cpu"
         )
     run.take_over(args)
+    _check_keep_trained(args, *groups)
     if args.process_index == 0:
         lock_output(output)
     if not (run.resume or run.overwrite) and any(output.glob("checkpoint-*")):
@@ -116,6 +118,17 @@ def start(args: SentenceTransformerTrainingArguments, run: RunArguments, *groups
     logger.info("computing in %s on %s", "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32", args.device)
 
 
+def _check_keep_trained(args: SentenceTransformerTrainingArguments, *groups: Any) -> None:
+    share = getattr(args, "keep_trained", 1.0)
+    for group in groups if share < 1 else ():
+        if getattr(group, "from_scratch", None):
+            raise ValueError(
+                f"--keep_trained {share} goes back to the weights of --model: --from_scratch has none to keep"
+            )
+        if getattr(group, "lora_rank", None):
+            raise ValueError(f"--keep_trained {share} and --lora_rank exclude each other: leave one of them out")
+
+
 def recorded_options(args: SentenceTransformerTrainingArguments, *groups: Any) -> dict[str, Any]:
     """What a run is made of: its options, but for those that do not change what is learned.
 
@@ -132,6 +145,8 @@ def recorded_options(args: SentenceTransformerTrainingArguments, *groups: Any) -
 
 def train(trainer: SentenceTransformerTrainer, run: RunArguments) -> dict[str, Any]:
     """Train, from the last complete checkpoint on if asked to; say how to continue where it stops early.
+
+    With `--keep_trained` below 1, the weights then go part of the way back to those before training.
 
     Returns:
         Seconds, optimizer steps and, with an evaluator, the scores before training ("held_out_before"), for
@@ -155,6 +170,8 @@ def train(trainer: SentenceTransformerTrainer, run: RunArguments) -> dict[str, A
         logger.info("continuing from %s", checkpoint or "the start: there is no complete checkpoint")
     elif trainer.is_world_process_zero():
         remove_checkpoints(folder)
+    share = getattr(trainer.args, "keep_trained", 1.0)
+    original = trainable_weights(trainer.model) if share < 1 else {}
     before = held_out_scores(trainer)
     started = time.perf_counter()
     if not (checkpoint and restore_finished_run(trainer, checkpoint)):
@@ -168,6 +185,7 @@ def train(trainer: SentenceTransformerTrainer, run: RunArguments) -> dict[str, A
             elif not isinstance(error, OSError | FloatingPointError | KeyboardInterrupt):
                 raise
             raise SystemExit(f"stopped at step {step}: {reason}\n{how_to_continue(folder)}") from error
+    move_back(trainer.model, original, share)
     results: dict[str, Any] = {
         "seconds": round(time.perf_counter() - started, 1),
         "steps": trainer.state.global_step,

@@ -111,6 +111,15 @@ def test_the_recipe_of_search_is_the_measured_one(repository: Path) -> None:
         and encoder.max_seq_length is None
         and data.pairs_per_language == 4500
     )
-    assert (method.questions_ratio, method.keep_trained, method.temperature) == (0.3, 0.7, 0.02)
+    assert (method.questions_ratio, args.keep_trained, method.temperature) == (0.3, 0.7, 0.02)
     assert (args.max_steps, args.per_device_train_batch_size, args.learning_rate) == (300, 128, 1e-4)
     assert args.adam_beta2 == 0.98
+
+
+def test_the_recipe_of_documents_is_the_measured_one(repository: Path) -> None:
+    given = [str(repository / "training_scripts/recipes/documents.yaml"), "--model", "m", "--documents", "d"]
+    encoder, _, method, _, _, args = parse(GROUPS, [*given, "--output_dir", "o"])
+    assert encoder.freeze_embeddings and encoder.train_seq_length == 64 and encoder.max_seq_length is None
+    assert (method.ccp_ratio, method.mlm_ratio, method.pairs_ratio, method.temperature) == (1, 0, 0, 0.1)
+    assert (args.max_steps, args.per_device_train_batch_size, args.learning_rate) == (100, 32, 3e-5)
+    assert (args.keep_trained, args.adam_beta2) == (0.5, 0.98)

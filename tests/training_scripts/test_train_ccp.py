@@ -68,6 +68,9 @@ def test_a_transformer_learns_masked_words_and_a_checkpoint_is_trained_on(
     before, after = weights(first), model.state_dict()
     assert before.keys() == after.keys() and not all(torch.equal(before[k], after[k]) for k in before)
 
+    train("--model", first, "--pairs", pairs, "--max_steps", "2", "--keep_trained", "0", output="third")
+    assert_equal_weights(tmp_path / "third" / "model", first)
+
 
 @pytest.mark.parametrize("option", ["--lora_rank 4", "--freeze_embeddings"])
 def test_some_weights_of_a_checkpoint_are_trained(

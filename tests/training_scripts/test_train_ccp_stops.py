@@ -49,7 +49,7 @@ def test_a_resumed_run_ends_as_the_uninterrupted_one(
         ):
             train(*options)
     run = tmp_path / "run"
-    assert names(run) == ["checkpoint-3", "model", "tokenizer"] and not names(run / "model")
+    assert names(run) == ["checkpoint-3", "tokenizer"]
     # As if the next checkpoint had been cut short by a power cut: the losses' state comes last.
     half = run / "checkpoint-6"
     half.mkdir()
@@ -110,7 +110,7 @@ def test_a_loss_that_is_no_number_stops_the_run(
         message = r"the loss 'ccp' is nan at step 6, in a batch of (en|fr) \(8 rows\)(.|\n)*checkpoint-4 is complete"
         with pytest.raises(SystemExit, match=message):
             train(*options)
-    assert names(tmp_path / "run" / "model") == []
+    assert not (tmp_path / "run" / "model").exists()
     train(*options, "--resume")
     assert_equal_weights(tmp_path / "run" / "model", tmp_path / "healthy" / "model")
 
@@ -309,7 +309,7 @@ def test_a_damaged_best_checkpoint_does_not_end_a_run(
 def test_weights_that_are_not_finite_are_not_saved(train: Train, documents: Path, tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="not finite|is nan|is inf"):
         train("--documents", documents, "--max_steps", "6", "--save_steps", "1", "--learning_rate", "1e38")
-    assert not names(tmp_path / "run" / "model")
+    assert not (tmp_path / "run" / "model").exists()
 
 
 def test_a_token_is_written_nowhere(train: Train, documents: Path, tmp_path: Path) -> None:
