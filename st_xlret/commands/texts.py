@@ -96,7 +96,7 @@ def _of_file(path: Path, column: str | None, on_bytes_read: _OnBytesRead) -> Ite
 
 def _of_json_lines(path: Path, column: str | None, on_bytes_read: _OnBytesRead) -> Iterator[str]:
     for line, record in read_jsonl(path, on_bytes_read=on_bytes_read):
-        field = column or ("sentences" if "sentences" in record and "text" not in record else "text")
+        field = column or ("sentences" if record.get("sentences") and not record.get("text") else "text")
         try:
             if not isinstance(record.get(field), list):
                 yield required_field(record, field, str)

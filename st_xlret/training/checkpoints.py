@@ -149,6 +149,8 @@ def differences(checkpoint: Path, record: Mapping[str, Any]) -> list[str]:
     """
     then = _flat(json.loads((checkpoint / MANIFEST_FILE).read_text(encoding="utf-8"))["run"])
     now = _flat(json.loads(json.dumps(record, default=str)))
+    if "options.keep_trained" in now:  # runs of versions without this option kept all of the training
+        then.setdefault("options.keep_trained", 1.0)
     return [
         f"{name} was {then.get(name)!r}, is {now.get(name)!r}"
         for name in sorted(then.keys() | now.keys())

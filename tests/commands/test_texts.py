@@ -23,6 +23,7 @@ from st_xlret.data import DataError
         ("a.jsonl", '{"said": "one"}\n{"said": "two"}\n', "said"),
         ("a.jsonl", '{"sentences": ["one", "two"]}\n{"sentences": ["one"]}\n', None),
         ("a.jsonl", '{"language": "en", "text": "one", "lines": ["no"]}\n{"text": "two"}\n', None),
+        ("a.jsonl", '{"sentences": ["one"], "text": ""}\n{"sentences": ["two"], "text": null}\n', None),
         ("a.jsonl", '{"lines": ["one"], "text": "no"}\n{"lines": "two"}\n', "lines"),
     ],
 )

@@ -165,5 +165,9 @@ def test_padded_texts_have_the_same_embeddings() -> None:
 def test_texts_are_not_padded_beyond_what_a_model_reads() -> None:
     model = transformer_encoder(tokenizer(), "tiny", max_seq_length=20)
     assert few_lengths(model) == few_lengths(static()) == {}
+    long = transformer_encoder(tokenizer(), "tiny", max_seq_length=32)
+    assert few_lengths(long) and few_lengths(long, 16) and few_lengths(long, 20) == {}
+    long[0].query_length = 20
+    assert few_lengths(long) == {}
     with torch.autocast("cpu", torch.bfloat16):
         assert len(encode_texts(model, ["sun " * 40, "moon"])) == 2

@@ -114,7 +114,7 @@ def main(given: Sequence[str] | None = None) -> None:
     output.mkdir(parents=True, exist_ok=True)
     if not arguments.table_only:
         write_test_set(arguments)
-        plan = [(row, seed) for row in arguments.rows for seed in (arguments.seeds if ROWS[row] else [0])]
+        plan = [(row, seed) for row in arguments.rows for seed in seeds_of(arguments, row)]
         run_all(plan, partial(run_one, arguments), 1)
         keep_command(__file__, given, output)
     figures = {name: found for name in models(arguments) if (found := figures_of(output / name))}
@@ -126,7 +126,12 @@ def main(given: Sequence[str] | None = None) -> None:
 
 def models(arguments: Arguments) -> list[str]:
     """Names of all models of the study, in the order of the rows."""
-    return [run_name(row, seed) for row in arguments.rows for seed in (arguments.seeds if ROWS[row] else [0])]
+    return [run_name(row, seed) for row in arguments.rows for seed in seeds_of(arguments, row)]
+
+
+def seeds_of(arguments: Arguments, row: str) -> list[int]:
+    """The seeds of a row: the checkpoint, which is not trained, has one."""
+    return arguments.seeds if ROWS[row] else [0]
 
 
 def run_one(arguments: Arguments, row: str, seed: int) -> None:
@@ -262,7 +267,7 @@ def table_of(arguments: Arguments, figures: dict[str, dict[str, Any]]) -> str:
     columns += ["aligned pool", "aligned own"]
     rows = []
     for row in arguments.rows:
-        found = [figures[name] for seed in arguments.seeds if (name := run_name(row, seed)) in figures]
+        found = [figures[name] for seed in seeds_of(arguments, row) if (name := run_name(row, seed)) in figures]
         if not found:
             continue
         tokens = sum(entry.get("tokens", 0) for entry in found) // len(found)

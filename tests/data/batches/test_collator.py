@@ -306,3 +306,11 @@ def test_few_lengths_in_bf16_on_a_cpu(tmp_path: Path, bf16: bool) -> None:
     features = {key: batch[f"sentence_{key}"] for key in ("input_ids", "attention_mask")}
     expected = model.encode([row["sentence"] for row in rows], convert_to_tensor=True)
     torch.testing.assert_close(model(features)["sentence_embedding"], expected, atol=1e-6, rtol=0)
+
+
+def test_batches_cut_to_another_length_in_bf16_on_a_cpu(tmp_path: Path) -> None:
+    model = tiny.transformer()
+    collator = CrossLingualDataCollator(model.preprocess, max_length=5)
+    collator.adopt_options(SentenceTransformerTrainingArguments(str(tmp_path), use_cpu=True, bf16=True), model)
+    batch = collator([{"sentence": "sun moon star " * 3, "language": "en"}])
+    assert batch["sentence_input_ids"].shape == (1, 5)

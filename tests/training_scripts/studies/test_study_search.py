@@ -140,6 +140,13 @@ def test_merged_rows_are_made_of_rows_of_the_same_seed(study: ModuleType, argume
         assert folders <= {study.run_name(other, 3) for other in study.ROWS}, row
 
 
+def test_the_checkpoint_has_one_seed(study: ModuleType, arguments) -> None:
+    arguments.rows, arguments.seeds = ["checkpoint", "CCP"], [1, 2]
+    assert study.models(arguments) == ["checkpoint-0", "CCP-1", "CCP-2"]
+    figures = {name: {"raw pool": 0.25} for name in study.models(arguments)}
+    assert study.table_of(arguments, figures).count("25.0") == 2
+
+
 def test_the_test_set_is_whole_paragraphs_with_their_questions(study: ModuleType, arguments) -> None:
     study.write_test_set(arguments)
     folder = study.test_set(arguments)
