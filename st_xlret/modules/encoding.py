@@ -99,7 +99,7 @@ def encode_texts(
     return (found.float() if found.dtype == torch.bfloat16 else found).numpy()  # NumPy has no bfloat16
 
 
-def few_lengths(model: Any, max_length: int | None = None) -> dict[str, Any]:
+def few_lengths(model: Any, *cuts: int | None) -> dict[str, Any]:
     """Options of `model.preprocess` by which batches have few different lengths, in bfloat16 on a CPU.
 
     There oneDNN compiles its kernels anew for each length of a batch and keeps them: about 10 MB and some tenths of a
@@ -108,7 +108,7 @@ def few_lengths(model: Any, max_length: int | None = None) -> dict[str, Any]:
 
     Args:
         model: Any Sentence Transformer.
-        max_length: Tokens that texts are cut to, if it is not the model's own length.
+        *cuts: Tokens that some texts are cut to, where it is not the model's own length.
 
     Returns:
         The options; none if the model does not start with a Transformer of texts, or if the longest texts have no
@@ -121,9 +121,9 @@ def few_lengths(model: Any, max_length: int | None = None) -> dict[str, Any]:
     if not isinstance(module, Transformer) or tokenizer is None or tokenizer.pad_token_id is None:
         return {}
     own = (getattr(module, "processing_kwargs", None) or {}).get("text") or {}
-    limits = [max_length or model.max_seq_length, own.get("max_length")]
-    limits += [getattr(module, f"{role}_length", None) for role in ("query", "document")]
-    if limits[0] is None or any(limit % _BLOCK for limit in limits if limit is not None):
+    limits = [*cuts, own.get("max_length"), *(getattr(module, f"{role}_length", None) for role in ("query", "document"))]
+    longest = model.max_seq_length
+    if longest is None or any(limit % _BLOCK for limit in (longest, *limits) if limit is not None):
         return {}
     return {"processing_kwargs": {"text": {"pad_to_multiple_of": _BLOCK}}}
 

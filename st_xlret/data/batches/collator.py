@@ -136,7 +136,8 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
             shown = ", ".join(f"{prompt!r} before {texts}" for texts, prompt in prompts_of(model).items())
             logger.info("training with the model's prompts: %s", shown)
         if model is not None and args.bf16 and args.device.type == "cpu":
-            self.preprocess_fn = partial(self.preprocess_fn, **few_lengths(model, self.max_length))
+            cuts = self.max_length.values() if isinstance(self.max_length, dict) else [self.max_length]
+            self.preprocess_fn = partial(self.preprocess_fn, **few_lengths(model, *cuts))
 
     def _get_prompt_for_column(self, prompts: str | dict[str, str], column_name: str) -> str | None:
         """The prompt of a column: one that was given, or the model's own."""
