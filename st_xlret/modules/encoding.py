@@ -121,7 +121,8 @@ def few_lengths(model: Any, *cuts: int | None) -> dict[str, Any]:
     if not isinstance(module, Transformer) or tokenizer is None or tokenizer.pad_token_id is None:
         return {}
     own = (getattr(module, "processing_kwargs", None) or {}).get("text") or {}
-    limits = [*cuts, own.get("max_length"), *(getattr(module, f"{role}_length", None) for role in ("query", "document"))]
+    of_roles = [getattr(module, f"{role}_length", None) for role in ("query", "document")]
+    limits = [*cuts, own.get("max_length"), *of_roles]
     longest = model.max_seq_length
     if longest is None or any(limit % _BLOCK for limit in (longest, *limits) if limit is not None):
         return {}
