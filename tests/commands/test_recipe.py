@@ -59,7 +59,12 @@ def test_a_file_of_options_is_printed(name: str, capsys: pytest.CaptureFixture[s
 def test_a_script_and_its_options_are_written(tmp_path: Path) -> None:
     given = ["recipe", "ccp", "--output", str(tmp_path / "mine.py")]
     main(given)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["ccp.yaml", "documents.yaml", "mine.py", "two-cores.yaml"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "ccp.yaml",
+        "documents.yaml",
+        "mine.py",
+        "two-cores.yaml",
+    ]
     (tmp_path / "ccp.yaml").write_text("edited")
     with pytest.raises(SystemExit, match=r"mine\.py.*--overwrite"):
         main(given)

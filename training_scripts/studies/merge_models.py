@@ -17,7 +17,6 @@ import torch
 from st_xlret.files import atomic_directory
 from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
-from st_xlret.training.merging import interpolate_weights
 
 
 @dataclass
@@ -36,27 +35,23 @@ def main(arguments: list[str] | None = None) -> None:
     (given,) = parse([Arguments], sys.argv[1:] if arguments is None else arguments, description=__doc__)
     if not given.add:
         raise ValueError("there is nothing to merge: give --add FOLDER:SHARE")
-    original, merged = load_model(given.model, "cpu"), load_model(given.model, "cpu")
+    merged = load_model(given.model, "cpu")
+    weights = merged.state_dict()
+    original = {name: weight.clone() for name, weight in weights.items()}
     for entry in given.add:
-        folder, separator, share = entry.rpartition(":")
-        if not separator or not _is_number(share):
-            raise ValueError(f"--add {entry}: write a folder and a share, such as runs/a/model:0.7")
-        trained = load_model(folder, "cpu")
-        interpolate_weights(trained, original, float(share))
-        weights, before, after = merged.state_dict(), original.state_dict(), trained.state_dict()
+        folder, _, share = entry.rpartition(":")
+        try:
+            factor = float(share)
+        except ValueError:
+            raise ValueError(f"--add {entry}: write a folder and a share, such as runs/a/model:0.7") from None
+        trained = load_model(folder, "cpu").state_dict()
+        if {name: weight.shape for name, weight in trained.items()} != {n: w.shape for n, w in original.items()}:
+            raise ValueError(f"--add {entry}: this model has other weights than {given.model}")
         for name, weight in weights.items():
             if weight.is_floating_point():
-                weight += after[name] - before[name]
+                weight += factor * (trained[name] - original[name])
     with atomic_directory(given.output, overwrite=given.overwrite) as target:
         merged.save(str(target))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

@@ -72,7 +72,6 @@ ROWS: dict[str, tuple[str, str] | None] = {
     "0.3 of CCP": (MERGE, "CCP:0.3"),
     "0.5 of CCP": (MERGE, "CCP:0.5"),
     "0.5 of ICT": (MERGE, "ICT:0.5"),
-    "0.5 of CCP, no bank": (MERGE, "CCP, no bank:0.5"),
     "0.7 of translations: similarities": (MERGE, "translations: similarities:0.7"),
     "0.7 of questions, similarities": (MERGE, "questions, similarities:0.7"),
     "0.7 of questions, similarities; 0.3 of CCP": (MERGE, "questions, similarities:0.7;CCP:0.3"),

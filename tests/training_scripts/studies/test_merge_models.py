@@ -32,3 +32,11 @@ def test_a_share_that_is_no_number_is_named(added: str, tmp_path: Path) -> None:
     with pytest.raises((ValueError, OSError), match=added if added != ":0.5" else None):
         main(["--model", str(tmp_path / "original"), "--add", added, "--output", str(tmp_path / "merged")])
     assert not (tmp_path / "merged").exists()
+
+
+def test_another_architecture_is_named(tmp_path: Path) -> None:
+    for name, features in (("original", 8), ("other", 4)):
+        tiny.static(features=features).save(str(tmp_path / name))
+    given = ["--model", str(tmp_path / "original"), "--add", f"{tmp_path / 'other'}:0.5"]
+    with pytest.raises(ValueError, match="other:0.5"):
+        main([*given, "--output", str(tmp_path / "merged")])
