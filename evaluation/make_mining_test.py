@@ -113,7 +113,8 @@ def one_language(given: Arguments, language: str, filler: Filler) -> dict[str, s
     options = PairOptions(languages=(PIVOT, language))
     table = load_pairs(given.parallel_documents, options, show_progress=False)
     pairs = list(zip(table["target"][:], table["source"][:], strict=True))
-    rng.shuffle(pairs)
+    # The same English sentences come first in every language, so that few of them must be kept out of training.
+    pairs.sort(key=lambda pair: random.Random(f"{given.seed} {pair[1]}").random())
     distinct = Distinct()
     translations = [pair for pair in pairs if distinct.accepts(*pair)]
     needed = given.gold * len(SPLITS)

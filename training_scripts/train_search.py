@@ -181,14 +181,20 @@ def build_losses(
     return losses
 
 
-def prompts_of(model: SentenceTransformer, questions: Dataset | None) -> dict[str, Any]:
-    """The prompts of each data set: the encoder's own for queries and documents."""
-    query, document = (model.prompts.get(role) or "" for role in ROLES)
-    columns = [] if questions is None else [name for name in questions.column_names if name != "language"]
+def prompts_of(model: SentenceTransformer, datasets: DatasetDict) -> dict[str, Any]:
+    """The prompt of each text column: the encoder's own for queries and documents."""
+
+    def role_of(name: str, column: str) -> str:
+        is_document = name == "document" or (name == "questions" and column != "query")
+        return "document" if is_document else "query"
+
     return {
-        "query": {"sentence": query},
-        "document": {"sentence": document},
-        "questions": {name: query if name == "query" else document for name in columns},
+        name: {
+            column: model.prompts.get(role_of(name, column)) or ""
+            for column in rows.column_names
+            if column not in ("language", "label")
+        }
+        for name, rows in datasets.items()
     }
 
 
@@ -248,7 +254,7 @@ def main(
     # 3. A data set and a loss for translations as queries, as documents, and for questions.
     datasets = build_datasets(lesson, questions, options)
     losses = build_losses(model, datasets, vectors, options)
-    args.prompts = prompts_of(model, questions) if args.prompts is None else args.prompts
+    args.prompts = prompts_of(model, datasets) if args.prompts is None else args.prompts
 
     # 4. Batches of texts of about the same length, which need little padding; kinds of batches in random order.
     rest = len(datasets) - ("questions" in datasets)

@@ -100,7 +100,8 @@ def run_logged(commands: Iterable[Sequence[str]], folder: Path, jobs: int, *, ap
     Returns:
         Whether all commands succeeded.
     """
-    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": str(Path(__file__).parents[2])}
+    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": os.pathsep.join(paths)}
     if jobs > 1:
         environment["OMP_NUM_THREADS"] = "1"
     folder.mkdir(parents=True, exist_ok=True)

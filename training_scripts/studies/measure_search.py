@@ -10,8 +10,9 @@ The evaluators are those of `st-xlret evaluate`, the calibrations those of `st-x
 - aligned: `--corpus POOL --queries POOL --steps shift coral`, fitted on the pool and its questions, without labels.
 
 Each is measured by mAP@20 and language preference in the pool of all languages, by mAP@20 among the candidates of the
-question's own language and, but for the last one, which has no maps for other languages, by Tatoeba's accuracy in
-the 13 languages of the CCP paper's Table 1.
+question's own language and, but for the last one, which has no maps for other languages, by Tatoeba's accuracy: the
+mean of the 13 languages of the CCP paper's Table 1, and of all 18. With --mining, the model as it is also mines
+translations (F1). With --held_out, learning rates are chosen: mAP@20 of the model as it is in that pool.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from st_xlret.commands.fitting import Method, fit
-from st_xlret.evaluation import LAReQAEvaluator, TatoebaEvaluator
+from st_xlret.evaluation import BUCCEvaluator, LAReQAEvaluator, TatoebaEvaluator
 from st_xlret.evaluation.encoding.embedding import Calibration, Side, TextEmbedder
 from st_xlret.evaluation.lareqa import read_lareqa
 from st_xlret.files import write_json_atomically
@@ -31,6 +32,7 @@ from st_xlret.options import option, parse
 
 # The languages of the CCP paper's Table 1.
 TATOEBA = ["ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "vi", "zh"]
+FURTHER = ["id", "ja", "ko", "pt", "uk"]
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -44,9 +46,11 @@ class Arguments:
     """What to measure, and on what."""
 
     model: str = field(metadata={"help": "The model."})
-    pool: str = field(metadata={"help": "XQuAD-R, or some of its paragraphs, in BEIR's layout."})
     output: str = field(metadata={"help": "JSON file for the figures, as fractions in [0, 1]."})
+    pool: str | None = option(None, "XQuAD-R, or some of its paragraphs, in BEIR's layout.")
     tatoeba: str | None = option(None, "Folder of Tatoeba. By default it is not measured.")
+    mining: str | None = option(None, "Folder of evaluation/make_mining_test.py. By default nothing is mined.")
+    held_out: str | None = option(None, "Another pool in BEIR's layout, to choose a learning rate by.")
     precision: str = option("auto", "Number format of the model.", choices=["auto", "fp32", "bf16"])
 
 
@@ -81,25 +85,49 @@ class RememberingEmbedder(TextEmbedder):
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Measure the model; returns the figures, which are in the file too."""
     (given,) = parse([Arguments], sys.argv[1:] if arguments is None else arguments, description=__doc__)
+    if not (given.pool or given.held_out):
+        raise ValueError("there is nothing to measure: give --pool or --held_out")
     model = load_model(given.model)
     embedder = RememberingEmbedder(batch_size=64, precision=given.precision, show_progress_bar=True)
-    corpus = read_lareqa(given.pool).corpus
-    questions = read_lareqa(given.pool).queries
-    figures = {f"raw {name}": score for name, score in measure(model, embedder, given.pool, given.tatoeba).items()}
+    figures: dict[str, float] = {}
+    if given.held_out:
+        evaluator = LAReQAEvaluator.from_directory(given.held_out)
+        evaluator.embedder = embedder
+        figures["raw held out"] = evaluator.evaluate(model).average["map_at_20"]
+    if given.pool:
+        figures |= measure_pool(model, embedder, given.pool, given.tatoeba)
+    if given.mining:
+        figures |= measure_mining(model, embedder, given.mining)
+    write_json_atomically(given.output, figures)
+    print("".join(f"{name}: {100 * score:.1f}\n" for name, score in figures.items()))
+    return figures
 
-    sides: dict[Side, TextCollection] = {"document": corpus, "query": questions}
+
+def measure_pool(
+    model: SentenceTransformer, embedder: RememberingEmbedder, pool: str, tatoeba: str | None
+) -> dict[str, float]:
+    """The scores of the model as it is, calibrated and aligned."""
+    collection = read_lareqa(pool)
+    figures = {f"raw {name}": score for name, score in measure(model, embedder, pool, tatoeba).items()}
+    sides: dict[Side, TextCollection] = {"document": collection.corpus, "query": collection.queries}
     by_language = {side: vectors_by_language(model, embedder, texts, side) for side, texts in sides.items()}
     pivot = next(iter(by_language["document"]))
     default = fit(Method(), by_language["document"], pivot=pivot)
     aligned = fit(Method(steps=["shift", "coral"]), by_language["document"], by_language["query"], pivot=pivot)
-    for name, fitted, tatoeba in (("calibrated", default, given.tatoeba), ("aligned", aligned, None)):
+    for name, fitted, sentences in (("calibrated", default, tatoeba), ("aligned", aligned, None)):
         calibrations: dict[str, Any] = {"calibration": fitted.documents, "queries": fitted.queries}
-        moved = replace(embedder, **calibrations)
-        found = measure(model, moved, given.pool, tatoeba)
+        found = measure(model, replace(embedder, **calibrations), pool, sentences)
         figures |= {f"{name} {measured}": score for measured, score in found.items()}
-    write_json_atomically(given.output, figures)
-    print("".join(f"{name}: {100 * score:.1f}\n" for name, score in figures.items()))
     return figures
+
+
+def measure_mining(model: SentenceTransformer, embedder: RememberingEmbedder, folder: str) -> dict[str, float]:
+    """F1 of mined translations: the mean, and each language's. The threshold is that of the training split."""
+    evaluator = BUCCEvaluator.from_directory(folder)
+    evaluator.embedder = embedder
+    result = evaluator.evaluate(model)
+    scores = {f"mining {code}": score["f1"] for code, score in result.scores.items()}
+    return {"mining": result.average["f1"], **scores}
 
 
 def vectors_by_language(
@@ -123,10 +151,12 @@ def measure(model: SentenceTransformer, embedder: TextEmbedder, pool: str, tatoe
         if "language_preference" in average:
             figures["preference"] = average["language_preference"]
     if tatoeba is not None:
-        sentences = TatoebaEvaluator.from_directory(tatoeba, TATOEBA)
+        sentences = TatoebaEvaluator.from_directory(tatoeba, [*TATOEBA, *FURTHER])
         sentences.embedder = embedder
-        scores = sentences.evaluate(model).scores
-        figures |= {f"tatoeba {code}": score["accuracy"] for code, score in scores.items()}
+        scores = {code: score["accuracy"] for code, score in sentences.evaluate(model).scores.items()}
+        figures["Tatoeba"] = sum(scores[code] for code in TATOEBA) / len(TATOEBA)
+        figures["Tatoeba of all"] = sum(scores.values()) / len(scores)
+        figures |= {f"tatoeba {code}": score for code, score in scores.items()}
     return figures
 
 

@@ -31,6 +31,7 @@ from st_xlret import (
     BlockBatchSampler,
     CCPLoss,
     CrossLingualDataCollator,
+    MaskedLMLoss,
     SemanticContrastiveLoss,
     SpanDataCollator,
 )
@@ -50,6 +51,9 @@ class RivalArguments(train_msm.MSMArguments):
         "contriever (two random spans of a document are a pair), ict (a sentence and its context) or mlm (masked words "
         "alone).",
         choices=["crop", "contriever", "ict", "mlm"],
+    )
+    fresh_head: bool = option(
+        False, "mlm: begin with a new language-model head if the encoder comes without one. It disturbs the encoder."
     )
     span_sentences: int = option(
         10, "contriever, ict: sentences of a document that both texts are taken from.", minimum=2
@@ -123,6 +127,8 @@ def build_datasets(
     """The data sets of train_msm.py, with the objective's in place of MSM's."""
     datasets = train_msm.build_datasets(model, documents, pairs, options)
     blocks = datasets.pop("msm", None)
+    if blocks is not None and options.fresh_head:
+        datasets["mlm"] = blocks.select_columns(["sentence", "language"])
     if blocks is None or options.objective == "mlm":
         return datasets
     if options.objective == "crop":
@@ -138,7 +144,10 @@ def build_losses(model: SentenceTransformer, datasets: DatasetDict, options: Riv
         losses["crop"] = CCPLoss(model, head, bank_size=options.bank_size, temperature=0.1)
     for name in {"contriever", "ict"} & set(datasets):
         losses[name] = SemanticContrastiveLoss(model, temperature=options.span_temperature)
-    return losses | train_msm.build_losses(model, datasets, options)
+    if "mlm" in datasets and options.fresh_head:
+        losses["mlm"] = MaskedLMLoss(model, fresh_head=True)
+    others = DatasetDict({name: dataset for name, dataset in datasets.items() if name not in losses})
+    return losses | train_msm.build_losses(model, others, options)
 
 
 def build_batches(options: RivalArguments) -> RivalBatches:

@@ -6,7 +6,8 @@
 - similarities: the neighbours of the English vector, and its place, as in train_search.py;
 - vectors: its place alone, which is the host's way, `MSELoss` on the teacher's vectors (Reimers and Gurevych, 2020),
   on vectors of unit length;
-- pairs: no teacher: translations are drawn together by InfoNCE (`SemanticContrastiveLoss`), and both sides are encoded.
+- pairs: no teacher: translations are drawn together by InfoNCE (`SemanticContrastiveLoss`), and both sides are encoded;
+- both: batches of similarities, and as many of InfoNCE.
 
 Takes the options of train_search.py.
 """
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from datasets import DatasetDict
+from datasets import DatasetDict, concatenate_datasets
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
@@ -27,7 +28,7 @@ from st_xlret.training.script import run_script
 from st_xlret.training.teacher import ROLES
 from training_scripts import train_search as recipe
 
-OBJECTIVES = ("similarities", "vectors", "pairs")
+OBJECTIVES = ("similarities", "vectors", "pairs", "both")
 
 
 @dataclass
@@ -42,15 +43,12 @@ def build_losses(
 ) -> dict[str, nn.Module]:
     """The losses of train_search.py, with another one on translations."""
     losses = recipe.build_losses(model, datasets, vectors, options)
-    for role in ROLES:
-        if role not in losses:
-            continue
-        if options.objective == "vectors":
-            # Over a bank of one vector there is one distribution only: the distance to the vector is left.
-            losses[role] = PlaceLoss(model, vectors, cosine_weight=options.cosine_weight)
-        if options.objective == "pairs":
-            losses[role] = SemanticContrastiveLoss(model, temperature=options.temperature)
-    return losses
+    if options.objective == "vectors":
+        # Over a bank of one vector there is one distribution only: the distance to the vector is left.
+        losses |= {role: PlaceLoss(model, vectors, cosine_weight=options.cosine_weight) for role in ROLES}
+    if "pairs" in datasets:
+        losses["pairs"] = SemanticContrastiveLoss(model, temperature=options.temperature)
+    return {name: loss for name, loss in losses.items() if name in datasets}
 
 
 class PlaceLoss(recipe.SimilarityDistillationLoss):
@@ -65,16 +63,19 @@ class PlaceLoss(recipe.SimilarityDistillationLoss):
 def build_datasets(lesson: Any, questions: Any, options: AblationArguments) -> DatasetDict:
     """The data sets of train_search.py; InfoNCE takes both texts of a pair instead of a text and its goal."""
     datasets = recipe.build_datasets(lesson, questions, options)
-    if options.objective != "pairs":
+    if options.objective not in ("pairs", "both"):
         return datasets
     texts = [text for role in ROLES for text in lesson.texts[role]]
+    parts = []
     for role in ROLES:
-        if role in datasets:
-            rows = datasets[role]
+        if role in lesson.datasets:
+            rows = lesson.datasets[role]
             translation = [texts[label] for label in rows["label"]]
             rows = rows.remove_columns("label").add_column("translation", translation)
-            datasets[role] = rows.filter(lambda row: row["sentence"] != row["translation"])
-    return datasets
+            parts.append(rows.filter(lambda row: row["sentence"] != row["translation"]))
+        if options.objective == "pairs":
+            datasets.pop(role, None)
+    return DatasetDict({"pairs": concatenate_datasets(parts), **datasets})
 
 
 main = partial(

@@ -18,14 +18,14 @@ from tests.training_scripts.scripts import load_script
 from training_scripts import train_language_agnostic_ir as train_ir
 from training_scripts import train_ml_ctl, train_msm, train_search
 from training_scripts.studies import (
+    search_tests,
     train_ccp_ablation,
     train_ir_ablation,
     train_msm_ablation,
     train_rival,
     train_search_ablation,
 )
-
-DOCUMENTS_ALONE = ("train_ccp_ablation", "train_msm_ablation", "train_rival")
+from training_scripts.studies.search_rows import ROWS, with_needed
 
 
 @pytest.fixture
@@ -57,7 +57,14 @@ def data(tmp_path: Path) -> Path:
 @pytest.fixture
 def arguments(study: ModuleType, data: Path, tmp_path: Path) -> object:
     (tmp_path / "study").mkdir()
-    return study.Arguments(model="m", data=str(data), output=str(tmp_path / "study"), paragraphs=2)
+    return study.Arguments(
+        model="m",
+        data=str(data),
+        output=str(tmp_path / "study"),
+        paragraphs=2,
+        learning_rates=[1e-4],
+        documents_learning_rates=[3e-5],
+    )
 
 
 def options_of(command: list[str]) -> list[str]:
@@ -98,30 +105,32 @@ def options_classes(program: str) -> list[type]:
 
 
 def test_every_row_is_a_command_that_its_program_takes(study: ModuleType, arguments, tmp_path: Path) -> None:
-    for row, known in study.ROWS.items():
-        if known is None or known[0] == study.MERGE:
+    for row, known in ROWS.items():
+        if not known.program:
             continue
-        command = study.training_command(arguments, row, 3, tmp_path / "run")
+        command = study.training_command(arguments, row, 3, tmp_path / "run", 2e-5)
         program = command[2].split(".")[-1]
         parsed = parse(options_classes(program), [*options_of(command), "--use_cpu"])
         encoder, training = parsed[0], parsed[-1]
-        assert encoder.model == "m" and encoder.freeze_embeddings, row
-        assert training.max_steps == 100 and training.seed == 3 and training.adam_beta2 == 0.98, row
-        assert training.learning_rate == (3e-5 if program in DOCUMENTS_ALONE else 1e-4), row
+        start = "m" if known.start is None else str(study.model_of(arguments, known.start, 3))
+        assert encoder.model == start and encoder.freeze_embeddings, row
+        assert training.max_steps == 200 and training.seed == 3 and training.adam_beta2 == 0.98, row
+        assert training.learning_rate == 2e-5, row
         data = next(group for group in parsed if isinstance(group, DataArguments))
-        assert bool(data.pairs) == (program not in DOCUMENTS_ALONE), row
+        assert bool(data.pairs) != known.has_documents_alone, row
         assert not [path for path in getattr(data, "retrieval", []) if "dev" in path]
+        assert not [path for path in data.documents if "tico19" in path], row
 
 
 def test_every_row_has_as_many_texts_in_a_batch(study: ModuleType, arguments, tmp_path: Path) -> None:
     texts = {}
-    for row, known in study.ROWS.items():
-        if known is None or known[0] == study.MERGE:
+    for row, known in ROWS.items():
+        if not known.program:
             continue
-        command = study.training_command(arguments, row, 0, tmp_path / "run")
+        command = study.training_command(arguments, row, 0, tmp_path / "run", 1e-4)
         size = int(command[command.index("--per_device_train_batch_size") + 1])
         of_a_row = {"train_search_ablation": 1, "train_ml_ctl": 2, "train_ir_ablation": 2, "train_ccp_ablation": 2}
-        texts[row] = size * of_a_row.get(known[0], 16)
+        texts[row] = size * of_a_row.get(known.program, 16)
         if "--pairs_batch_size" in command:
             pairs = int(command[command.index("--pairs_batch_size") + 1])
             texts[row] += 2 * pairs
@@ -131,25 +140,44 @@ def test_every_row_has_as_many_texts_in_a_batch(study: ModuleType, arguments, tm
 
 
 def test_merged_rows_are_made_of_rows_of_the_same_seed(study: ModuleType, arguments, tmp_path: Path) -> None:
-    for row, known in study.ROWS.items():
-        if known is None or known[0] != study.MERGE:
+    for row, known in ROWS.items():
+        if not known.merged:
             continue
-        command = study.training_command(arguments, row, 3, tmp_path / "run")
+        command = study.training_command(arguments, row, 3, tmp_path / "run", None)
         first, last = command.index("--add") + 1, command.index("--output")
-        folders = {Path(entry.rsplit(":", 1)[0]).parent.name for entry in command[first:last]}
-        assert folders <= {study.run_name(other, 3) for other in study.ROWS}, row
+        folders = {Path(entry.rsplit(":", 1)[0]).parent for entry in command[first:last]}
+        assert folders == {study.folder_of(arguments, other, 3) for other in known.merged}, row
+
+
+def test_a_row_comes_after_those_that_it_needs() -> None:
+    names = list(ROWS)
+    for row, known in ROWS.items():
+        assert all(names.index(other) < names.index(row) for other in known.needs), row
+    assert with_needed(["0.3 of CCP, then similarities"]) == ["CCP", "0.3 of CCP", "0.3 of CCP, then similarities"]
 
 
 def test_the_checkpoint_has_one_seed(study: ModuleType, arguments) -> None:
     arguments.rows, arguments.seeds = ["checkpoint", "CCP"], [1, 2]
-    assert study.models(arguments) == ["checkpoint-0", "CCP-1", "CCP-2"]
+    assert study.models(arguments) == ["checkpoint-0", "CCP-3e-05-1", "CCP-3e-05-2"]
     figures = {name: {"raw pool": 0.25} for name in study.models(arguments)}
     assert study.table_of(arguments, figures).count("25.0") == 2
 
 
-def test_the_test_set_is_whole_paragraphs_with_their_questions(study: ModuleType, arguments) -> None:
-    study.write_test_set(arguments)
-    folder = study.test_set(arguments)
+def test_the_rate_that_finds_held_out_translations_best_is_chosen(study: ModuleType, arguments) -> None:
+    arguments.documents_learning_rates, arguments.seeds = [1e-5, 3e-5, 1e-4], [4, 5]
+    for rate, score in (("1e-05", 0.5), ("3e-05", 0.75), ("0.0001", 0.25)):
+        assert study.chosen_rate(arguments, "CCP") is None and study.models(arguments)[-1:] != ["CCP-3e-05-5"]
+        folder = Path(arguments.output) / study.run_name("CCP", rate, 4)
+        folder.mkdir()
+        (folder / "held-out.json").write_text(json.dumps({"raw held out": score}))
+    assert study.chosen_rate(arguments, "CCP") == 3e-5
+    arguments.rows = ["CCP"]
+    assert study.models(arguments) == ["CCP-3e-05-4", "CCP-3e-05-5"]
+
+
+def test_the_test_set_is_whole_paragraphs_with_their_questions(data: Path, tmp_path: Path) -> None:
+    search_tests.write_test_sets(data, tmp_path, 2)
+    folder = search_tests.test_set(data, tmp_path, 2)
     corpus = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
     queries = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
     paragraphs = {row["_id"].split("-")[1] for row in corpus}
@@ -158,36 +186,105 @@ def test_the_test_set_is_whole_paragraphs_with_their_questions(study: ModuleType
     assert len(judgements) == 1 + 8 and len((folder / "qrels/test-same-language.tsv").read_text().splitlines()) == 5
     known, asked = {row["_id"] for row in corpus}, {row["_id"] for row in queries}
     assert all(line.split("\t")[0] in asked and line.split("\t")[1] in known for line in judgements[1:])
-    sentences = study.excluded(arguments).read_text().splitlines()
-    assert "Good morning." in sentences and "en 0 1" in sentences and "fr 3?" in sentences
 
 
-def test_the_table_has_the_mean_and_the_spread_of_the_seeds(
-    study: ModuleType, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    commands = []
+def test_no_test_sentence_is_trained_on(data: Path, tmp_path: Path) -> None:
+    mining = tmp_path / "mining" / "fr-en"
+    mining.mkdir(parents=True)
+    for split in ("training", "test"):
+        (mining / f"fr-en.{split}.fr").write_text(f"fr-1\tCaché {split}.\nfr-2\tSeul.\n")
+        (mining / f"fr-en.{split}.en").write_text(f"en-1\tAlone.\nen-2\tHidden {split}.\n")
+        (mining / f"fr-en.{split}.gold").write_text("fr-1\ten-2\n")
+    search_tests.write_test_sets(data, tmp_path, None, str(mining.parent))
+    sentences = search_tests.excluded(tmp_path).read_text().splitlines()
+    assert {"Good morning.", "en 0 1", "fr 3?", "Hidden test.", "Hidden training."} <= set(sentences)
+    assert "Alone." not in sentences
+    held_out = (search_tests.held_out(tmp_path) / "corpus.jsonl").read_text().splitlines()
+    english = [row["text"] for row in map(json.loads, held_out) if row["language"] == "en"]
+    assert len(english) > 400 and {" ".join(text.split()) for text in english} <= set(sentences)
 
-    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        commands.append(command)
-        if command[2].endswith("measure_search"):
-            seed = 0.02 * ("similarities-1" in command[command.index("--output") + 1])
-            figures = {"raw pool": 0.5 + seed, "raw own": 0.75, "raw tatoeba fr": 0.9, "raw tatoeba de": 1.0}
-            Path(command[command.index("--output") + 1]).write_text(json.dumps(figures))
-        else:
+
+class Runs:
+    """Stands in for the programs: keeps their commands, and writes what they would."""
+
+    def __init__(self) -> None:
+        self.commands: list[list[str]] = []
+
+    def __call__(self, command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        self.commands.append(command)
+        if not command[2].endswith("measure_search"):
             target = Path(command[command.index("--output_dir") + 1])
             (target / "model").mkdir()
             (target / "results.json").write_text(json.dumps({"steps": 7, "tokens": 8000, "seconds": 2.0}))
+            return subprocess.CompletedProcess(command, 0)
+        output = Path(command[command.index("--output") + 1])
+        if "--held_out" in command:
+            figures = {"raw held out": 0.9 if "0-0003" in str(output) else 0.1}
+        else:
+            seed = 0.02 * output.parent.name.endswith("-1")
+            figures = {"raw pool": 0.5 + seed, "raw own": 0.75, "raw Tatoeba": 0.95}
+        output.write_text(json.dumps(figures))
         return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr("training_scripts.studies.common.subprocess.run", run)
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    runs = Runs()
+    monkeypatch.setattr("training_scripts.studies.common.subprocess.run", runs)
+    return runs
+
+
+def test_the_table_has_the_mean_and_the_spread_of_the_seeds(
+    study: ModuleType, data: Path, tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]
+) -> None:
     output = tmp_path / "study"
     given = ["--model", "m", "--data", str(data), "--output", str(output), "--rows", "checkpoint"]
-    given += ["translations: similarities", "--seeds", "0", "1", "--paragraphs", "2"]
+    given += ["translations: similarities", "--seeds", "0", "1", "--paragraphs", "2", "--learning_rates", "1e-4"]
     study.main(given)
     printed = capsys.readouterr().out
     assert "8,000" in printed and "51.0 ± 1.0" in printed and "95.0" in printed and "75.0 ± 0.0" in printed
     assert len(json.loads((output / "study.json").read_text())) == 3
     assert (output / "study.md").read_text() in printed
-    assert len(commands) == 5
+    assert len(runs.commands) == 5
     study.main(given)
-    assert len(commands) == 5  # what is there is neither trained nor measured again
+    assert len(runs.commands) == 5  # what is there is neither trained nor measured again
+
+
+def test_rates_are_tried_by_the_first_seed_and_rows_wait_for_each_other(
+    study: ModuleType, data: Path, tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, row = tmp_path / "study", "translations: similarities"
+    given = ["--model", "m", "--data", str(data), "--output", str(output), "--rows", row, "--seeds", "0", "1"]
+    given += ["--paragraphs", "2", "--jobs", "3"]
+    study.main(given)
+    assert "| 0.0003" in capsys.readouterr().out
+    trained = [command for command in runs.commands if "measure" not in command[2]]
+    assert sorted(command[command.index("--learning_rate") + 1] for command in trained) == [
+        "0.0001",
+        "0.0003",
+        "0.0003",
+        "3e-05",
+    ]
+    # Only the models of the chosen rate are kept.
+    assert [path.parent.name for path in output.glob("*/model")] != []
+    assert {path.parent.name[:-2] for path in output.glob("*/model")} == {study.run_name(row, "0.0003")}
+    count = len(runs.commands)
+    study.main(given)
+    assert len(runs.commands) == count
+
+
+def test_a_row_that_fails_does_not_stop_the_others(
+    study: ModuleType, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Failing(Runs):
+        def __call__(self, command: list[str], **given: object) -> subprocess.CompletedProcess[str]:
+            if "vectors" in command:
+                return subprocess.CompletedProcess(command, 1)
+            return super().__call__(command, **given)
+
+    monkeypatch.setattr("training_scripts.studies.common.subprocess.run", Failing())
+    given = ["--model", "m", "--data", str(data), "--output", str(tmp_path / "study"), "--paragraphs", "2"]
+    study.main([*given, "--rows", "translations: MSELoss", "translations: similarities", "--seeds", "0"])
+    printed = capsys.readouterr()
+    assert "failed" in printed.err and "| translations: similarities" in printed.out
+    assert "| translations: MSELoss" not in printed.out
