@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -69,6 +70,8 @@ def resolve_precision(precision: str, device: str | torch.device) -> Literal["fp
 def autocast(precision: str, device: str | torch.device) -> AbstractContextManager[Any]:
     """A context in which a model computes in the precision that was asked for; its weights stay as they are.
 
+    In bfloat16 on an NVIDIA GPU, attention is not cuDNN's, see `avoid_cudnn_attention`.
+
     Args:
         precision: As for `resolve_precision`.
         device: The device of the model.
@@ -88,9 +91,44 @@ def autocast(precision: str, device: str | torch.device) -> AbstractContextManag
     """
     import torch
 
-    if resolve_precision(precision, device) == "bf16":
-        return torch.autocast(torch.device(device).type, torch.bfloat16)
-    return nullcontext()
+    if resolve_precision(precision, device) == "fp32":
+        return nullcontext()
+    kind = torch.device(device).type
+    return _bf16_on_cuda() if kind == "cuda" else torch.autocast(kind, torch.bfloat16)
+
+
+def avoid_cudnn_attention() -> bool:
+    """Leave attention on NVIDIA GPUs to PyTorch's other kernels from now on, in this process.
+
+    On an H100, PyTorch takes cuDNN's kernel first. It builds a plan for each new shape of a batch, and batches of texts
+    have many shapes; and it fails where little memory is left on the GPU (`mha_graph.execute(...).is_good()`,
+    [pytorch#190321](https://github.com/pytorch/pytorch/issues/190321)).
+
+    Returns:
+        Whether it was allowed before.
+
+    Example:
+        >>> before = avoid_cudnn_attention()
+        >>> avoid_cudnn_attention()
+        False
+    """
+    import torch
+
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    return before
+
+
+@contextmanager
+def _bf16_on_cuda() -> Iterator[None]:
+    import torch
+
+    allowed = avoid_cudnn_attention()
+    try:
+        with torch.autocast("cuda", torch.bfloat16):
+            yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(allowed)
 
 
 @lru_cache(maxsize=1)

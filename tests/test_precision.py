@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,14 @@ def test_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unknown_precision_is_named() -> None:
     with pytest.raises(ValueError, match=r"--precision.*auto, fp32, bf16.*'int8'"):
         autocast("int8", "cpu")
+
+
+def test_attention_in_bf16_on_a_gpu_is_not_cudnn_s() -> None:
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch says that there is no GPU
+        with autocast("bf16", "cuda"):
+            assert not torch.backends.cuda.cudnn_sdp_enabled()
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+    with autocast("bf16", "cpu"), autocast("fp32", "cuda"):
+        assert torch.backends.cuda.cudnn_sdp_enabled()

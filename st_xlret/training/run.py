@@ -18,6 +18,7 @@ from st_xlret.files import check_output_directory, save_model_atomically, write_
 from st_xlret.hub.model_card import set_card_data
 from st_xlret.hub.push import check_push, plan_push, push_to_hub
 from st_xlret.options import per_device_options
+from st_xlret.precision import avoid_cudnn_attention
 from st_xlret.training.arguments import RunArguments
 from st_xlret.training.checkpoints import (
     BestCheckpointCallback,
@@ -115,6 +116,7 @@ def start(args: SentenceTransformerTrainingArguments, run: RunArguments, *groups
         args.hub_model_id = None
     run.options = recorded_options(args, *groups)
     set_seed(args.seed)
+    avoid_cudnn_attention()
     logger.info("computing in %s on %s", "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32", args.device)
 
 

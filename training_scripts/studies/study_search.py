@@ -155,6 +155,10 @@ async def run_row(
 ) -> None:
     """Tune the learning rate of a row, then train and measure each seed."""
     await asyncio.gather(*before)
+    for name in sorted(ROWS[row].needs):
+        if not all(model_of(arguments, name, seed).is_dir() for seed in arguments.seeds):
+            print(f"{row} is left out: it needs {name}, which failed", file=sys.stderr, flush=True)
+            return
     output, first = Path(arguments.output), arguments.seeds[0]
     if ROWS[row].program and chosen_rate(arguments, row) is None:
         trials = {rate: output / run_name(row, f"{rate:g}", first) for rate in rates_of(arguments, row)}
@@ -214,7 +218,7 @@ def training_command(arguments: Arguments, row: str, seed: int, folder: Path, ra
 def model_of(arguments: Arguments, row: str, seed: int) -> Path:
     """The model of a row that another one starts from or is made of."""
     folder = folder_of(arguments, row, seed)
-    return Path(arguments.model) if folder is None or row == "checkpoint" else folder / "model"
+    return Path(arguments.output) / run_name(row, "no rate chosen") if folder is None else folder / "model"
 
 
 def measuring_command(arguments: Arguments, model: Path, measured: Path, *, tuning: bool) -> list[str]:

@@ -278,13 +278,16 @@ def test_a_row_that_fails_does_not_stop_the_others(
 ) -> None:
     class Failing(Runs):
         def __call__(self, command: list[str], **given: object) -> subprocess.CompletedProcess[str]:
-            if "vectors" in command:
+            if command[2].endswith("train_search_ablation") and "--objective" not in command:
                 return subprocess.CompletedProcess(command, 1)
             return super().__call__(command, **given)
 
     monkeypatch.setattr("training_scripts.studies.common.subprocess.run", Failing())
     given = ["--model", "m", "--data", str(data), "--output", str(tmp_path / "study"), "--paragraphs", "2"]
-    study.main([*given, "--rows", "translations: MSELoss", "translations: similarities", "--seeds", "0"])
+    rows = ["translations: MSELoss", "translations: similarities", "0.7 of translations: similarities"]
+    study.main([*given, "--rows", *rows, "--seeds", "0"])
     printed = capsys.readouterr()
-    assert "failed" in printed.err and "| translations: similarities" in printed.out
-    assert "| translations: MSELoss" not in printed.out
+    assert "failed" in printed.err and "| translations: MSELoss" in printed.out
+    # Neither a row that fails nor one that is made of it is in the table.
+    assert "it needs translations: similarities" in printed.err
+    assert "similarities" not in printed.out.partition("| row")[2]

@@ -6,11 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 
 from st_xlret import SemanticContrastiveLoss, SimilarityDistillationLoss
 from st_xlret.training.teacher import make_lesson
 from tests import tiny
+from training_scripts import train_search
 from training_scripts.studies import train_search_ablation as ablation
 
 
@@ -33,9 +34,26 @@ def test_each_objective_has_its_loss(objective: str) -> None:
     count = sum(map(len, learned.texts.values()))
     datasets = ablation.build_datasets(learned, None, options(objective))
     losses = ablation.build_losses(model, datasets, torch.randn(count, 8), options(objective))
-    assert set(losses) == set(datasets) == {"query", "document"}
-    expected = SemanticContrastiveLoss if objective == "pairs" else SimilarityDistillationLoss
-    assert all(isinstance(loss, expected) for loss in losses.values())
+    roles = {"query", "document"}
+    expected = {"pairs": {"pairs"}, "both": {"pairs", *roles}}.get(objective, roles)
+    assert set(losses) == set(datasets) == expected
+    for name, loss in losses.items():
+        assert isinstance(loss, SemanticContrastiveLoss if name == "pairs" else SimilarityDistillationLoss)
+
+
+@pytest.mark.parametrize("objective", ablation.OBJECTIVES)
+def test_every_text_has_its_prompt(objective: str) -> None:
+    model = tiny.static(features=8)
+    model.prompts = {"query": "ask: ", "document": "tell: "}
+    _, learned = lesson()
+    datasets = ablation.build_datasets(learned, None, options(objective))
+    prompts = train_search.prompts_of(model, datasets)
+    for name, rows in datasets.items():
+        texts = set(rows.column_names) - {"label", "language"}
+        assert prompts[name] == dict.fromkeys(texts, "tell: " if name == "document" else "ask: ")
+    rows = Dataset.from_dict({"query": ["a"], "positive": ["b"], "negative_1": ["c"], "language": ["en"]})
+    questions = train_search.prompts_of(model, DatasetDict({"questions": rows}))["questions"]
+    assert questions == {"query": "ask: ", "positive": "tell: ", "negative_1": "tell: "}
 
 
 def test_vectors_is_the_distance_of_unit_vectors() -> None:
