@@ -124,7 +124,23 @@ def test_the_side_that_is_short_of_sentences_has_what_stands_in_both_languages(
     output = make(program, verses, others, tmp_path / "mining", "--sentences", "24")
     texts = [(output / "de-en" / f"de-en.{split}.{side}").read_text() for split in SPLITS for side in ("en", "de")]
     english, german = ("".join(texts[side::2]) for side in (0, 1))
-    assert german.count("Vers im Buch") == 6 and english.count("of the book") == 13
+    assert german.lower().count("vers im buch") == 6 and english.count("of the book") == 13
+
+
+def test_the_same_english_sentences_are_hidden_in_every_language(
+    program: ModuleType, verses: Path, others: Path, tmp_path: Path
+) -> None:
+    # A second language that has the verses of the first.
+    for folder in (verses, others):
+        for file in folder.glob("*de*"):
+            text = file.read_text(encoding="utf-8").replace('"de"', '"fr"')
+            (folder / file.name.replace("de", "fr")).write_text(text, encoding="utf-8")
+    output = make(program, verses, others, tmp_path / "mining", "--languages", "de", "fr", "--sentences", "12")
+    hidden = []
+    for corpus in load_bucc_directory(output, split="test").values():
+        text_of = dict(zip(corpus.target.ids, corpus.target.sentences, strict=True))
+        hidden.append({text_of[name] for _, name in corpus.gold or ()})
+    assert len(hidden) == 2 and hidden[0] == hidden[1]
 
 
 def test_the_seed_decides(program: ModuleType, verses: Path, others: Path, tmp_path: Path) -> None:

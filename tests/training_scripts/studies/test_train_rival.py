@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import DatasetDict
+from sentence_transformers import SentenceTransformer
 
 from st_xlret.data import BlockBatchSampler, LanguageBatchSampler, SpanDataCollator, WindowBatchSampler
 from st_xlret.losses import CCPLoss, MaskedLMLoss, SemanticContrastiveLoss
@@ -43,6 +44,17 @@ def test_the_objective_takes_the_place_of_msm() -> None:
         assert kinds(tiny.transformer(), name) == expected
     assert kinds(tiny.static(), "ict", pairs_ratio=0) == ["ict"]
     assert kinds(tiny.static(), "mlm", pairs_ratio=0) == []
+
+
+def test_masked_words_get_a_new_head_if_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tiny.transformer().save(str(tmp_path))
+    model = SentenceTransformer(str(tmp_path), device="cpu")
+    for asked in (False, True):
+        options = arguments("mlm", fresh_head=asked)
+        datasets = program.build_datasets(model, tiny.documents(), None, options)
+        assert list(datasets) == (["mlm"] if asked else [])
+    losses = program.build_losses(model, datasets, options)
+    assert type(losses["mlm"]) is MaskedLMLoss
 
 
 def test_every_objective_reads_about_as_many_sentences() -> None:
