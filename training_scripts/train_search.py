@@ -35,6 +35,7 @@ from st_xlret import (
     LossMonitorCallback,
     LossStateCallback,
     RetrievalContrastiveLoss,
+    SemanticContrastiveLoss,
     SimilarityDistillationLoss,
     TokenCountCallback,
     load_retrieval,
@@ -50,7 +51,7 @@ from st_xlret.training.encoders import PretrainingEncoderArguments
 from st_xlret.training.held_out import compare, keep_best
 from st_xlret.training.questions import question_evaluator
 from st_xlret.training.script import command, run_script
-from st_xlret.training.teacher import ROLES, Lesson, Role, make_lesson, teacher_vectors
+from st_xlret.training.teacher import ROLES, Lesson, Role, make_lesson, pairs_of, teacher_vectors
 
 _QUESTIONS_IN_BANK = 10_000  # questions, and sentences that answer them, beside the English sides of the pairs
 
@@ -106,6 +107,14 @@ class SearchArguments:
         minimum=0,
         maximum=1,
     )
+    contrastive_ratio: float = option(
+        0.0,
+        "Share of the batches of translations in which both texts are encoded and drawn together by InfoNCE, apart "
+        "from the other pairs of the batch. Translations are then found better. 1 takes no other batches of "
+        "translations, and needs no English vectors.",
+        minimum=0,
+        maximum=1,
+    )
     questions_weight: float = option(1.0, "Factor on the loss of questions.", minimum=0)
     negatives: int = option(
         4, "Other sentences of its paragraph that each question is to tell from the answer.", minimum=1
@@ -152,28 +161,45 @@ def load_questions(data: SearchDataArguments, options: SearchArguments) -> Datas
 
 
 def build_datasets(lesson: Lesson, questions: Dataset | None, options: SearchArguments) -> DatasetDict:
-    """Translations as queries and as documents, each with the goal that it is to reach, and questions."""
-    datasets = DatasetDict(lesson.datasets)
+    """Translations as queries and as documents, each with the goal that it is to reach; pairs of them; questions."""
+    datasets = DatasetDict()
+    if options.contrastive_ratio:
+        datasets["pairs"] = pairs_of(lesson)
+    if options.contrastive_ratio < 1:
+        datasets |= lesson.datasets
     if questions is not None and len(questions):
         datasets["questions"] = questions
     return datasets
 
 
+def ratios_of(datasets: DatasetDict, options: SearchArguments) -> list[float]:
+    """The share of the batches of each data set, in their order."""
+    questions = options.questions_ratio if "questions" in datasets else 0.0
+    roles = sum(name in ROLES for name in datasets)
+    shares = {"questions": questions, "pairs": (1 - questions) * options.contrastive_ratio}
+    rest = (1 - questions) * (1 - options.contrastive_ratio) / max(1, roles)
+    return [shares.get(name, rest) for name in datasets]
+
+
 def build_losses(
-    model: SentenceTransformer, datasets: DatasetDict, vectors: Tensor, options: SearchArguments
+    model: SentenceTransformer, datasets: DatasetDict, vectors: Tensor | None, options: SearchArguments
 ) -> dict[str, nn.Module]:
     """Translations, as queries and as documents, reach the teacher's vectors; questions find their answers."""
-    losses: dict[str, nn.Module] = {
-        role: SimilarityDistillationLoss(
-            model,
-            vectors,
-            bank_size=options.bank_size,
-            temperature=options.temperature,
-            cosine_weight=options.cosine_weight,
-        )
-        for role in ROLES
-        if role in datasets
-    }
+    losses: dict[str, nn.Module] = {}
+    if "pairs" in datasets:
+        losses["pairs"] = SemanticContrastiveLoss(model, temperature=options.temperature)
+    if vectors is not None:
+        losses |= {
+            role: SimilarityDistillationLoss(
+                model,
+                vectors,
+                bank_size=options.bank_size,
+                temperature=options.temperature,
+                cosine_weight=options.cosine_weight,
+            )
+            for role in ROLES
+            if role in datasets
+        }
     if "questions" in datasets:
         losses["questions"] = RetrievalContrastiveLoss(
             model, temperature=options.temperature, weight=options.questions_weight
@@ -244,26 +270,23 @@ def main(
         some = questions.select(range(min(len(questions), _QUESTIONS_IN_BANK)))
         english = {"query": list(some["query"]), "document": list(some["positive"])}
     lesson = make_lesson(pairs, english, pivot=data.pivot, english_share=options.english_share, seed=args.seed)
-    folder = data.teacher_cache or Path(str(args.output_dir)) / "teacher"
-    vectors = teacher_vectors(teacher, lesson, folder, "bf16" if args.bf16 else "fp32")
+    datasets, vectors = build_datasets(lesson, questions, options), None
+    if any(role in datasets for role in ROLES):
+        folder = data.teacher_cache or Path(str(args.output_dir)) / "teacher"
+        vectors = teacher_vectors(teacher, lesson, folder, "bf16" if args.bf16 else "fp32")
     model = encoder.load([], args, run)
     without_dropout(model)
     languages = sorted({*pairs.unique("source_language"), *pairs.unique("target_language")})
     set_card_data(model, languages=languages, tags=["multilingual-knowledge-distillation"])
 
-    # 3. A data set and a loss for translations as queries, as documents, and for questions.
-    datasets = build_datasets(lesson, questions, options)
+    # 3. A loss for translations as queries, as documents, and as pairs, and for questions.
     losses = build_losses(model, datasets, vectors, options)
     args.prompts = prompts_of(model, datasets) if args.prompts is None else args.prompts
 
     # 4. Batches of texts of about the same length, which need little padding; kinds of batches in random order.
-    rest = len(datasets) - ("questions" in datasets)
-    share = options.questions_ratio if "questions" in datasets else 0.0
     if isinstance(model[0], Transformer):
         args.batch_sampler = LengthGroupedBatches(model.tokenizer, texts_per_batch=True)
-    args.multi_dataset_batch_sampler = InterleavedBatches(
-        ratios=[share if name == "questions" else (1 - share) / rest for name in datasets]
-    )
+    args.multi_dataset_batch_sampler = InterleavedBatches(ratios=ratios_of(datasets, options))
     evaluators = [evaluator for evaluator in (pair_evaluator, questions_evaluator) if evaluator is not None]
     keep_best(args, None)
 
@@ -286,7 +309,7 @@ def main(
         "languages": languages,
         "pairs": len(pairs),
         "questions": 0 if questions is None else len(questions),
-        "english_texts": len(vectors),
+        "english_texts": sum(map(len, lesson.texts.values())),
     }
     if trainer.is_world_process_zero():
         results["held_out"] = scores_of(evaluators, model)

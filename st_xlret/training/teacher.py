@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 from accelerate import PartialState
-from datasets import Dataset, DatasetDict
+from datasets import Dataset, DatasetDict, concatenate_datasets
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
@@ -98,6 +98,31 @@ def make_lesson(
         shifted = [label + first for label in parts["document"]["label"]]
         parts["document"] = parts["document"].remove_columns("label").add_column("label", shifted)
     return Lesson(parts, {role: list(known) for role, known in texts.items()})
+
+
+def pairs_of(lesson: Lesson) -> Dataset:
+    """The translations of a lesson beside their English sides, but for English texts that are their own goal.
+
+    Args:
+        lesson: What is learned.
+
+    Returns:
+        Rows with `sentence`, `language` and `translation`, the text whose vector was to be reached.
+
+    Example:
+        >>> rows = {"source": ["yes", "no"], "target": ["oui", "non"]}
+        >>> languages = {"source_language": ["en", "en"], "target_language": ["fr", "fr"]}
+        >>> lesson = make_lesson(Dataset.from_dict({**rows, **languages}), {}, english_share=0.5)
+        >>> sorted((row["sentence"], row["translation"]) for row in pairs_of(lesson))
+        [('non', 'no'), ('oui', 'yes')]
+    """
+    texts = [text for role in ROLES for text in lesson.texts[role]]
+    parts = []
+    for rows in (lesson.datasets[role] for role in ROLES if role in lesson.datasets):
+        translation = [texts[label] for label in rows["label"]]
+        rows = rows.remove_columns("label").add_column("translation", translation)
+        parts.append(rows.filter(lambda row: row["sentence"] != row["translation"]))
+    return concatenate_datasets(parts)
 
 
 def teacher_vectors(teacher: SentenceTransformer, lesson: Lesson, folder: str | Path, precision: str) -> Tensor:

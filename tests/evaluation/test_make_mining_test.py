@@ -135,7 +135,7 @@ def test_the_same_english_sentences_are_hidden_in_every_language(
         for file in folder.glob("*de*"):
             text = file.read_text(encoding="utf-8").replace('"de"', '"fr"')
             (folder / file.name.replace("de", "fr")).write_text(text, encoding="utf-8")
-    output = make(program, verses, others, tmp_path / "mining", "--languages", "de", "fr", "--sentences", "12")
+    output = make(program, verses, others, tmp_path / "mining", "--languages", "de", "fr", "--sentences", "10")
     hidden = []
     for corpus in load_bucc_directory(output, split="test").values():
         text_of = dict(zip(corpus.target.ids, corpus.target.sentences, strict=True))

@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
+from st_xlret import RetrievalContrastiveLoss, SemanticContrastiveLoss, SimilarityDistillationLoss
 from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder, with_two_encoders
+from st_xlret.training.teacher import make_lesson
+from tests import tiny
 from tests.data.files import write_jsonl
 from tests.training_scripts.scripts import Train, load_script, runner
 from tests.training_scripts.train_ccp_runs import (
@@ -135,6 +139,55 @@ def test_the_weights_go_part_of_the_way_back(train: Train, pairs: Path, checkpoi
     frozen = [name for name in raw if "word_embeddings" in name]
     assert frozen and all(torch.equal(raw[name], whole[name]) for name in frozen)
     assert any(not torch.equal(raw[name], whole[name]) for name in raw)
+
+
+def test_pairs_are_drawn_together_in_some_batches_or_in_all(
+    train: Train, pairs: Path, questions: Path, tmp_path: Path
+) -> None:
+    def kinds(output: str) -> set[str]:
+        state = json.loads((tmp_path / output / "checkpoint-12" / "trainer_state.json").read_text())
+        return {key for line in state["log_history"] for key in line if key.startswith("loss_")}
+
+    options = "--max_steps 12 --logging_steps 6 --save_steps 12"
+    train("--pairs", pairs, "--retrieval", questions, options, "--contrastive_ratio 0.5", output="some")
+    assert kinds("some") == {"loss_pairs", "loss_query", "loss_document", "loss_questions"}
+    assert (tmp_path / "some" / "teacher").is_dir()
+    train("--pairs", pairs, options, "--contrastive_ratio 1", output="all")
+    assert kinds("all") <= {"loss_pairs"}
+    assert not (tmp_path / "all" / "teacher").exists()  # no goal, no vectors
+
+
+@pytest.mark.parametrize(
+    ("contrastive", "asked", "expected"),
+    [
+        (0.0, 0.3, {"query": 0.35, "document": 0.35, "questions": 0.3}),
+        (0.25, 0.2, {"pairs": 0.2, "query": 0.3, "document": 0.3, "questions": 0.2}),
+        (1.0, 0.2, {"pairs": 0.8, "questions": 0.2}),
+        (1.0, 0.0, {"pairs": 1.0}),
+    ],
+)
+def test_each_kind_of_batch_has_its_share_its_loss_and_its_prompts(
+    program: ModuleType, contrastive: float, asked: float, expected: dict[str, float]
+) -> None:
+    options = program.SearchArguments(contrastive_ratio=contrastive, questions_ratio=asked)
+    rows = {"source": ["a", "b", "c", "d"], "target": ["e", "f", "g", "h"]}
+    languages = {"source_language": ["en"] * 4, "target_language": ["fr"] * 4}
+    lesson = make_lesson(Dataset.from_dict({**rows, **languages}), {}, english_share=0.2)
+    texts = {"query": ["a"], "positive": ["b"], "negative_1": ["c"], "language": ["en"]}
+    datasets = program.build_datasets(lesson, Dataset.from_dict(texts) if asked else None, options)
+    assert dict(zip(datasets, program.ratios_of(datasets, options), strict=True)) == pytest.approx(expected)
+    model = tiny.static(features=8)
+    model.prompts = {"query": "ask: ", "document": "tell: "}
+    vectors = torch.randn(8, 8) if contrastive < 1 else None
+    losses = program.build_losses(model, datasets, vectors, options)
+    kinds = {"pairs": SemanticContrastiveLoss, "questions": RetrievalContrastiveLoss}
+    assert {name: type(loss) for name, loss in losses.items()} == {
+        name: kinds.get(name, SimilarityDistillationLoss) for name in expected
+    }
+    for name, prompts in program.prompts_of(model, datasets).items():
+        columns = set(datasets[name].column_names) - {"label", "language"}
+        of_documents = {"document": columns, "questions": columns - {"query"}}.get(name, set())
+        assert prompts == {column: "tell: " if column in of_documents else "ask: " for column in columns}
 
 
 def test_an_interrupted_run_is_repeated(
