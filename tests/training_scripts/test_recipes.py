@@ -100,11 +100,15 @@ def test_a_script_has_few_options_of_its_own(groups: list[type]) -> None:
     assert len(own_options(groups)) <= 30
 
 
-def test_the_recipe_of_search_is_the_measured_one(repository: Path) -> None:
-    given = [str(repository / "training_scripts/recipes/search.yaml"), "--model", "m", "--pairs", "p"]
+def parse_search(repository: Path, recipe: str) -> list[Any]:
+    given = [str(repository / "training_scripts/recipes" / recipe), "--model", "m", "--pairs", "p"]
     groups = [train_search.CheckpointArguments, train_search.SearchDataArguments, train_search.SearchArguments]
     groups += [RunArguments, train_search.TrainingArguments]
-    encoder, data, method, _, args = parse(groups, [*given, "--output_dir", "o"])
+    return parse(groups, [*given, "--output_dir", "o"])
+
+
+def test_the_recipe_of_search_is_the_measured_one(repository: Path) -> None:
+    encoder, data, method, _, args = parse_search(repository, "search.yaml")
     assert (
         encoder.freeze_embeddings
         and encoder.train_seq_length == 160
@@ -114,6 +118,14 @@ def test_the_recipe_of_search_is_the_measured_one(repository: Path) -> None:
     assert (method.questions_ratio, args.keep_trained, method.temperature) == (0.3, 0.7, 0.02)
     assert (args.max_steps, args.per_device_train_batch_size, args.learning_rate) == (300, 128, 1e-4)
     assert args.adam_beta2 == 0.98
+
+
+def test_the_recipe_of_search_on_a_gpu_is_the_measured_one(repository: Path) -> None:
+    encoder, data, method, _, args = parse_search(repository, "search-gpu.yaml")
+    assert not encoder.freeze_embeddings and encoder.train_seq_length == 160 and data.pairs_per_language == 8000
+    assert (method.questions_ratio, method.contrastive_ratio, method.temperature) == (0.3, 0.3333, 0.02)
+    assert (args.max_steps, args.per_device_train_batch_size, args.learning_rate) == (2000, 256, 1e-4)
+    assert (args.keep_trained, args.adam_beta2) == (0.7, 0.98)
 
 
 def test_the_recipe_of_documents_is_the_measured_one(repository: Path) -> None:

@@ -13,7 +13,8 @@ and, with --mining, by the F1 of mined translations, see measure_search.py.
 
 With --paragraphs, the pool is made of the sentences of some paragraphs of XQuAD-R, which is easier than the whole. With
 a GPU, --jobs trains several models at a time. Finished parts are kept: the same command continues an interrupted study.
-The table is in OUTPUT/study.md, with the mean and the spread of the seeds; all figures are in OUTPUT/study.json.
+The table is in OUTPUT/study.md, with the mean and the spread of the seeds, a plot of the rows in OUTPUT/study.png; all
+figures are in OUTPUT/study.json.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from st_xlret.evaluation import markdown_table
 from st_xlret.files import write_json_atomically, write_text_atomically
 from st_xlret.options import option, parse
 from training_scripts.studies.common import keep_command, run_logged, run_name
+from training_scripts.studies.search_plot import plot_rows
 from training_scripts.studies.search_rows import ML_CTL, ROWS, data_options, with_needed
 from training_scripts.studies.search_tests import excluded, held_out, test_set, write_test_sets
 
@@ -98,6 +100,7 @@ def main(given: Sequence[str] | None = None) -> None:
     write_json_atomically(output / "study.json", figures)
     table = table_of(arguments, figures)
     write_text_atomically(output / "study.md", table)
+    plot_rows(means_of(arguments, figures), output / "study.png")
     print(table)
 
 
@@ -248,16 +251,31 @@ def figures_of(folder: Path) -> dict[str, Any]:
 def table_of(arguments: Arguments, figures: dict[str, dict[str, Any]]) -> str:
     """The study as a Markdown table, in percent: the mean of the seeds, and half of their range."""
     rows = []
-    for row in arguments.rows:
-        folders = [folder.name for folder in folders_of(arguments, row).values() if folder]
-        found = [figures[name] for name in folders if "raw pool" in figures.get(name, {})]
-        if not found:
-            continue
+    for row, found in measured(arguments, figures).items():
         tokens = sum(entry.get("tokens", 0) for entry in found) // len(found)
         cells = [mean_and_spread([100 * entry[name] for entry in found if name in entry]) for name in COLUMNS]
         rate = f"{chosen_rate(arguments, row):g}" if ROWS[row].program else ""
         rows.append([row, str(len(found)), rate, f"{tokens:,}" if tokens else "", *cells])
     return markdown_table(["row", "seeds", "rate", "tokens", *COLUMNS.values()], rows)
+
+
+def measured(arguments: Arguments, figures: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Row -> the figures of its seeds, of rows that are measured."""
+    found = {}
+    for row in arguments.rows:
+        folders = [folder.name for folder in folders_of(arguments, row).values() if folder]
+        found[row] = [figures[name] for name in folders if "raw pool" in figures.get(name, {})]
+    return {row: seeds for row, seeds in found.items() if seeds}
+
+
+def means_of(arguments: Arguments, figures: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Row -> the means of its seeds in percent, of rows that are measured with and without calibration."""
+    names = ("raw pool", "raw own", "aligned pool", "aligned own")
+    return {
+        row: {name: 100 * sum(entry[name] for entry in seeds) / len(seeds) for name in names}
+        for row, seeds in measured(arguments, figures).items()
+        if all(name in entry for entry in seeds for name in names)
+    }
 
 
 def mean_and_spread(values: list[float]) -> str:
