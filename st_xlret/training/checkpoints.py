@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 MANIFEST_FILE = "manifest.json"
 """The last file of a checkpoint: names, sizes and checksums of the others, and the options of the run."""
 
+_LATER_OPTIONS = {"keep_trained": 1.0, "contrastive_ratio": 0.0, "fresh_head": False}
+"""Options that runs of earlier versions had not, and what these runs did."""
+
 _SAMPLED_ROWS = 64
 _ROWS_AT_A_TIME = 100_000
 
@@ -149,8 +152,9 @@ def differences(checkpoint: Path, record: Mapping[str, Any]) -> list[str]:
     """
     then = _flat(json.loads((checkpoint / MANIFEST_FILE).read_text(encoding="utf-8"))["run"])
     now = _flat(json.loads(json.dumps(record, default=str)))
-    if "options.keep_trained" in now:  # runs of versions without this option kept all of the training
-        then.setdefault("options.keep_trained", 1.0)
+    for name, before in _LATER_OPTIONS.items():
+        if f"options.{name}" in now:
+            then.setdefault(f"options.{name}", before)
     return [
         f"{name} was {then.get(name)!r}, is {now.get(name)!r}"
         for name in sorted(then.keys() | now.keys())

@@ -137,6 +137,15 @@ def test_what_differs_is_named(tmp_path: Path) -> None:
     ]
 
 
+def test_options_that_an_earlier_version_had_not_are_what_it_did(tmp_path: Path) -> None:
+    path = checkpoint(tmp_path, 1, record={"options": {"seed": 1}})
+    later = {"seed": 1, "keep_trained": 1.0, "contrastive_ratio": 0.0}
+    assert differences(path, {"options": later}) == []
+    assert differences(path, {"options": {**later, "contrastive_ratio": 0.5}}) == [
+        "options.contrastive_ratio was 0.0, is 0.5"
+    ]
+
+
 def test_the_fingerprint_of_data_is_that_of_their_rows() -> None:
     rows = {"sentence": [str(i) for i in range(200)]}
     same, shorter = Dataset.from_dict(rows), Dataset.from_dict({"sentence": rows["sentence"][:-1]})

@@ -70,10 +70,10 @@ class Arguments:
     steps: int = option(200, "Optimizer steps of each row.", minimum=1)
     batch_size: int = option(128, "Texts in a batch.", minimum=2)
     learning_rates: list[float] = option(
-        [3e-5, 1e-4, 3e-4], "Peak learning rates to try in rows with translations or questions."
+        [3e-5, 1e-4, 3e-4], "Peak learning rates to try in rows with translations or questions.", above=0
     )
     documents_learning_rates: list[float] = option(
-        [1e-5, 3e-5, 1e-4], "Peak learning rates to try in rows with documents alone."
+        [1e-5, 3e-5, 1e-4], "Peak learning rates to try in rows with documents alone.", above=0
     )
     pairs_per_language: int = option(4500, "Translations of each language.", minimum=1)
     paragraphs: int | None = option(
@@ -93,6 +93,7 @@ def main(given: Sequence[str] | None = None) -> None:
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     if not arguments.table_only:
+        check_settings(arguments)
         write_test_sets(Path(arguments.data), output, arguments.paragraphs, arguments.mining)
         keep_command(__file__, given, output)
         asyncio.run(run_study(arguments))
@@ -102,6 +103,27 @@ def main(given: Sequence[str] | None = None) -> None:
     write_text_atomically(output / "study.md", table)
     plot_rows(means_of(arguments, figures), output / "study.png")
     print(table)
+
+
+def check_settings(arguments: Arguments) -> None:
+    """Refuse to continue a study with other settings: its finished parts would stand beside parts of another kind.
+
+    Raises:
+        ValueError: If a setting is another one than before, or two learning rates would have the same folders.
+    """
+    for name in ("learning_rates", "documents_learning_rates"):
+        rates = set(getattr(arguments, name))
+        if len({f"{rate:g}" for rate in rates}) < len(rates):
+            raise ValueError(f"--{name} {sorted(rates)}: two rates are the same to six digits; leave one of them out")
+    free = ("data", "output", "rows", "seeds", "jobs", "table_only", "no_tatoeba")
+    now = {name: value for name, value in vars(arguments).items() if name not in free}
+    now["the first of --seeds"] = arguments.seeds[0]
+    file = Path(arguments.output) / "settings.json"
+    then = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else now
+    changed = [f"{name} was {then.get(name)!r}, is {now[name]!r}" for name in now if then.get(name) != now[name]]
+    if changed:
+        raise ValueError(f"{file.parent} holds a study with other settings: {'; '.join(changed)}; use another --output")
+    write_json_atomically(file, now)
 
 
 def models(arguments: Arguments) -> list[str]:
@@ -170,7 +192,7 @@ async def run_row(
             return  # a trial failed, which is said
         for folder in trials.values():
             if folder != folder_of(arguments, row, first):
-                shutil.rmtree(folder / "model")
+                shutil.rmtree(folder / "model", ignore_errors=True)
     runs = [(seed, folder) for seed, folder in folders_of(arguments, row).items() if folder is not None]
     await asyncio.gather(*(run_one(arguments, row, seed, folder, slots) for seed, folder in runs))
 

@@ -37,9 +37,15 @@ class AblationArguments(recipe.SearchArguments):
 def build_losses(
     model: SentenceTransformer, datasets: DatasetDict, vectors: Tensor | None, options: AblationArguments
 ) -> dict[str, nn.Module]:
-    """The losses of train_search.py, with another one on translations."""
+    """The losses of train_search.py, with another one on translations.
+
+    Raises:
+        ValueError: If no batch has the other loss.
+    """
     losses = recipe.build_losses(model, datasets, vectors, options)
-    if options.objective == "vectors" and vectors is not None:
+    if options.objective == "vectors":
+        if vectors is None:
+            raise ValueError("--objective vectors and --contrastive_ratio 1: there are no English vectors to reach")
         for role in set(ROLES) & set(losses):
             losses[role] = PlaceLoss(model, vectors, cosine_weight=options.cosine_weight)
     return losses

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 from pathlib import Path
 from types import ModuleType
@@ -271,6 +272,44 @@ def test_rates_are_tried_by_the_first_seed_and_rows_wait_for_each_other(
     count = len(runs.commands)
     study.main(given)
     assert len(runs.commands) == count
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "message"),
+    [
+        ("", "--steps 9", "steps was 200, is 9"),
+        (
+            "--learning_rates 1e-4",
+            "--learning_rates 1e-4 3e-4",
+            r"learning_rates was \[0.0001\], is \[0.0001, 0.0003\]",
+        ),
+        ("--seeds 0", "--seeds 1 0", "first of --seeds was 0, is 1"),
+        ("--paragraphs 2", "--paragraphs 3", "paragraphs was 2, is 3"),
+        ("", "--mining m", "mining was None, is 'm'"),
+    ],
+)
+def test_a_study_is_continued_with_the_same_settings(
+    study: ModuleType, data: Path, tmp_path: Path, runs: Runs, first: str, then: str, message: str
+) -> None:
+    given = ["--model", "m", "--data", str(data), "--output", str(tmp_path / "study"), "--rows", "checkpoint"]
+    study.main([*given, *first.split()])
+    study.main([*given, *first.split(), "--jobs", "2", "--rows", "checkpoint", "CCP"])
+    count = len(runs.commands)
+    with pytest.raises(ValueError, match=message):
+        study.main([*given, *then.split()])
+    assert len(runs.commands) == count
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"), [("0 1e-4", "--learning_rates.*above 0"), ("1e-4 1.0000001e-4", "the same to six digits")]
+)
+def test_learning_rates_are_positive_and_differ(
+    study: ModuleType, data: Path, tmp_path: Path, rates: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--model", "m", "--data", str(data), "--output", str(tmp_path / "study"), "--rows", "checkpoint"]
+    with pytest.raises((ValueError, SystemExit)) as raised:
+        study.main([*given, "--learning_rates", *rates.split()])
+    assert re.search(message, f"{raised.value} {capsys.readouterr().err}")
 
 
 def test_a_row_that_fails_does_not_stop_the_others(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
 import torch
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 
 from st_xlret import SimilarityDistillationLoss
 from st_xlret.training.teacher import make_lesson
@@ -22,6 +23,13 @@ def test_each_objective_has_its_loss() -> None:
         options = SimpleNamespace(objective=objective, bank_size=8, temperature=0.1, cosine_weight=2.0)
         losses = ablation.build_losses(tiny.static(features=8), learned.datasets, vectors, options)
         assert set(losses) == {"query", "document"} and all(type(loss) is kind for loss in losses.values())
+
+
+def test_vectors_without_vectors_is_refused() -> None:
+    options = SimpleNamespace(objective="vectors", temperature=0.1)
+    pairs = DatasetDict(pairs=tiny.pairs(4))
+    with pytest.raises(ValueError, match="--objective vectors and --contrastive_ratio 1"):
+        ablation.build_losses(tiny.static(features=8), pairs, None, options)
 
 
 def test_vectors_is_the_distance_of_unit_vectors() -> None:
