@@ -85,7 +85,8 @@ class IRArguments:
     language_weight: float = option(
         0.001,
         "Factor w_l on the language loss: as in Eq. 3, the sum of its terms divided by R (R - 2) for R sentences in a "
-        "batch. 0 leaves it out.",
+        "batch. With a trained encoder, whose cosines lie close together, 1 is still too small to count. 0 leaves it "
+        "out.",
         minimum=0,
     )
     pairs_batch_size: int | None = option(
