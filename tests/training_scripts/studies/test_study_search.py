@@ -166,13 +166,13 @@ def test_the_checkpoint_has_one_seed(study: ModuleType, arguments) -> None:
 
 def test_the_rate_that_finds_held_out_translations_best_is_chosen(study: ModuleType, arguments) -> None:
     arguments.documents_learning_rates, arguments.seeds = [1e-5, 3e-5, 1e-4], [4, 5]
+    arguments.rows = ["CCP"]
     for rate, score in (("1e-05", 0.5), ("3e-05", 0.75), ("0.0001", 0.25)):
-        assert study.chosen_rate(arguments, "CCP") is None and study.models(arguments)[-1:] != ["CCP-3e-05-5"]
+        assert study.chosen_rate(arguments, "CCP") is None and study.models(arguments) == []
         folder = Path(arguments.output) / study.run_name("CCP", rate, 4)
         folder.mkdir()
         (folder / "held-out.json").write_text(json.dumps({"raw held out": score}))
     assert study.chosen_rate(arguments, "CCP") == 3e-5
-    arguments.rows = ["CCP"]
     assert study.models(arguments) == ["CCP-3e-05-4", "CCP-3e-05-5"]
 
 
