@@ -75,6 +75,16 @@ def test_the_trainer_pushes_nothing_by_itself(tmp_path: Path, monkeypatch: pytes
     assert checked == ["my-run"] and args.hub_model_id == "my-run" and not args.push_to_hub
 
 
+def test_training_leaves_attention_on_a_gpu_to_other_kernels_than_cudnn_s(tmp_path: Path) -> None:
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    try:
+        runs.start(host(tmp_path), RunArguments())
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
 def test_the_best_checkpoint_is_one_that_was_evaluated(tmp_path: Path) -> None:
     args = keep_best(host(tmp_path, save_steps=40), "eval_pairs_average_accuracy")
     assert args.load_best_model_at_end and args.greater_is_better
