@@ -5,10 +5,11 @@ r"""Train the encoder that you have for search across languages: other languages
     st-xlret calibrate --model runs/search/model --corpus corpus/ --output runs/calibrated
 
 The encoder's own vectors of English texts, computed once, are the goal (multilingual knowledge distillation, Reimers
-and Gurevych, EMNLP 2020). A step encodes translations only, and asks that each has the same neighbours among thousands
-of English vectors as its English side has (`SimilarityDistillationLoss`). With English questions, other batches teach
-to find the sentence that answers among the other sentences of its paragraph. At the end the weights go part of the way
-back to the original ones, which keeps what the encoder could do before (--keep_trained).
+and Gurevych, EMNLP 2020). A step encodes one side of translations, and asks that each has the same neighbours among
+thousands of English vectors as its English side has (`SimilarityDistillationLoss`). With English questions, other
+batches teach to find the sentence that answers among the other sentences of its paragraph; with --contrastive_ratio,
+others draw the two texts of a pair together. At the end the weights go part of the way back to the original ones, which
+keeps what the encoder could do before (--keep_trained).
 
 Pairs need English, or another --pivot, on one side. Questions are optional: their paragraphs are in English, and what
 they teach carries over to the other languages. Calibration after it removes the language bias that is left.
@@ -184,7 +185,10 @@ def ratios_of(datasets: DatasetDict, options: SearchArguments) -> list[float]:
 def build_losses(
     model: SentenceTransformer, datasets: DatasetDict, vectors: Tensor | None, options: SearchArguments
 ) -> dict[str, nn.Module]:
-    """Translations, as queries and as documents, reach the teacher's vectors; questions find their answers."""
+    """Translations reach the teacher's vectors or are drawn together; questions find their answers.
+
+    `vectors` are those of the teacher (M, d), None where no data set has rows of them as goals.
+    """
     losses: dict[str, nn.Module] = {}
     if "pairs" in datasets:
         losses["pairs"] = SemanticContrastiveLoss(model, temperature=options.temperature)

@@ -153,7 +153,8 @@ def test_pairs_are_drawn_together_in_some_batches_or_in_all(
     assert kinds("some") == {"loss_pairs", "loss_query", "loss_document", "loss_questions"}
     assert (tmp_path / "some" / "teacher").is_dir()
     train("--pairs", pairs, options, "--contrastive_ratio 1", output="all")
-    assert kinds("all") <= {"loss_pairs"}
+    results = json.loads((tmp_path / "all" / "results.json").read_text())
+    assert kinds("all") <= {"loss_pairs"} and results["steps"] == 12 and results["pairs"] > 0
     assert not (tmp_path / "all" / "teacher").exists()  # no goal, no vectors
 
 

@@ -1,4 +1,4 @@
-"""The test sets of the study of search, and the sentences that no row may be trained on."""
+"""The test sets of the study of search, and the sentences whose translations no row may be trained on."""
 
 from __future__ import annotations
 

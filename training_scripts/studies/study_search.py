@@ -13,8 +13,8 @@ and, with --mining, by the F1 of mined translations, see measure_search.py.
 
 With --paragraphs, the pool is made of the sentences of some paragraphs of XQuAD-R, which is easier than the whole. With
 a GPU, --jobs trains several models at a time. Finished parts are kept: the same command continues an interrupted study.
-The table is in OUTPUT/study.md, with the mean and the spread of the seeds, a plot of the rows in OUTPUT/study.png; all
-figures are in OUTPUT/study.json.
+The table is in OUTPUT/study.md, with the mean and the spread of the seeds, a plot of the rows in OUTPUT/study.png; the
+figures of the measured models are in OUTPUT/study.json.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,8 @@ def chosen_rate(arguments: Arguments, row: str) -> float | None:
 async def run_study(arguments: Arguments) -> None:
     """Train and measure all rows, each after those that it needs."""
     slots = asyncio.Semaphore(arguments.jobs)
+    # The default has few threads on a machine of few cores.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(arguments.jobs))
     tasks: dict[str, asyncio.Task[None]] = {}
     for row in with_needed(arguments.rows):
         before = [tasks[name] for name in ROWS[row].needs]

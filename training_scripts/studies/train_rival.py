@@ -78,6 +78,8 @@ class RivalArguments(train_msm.MSMArguments):
     )
 
     def __post_init__(self) -> None:
+        if self.fresh_head and self.objective != "mlm":
+            raise ValueError(f"--fresh_head is for masked words: leave it out of --objective {self.objective}")
         if self.sum_mlm:
             raise ValueError(f"--sum_mlm is for MSM; --objective {self.objective} has batches of MLM: use --mlm_ratio")
 

@@ -22,6 +22,14 @@ def test_rows_are_drawn(tmp_path: Path) -> None:
     assert plot_rows({}, tmp_path / "empty.png") is not None
 
 
+def test_rows_that_collapsed_are_named_and_not_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure
+    texts = []
+    monkeypatch.setattr(figure, "text", lambda self, x, y, text, **_: texts.append(text))
+    plot_rows(ROWS, tmp_path / "study.png")
+    assert texts == ["1  checkpoint\n2  collapsed (collapsed, not drawn)"]
+
+
 def test_without_matplotlib_there_is_no_plot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -55,6 +55,8 @@ def test_masked_words_get_a_new_head_if_asked_for(monkeypatch: pytest.MonkeyPatc
         assert list(datasets) == (["mlm"] if asked else [])
     losses = program.build_losses(model, datasets, options)
     assert type(losses["mlm"]) is MaskedLMLoss
+    with pytest.raises(ValueError, match="--fresh_head.*ict"):
+        arguments("ict", fresh_head=True)
 
 
 def test_every_objective_reads_about_as_many_sentences() -> None:
