@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import subprocess
@@ -19,7 +18,6 @@ from tests.training_scripts.scripts import load_script
 from training_scripts import train_language_agnostic_ir as train_ir
 from training_scripts import train_ml_ctl, train_msm, train_search
 from training_scripts.studies import (
-    search_tests,
     train_ccp_ablation,
     train_ir_ablation,
     train_msm_ablation,
@@ -32,27 +30,6 @@ from training_scripts.studies.search_rows import ROWS, with_needed
 @pytest.fixture
 def study(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return load_script(repository, "study_search", monkeypatch)
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    folder = tmp_path / "data"
-    for name in ("tico19/pairs", "tico19/documents", "tensorflow_docs/pairs", "tatoeba/v1", "xquad_r/qrels"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    (folder / "tatoeba/v1/tatoeba.fra-eng.eng").write_text("Good  morning.\n", encoding="utf-8")
-    corpus, queries, same, every = [], [], ["query-id\tcorpus-id\tscore"], ["query-id\tcorpus-id\tscore"]
-    for paragraph in range(4):
-        for code in ("en", "fr"):
-            corpus += [{"_id": f"{code}-0{paragraph}-0-{n}", "text": f"{code} {paragraph} {n}"} for n in range(2)]
-            queries.append({"_id": f"q-{code}-{paragraph}", "text": f"{code} {paragraph}?"})
-            same.append(f"q-{code}-{paragraph}\t{code}-0{paragraph}-0-1\t1")
-            every += [f"q-{code}-{paragraph}\t{other}-0{paragraph}-0-1\t1" for other in ("en", "fr")]
-    for name, rows in (("corpus", corpus), ("queries", queries)):
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / "xquad_r" / f"{name}.jsonl.gz").write_bytes(gzip.compress(text.encode()))
-    (folder / "xquad_r/qrels/test.tsv.gz").write_bytes(gzip.compress("\n".join(every).encode()))
-    (folder / "xquad_r/qrels/test-same-language.tsv").write_text("\n".join(same))
-    return folder
 
 
 @pytest.fixture
@@ -174,35 +151,6 @@ def test_the_rate_that_finds_held_out_translations_best_is_chosen(study: ModuleT
         (folder / "held-out.json").write_text(json.dumps({"raw held out": score}))
     assert study.chosen_rate(arguments, "CCP") == 3e-5
     assert study.models(arguments) == ["CCP-3e-05-4", "CCP-3e-05-5"]
-
-
-def test_the_test_set_is_whole_paragraphs_with_their_questions(data: Path, tmp_path: Path) -> None:
-    search_tests.write_test_sets(data, tmp_path, 2)
-    folder = search_tests.test_set(data, tmp_path, 2)
-    corpus = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
-    queries = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
-    paragraphs = {row["_id"].split("-")[1] for row in corpus}
-    assert len(paragraphs) == 2 and len(corpus) == 8 and len(queries) == 4
-    judgements = (folder / "qrels/test.tsv").read_text().splitlines()
-    assert len(judgements) == 1 + 8 and len((folder / "qrels/test-same-language.tsv").read_text().splitlines()) == 5
-    known, asked = {row["_id"] for row in corpus}, {row["_id"] for row in queries}
-    assert all(line.split("\t")[0] in asked and line.split("\t")[1] in known for line in judgements[1:])
-
-
-def test_no_test_sentence_is_trained_on(data: Path, tmp_path: Path) -> None:
-    mining = tmp_path / "mining" / "fr-en"
-    mining.mkdir(parents=True)
-    for split in ("training", "test"):
-        (mining / f"fr-en.{split}.fr").write_text(f"fr-1\tCaché {split}.\nfr-2\tSeul.\n")
-        (mining / f"fr-en.{split}.en").write_text(f"en-1\tAlone.\nen-2\tHidden {split}.\n")
-        (mining / f"fr-en.{split}.gold").write_text("fr-1\ten-2\n")
-    search_tests.write_test_sets(data, tmp_path, None, str(mining.parent))
-    sentences = search_tests.excluded(tmp_path).read_text().splitlines()
-    assert {"Good morning.", "en 0 1", "fr 3?", "Hidden test.", "Hidden training."} <= set(sentences)
-    assert "Alone." not in sentences
-    held_out = (search_tests.held_out(tmp_path) / "corpus.jsonl").read_text().splitlines()
-    english = [row["text"] for row in map(json.loads, held_out) if row["language"] == "en"]
-    assert len(english) > 400 and {" ".join(text.split()) for text in english} <= set(sentences)
 
 
 class Runs:
