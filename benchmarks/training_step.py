@@ -1,4 +1,4 @@
-"""What an optimizer step on an encoder costs: in fp32, in bf16, with frozen word embeddings, with LoRA.
+"""What an optimizer step on an encoder costs: in fp32 and bf16, without dropout, with fewer weights to train.
 
     python -m benchmarks.training_step --model intfloat/multilingual-e5-small --output runs/training_step.json
 
@@ -10,6 +10,8 @@ medians of processor time.
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,17 +30,37 @@ from st_xlret.files import write_json_atomically
 from st_xlret.losses import SemanticContrastiveLoss
 from st_xlret.modules import train_tokenizer, transformer_encoder
 from st_xlret.precision import autocast
+from st_xlret.training.layers import dropout, eager_attention
 from st_xlret.training.trainable import add_lora, freeze_word_embeddings
 
 Batch = list[dict[str, Tensor]]
 
 LORA_RANK = 16
+
+
+@dataclass(frozen=True)
+class Way:
+    """What is trained, and how."""
+
+    trained: str = "all weights"
+    precision: str = "bf16"
+    checkpointing: bool = False
+    dropout: float | None = None
+    fused_attention: bool = False
+
+
+FROZEN = "frozen word embeddings"
 WAYS = {
-    "fp32": ("all weights", "fp32", False),
-    "bf16": ("all weights", "bf16", False),
-    "bf16, frozen word embeddings": ("frozen word embeddings", "bf16", False),
-    f"bf16, LoRA of rank {LORA_RANK}": ("LoRA", "bf16", False),
-    "bf16, gradient checkpointing": ("all weights", "bf16", True),
+    "fp32": Way(precision="fp32", fused_attention=True),
+    "fp32, no dropout": Way(precision="fp32", fused_attention=True, dropout=0.0),
+    "bf16": Way(),
+    "bf16, PyTorch's fused attention": Way(fused_attention=True),
+    "bf16, no dropout": Way(dropout=0.0),
+    "bf16, no dropout, PyTorch's fused attention": Way(dropout=0.0, fused_attention=True),
+    "bf16, frozen word embeddings": Way(FROZEN),
+    "bf16, frozen word embeddings, no dropout": Way(FROZEN, dropout=0.0),
+    f"bf16, LoRA of rank {LORA_RANK}": Way("LoRA"),
+    "bf16, gradient checkpointing": Way(checkpointing=True),
 }
 
 
@@ -50,7 +72,7 @@ def encoder(name: str | None, trained: str) -> SentenceTransformer:
         model = SentenceTransformer(name, device="cpu")
     if trained == "LoRA":
         add_lora(model, LORA_RANK)
-    if trained == "frozen word embeddings":
+    if trained == FROZEN:
         freeze_word_embeddings(model)
     return model.train()
 
@@ -61,17 +83,25 @@ def texts(model: SentenceTransformer, rows: int, tokens: int) -> dict[str, Tenso
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
-def step(model: SentenceTransformer, optimizer: Optimizer, precision: str, checkpointing: bool, batch: Batch) -> Step:
+def step(model: SentenceTransformer, optimizer: Optimizer, way: Way, batch: Batch) -> Step:
     """An optimizer step on a batch of pairs."""
     loss = SemanticContrastiveLoss(model)
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     transformer: Any = model.transformers_model
 
     def run() -> Tensor:
-        transformer.gradient_checkpointing_enable() if checkpointing else transformer.gradient_checkpointing_disable()
-        with autocast(precision, "cpu"):
-            value = loss([dict(features) for features in batch])
-        value.backward()
+        if way.checkpointing:
+            transformer.gradient_checkpointing_enable()
+        else:
+            transformer.gradient_checkpointing_disable()
+        with ExitStack() as layers:
+            if way.dropout is not None:
+                layers.enter_context(dropout(model, way.dropout))
+            if not way.fused_attention:
+                layers.enter_context(eager_attention(model))
+            with autocast(way.precision, "cpu"):
+                value = loss([dict(features) for features in batch])
+            value.backward()
         nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
         optimizer.zero_grad()
@@ -84,17 +114,17 @@ def step(model: SentenceTransformer, optimizer: Optimizer, precision: str, check
 def measure(name: str | None, pairs: int, tokens: int, rounds: int) -> dict[str, Any]:
     """Seconds of each way, and how many times as fast as fp32 it is."""
     steps, trained = {}, {}
-    for kind in ("all weights", "frozen word embeddings", "LoRA"):
+    for kind in ("all weights", FROZEN, "LoRA"):
         model = encoder(name, kind)
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         # A rate of 0 costs as much, and leaves the encoder as it is for the other ways.
         optimizer = torch.optim.AdamW(weights, lr=0.0, weight_decay=0.0)
         torch.manual_seed(0)
         batch = [texts(model, pairs, tokens) for _ in "ab"]
-        for way, (part, precision, checkpointing) in WAYS.items():
-            if part == kind:
-                steps[way] = step(model, optimizer, precision, checkpointing, batch)
-                trained[way] = sum(weight.numel() for weight in weights)
+        for name_of_way, way in WAYS.items():
+            if way.trained == kind:
+                steps[name_of_way] = step(model, optimizer, way, batch)
+                trained[name_of_way] = sum(weight.numel() for weight in weights)
     timed = interleaved({way: partial(Step, steps[way].run) for way in WAYS}, rounds)
     figures = {
         way: {**figure, "speed": timed["fp32"]["seconds"] / figure["seconds"], "trained": trained[way]}

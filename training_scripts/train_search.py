@@ -141,6 +141,13 @@ class TrainingArguments(shared.TrainingArguments):
         minimum=0,
         maximum=1,
     )
+    dropout: float | None = option(
+        0.0,
+        "Share of the values that the Transformer's layers drop out in training. The goals are fixed vectors, which a "
+        "net with random holes cannot reach.",
+        minimum=0,
+        below=1,
+    )
     save_steps: float = option(100, "Steps between two checkpoints. --save_strategy no writes none.")
     logging_steps: float = option(20, "Steps between two lines of losses.")
 
@@ -228,13 +235,6 @@ def prompts_of(model: SentenceTransformer, datasets: DatasetDict) -> dict[str, A
     }
 
 
-def without_dropout(model: nn.Module) -> None:
-    """Switch dropout off: the goals are fixed vectors, which a net with random holes cannot reach."""
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-
-
 def main(
     arguments: list[str] | None = None,
     options_class: type[SearchArguments] = SearchArguments,
@@ -279,7 +279,6 @@ def main(
         folder = data.teacher_cache or Path(str(args.output_dir)) / "teacher"
         vectors = teacher_vectors(teacher, lesson, folder, "bf16" if args.bf16 else "fp32")
     model = encoder.load([], args, run)
-    without_dropout(model)
     languages = sorted({*pairs.unique("source_language"), *pairs.unique("target_language")})
     set_card_data(model, languages=languages, tags=["multilingual-knowledge-distillation"])
 

@@ -33,6 +33,7 @@ from st_xlret.training.checkpoints import (
     restore_finished_run,
 )
 from st_xlret.training.held_out import held_out_scores
+from st_xlret.training.layers import training_layers
 from st_xlret.training.lock import lock_output, unlock_output
 from st_xlret.training.merging import move_back, trainable_weights
 from st_xlret.training.monitor_callback import not_finite, show_losses_to_trackers
@@ -178,7 +179,8 @@ def train(trainer: SentenceTransformerTrainer, run: RunArguments) -> dict[str, A
     started = time.perf_counter()
     if not (checkpoint and restore_finished_run(trainer, checkpoint)):
         try:
-            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            with training_layers(trainer.model, trainer.args):
+                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         except (Exception, KeyboardInterrupt) as error:
             step, reason = trainer.state.global_step, str(error) or type(error).__name__
             # A full disk shows itself as OSError, SafetensorError or RuntimeError, as the file is.

@@ -40,7 +40,7 @@ def freeze_word_embeddings(model: SentenceTransformer) -> SentenceTransformer:
         >>> [name for name, weight in frozen.named_parameters() if not weight.requires_grad]
         ['0.model.embeddings.word_embeddings.weight']
     """
-    transformers = list(_transformers(model))
+    transformers = list(transformers_of(model))
     if not transformers or any(isinstance(module, StaticEmbedding) for module in model.modules()):
         raise ValueError(
             "--freeze_embeddings: this encoder has word embeddings alone, and nothing else would be trained"
@@ -92,7 +92,7 @@ def add_lora(model: SentenceTransformer, rank: int) -> SentenceTransformer:
 
 def has_adapters(model: SentenceTransformer) -> bool:
     """Whether there are adapters in a model that are not merged."""
-    return any(getattr(transformer, "peft_config", None) for transformer in _transformers(model))
+    return any(getattr(transformer, "peft_config", None) for transformer in transformers_of(model))
 
 
 def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
@@ -117,7 +117,7 @@ def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
     if not has_adapters(model):
         return model
     tuners = import_optional("peft.tuners.tuners_utils", extra="peft", needed_for="merging adapters")
-    for transformer in _transformers(model):
+    for transformer in transformers_of(model):
         for name, module in list(transformer.named_modules()):
             if isinstance(module, tuners.BaseTunerLayer):
                 module.merge(safe_merge=True)
@@ -137,10 +137,10 @@ def log_trainable(model: SentenceTransformer) -> None:
     logger.info("training %.1f M of %.1f M weights", trained / 1e6, sum(weight.numel() for weight in weights) / 1e6)
 
 
-def _transformers(model: nn.Module) -> Iterator[PreTrainedModel]:
+def transformers_of(model: nn.Module) -> Iterator[PreTrainedModel]:
     """The outermost models of Transformers in a module."""
     for child in model.children():
         if isinstance(child, PreTrainedModel):
             yield child
         else:
-            yield from _transformers(child)
+            yield from transformers_of(child)
