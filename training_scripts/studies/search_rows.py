@@ -63,6 +63,8 @@ ROWS = {
     "questions, similarities": Row(SEARCH, QUESTIONS_AND_SIMILARITIES),
     "questions, similarities and InfoNCE": Row(SEARCH, f"--contrastive_ratio 0.3333 {QUESTIONS_AND_SIMILARITIES}"),
     "questions, semantic loss": Row(IR, "--semantic_weight 1 --language_weight 0"),
+    # train_search.py trains without dropout, the other programs with the checkpoint's own, unless they are told.
+    "questions, semantic loss, no dropout": Row(IR, "--dropout 0 --semantic_weight 1 --language_weight 0"),
     "questions, semantic and language loss (0.001)": Row(IR, "--semantic_weight 1 --language_weight 0.001"),
     "questions, semantic and language loss (1)": Row(IR, "--semantic_weight 1 --language_weight 1"),
     # At the paper's scale its gradient is thousands of times smaller than that of the semantic loss.
@@ -76,10 +78,12 @@ ROWS = {
     "CCP, no bank": Row(CCP, "--bank_size 0"),
     "CCP, temperature 0.02": Row(CCP, "--temperature 0.02"),
     "CCP, negatives of all languages": Row(CCP, "--cross_language_negatives --language_mixing 1"),
+    "CCP, no dropout": Row(CCP, "--dropout 0"),
     "CCP on the searched documents": Row(CCP, searched=True),
     "MSM": Row(MSM),
     "MSM, no bias": Row(MSM, "--mu 0"),
     "MSM, no projection": Row(MSM, "--projection none"),
+    "MSM, no dropout": Row(MSM, "--dropout 0"),
     "CROP of mContriever": Row(RIVAL, "--objective contriever"),
     "ICT": Row(RIVAL, "--objective ict"),
     "MLM, a new head": Row(RIVAL, "--objective mlm --fresh_head"),
