@@ -189,7 +189,7 @@ class _SplitOffPositive(torch.autograd.Function):
         ctx: Any, logits: Tensor, itself: Tensor, positive: Tensor, candidates: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         rows = torch.arange(len(logits), device=logits.device)
-        lowest = torch.finfo(logits.dtype).min / 4
+        lowest = _lowest(logits)
         scores = logits[rows, positive]
         if candidates is not None:
             logits.masked_fill_(~candidates, lowest)
@@ -231,30 +231,25 @@ class _QueueLogSumExp(torch.autograd.Function):
     """logsumexp over the allowed keys of the queue, computed chunk by chunk.
 
     Its gradient, the mean of the keys weighted by their softmax, is accumulated in the same pass. The queue is
-    therefore read once, and may take in new keys before the backward pass.
+    therefore read once, and may take in new keys before the backward pass. Keys of a language that no row has are not
+    read at all.
     """
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, queue: Tensor, tags: dict, queue_tags: dict, cross: bool, unit: bool) -> Tensor:
-        lowest = torch.finfo(z.dtype).min / 4
-        result, mean_key = z.new_full((len(z),), lowest), torch.zeros_like(z)
-        size = max(1, checks.CHUNK_ELEMENTS // len(z))
-        for start in range(0, len(queue), size):
-            keys = queue[start : start + size].to(z.dtype)
-            if not unit:
-                keys = F.normalize(keys, dim=1)
-            chunk_tags = {k: None if v is None else v[start : start + size] for k, v in queue_tags.items()}
-            allowed = _allowed(tags, chunk_tags, cross)
-            forbidden = None if allowed is None else allowed.logical_not_()
-            logits = z @ keys.T
-            if forbidden is not None:
-                logits.masked_fill_(forbidden, lowest)
-            before, result = result, torch.logaddexp(result, torch.logsumexp(logits, dim=1))
-            if ctx.needs_input_grad[0]:
-                share = logits.sub_(result[:, None]).exp_()
-                if forbidden is not None:
-                    share.masked_fill_(forbidden, 0)
-                mean_key.mul_((before - result).exp_()[:, None]).addmm_(share, keys)
+        others = {name: tag for name, tag in tags.items() if name != "language"}
+        gradient = ctx.needs_input_grad[0]
+        if cross:
+            result, mean_key = _logsumexp_of_keys(z, queue, None, others, queue_tags, unit, gradient)
+        else:
+            result, mean_key = z.new_full((len(z),), _lowest(z)), torch.zeros_like(z)
+            for code in tags["language"].unique():
+                rows = (tags["language"] == code).nonzero()[:, 0]
+                keys = (queue_tags["language"] == code).nonzero()[:, 0]
+                of_rows = {name: None if tag is None else tag[rows] for name, tag in others.items()}
+                result[rows], mean_key[rows] = _logsumexp_of_keys(
+                    z[rows], queue, keys, of_rows, queue_tags, unit, gradient
+                )
         ctx.save_for_backward(mean_key)
         return result
 
@@ -263,6 +258,40 @@ class _QueueLogSumExp(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple:  # type: ignore[override]
         (mean_key,) = ctx.saved_tensors
         return mean_key * grad[:, None], None, None, None, None, None
+
+
+def _logsumexp_of_keys(
+    z: Tensor, queue: Tensor, selected: Tensor | None, tags: dict, queue_tags: dict, unit: bool, gradient: bool
+) -> tuple[Tensor, Tensor]:
+    """Each row's logsumexp over the selected keys (all without `selected`), and the mean key, its gradient."""
+    lowest = _lowest(z)
+    result, mean_key = z.new_full((len(z),), lowest), torch.zeros_like(z)
+    size = max(1, checks.CHUNK_ELEMENTS // len(z))
+    whole = selected is None or len(selected) == len(queue)
+    for start in range(0, len(queue) if selected is None else len(selected), size):
+        # Without a selection, the keys of a chunk are a view of the queue.
+        part = slice(start, start + size) if whole or selected is None else selected[start : start + size]
+        keys = queue[part].to(z.dtype)
+        if not unit:
+            keys = F.normalize(keys, dim=1)
+        chunk_tags = {name: None if tag is None else tag[part] for name, tag in queue_tags.items()}
+        allowed = _allowed(tags, chunk_tags, cross_language=True)
+        forbidden = None if allowed is None else allowed.logical_not_()
+        logits = z @ keys.T
+        if forbidden is not None:
+            logits.masked_fill_(forbidden, lowest)
+        before, result = result, torch.logaddexp(result, torch.logsumexp(logits, dim=1))
+        if gradient:
+            share = logits.sub_(result[:, None]).exp_()
+            if forbidden is not None:
+                share.masked_fill_(forbidden, 0)
+            mean_key.mul_((before - result).exp_()[:, None]).addmm_(share, keys)
+    return result, mean_key
+
+
+def _lowest(x: Tensor) -> float:
+    """A logit that weighs nothing, and whose differences are finite."""
+    return torch.finfo(x.dtype).min / 4
 
 
 def _check_queue(queue: Tensor, features: int, tags: dict, queue_tags: dict) -> None:
