@@ -103,6 +103,15 @@ def comparisons(quick: bool) -> dict[str, Comparison]:
             rounds=5,
             goals={"memory": 1 / 5},
         )
+    found["naive_languages"] = Comparison(
+        f"(c) CCPLoss against one matrix of all logits, {rows} rows of one language and {keys} keys of 11, of {wide}",
+        {
+            "CCPLoss": partial(ccp, rows, keys, wide, key_languages=11),
+            "one matrix": partial(concatenated, rows, keys, wide, key_languages=11),
+        },
+        [("CCPLoss", "one matrix")],
+        rounds=7,
+    )
     in_chunks = f"(d) MaskedLMLoss's {masked} x {entries} logits in chunks"
     for name, way, title, rounds in (
         ("vocabulary", "masked", "against all at once", 3),

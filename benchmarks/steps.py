@@ -44,7 +44,7 @@ class Batch:
     key_tags: dict[str, Tensor]
 
     @classmethod
-    def of(cls, rows: int, keys: int, features: int, languages: int = 1) -> Batch:
+    def of(cls, rows: int, keys: int, features: int, languages: int = 1, key_languages: int | None = None) -> Batch:
         torch.manual_seed(0)
         first = torch.arange(rows // 2).repeat(2) % languages
         vectors = F.normalize(torch.randn(rows, features), dim=1).requires_grad_()
@@ -54,7 +54,7 @@ class Batch:
             "text_id": torch.arange(rows),
         }
         others = rows + torch.arange(keys)  # documents and texts of the bank are not those of the batch
-        key_tags = {"language_id": others % languages, "document_id": others, "text_id": others}
+        key_tags = {"language_id": others % (key_languages or languages), "document_id": others, "text_id": others}
         return cls(vectors, F.normalize(torch.randn(keys, features), dim=1), tags, key_tags)
 
 
@@ -80,9 +80,11 @@ def encoder(size: Any, rows: int, tokens: int) -> Step:
     return Step(lambda: backward(model(dict(features))["sentence_embedding"].sum()), model.zero_grad)
 
 
-def ccp(rows: int, keys: int, features: int, languages: int = 1, head: bool = False) -> Step:
+def ccp(
+    rows: int, keys: int, features: int, languages: int = 1, head: bool = False, key_languages: int | None = None
+) -> Step:
     """CCPLoss on given sentence vectors, with the update of its full bank."""
-    batch = Batch.of(rows, keys, features, languages)
+    batch = Batch.of(rows, keys, features, languages, key_languages)
     bank = LanguageMemoryBank(features, size=keys) if keys else None
     projection: Any = AsymmetricBNHead(features) if head else VectorsAreGiven(features)
     model: Any = VectorsAreGiven(features)
@@ -100,9 +102,9 @@ def ccp(rows: int, keys: int, features: int, languages: int = 1, head: bool = Fa
     return Step(lambda: backward(loss.compute_loss_from_embeddings(*batch.rows.chunk(2), batch.tags)), reset)
 
 
-def concatenated(rows: int, keys: int, features: int) -> Step:
+def concatenated(rows: int, keys: int, features: int, key_languages: int | None = None) -> Step:
     """The same loss by one matrix of all logits, in place wherever autograd allows it."""
-    batch = Batch.of(rows, keys, features)
+    batch = Batch.of(rows, keys, features, key_languages=key_languages)
     partner = torch.arange(rows).roll(rows // 2)
 
     def loss() -> Tensor:

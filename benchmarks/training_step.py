@@ -30,7 +30,7 @@ from st_xlret.files import write_json_atomically
 from st_xlret.losses import SemanticContrastiveLoss
 from st_xlret.modules import train_tokenizer, transformer_encoder
 from st_xlret.precision import autocast
-from st_xlret.training.layers import dropout, eager_attention
+from st_xlret.training.layers import dropout, stepwise_attention
 from st_xlret.training.trainable import add_lora, freeze_word_embeddings
 
 Batch = list[dict[str, Tensor]]
@@ -98,7 +98,7 @@ def step(model: SentenceTransformer, optimizer: Optimizer, way: Way, batch: Batc
             if way.dropout is not None:
                 layers.enter_context(dropout(model, way.dropout))
             if not way.fused_attention:
-                layers.enter_context(eager_attention(model))
+                layers.enter_context(stepwise_attention(model))
             with autocast(way.precision, "cpu"):
                 value = loss([dict(features) for features in batch])
             value.backward()

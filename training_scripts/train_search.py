@@ -143,7 +143,7 @@ class TrainingArguments(shared.TrainingArguments):
     )
     dropout: float | None = option(
         0.0,
-        "Share of the values that the Transformer's layers drop out in training. The goals are fixed vectors, which a "
+        "Share of the values that the encoder's layers drop out in training. The goals are fixed vectors, which a "
         "net with random holes cannot reach.",
         minimum=0,
         below=1,

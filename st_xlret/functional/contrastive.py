@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from st_xlret.functional import checks
 from st_xlret.functional.checks import (
     at_least_float32,
     check_matrix,
@@ -19,6 +18,7 @@ from st_xlret.functional.checks import (
     unit_rows,
     without_autocast,
 )
+from st_xlret.functional.queue import allowed_columns, check_queue, lowest_logit, queue_logsumexp
 
 
 def contrastive_context_loss(
@@ -87,22 +87,27 @@ def contrastive_context_loss(
         check_tag(name, tag, rows)
     queue_tags = {"language": queue_language, "document": queue_document, "text": queue_text}
     if queue is not None:
-        _check_queue(queue, z.shape[1], tags, queue_tags)
+        check_queue(queue, z.shape[1], tags, queue_tags)
 
     with without_autocast(z):
         z = unit_rows(at_least_float32(z)) if normalize else at_least_float32(z)
         positives = window[:, None] == window[None, :]
-        candidates = _allowed(tags, tags, cross_language_negatives)
+        candidates = allowed_columns(tags, tags, cross_language_negatives)
         if candidates is not None:
             candidates.logical_or_(positives)
         positives.fill_diagonal_(False)
-        queue_logsumexp = None
+        of_queue = None
         if queue is not None and len(queue):
-            queue_logsumexp = _QueueLogSumExp.apply(
-                z / temperature, queue, tags, queue_tags, cross_language_negatives, queue_is_normalized or not normalize
+            of_queue = queue_logsumexp(
+                z / temperature,
+                queue,
+                tags,
+                queue_tags,
+                cross_language=cross_language_negatives,
+                unit=queue_is_normalized or not normalize,
             )
         logits = _SelfSimilarity.apply(z * temperature**-0.5)
-        return _mean_over_positive_pairs(logits, positives, candidates, queue_logsumexp)
+        return _mean_over_positive_pairs(logits, positives, candidates, of_queue)
 
 
 def info_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor | None = None) -> Tensor:
@@ -160,7 +165,7 @@ class _SelfSimilarity(torch.autograd.Function):
 
 
 def _mean_over_positive_pairs(
-    logits: Tensor, positives: Tensor, candidates: Tensor | None, queue_logsumexp: Tensor | None
+    logits: Tensor, positives: Tensor, candidates: Tensor | None, of_queue: Tensor | None
 ) -> Tensor:
     """Mean of -log(e^{s_ci} / sum) over positive pairs. Without `candidates`, every column is a candidate."""
     anchor, positive = positives.nonzero(as_tuple=True)
@@ -170,10 +175,10 @@ def _mean_over_positive_pairs(
         # A row stands once for each of its positives. The usual one positive per row needs no copy.
         logits = logits[anchor]
         candidates = None if candidates is None else candidates[anchor]
-        queue_logsumexp = None if queue_logsumexp is None else queue_logsumexp[anchor]
+        of_queue = None if of_queue is None else of_queue[anchor]
     scores, log_others = _SplitOffPositive.apply(logits, anchor, positive, candidates)
-    if queue_logsumexp is not None:
-        log_others = torch.logaddexp(log_others, queue_logsumexp)
+    if of_queue is not None:
+        log_others = torch.logaddexp(log_others, of_queue)
     return -F.logsigmoid(scores - log_others).mean()
 
 
@@ -189,7 +194,7 @@ class _SplitOffPositive(torch.autograd.Function):
         ctx: Any, logits: Tensor, itself: Tensor, positive: Tensor, candidates: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         rows = torch.arange(len(logits), device=logits.device)
-        lowest = _lowest(logits)
+        lowest = lowest_logit(logits)
         scores = logits[rows, positive]
         if candidates is not None:
             logits.masked_fill_(~candidates, lowest)
@@ -210,96 +215,3 @@ class _SplitOffPositive(torch.autograd.Function):
         grad = exponentials * share
         grad[torch.arange(len(grad), device=grad.device), positive] += grad_scores
         return grad, None, None, None
-
-
-def _allowed(
-    tags: dict[str, Tensor | None], other_tags: dict[str, Tensor | None], cross_language: bool
-) -> Tensor | None:
-    """Which columns may be negatives of which rows, boolean (rows, columns), or None if all may."""
-    allowed = None
-    for name, tag in tags.items():
-        other_tag = other_tags[name]
-        if tag is None or other_tag is None or (name == "language" and cross_language):
-            continue
-        equal = tag[:, None] == other_tag[None, :]
-        fits = equal if name == "language" else equal.logical_not_()
-        allowed = fits if allowed is None else allowed.logical_and_(fits)
-    return allowed
-
-
-class _QueueLogSumExp(torch.autograd.Function):
-    """logsumexp over the allowed keys of the queue, computed chunk by chunk.
-
-    Its gradient, the mean of the keys weighted by their softmax, is accumulated in the same pass. The queue is
-    therefore read once, and may take in new keys before the backward pass. Keys of a language that no row has are not
-    read at all.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, queue: Tensor, tags: dict, queue_tags: dict, cross: bool, unit: bool) -> Tensor:
-        others = {name: tag for name, tag in tags.items() if name != "language"}
-        gradient = ctx.needs_input_grad[0]
-        if cross:
-            result, mean_key = _logsumexp_of_keys(z, queue, None, others, queue_tags, unit, gradient)
-        else:
-            result, mean_key = z.new_full((len(z),), _lowest(z)), torch.zeros_like(z)
-            for code in tags["language"].unique():
-                rows = (tags["language"] == code).nonzero()[:, 0]
-                keys = (queue_tags["language"] == code).nonzero()[:, 0]
-                of_rows = {name: None if tag is None else tag[rows] for name, tag in others.items()}
-                result[rows], mean_key[rows] = _logsumexp_of_keys(
-                    z[rows], queue, keys, of_rows, queue_tags, unit, gradient
-                )
-        ctx.save_for_backward(mean_key)
-        return result
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple:  # type: ignore[override]
-        (mean_key,) = ctx.saved_tensors
-        return mean_key * grad[:, None], None, None, None, None, None
-
-
-def _logsumexp_of_keys(
-    z: Tensor, queue: Tensor, selected: Tensor | None, tags: dict, queue_tags: dict, unit: bool, gradient: bool
-) -> tuple[Tensor, Tensor]:
-    """Each row's logsumexp over the selected keys (all without `selected`), and the mean key, its gradient."""
-    lowest = _lowest(z)
-    result, mean_key = z.new_full((len(z),), lowest), torch.zeros_like(z)
-    size = max(1, checks.CHUNK_ELEMENTS // len(z))
-    whole = selected is None or len(selected) == len(queue)
-    for start in range(0, len(queue) if selected is None else len(selected), size):
-        # Without a selection, the keys of a chunk are a view of the queue.
-        part = slice(start, start + size) if whole or selected is None else selected[start : start + size]
-        keys = queue[part].to(z.dtype)
-        if not unit:
-            keys = F.normalize(keys, dim=1)
-        chunk_tags = {name: None if tag is None else tag[part] for name, tag in queue_tags.items()}
-        allowed = _allowed(tags, chunk_tags, cross_language=True)
-        forbidden = None if allowed is None else allowed.logical_not_()
-        logits = z @ keys.T
-        if forbidden is not None:
-            logits.masked_fill_(forbidden, lowest)
-        before, result = result, torch.logaddexp(result, torch.logsumexp(logits, dim=1))
-        if gradient:
-            share = logits.sub_(result[:, None]).exp_()
-            if forbidden is not None:
-                share.masked_fill_(forbidden, 0)
-            mean_key.mul_((before - result).exp_()[:, None]).addmm_(share, keys)
-    return result, mean_key
-
-
-def _lowest(x: Tensor) -> float:
-    """A logit that weighs nothing, and whose differences are finite."""
-    return torch.finfo(x.dtype).min / 4
-
-
-def _check_queue(queue: Tensor, features: int, tags: dict, queue_tags: dict) -> None:
-    check_matrix("queue", queue)
-    if queue.shape[1] != features:
-        raise ValueError(f"queue has {queue.shape[1]} features and z has {features}")
-    for name, tag in tags.items():
-        if tag is not None and queue_tags[name] is None:
-            raise ValueError(f"queue_{name} is needed: {name} is given and so is queue")
-        if tag is not None:
-            check_tag(f"queue_{name}", queue_tags[name], len(queue))

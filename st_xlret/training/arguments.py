@@ -58,8 +58,8 @@ class TrainingArguments(SentenceTransformerTrainingArguments):
     )
     dropout: float | None = option(
         None,
-        "Share of the values that the Transformer's layers drop out in training. By default the encoder's own, mostly "
-        "0.1; 0 makes steps faster on a CPU.",
+        "Share of the values that the encoder's layers drop out in training. By default the encoder's own, mostly 0.1; "
+        "0 makes steps faster on a CPU. Networks that a loss has beside the encoder keep theirs.",
         minimum=0,
         below=1,
     )

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 MANIFEST_FILE = "manifest.json"
 """The last file of a checkpoint: names, sizes and checksums of the others, and the options of the run."""
 
-_LATER_OPTIONS = {"keep_trained": 1.0, "contrastive_ratio": 0.0, "fresh_head": False, "dropout": None}
+_LATER_OPTIONS = {"keep_trained": 1.0, "contrastive_ratio": 0.0, "fresh_head": False}
 """Options that runs of earlier versions had not, and what these runs did."""
 
 _SAMPLED_ROWS = 64
@@ -152,7 +152,9 @@ def differences(checkpoint: Path, record: Mapping[str, Any]) -> list[str]:
     """
     then = _flat(json.loads((checkpoint / MANIFEST_FILE).read_text(encoding="utf-8"))["run"])
     now = _flat(json.loads(json.dumps(record, default=str)))
-    for name, before in _LATER_OPTIONS.items():
+    # train_search.py, which alone has this option, never had dropout; the others had the encoder's own.
+    without_dropout = "options.english_share" in then
+    for name, before in {**_LATER_OPTIONS, "dropout": 0.0 if without_dropout else None}.items():
         if f"options.{name}" in now:
             then.setdefault(f"options.{name}", before)
     return [

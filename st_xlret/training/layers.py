@@ -1,19 +1,29 @@
-"""Layers of a Transformer while it is trained: their dropout, and how attention is computed on a CPU."""
+"""Layers of a Transformer while it is trained: their dropout, and how attention is computed in bf16 on a CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
+import torch
+import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
-from torch import nn
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 from st_xlret.training.trainable import transformers_of
+
+_STEPWISE = "stepwise_in_training"
+_LONG = 256
+"""Texts of more tokens, without dropout, are faster and smaller in the fused kernel."""
 
 
 @contextmanager
 def training_layers(model: SentenceTransformer, args: SentenceTransformerTrainingArguments) -> Iterator[None]:
-    """A context for training: layers drop out as `--dropout` says, and attention is eager in bf16 on a CPU.
+    """A context for training: layers drop out as `--dropout` says, and attention in bf16 on a CPU is `stepwise`.
 
     Afterwards the layers are as before, so that the saved model has the checkpoint's own configuration.
 
@@ -29,13 +39,15 @@ def training_layers(model: SentenceTransformer, args: SentenceTransformerTrainin
         if share is not None:
             stack.enter_context(dropout(model, share))
         if args.bf16 and args.device.type == "cpu":
-            stack.enter_context(eager_attention(model))
+            stack.enter_context(stepwise_attention(model))
         yield
 
 
 @contextmanager
 def dropout(model: SentenceTransformer, share: float) -> Iterator[None]:
-    """A context in which the layers of a Transformer drop out another share of their values in training.
+    """A context in which the layers of an encoder drop out another share of their values in training.
+
+    Networks that a loss has beside the encoder, such as MSM's document encoder, are not touched.
 
     Args:
         model: The encoder.
@@ -52,7 +64,7 @@ def dropout(model: SentenceTransformer, share: float) -> Iterator[None]:
         >>> (repeated[0] == repeated[1]).all().item()
         True
     """
-    before = [(module, name, value) for module in _modules(model) for name, value in _shares(module)]
+    before = list(_shares(model))
     if share and not before:
         raise ValueError(f"--dropout {share:g}: this encoder has no layers that drop out; leave the option out")
     try:
@@ -65,35 +77,65 @@ def dropout(model: SentenceTransformer, share: float) -> Iterator[None]:
 
 
 @contextmanager
-def eager_attention(model: SentenceTransformer) -> Iterator[None]:
-    """A context in which attention is computed step by step, and not by PyTorch's fused kernel.
+def stepwise_attention(model: SentenceTransformer) -> Iterator[None]:
+    """A context in which attention is computed step by step in training, and not by PyTorch's fused kernel.
 
-    The backward pass of that kernel is slow in bf16 on a CPU: with texts of 48 to 128 tokens and without dropout, a
-    step of multilingual-e5-small takes 1.7 to 2.1 times as long. With dropout PyTorch does not use it there, and the
-    eager way is as fast or a little faster (`python -m benchmarks.training_step`).
+    The backward pass of that kernel is slow in bf16 on a CPU (`python -m benchmarks.training_step`), but for texts of
+    more than 256 tokens without dropout, which are left to it. So is the encoding of texts outside of training.
 
     Args:
-        model: The encoder. A Transformer with another implementation of attention keeps it.
+        model: The encoder. A Transformer with another implementation of attention than PyTorch's keeps it.
     """
     changed = [part for part in transformers_of(model) if part.config._attn_implementation == "sdpa"]
     try:
         for part in changed:
-            part.set_attn_implementation("eager")
+            part.set_attn_implementation(_STEPWISE)
         yield
     finally:
         for part in changed:
             part.set_attn_implementation("sdpa")
 
 
-def _modules(model: nn.Module) -> Iterator[nn.Module]:
+def _attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attention of queries, keys and values (texts, heads, tokens, features), with the host's signature."""
+    # By `training`, and not by whether there are gradients: gradient checkpointing has none in its first pass.
+    stepwise = module.training and (dropout > 0 or query.shape[2] <= _LONG)
+    causal = others.get("is_causal")
+    causal = attention_mask is None and (getattr(module, "is_causal", True) if causal is None else causal)
+    special = others.get("position_bias") is not None or others.get("cache") is not None
+    if not stepwise or causal or special or key.shape[1] != query.shape[1]:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
+        )
+    scores = (query * (query.shape[-1] ** -0.5 if scaling is None else scaling)) @ key.transpose(2, 3)
+    if attention_mask is not None and attention_mask.dtype == torch.bool:
+        scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
+    elif attention_mask is not None:
+        scores = scores + attention_mask
+    weights = F.dropout(scores.softmax(dim=-1), dropout)
+    return (weights @ value).transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(_STEPWISE, _attention)
+AttentionMaskInterface.register(_STEPWISE, sdpa_mask)
+
+
+def _shares(model: nn.Module) -> Iterator[tuple[nn.Module, str, float]]:
+    """What drops out in a model: layers with their `p`, and modules with a number such as `attention_dropout`."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            yield module, "p", module.p
     for transformer in transformers_of(model):
-        yield from transformer.modules()
-
-
-def _shares(module: nn.Module) -> Iterator[tuple[str, float]]:
-    """Names and values of the dropout of a module itself: a layer's `p`, or a number such as `attention_dropout`."""
-    if isinstance(module, nn.Dropout):
-        yield "p", module.p
-    for name, value in vars(module).items():
-        if ("dropout" in name or name == "drop_prob") and isinstance(value, int | float):
-            yield name, value
+        for module in transformer.modules():
+            for name, value in vars(module).items():
+                if ("dropout" in name or name == "drop_prob") and type(value) in (int, float):
+                    yield module, name, value

@@ -35,6 +35,7 @@ from st_xlret.training.checkpoints import (
 from st_xlret.training.held_out import held_out_scores
 from st_xlret.training.layers import training_layers
 from st_xlret.training.lock import lock_output, unlock_output
+from st_xlret.training.memory_callback import GiveBackMemoryCallback
 from st_xlret.training.merging import move_back, trainable_weights
 from st_xlret.training.monitor_callback import not_finite, show_losses_to_trackers
 from st_xlret.training.trainable import merge_adapters
@@ -158,10 +159,17 @@ def train(trainer: SentenceTransformerTrainer, run: RunArguments) -> dict[str, A
     Raises:
         SystemExit: If the run stops early (interrupted, on a full disk, on a loss or weights that are not finite), or
             is resumed with other options or data. The message says which checkpoint is complete.
+        ValueError: If `--dropout` is given and the encoder has no layers that drop out.
     """
+    with training_layers(trainer.model, trainer.args):
+        return _train(trainer, run)
+
+
+def _train(trainer: SentenceTransformerTrainer, run: RunArguments) -> dict[str, Any]:
     folder = str(trainer.args.output_dir)
     record = {"options": run.options, "data": fingerprint(trainer.train_dataset)}
     trainer.add_callback(ManifestCallback(record))
+    trainer.add_callback(GiveBackMemoryCallback())
     show_losses_to_trackers(trainer)
     checkpoint = None
     if run.resume or trainer.args.resume_from_checkpoint:
@@ -179,8 +187,7 @@ def train(trainer: SentenceTransformerTrainer, run: RunArguments) -> dict[str, A
     started = time.perf_counter()
     if not (checkpoint and restore_finished_run(trainer, checkpoint)):
         try:
-            with training_layers(trainer.model, trainer.args):
-                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         except (Exception, KeyboardInterrupt) as error:
             step, reason = trainer.state.global_step, str(error) or type(error).__name__
             # A full disk shows itself as OSError, SafetensorError or RuntimeError, as the file is.

@@ -19,6 +19,7 @@ ALWAYS = {
     "in_batch",
     "naive_narrow",
     "naive_wide",
+    "naive_languages",
     "vocabulary",
     "vocabulary_frozen",
     "vocabulary_host",

@@ -155,6 +155,28 @@ def test_a_normalized_queue_is_taken_at_its_word(z: Tensor, queue: Tensor) -> No
     torch.testing.assert_close(told, contrastive_context_loss(z, WINDOW, LANGUAGE, **queue_arguments(queue)))
 
 
+def test_keys_of_absent_languages_are_not_read(z: Tensor, queue: Tensor) -> None:
+    absent = queue.new_full((3, queue.shape[1]), torch.nan)
+    expected = contrastive_context_loss(z, WINDOW, LANGUAGE, **queue_arguments(queue))
+    found = contrastive_context_loss(
+        z,
+        WINDOW,
+        LANGUAGE,
+        queue=torch.cat([absent, queue]),
+        queue_language=torch.cat([torch.full((3,), 99), QUEUE_LANGUAGE]),
+    )
+    assert torch.equal(found, expected)
+    assert torch.equal(*(torch.autograd.grad(loss, z)[0] for loss in (found, expected)))
+
+
+def test_a_row_whose_language_has_no_key_has_the_batch_alone(z: Tensor, queue: Tensor) -> None:
+    other = {"queue": queue, "queue_language": torch.full_like(QUEUE_LANGUAGE, 99)}
+    loss = contrastive_context_loss(z, WINDOW, LANGUAGE, **other)
+    alone = contrastive_context_loss(z, WINDOW, LANGUAGE)
+    torch.testing.assert_close(loss, alone)
+    torch.testing.assert_close(*(torch.autograd.grad(value, z)[0] for value in (loss, alone)))
+
+
 def test_no_gradient_flows_into_the_queue(z: Tensor, queue: Tensor) -> None:
     queue.requires_grad_()
     contrastive_context_loss(z, WINDOW, LANGUAGE, **queue_arguments(queue)).backward()

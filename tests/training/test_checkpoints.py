@@ -139,11 +139,18 @@ def test_what_differs_is_named(tmp_path: Path) -> None:
 
 def test_options_that_an_earlier_version_had_not_are_what_it_did(tmp_path: Path) -> None:
     path = checkpoint(tmp_path, 1, record={"options": {"seed": 1}})
-    later = {"seed": 1, "keep_trained": 1.0, "contrastive_ratio": 0.0}
+    later = {"seed": 1, "keep_trained": 1.0, "contrastive_ratio": 0.0, "dropout": None}
     assert differences(path, {"options": later}) == []
     assert differences(path, {"options": {**later, "contrastive_ratio": 0.5}}) == [
         "options.contrastive_ratio was 0.0, is 0.5"
     ]
+
+
+@pytest.mark.parametrize("script, before", [({"seed": 1}, None), ({"english_share": 0.5}, 0.0)])
+def test_runs_before_the_option_dropout(tmp_path: Path, script: dict[str, float], before: float | None) -> None:
+    path = checkpoint(tmp_path, 1, record={"options": script})
+    assert differences(path, {"options": {**script, "dropout": before}}) == []
+    assert differences(path, {"options": {**script, "dropout": 0.2}}) == [f"options.dropout was {before}, is 0.2"]
 
 
 def test_the_fingerprint_of_data_is_that_of_their_rows() -> None:

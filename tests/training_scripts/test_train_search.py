@@ -237,3 +237,7 @@ def test_what_cannot_work_is_said_before_training(
         train(options.format(pairs=pairs))
     assert re.search(named, f"{caught.value} {capsys.readouterr().err}")
     assert not list((tmp_path / "run").rglob("*.safetensors"))
+
+
+def test_it_trains_without_dropout_by_default(program: ModuleType, tmp_path: Path) -> None:
+    assert program.TrainingArguments(output_dir=str(tmp_path)).dropout == 0

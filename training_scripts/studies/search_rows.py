@@ -83,7 +83,7 @@ ROWS = {
     "MSM": Row(MSM),
     "MSM, no bias": Row(MSM, "--mu 0"),
     "MSM, no projection": Row(MSM, "--projection none"),
-    "MSM, no dropout": Row(MSM, "--dropout 0"),
+    "MSM, no dropout in the encoder": Row(MSM, "--dropout 0"),
     "CROP of mContriever": Row(RIVAL, "--objective contriever"),
     "ICT": Row(RIVAL, "--objective ict"),
     "MLM, a new head": Row(RIVAL, "--objective mlm --fresh_head"),
