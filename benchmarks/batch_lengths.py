@@ -23,6 +23,7 @@ from benchmarks.steps import Step
 from benchmarks.training_step import encoder, texts
 from st_xlret.evaluation.reporting.tables import markdown_table
 from st_xlret.precision import autocast
+from st_xlret.training.layers import dropout, stepwise_attention
 
 MULTIPLES = {"as they are": 1, "multiples of 16": 16}
 
@@ -30,7 +31,7 @@ MULTIPLES = {"as they are": 1, "multiples of 16": 16}
 def passes(name: str | None, layers: int, rows: int, steps: int, longest: int, multiple: int) -> Step:
     """Passes over batches whose lengths are rounded up to a multiple; what was added is masked."""
     torch.manual_seed(0)
-    model: SentenceTransformer = encoder(name, "frozen word embeddings").eval()  # without dropout
+    model: SentenceTransformer = encoder(name, "frozen word embeddings")
     transformer: Any = model.transformers_model
     transformer.encoder.layer = transformer.encoder.layer[:layers]
     lengths = torch.randint(8, longest, (steps,)).tolist()
@@ -42,9 +43,10 @@ def passes(name: str | None, layers: int, rows: int, steps: int, longest: int, m
             features = texts(model, rows, length)
             features["input_ids"] = pad(features["input_ids"], added, value=model.tokenizer.pad_token_id)
             features["attention_mask"] = pad(features["attention_mask"], added)
-            with autocast("bf16", "cpu"):
-                value = model(features)["sentence_embedding"].float().square().mean()
-            value.backward()
+            with dropout(model, 0), stepwise_attention(model):
+                with autocast("bf16", "cpu"):
+                    value = model(features)["sentence_embedding"].float().square().mean()
+                value.backward()
             model.zero_grad()
         return value.detach()
 
