@@ -115,7 +115,8 @@ def test_the_recipe_of_search_is_the_measured_one(repository: Path) -> None:
         and encoder.max_seq_length is None
         and data.pairs_per_language == 4500
     )
-    assert (method.questions_ratio, args.keep_trained, method.temperature) == (0.3, 0.7, 0.02)
+    assert (method.questions_ratio, method.contrastive_ratio, method.temperature) == (0.3, 0.3333, 0.02)
+    assert args.keep_trained == 0.7
     assert (args.max_steps, args.per_device_train_batch_size, args.learning_rate) == (300, 128, 1e-4)
     assert args.adam_beta2 == 0.98
 
