@@ -18,6 +18,8 @@ def queue_logsumexp(
 ) -> Tensor:
     """Each row's logsumexp over the keys that may be its negatives, with a gradient for the rows alone.
 
+    It is the part of the memory bank in the denominator of CCP (Wu et al. 2022, Algorithm 1, lines 14-16).
+
     Args:
         z: Rows (N, d), divided by the temperature.
         queue: Keys (Q, d).
