@@ -124,12 +124,13 @@ def sort_by_length(features: dict[str, Any]) -> tuple[dict[str, Any], Tensor]:
     return take_texts(features, order), torch.argsort(order)
 
 
-def take_texts(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:
+def take_texts(features: dict[str, Any], rows: Tensor, *, multiple: int = 1) -> dict[str, Any]:
     """Select some texts of a padded column, trimmed to the longest of them.
 
     Args:
         features: Features of the column.
         rows: Indices of the texts, integers (n,).
+        multiple: The length is a multiple of this, or that of the column if the column is shorter.
 
     Returns:
         Features of these texts.
@@ -141,7 +142,7 @@ def take_texts(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:
     """
     count, longest = features["attention_mask"].shape
     used = features["attention_mask"][rows].any(0).nonzero()
-    width = int(used.max()) + 1 if len(used) else longest
+    width = min(longest, -(-(int(used.max()) + 1) // multiple) * multiple) if len(used) else longest
     taken = dict(features)
     for name, tensor in features.items():
         if isinstance(tensor, Tensor) and tensor.ndim and len(tensor) == count:

@@ -14,6 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from st_xlret.training.by_length import short_and_long_apart
 from st_xlret.training.trainable import transformers_of
 
 _STEPWISE = "stepwise_in_training"
@@ -38,6 +39,8 @@ def training_layers(model: SentenceTransformer, args: SentenceTransformerTrainin
         share: float | None = getattr(args, "dropout", None)
         if share is not None:
             stack.enter_context(dropout(model, share))
+        if args.device.type == "cpu" and not args.torch_compile:
+            stack.enter_context(short_and_long_apart(model))
         if args.bf16 and args.device.type == "cpu":
             stack.enter_context(stepwise_attention(model))
         yield
