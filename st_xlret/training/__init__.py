@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from st_xlret.training.joint_steps import JointTrainer
+from st_xlret.training.layers import training_layers
 from st_xlret.training.loss_state_callback import LOSS_STATE_FILE, LossStateCallback
 from st_xlret.training.monitor_callback import LossMonitorCallback
 from st_xlret.training.token_count_callback import TokenCountCallback
@@ -15,4 +16,5 @@ __all__ = [
     "LossStateCallback",
     "TokenCountCallback",
     "merge_adapters",
+    "training_layers",
 ]
