@@ -29,6 +29,7 @@ class Row:
         start: The row whose model it starts from. By default the checkpoint.
         merged: Rows with the share of each one's change of the weights, which are added to the checkpoint.
         searched: Whether its documents are those that are searched in the test.
+        rate_of: The row whose learning rate it takes. By default it is tuned.
     """
 
     program: str = ""
@@ -37,11 +38,17 @@ class Row:
     start: str | None = None
     merged: dict[str, float] = field(default_factory=dict)
     searched: bool = False
+    rate_of: str | None = None
 
     @property
     def needs(self) -> set[str]:
-        """The rows that must be finished before."""
+        """The rows whose models it is made of."""
         return {*self.merged, *([self.start] if self.start else [])}
+
+    @property
+    def waits_for(self) -> set[str]:
+        """The rows that must be finished before."""
+        return {*self.needs, *([self.rate_of] if self.rate_of else [])}
 
     @property
     def has_documents_alone(self) -> bool:
@@ -58,35 +65,44 @@ ROWS = {
     "translations: similarities": Row(SEARCH, SIMILARITIES),
     "translations: similarities, 500 a language": Row(SEARCH, SIMILARITIES, pairs_per_language=500),
     "ML-CTL, CZ-NCE of sentences": Row(ML_CTL, "--mode CZ-snt --mlm_weight 0"),
-    "ML-CTL, CZ-NCE with words": Row(ML_CTL, "--mode ML-CTL-CZ --mlm_weight 0"),
+    "ML-CTL, CZ-NCE with words": Row(ML_CTL, "--mode ML-CTL-CZ --mlm_weight 0", rate_of="ML-CTL, CZ-NCE of sentences"),
     "English questions": Row(SEARCH, "--questions_ratio 1"),
     "questions, similarities": Row(SEARCH, QUESTIONS_AND_SIMILARITIES),
-    "questions, similarities and InfoNCE": Row(SEARCH, f"--contrastive_ratio 0.3333 {QUESTIONS_AND_SIMILARITIES}"),
+    "questions, similarities and InfoNCE": Row(
+        SEARCH, f"--contrastive_ratio 0.3333 {QUESTIONS_AND_SIMILARITIES}", rate_of="translations: similarities"
+    ),
     "questions, semantic loss": Row(IR, "--semantic_weight 1 --language_weight 0"),
     # train_search.py trains without dropout, the other programs with the checkpoint's own, unless they are told.
-    "questions, semantic loss, no dropout": Row(IR, "--dropout 0 --semantic_weight 1 --language_weight 0"),
+    "questions, semantic loss, no dropout": Row(
+        IR, "--dropout 0 --semantic_weight 1 --language_weight 0", rate_of="questions, semantic loss"
+    ),
     "questions, semantic and language loss (0.001)": Row(IR, "--semantic_weight 1 --language_weight 0.001"),
     "questions, semantic and language loss (1)": Row(IR, "--semantic_weight 1 --language_weight 1"),
     # At the paper's scale its gradient is thousands of times smaller than that of the semantic loss.
-    "questions, semantic and language loss (300)": Row(IR, "--semantic_weight 1 --language_weight 300"),
+    "questions, semantic and language loss (300)": Row(
+        IR, "--semantic_weight 1 --language_weight 300", rate_of="questions, semantic loss"
+    ),
     "questions, semantic and language loss (300), other languages": Row(
-        IR, "--semantic_weight 1 --language_weight 300 --others_without_parallel --no_parallel ru sw th hi"
+        IR,
+        "--semantic_weight 1 --language_weight 300 --others_without_parallel --no_parallel ru sw th hi",
+        rate_of="questions, semantic loss",
     ),
     "CCP": Row(CCP),
     "CCP, usual BN": Row(CCP, "--normalization batch"),
     "CCP, no BN": Row(CCP, "--normalization none"),
     "CCP, no bank": Row(CCP, "--bank_size 0"),
+    "CCP, no bank, no BN": Row(CCP, "--bank_size 0 --normalization none", rate_of="CCP, no bank"),
     "CCP, temperature 0.02": Row(CCP, "--temperature 0.02"),
     "CCP, negatives of all languages": Row(CCP, "--cross_language_negatives --language_mixing 1"),
-    "CCP, no dropout": Row(CCP, "--dropout 0"),
+    "CCP, no dropout": Row(CCP, "--dropout 0", rate_of="CCP"),
     "CCP on the searched documents": Row(CCP, searched=True),
     "MSM": Row(MSM),
-    "MSM, no bias": Row(MSM, "--mu 0"),
-    "MSM, no projection": Row(MSM, "--projection none"),
-    "MSM, no dropout in the encoder": Row(MSM, "--dropout 0"),
-    "CROP of mContriever": Row(RIVAL, "--objective contriever"),
+    "MSM, no bias": Row(MSM, "--mu 0", rate_of="MSM"),
+    "MSM, no projection": Row(MSM, "--projection none", rate_of="MSM"),
+    "MSM, no dropout in the encoder": Row(MSM, "--dropout 0", rate_of="MSM"),
     "ICT": Row(RIVAL, "--objective ict"),
-    "MLM, a new head": Row(RIVAL, "--objective mlm --fresh_head"),
+    "CROP of mContriever": Row(RIVAL, "--objective contriever", rate_of="ICT"),
+    "MLM, a new head": Row(RIVAL, "--objective mlm --fresh_head", rate_of="MSM"),
     "0.3 of CCP": Row(merged={"CCP": 0.3}),
     "0.5 of CCP": Row(merged={"CCP": 0.5}),
     "0.3 of CCP on the searched documents": Row(merged={"CCP on the searched documents": 0.3}),
@@ -105,11 +121,11 @@ ROWS = {
 
 
 def with_needed(rows: Iterable[str]) -> list[str]:
-    """These rows and all that they need, in the order of the study."""
+    """These rows and all that they wait for, in the order of the study."""
     wanted, more = set(), set(rows)
     while more:
         wanted |= more
-        more = {name for row in more for name in ROWS[row].needs} - wanted
+        more = {name for row in more for name in ROWS[row].waits_for} - wanted
     return [name for name in ROWS if name in wanted]
 
 

@@ -8,8 +8,9 @@ same questions, rows with documents the same documents. Word embeddings are froz
 
 The learning rate of each row is tuned: the first seed trains with each of --learning_rates (rows with documents alone:
 --documents_learning_rates), and the one that finds held-out translations best is kept. Held out are the sentences of
-TICO-19 that come with the demo: mAP@20 in one pool of 11 languages. Each model is then measured on XQuAD-R, on Tatoeba
-and, with --mining, by the F1 of mined translations, see measure_search.py.
+TICO-19 that come with the demo: mAP@20 in one pool of 11 languages. Some rows take the rate of another row, which they
+differ from in one thing. Each model is then measured on XQuAD-R, on Tatoeba and, with --mining, by the F1 of mined
+translations, see measure_search.py.
 
 With --paragraphs, the pool is made of the sentences of some paragraphs of XQuAD-R, which is easier than the whole. With
 a GPU, --jobs trains several models at a time. Finished parts are kept: the same command continues an interrupted study.
@@ -153,7 +154,9 @@ def rates_of(arguments: Arguments, row: str) -> list[float]:
 
 
 def chosen_rate(arguments: Arguments, row: str) -> float | None:
-    """The learning rate that finds held-out translations best; None if a rate is not measured yet."""
+    """The learning rate that finds held-out translations best, or another row's; None if a rate is not measured yet."""
+    if (other := ROWS[row].rate_of) is not None:
+        return chosen_rate(arguments, other)
     rates = rates_of(arguments, row)
     if len(rates) == 1:
         return rates[0]
@@ -173,7 +176,7 @@ async def run_study(arguments: Arguments) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(arguments.jobs))
     tasks: dict[str, asyncio.Task[None]] = {}
     for row in with_needed(arguments.rows):
-        before = [tasks[name] for name in ROWS[row].needs]
+        before = [tasks[name] for name in ROWS[row].waits_for]
         tasks[row] = asyncio.create_task(run_row(arguments, row, before, slots))
     await asyncio.gather(*tasks.values())
 
@@ -188,6 +191,9 @@ async def run_row(
             print(f"{row} is left out: it needs {name}, which failed", file=sys.stderr, flush=True)
             return
     output, first = Path(arguments.output), arguments.seeds[0]
+    if ROWS[row].rate_of is not None and chosen_rate(arguments, row) is None:
+        print(f"{row} is left out: it takes the rate of {ROWS[row].rate_of}, which failed", file=sys.stderr, flush=True)
+        return
     if ROWS[row].program and chosen_rate(arguments, row) is None:
         trials = {rate: output / run_name(row, f"{rate:g}", first) for rate in rates_of(arguments, row)}
         await asyncio.gather(*(run_one(arguments, row, first, trials[rate], slots, rate=rate) for rate in trials))

@@ -130,7 +130,7 @@ def test_merged_rows_are_made_of_rows_of_the_same_seed(study: ModuleType, argume
 def test_a_row_comes_after_those_that_it_needs() -> None:
     names = list(ROWS)
     for row, known in ROWS.items():
-        assert all(names.index(other) < names.index(row) for other in known.needs), row
+        assert all(names.index(other) < names.index(row) for other in known.waits_for), row
     assert with_needed(["0.3 of CCP, then similarities"]) == ["CCP", "0.3 of CCP", "0.3 of CCP, then similarities"]
 
 
@@ -220,6 +220,34 @@ def test_rates_are_tried_by_the_first_seed_and_rows_wait_for_each_other(
     count = len(runs.commands)
     study.main(given)
     assert len(runs.commands) == count
+
+
+def test_a_row_takes_the_rate_of_the_row_that_it_differs_from(
+    study: ModuleType, data: Path, tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = "questions, similarities and InfoNCE"
+    other = ROWS[row].rate_of
+    given = ["--model", "m", "--data", str(data), "--output", str(tmp_path / "study"), "--paragraphs", "2"]
+    study.main([*given, "--rows", row, "--seeds", "0", "1", "--jobs", "3"])
+    trained = [command for command in runs.commands if "measure" not in command[2]]
+    rates = [command[command.index("--learning_rate") + 1] for command in trained if "0.3333" in command]
+    assert other == "translations: similarities" and rates == ["0.0003", "0.0003"]
+    assert len(trained) == 3 + 1 + 2 and f"| {row}" in capsys.readouterr().out
+
+
+def test_a_row_without_the_rate_of_another_is_left_out(
+    study: ModuleType, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Failing(Runs):
+        def __call__(self, command: list[str], **given: object) -> subprocess.CompletedProcess[str]:
+            if command[2].endswith("train_msm_ablation") and "--mu" not in command:
+                return subprocess.CompletedProcess(command, 1)
+            return super().__call__(command, **given)
+
+    monkeypatch.setattr("training_scripts.studies.common.subprocess.run", Failing())
+    given = ["--model", "m", "--data", str(data), "--output", str(tmp_path / "study"), "--paragraphs", "2"]
+    study.main([*given, "--rows", "MSM, no bias", "--seeds", "0"])
+    assert "MSM, no bias is left out: it takes the rate of MSM, which failed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
