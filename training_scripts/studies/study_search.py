@@ -30,27 +30,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from st_xlret.evaluation import markdown_table
 from st_xlret.files import write_json_atomically, write_text_atomically
 from st_xlret.options import option, parse
 from training_scripts.studies.common import keep_command, run_logged, run_name
 from training_scripts.studies.search_plot import plot_rows
 from training_scripts.studies.search_rows import ML_CTL, ROWS, data_options, with_needed
+from training_scripts.studies.search_table import figures_of, means_of, table_of
 from training_scripts.studies.search_tests import excluded, held_out, test_set, write_test_sets
-
-COLUMNS = {
-    "raw pool": "pool",
-    "raw preference": "preference",
-    "raw own": "own",
-    "raw Tatoeba": "Tatoeba 13",
-    "raw Tatoeba of all": "all",
-    "calibrated pool": "lsar: pool",
-    "calibrated own": "own",
-    "aligned pool": "coral: pool",
-    "aligned own": "own",
-    "mining": "mining F1",
-}
-"""Figures in the table, and the heads of their columns."""
 
 
 @dataclass
@@ -101,9 +87,10 @@ def main(given: Sequence[str] | None = None) -> None:
         asyncio.run(run_study(arguments))
     figures = {name: found for name in models(arguments) if (found := figures_of(output / name))}
     write_json_atomically(output / "study.json", figures)
-    table = table_of(arguments, figures)
+    rows = measured(arguments, figures)
+    table = table_of(rows, {row: chosen_rate(arguments, row) for row in rows if ROWS[row].program})
     write_text_atomically(output / "study.md", table)
-    plot_rows(means_of(arguments, figures), output / "study.png")
+    plot_rows(means_of(rows), output / "study.png")
     print(table)
 
 
@@ -267,29 +254,6 @@ def measuring_command(arguments: Arguments, model: Path, measured: Path, *, tuni
     return command if arguments.no_tatoeba else [*command, "--tatoeba", str(Path(arguments.data) / "tatoeba/v1")]
 
 
-def figures_of(folder: Path) -> dict[str, Any]:
-    """What is known of a model: its scores, its steps, tokens and learning rate."""
-    found: dict[str, Any] = {}
-    for name in ("measured.json", "held-out.json"):
-        if (file := folder / name).is_file():
-            found |= json.loads(file.read_text())
-    if (file := folder / "results.json").is_file():
-        results = json.loads(file.read_text())
-        found |= {name: results[name] for name in ("steps", "tokens", "seconds", "command") if name in results}
-    return found
-
-
-def table_of(arguments: Arguments, figures: dict[str, dict[str, Any]]) -> str:
-    """The study as a Markdown table, in percent: the mean of the seeds, and half of their range."""
-    rows = []
-    for row, found in measured(arguments, figures).items():
-        tokens = sum(entry.get("tokens", 0) for entry in found) // len(found)
-        cells = [mean_and_spread([100 * entry[name] for entry in found if name in entry]) for name in COLUMNS]
-        rate = f"{chosen_rate(arguments, row):g}" if ROWS[row].program else ""
-        rows.append([row, str(len(found)), rate, f"{tokens:,}" if tokens else "", *cells])
-    return markdown_table(["row", "seeds", "rate", "tokens", *COLUMNS.values()], rows)
-
-
 def measured(arguments: Arguments, figures: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """Row -> the figures of its seeds, of rows that are measured."""
     found = {}
@@ -297,29 +261,6 @@ def measured(arguments: Arguments, figures: dict[str, dict[str, Any]]) -> dict[s
         folders = [folder.name for folder in folders_of(arguments, row).values() if folder]
         found[row] = [figures[name] for name in folders if "raw pool" in figures.get(name, {})]
     return {row: seeds for row, seeds in found.items() if seeds}
-
-
-def means_of(arguments: Arguments, figures: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Row -> the means of its seeds in percent, of rows that are measured with and without calibration."""
-    names = ("raw pool", "raw own", "aligned pool", "aligned own")
-    return {
-        row: {name: 100 * sum(entry[name] for entry in seeds) / len(seeds) for name in names}
-        for row, seeds in measured(arguments, figures).items()
-        if all(name in entry for entry in seeds for name in names)
-    }
-
-
-def mean_and_spread(values: list[float]) -> str:
-    """The mean of some values and half of their range.
-
-    Example:
-        >>> mean_and_spread([50.0, 52.0]), mean_and_spread([50.0]), mean_and_spread([])
-        ('51.0 ± 1.0', '50.0', '')
-    """
-    if not values:
-        return ""
-    mean = f"{sum(values) / len(values):.1f}"
-    return mean if len(values) == 1 else f"{mean} ± {(max(values) - min(values)) / 2:.1f}"
 
 
 if __name__ == "__main__":

@@ -138,7 +138,9 @@ def test_the_checkpoint_has_one_seed(study: ModuleType, arguments) -> None:
     arguments.rows, arguments.seeds = ["checkpoint", "CCP"], [1, 2]
     assert study.models(arguments) == ["checkpoint-0", "CCP-3e-05-1", "CCP-3e-05-2"]
     figures = {name: {"raw pool": 0.25} for name in study.models(arguments)}
-    assert study.table_of(arguments, figures).count("25.0") == 2
+    rows = study.measured(arguments, figures)
+    assert {row: len(found) for row, found in rows.items()} == {"checkpoint": 1, "CCP": 2}
+    assert study.table_of(rows, {"CCP": 3e-5}).count("25.0") == 2
 
 
 def test_the_rate_that_finds_held_out_translations_best_is_chosen(study: ModuleType, arguments) -> None:
