@@ -31,6 +31,7 @@ from st_xlret.losses import SemanticContrastiveLoss
 from st_xlret.modules import train_tokenizer, transformer_encoder
 from st_xlret.precision import autocast
 from st_xlret.training.layers import dropout, stepwise_attention
+from st_xlret.training.quick_dropout import quick_dropout_layers
 from st_xlret.training.trainable import add_lora, freeze_word_embeddings
 
 Batch = list[dict[str, Tensor]]
@@ -47,13 +48,16 @@ class Way:
     checkpointing: bool = False
     dropout: float | None = None
     fused_attention: bool = False
+    torch_dropout: bool = False
 
 
 FROZEN = "frozen word embeddings"
 WAYS = {
     "fp32": Way(precision="fp32", fused_attention=True),
+    "fp32, PyTorch's dropout": Way(precision="fp32", fused_attention=True, torch_dropout=True),
     "fp32, no dropout": Way(precision="fp32", fused_attention=True, dropout=0.0),
     "bf16": Way(),
+    "bf16, PyTorch's dropout": Way(torch_dropout=True),
     "bf16, PyTorch's fused attention": Way(fused_attention=True),
     "bf16, no dropout": Way(dropout=0.0),
     "bf16, no dropout, PyTorch's fused attention": Way(dropout=0.0, fused_attention=True),
@@ -97,6 +101,8 @@ def step(model: SentenceTransformer, optimizer: Optimizer, way: Way, batch: Batc
         with ExitStack() as layers:
             if way.dropout is not None:
                 layers.enter_context(dropout(model, way.dropout))
+            if not way.torch_dropout:
+                layers.enter_context(quick_dropout_layers(model))
             if not way.fused_attention:
                 layers.enter_context(stepwise_attention(model))
             with autocast(way.precision, "cpu"):

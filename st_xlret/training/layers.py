@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
@@ -15,6 +14,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from st_xlret.training.by_length import short_and_long_apart
+from st_xlret.training.quick_dropout import quick_dropout, quick_dropout_layers
 from st_xlret.training.trainable import transformers_of
 
 _STEPWISE = "stepwise_in_training"
@@ -24,7 +24,14 @@ _LONG = 256
 
 @contextmanager
 def training_layers(model: SentenceTransformer, args: SentenceTransformerTrainingArguments) -> Iterator[None]:
-    """A context for training: layers drop out as `--dropout` says, and attention in bf16 on a CPU is `stepwise`.
+    """A context for training: layers drop out as `--dropout` says, and compute faster on a CPU.
+
+    On a CPU, the short and the long texts of a batch are read apart, random numbers for dropout are drawn four at a
+    time, and attention in bf16 is computed step by step. Losses and gradients stay the same, up to rounding and to
+    which values are dropped. The first two are left out where the model is compiled. Around the host's Trainer:
+
+        with training_layers(model, trainer.args):
+            trainer.train()
 
     Afterwards the layers are as before, so that the saved model has the checkpoint's own configuration.
 
@@ -41,6 +48,7 @@ def training_layers(model: SentenceTransformer, args: SentenceTransformerTrainin
             stack.enter_context(dropout(model, share))
         if args.device.type == "cpu" and not args.torch_compile:
             stack.enter_context(short_and_long_apart(model))
+            stack.enter_context(quick_dropout_layers(model))
         if args.bf16 and args.device.type == "cpu":
             stack.enter_context(stepwise_attention(model))
         yield
@@ -124,7 +132,7 @@ def _attention(
         scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
     elif attention_mask is not None:
         scores = scores + attention_mask
-    weights = F.dropout(scores.softmax(dim=-1), dropout)
+    weights = quick_dropout(scores.softmax(dim=-1), dropout)
     return (weights @ value).transpose(1, 2).contiguous(), None
 
 

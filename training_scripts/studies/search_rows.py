@@ -153,7 +153,9 @@ def data_options(
         given += ["--keep_trained", "1", "--teacher_cache", str(teacher)]
         return [*given, "--train_seq_length", "160", "--evaluation_pairs", "20"]
     if row.program == ML_CTL:
-        given = [*pairs, size, str(texts // 2), "--evaluation_pairs", "20"]
+        # Long sentences have more of the words that stand in two translations: half as many texts are as many tokens.
+        rows = texts // (4 if "ML-CTL" in row.options else 2)
+        given = [*pairs, size, str(rows), "--evaluation_pairs", "20"]
         words = sorted(map(str, (data / "dictionaries").glob("enwiktionary.*"))) if "ML-CTL" in row.options else []
         return [*given, "--dictionaries", *words, "--stop_words", "none"] if words else given
     if row.program == IR:
