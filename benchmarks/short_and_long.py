@@ -4,7 +4,7 @@
 
 A step is a forward and a backward pass on a batch of sentences, drawn at random from documents of all their languages
 and cut to --longest tokens. Without --documents, the texts are of random tokens, and their lengths spread as
-those of sentences do. The ways run in turn on one thread; the time is the median of the processor time, the memory what
+those of sentences do. Both run in turn on one thread; the time is the median of the processor time, the memory what
 one step adds to the resident memory of a fresh process at its peak (Linux).
 """
 

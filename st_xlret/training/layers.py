@@ -1,4 +1,4 @@
-"""Layers of a Transformer while it is trained: their dropout, and how attention is computed in bf16 on a CPU."""
+"""Layers of a Transformer while it is trained: their dropout, and how they compute faster on a CPU."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ _LONG = 256
 def training_layers(model: SentenceTransformer, args: SentenceTransformerTrainingArguments) -> Iterator[None]:
     """A context for training: layers drop out as `--dropout` says, and compute faster on a CPU.
 
-    On a CPU, the short and the long texts of a batch are read apart, random numbers for dropout are drawn four at a
-    time, and attention in bf16 is computed step by step. Losses and gradients stay the same, up to rounding and to
-    which values are dropped. The first two are left out where the model is compiled. Around the host's Trainer:
+    On a CPU, random numbers for dropout are drawn four at a time, and the short and the long texts of a batch are read
+    apart, with less padding, unless the model is compiled or pads before the texts; attention in bf16 is computed step
+    by step. Losses and gradients stay the same, up to rounding and to which values are dropped.
+
+    Around the host's Trainer:
 
         with training_layers(model, trainer.args):
             trainer.train()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from st_xlret.training.forwards import other_forward
 
 _LEVELS = 1 << 16
 
@@ -61,15 +62,9 @@ def quick_dropout_layers(model: nn.Module) -> Iterator[None]:
         >>> set(dropped.tolist()) <= {0.0, 2.0}
         True
     """
-    changed = [module for module in model.modules() if type(module) is nn.Dropout]
-    for module in changed:
-        module.forward = partial(_forward, module)  # type: ignore[method-assign]
-    try:
+    with other_forward([module for module in model.modules() if type(module) is nn.Dropout], _forward):
         yield
-    finally:
-        for module in changed:
-            del module.forward
 
 
-def _forward(module: nn.Dropout, values: Tensor) -> Tensor:
+def _forward(module: nn.Dropout, own: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
     return quick_dropout(values, module.p) if module.training else values

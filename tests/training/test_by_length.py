@@ -40,7 +40,7 @@ def texts(lengths: list[int] = LENGTHS) -> list[str]:
     return [" ".join(tiny.WORDS[(i + j) % len(tiny.WORDS)] for j in range(n)) for i, n in enumerate(lengths)]
 
 
-def features_of(model: SentenceTransformer, lengths: list[int] = LENGTHS, side: str = "right") -> dict[str, Any]:
+def features_of(model: Any, lengths: list[int] = LENGTHS, side: str = "right") -> dict[str, Any]:
     model.tokenizer.padding_side = side
     try:
         return model.preprocess(texts(lengths))
@@ -68,34 +68,45 @@ def gradients(model: nn.Module, value: Tensor) -> dict[str, Tensor]:
     return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
 
 
+def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
+    assert ours.keys() == theirs.keys()
+    for name, slope in theirs.items():
+        torch.testing.assert_close(ours[name], slope, rtol=1e-3, atol=1e-5)
+
+
 def test_parts_are_as_long_as_their_longest_text(shapes: list[tuple[int, int]]) -> None:
     model = model_of_long_texts()
     features = features_of(model)
     width = features["input_ids"].shape[1]
     with short_and_long_apart(model):
         found = model(features)
-    assert shapes == [(4, width), (4, 32), (4, 16), (4, 16)]
+    assert shapes == [(8, width), (8, 16)]
     assert found["token_embeddings"].shape[:2] == found["attention_mask"].shape == (16, width)
 
 
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_embeddings_and_gradients_are_those_of_the_whole_batch(side: str) -> None:
+def test_embeddings_and_gradients_are_those_of_the_whole_batch(shapes: list[tuple[int, int]]) -> None:
     model = model_of_long_texts()
     weights = torch.randn(len(LENGTHS), 1)
     found = []
     for apart in (False, True):
-        features = features_of(model, side=side)
-        if apart:
-            with short_and_long_apart(model):
-                vectors = model(features)["sentence_embedding"]
-        else:
-            vectors = model(features)["sentence_embedding"]
+        shapes.clear()
+        with short_and_long_apart(model) if apart else nullcontext():
+            vectors = model(features_of(model))["sentence_embedding"]
+        assert len(shapes) == 1 + apart
         found.append((vectors.detach(), gradients(model, (weights * vectors.square()).sum())))
     (whole, slopes), (parts, slopes_of_parts) = found
     torch.testing.assert_close(parts, whole, rtol=1e-5, atol=1e-6)
-    assert slopes.keys() == slopes_of_parts.keys()
-    for name, slope in slopes.items():
-        torch.testing.assert_close(slopes_of_parts[name], slope, rtol=1e-3, atol=1e-5)
+    assert_same(slopes_of_parts, slopes)
+
+
+@pytest.mark.parametrize(("texts", "parts"), [(15, 1), (16, 2), (24, 3), (32, 4), (64, 4)])
+def test_a_batch_is_read_in_up_to_four_parts_of_eight_texts(
+    shapes: list[tuple[int, int]], texts: int, parts: int
+) -> None:
+    model = model_of_long_texts()
+    with short_and_long_apart(model):
+        model(features_of(model, [60] + [2] * (texts - 1)))
+    assert len(shapes) == parts and sum(rows for rows, _ in shapes) == texts
 
 
 def test_texts_with_padding_before_them_are_read_whole(shapes: list[tuple[int, int]]) -> None:
@@ -105,8 +116,8 @@ def test_texts_with_padding_before_them_are_read_whole(shapes: list[tuple[int, i
     assert len(shapes) == 1
 
 
-@pytest.mark.parametrize("lengths", [[5] * 16, [60, 3, 3], [60] * 15 + [3], [1], [60, 2, 2, 2, 2, 2, 2]])
-def test_a_batch_that_saves_nothing_is_read_whole(shapes: list[tuple[int, int]], lengths: list[int]) -> None:
+@pytest.mark.parametrize("lengths", [[5] * 16, [60] * 15 + [3], [60] * 12 + [3] * 4, [1]])
+def test_a_batch_that_saves_little_is_read_whole(shapes: list[tuple[int, int]], lengths: list[int]) -> None:
     model = model_of_long_texts()
     with short_and_long_apart(model):
         model(features_of(model, lengths))
@@ -118,7 +129,67 @@ def test_texts_without_a_token_are_read(shapes: list[tuple[int, int]]) -> None:
     features = features_of(model)
     features["attention_mask"][1:] = 0
     with short_and_long_apart(model):
-        assert model(features)["token_embeddings"].isfinite().all()
+        assert model(features)["token_embeddings"].isfinite().all() and len(shapes) == 2
+
+
+def test_an_encoder_with_embeddings_of_something_else_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of_long_texts()
+    original = Transformer.forward
+
+    def every_second(self: Transformer, features: dict[str, Any], **options: Any) -> dict[str, Any]:
+        found = original(self, features, **options)
+        return {**found, "token_embeddings": found["token_embeddings"][:, ::2]}
+
+    monkeypatch.setattr(Transformer, "forward", every_second)
+    whole = model[0](features_of(model))["token_embeddings"]
+    with short_and_long_apart(model):
+        assert torch.equal(model[0](features_of(model))["token_embeddings"], whole)
+
+
+def test_features_that_cannot_be_divided_are_read_whole(shapes: list[tuple[int, int]]) -> None:
+    model = model_of_long_texts()
+    for name in ("position_ids", "query_expansion_positions"):
+        shapes.clear()
+        features = features_of(model)
+        features[name] = torch.arange(features["input_ids"].shape[1])[None] + 2
+        with short_and_long_apart(model):
+            model(features)
+        assert len(shapes) == 1
+
+
+def test_a_subclass_with_a_forward_of_its_own_is_read_whole(shapes: list[tuple[int, int]]) -> None:
+    class WithMore(Transformer):
+        def forward(self, features: dict[str, Any], **options: Any) -> dict[str, Any]:
+            found = super().forward(features, **options)
+            return {**found, "more": found["token_embeddings"][:, 0]}
+
+    model = model_of_long_texts()
+    model[0].__class__ = WithMore
+    with short_and_long_apart(model):
+        found = model(features_of(model))
+    assert len(shapes) == 1 and found["more"].shape[0] == 16
+
+
+def test_layers_of_an_earlier_pass_are_left_alone() -> None:
+    model = model_of_long_texts()
+    features = features_of(model)
+    layers = (torch.randn(16, features["input_ids"].shape[1], 3),)
+    features["all_layer_embeddings"] = layers
+    with short_and_long_apart(model):
+        assert model(features)["all_layer_embeddings"] is layers
+
+
+def test_contexts_in_each_other_and_a_forward_from_before(shapes: list[tuple[int, int]]) -> None:
+    model = model_of_long_texts()
+    sharing = first_last_encoder(model[0])
+    model[0].model.config.output_hidden_states = False
+    model[0].forward = own = model[0].forward
+    shapes.clear()
+    with short_and_long_apart(model):
+        with short_and_long_apart(model), short_and_long_apart(sharing):
+            model(features_of(model))
+        model(features_of(model))
+    assert len(shapes) == 4 and vars(model[0])["forward"] is own
 
 
 def test_all_layers_are_those_of_the_whole_batch(shapes: list[tuple[int, int]]) -> None:
@@ -128,7 +199,7 @@ def test_all_layers_are_those_of_the_whole_batch(shapes: list[tuple[int, int]]) 
     whole = model(features_of(model))
     with short_and_long_apart(model):
         parts = model(features_of(model))
-    assert len(shapes) == 1 + 4 and len(parts["all_layer_embeddings"]) == len(whole["all_layer_embeddings"]) > 1
+    assert len(shapes) == 1 + 2 and len(parts["all_layer_embeddings"]) == len(whole["all_layer_embeddings"]) > 1
     token = whole["attention_mask"].bool()
     for ours, theirs in zip(parts["all_layer_embeddings"], whole["all_layer_embeddings"], strict=True):
         torch.testing.assert_close(ours[token], theirs[token], rtol=1e-5, atol=1e-6)
@@ -161,7 +232,7 @@ def test_both_encoders_of_a_router_read_in_parts(shapes: list[tuple[int, int]]) 
         shapes.clear()
         with short_and_long_apart(model):
             model({**features_of(model), "task": task})
-        assert len(shapes) == 4
+        assert len(shapes) == 2
 
 
 def test_processes_that_load_data_can_be_handed_the_model() -> None:
@@ -197,7 +268,7 @@ def loss_and_columns(name: str) -> tuple[Any, list[dict[str, Tensor]]]:
         return CCPLoss(model, bank_size=0), columns
     mlm = MaskedLMLoss(model, seed=0)
     if name == "MLM":
-        return mlm, columns[:1]
+        return mlm, [tiny.features(model, rows)]
     if name == "sentences":
         return CZNCELoss(model, mlm=mlm), columns
     for column in columns:
@@ -211,13 +282,12 @@ def test_losses_and_gradients_are_those_of_whole_batches(name: str, shapes: list
     for apart in (False, True):
         torch.manual_seed(0)
         loss, columns = loss_and_columns(name)
+        shapes.clear()
         with short_and_long_apart(loss.model) if apart else nullcontext():
             value = loss.train()(columns)
+        assert (min(rows for rows, _ in shapes) < 16) is apart
         value = sum(value.values()) if isinstance(value, dict) else value
         values.append(value.detach())
         slopes.append(gradients(loss, value))
-    assert len(shapes) > 2
     torch.testing.assert_close(values[1], values[0], rtol=1e-5, atol=1e-6)
-    assert slopes[0].keys() == slopes[1].keys()
-    for weight, slope in slopes[0].items():
-        torch.testing.assert_close(slopes[1][weight], slope, rtol=1e-3, atol=1e-5)
+    assert_same(slopes[1], slopes[0])

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Dropout
 from torch import Tensor, nn
 from transformers import TrainerCallback
 
 from st_xlret.losses import SemanticContrastiveLoss
-from st_xlret.modules import with_two_encoders
+from st_xlret.modules import transformer_encoder, with_two_encoders
 from st_xlret.training import layers
 from st_xlret.training import run as runs
 from st_xlret.training.arguments import RunArguments, TrainingArguments
@@ -96,6 +97,29 @@ def test_attention_is_stepwise_in_bf16_on_a_cpu_alone(bf16: bool, device: str, s
     with training_layers(model, args):
         assert attention(model) == [STEPWISE if stepwise else "sdpa"] * 2 and shares(model) == {0.0}
     assert attention(model) == ["sdpa"] * 2 and shares(model) == {0.1}
+
+
+@pytest.mark.parametrize(
+    "device, torch_compile, faster", [("cpu", False, True), ("cpu", True, False), ("cuda", False, False)]
+)
+def test_lengths_and_dropout_are_computed_otherwise_on_a_cpu_alone(
+    device: str, torch_compile: bool, faster: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    original = Transformer.forward
+
+    def forward(self: Transformer, features: dict[str, Any], **options: Any) -> dict[str, Any]:
+        read.append(len(features["input_ids"]))
+        return original(self, features, **options)
+
+    monkeypatch.setattr(Transformer, "forward", forward)
+    model = transformer_encoder(tiny.tokenizer(), "tiny", max_seq_length=64).to("cpu").train()
+    args: Any = SimpleNamespace(bf16=False, device=torch.device(device), torch_compile=torch_compile)
+    with training_layers(model, args):
+        model(model.preprocess(["sun moon rain wind snow leaf fish " * 4] * 4 + ["sun"] * 28))
+        patched = {"forward" in vars(module) for module in model.modules() if isinstance(module, nn.Dropout)}
+    assert read == ([8] * 4 if faster else [32]) and patched == {faster}
+    assert not any("forward" in vars(module) for module in model.modules())
 
 
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
@@ -179,9 +203,11 @@ class Watch(TrainerCallback):
 
     def __init__(self) -> None:
         self.seen: list[tuple[set[float], list[str]]] = []
+        self.patched: list[bool] = []
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.seen.append((shares(kwargs["model"]), attention(kwargs["model"])))
+        self.patched.append("forward" in vars(kwargs["model"][0]))
 
 
 def trainer_of(model: SentenceTransformer, folder: Path, watch: Watch, **options: Any) -> SentenceTransformerTrainer:
@@ -201,6 +227,7 @@ def trainer_of(model: SentenceTransformer, folder: Path, watch: Watch, **options
 def test_a_run_trains_as_its_options_say(tmp_path: Path, options: dict[str, Any], share: float, kind: str) -> None:
     model, watch = tiny.transformer(dropout=0.1), Watch()
     runs.train(trainer_of(model, tmp_path, watch, **options), RunArguments())
+    assert watch.patched == [True, True] and "forward" not in vars(model[0])
     assert watch.seen == [({share}, [kind])] * 2 and (shares(model), attention(model)) == ({0.1}, ["sdpa"])
     model.save(str(tmp_path / "model"))
     saved = json.loads((tmp_path / "model/config.json").read_text())

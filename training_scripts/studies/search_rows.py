@@ -29,7 +29,7 @@ class Row:
         start: The row whose model it starts from. By default the checkpoint.
         merged: Rows with the share of each one's change of the weights, which are added to the checkpoint.
         searched: Whether its documents are those that are searched in the test.
-        rate_of: The row whose learning rate it takes. By default it is tuned.
+        rate_of: A related row whose learning rate it takes. By default its own is tuned.
     """
 
     program: str = ""
@@ -44,11 +44,6 @@ class Row:
     def needs(self) -> set[str]:
         """The rows whose models it is made of."""
         return {*self.merged, *([self.start] if self.start else [])}
-
-    @property
-    def waits_for(self) -> set[str]:
-        """The rows that must be finished before."""
-        return {*self.needs, *([self.rate_of] if self.rate_of else [])}
 
     @property
     def has_documents_alone(self) -> bool:
@@ -121,11 +116,17 @@ ROWS = {
 
 
 def with_needed(rows: Iterable[str]) -> list[str]:
-    """These rows and all that they wait for, in the order of the study."""
+    """These rows and all that they are made of, in the order of the study."""
     wanted, more = set(), set(rows)
     while more:
         wanted |= more
-        more = {name for row in more for name in ROWS[row].waits_for} - wanted
+        more = {name for row in more for name in ROWS[row].needs} - wanted
+    return [name for name in ROWS if name in wanted]
+
+
+def tuned_for(rows: Iterable[str]) -> list[str]:
+    """The rows whose learning rates these rows take, in the order of the study."""
+    wanted = {ROWS[row].rate_of or row for row in rows if ROWS[row].program}
     return [name for name in ROWS if name in wanted]
 
 

@@ -8,9 +8,9 @@ same questions, rows with documents the same documents. Word embeddings are froz
 
 The learning rate of each row is tuned: the first seed trains with each of --learning_rates (rows with documents alone:
 --documents_learning_rates), and the one that finds held-out translations best is kept. Held out are the sentences of
-TICO-19 that come with the demo: mAP@20 in one pool of 11 languages. Some rows take the rate of another row, which they
-differ from in one thing. Each model is then measured on XQuAD-R, on Tatoeba and, with --mining, by the F1 of mined
-translations, see measure_search.py.
+TICO-19 that come with the demo: mAP@20 in one pool of 11 languages. Some rows take the rate of a related row (`rate_of`
+in search_rows.py) and have no trials of their own. Each model is then measured on XQuAD-R, on Tatoeba and, with
+--mining, by the F1 of mined translations, see measure_search.py.
 
 With --paragraphs, the pool is made of the sentences of some paragraphs of XQuAD-R, which is easier than the whole. With
 a GPU, --jobs trains several models at a time. Finished parts are kept: the same command continues an interrupted study.
@@ -34,7 +34,7 @@ from st_xlret.files import write_json_atomically, write_text_atomically
 from st_xlret.options import option, parse
 from training_scripts.studies.common import keep_command, run_logged, run_name
 from training_scripts.studies.search_plot import plot_rows
-from training_scripts.studies.search_rows import ML_CTL, ROWS, data_options, with_needed
+from training_scripts.studies.search_rows import ML_CTL, ROWS, data_options, tuned_for, with_needed
 from training_scripts.studies.search_table import figures_of, means_of, table_of
 from training_scripts.studies.search_tests import excluded, held_out, test_set, write_test_sets
 
@@ -157,40 +157,58 @@ def chosen_rate(arguments: Arguments, row: str) -> float | None:
 
 
 async def run_study(arguments: Arguments) -> None:
-    """Train and measure all rows, each after those that it needs."""
+    """Train and measure all rows, each after those that it is made of and the one whose rate it takes."""
     slots = asyncio.Semaphore(arguments.jobs)
     # The default has few threads on a machine of few cores.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(arguments.jobs))
+    rows = with_needed(arguments.rows)
+    tuned = tuned_for(rows)
+    tuning: dict[str, asyncio.Task[None]] = {}
     tasks: dict[str, asyncio.Task[None]] = {}
-    for row in with_needed(arguments.rows):
-        before = [tasks[name] for name in ROWS[row].waits_for]
-        tasks[row] = asyncio.create_task(run_row(arguments, row, before, slots))
+    for row in ROWS:
+        before = [tasks[name] for name in ROWS[row].needs if name in tasks]
+        if row in tuned:
+            tuning[row] = asyncio.create_task(tune(arguments, row, before, slots))
+        if row in rows:
+            rate = [tuning[ROWS[row].rate_of or row]] if ROWS[row].program else []
+            tasks[row] = asyncio.create_task(run_row(arguments, row, [*before, *rate], slots))
     await asyncio.gather(*tasks.values())
+
+
+async def tune(arguments: Arguments, row: str, before: Sequence[asyncio.Task[None]], slots: asyncio.Semaphore) -> None:
+    """Train a row by its first seed with each learning rate, and keep the model of the one that is chosen."""
+    await asyncio.gather(*before)
+    if missing(arguments, row) or chosen_rate(arguments, row) is not None:
+        return
+    output, first = Path(arguments.output), arguments.seeds[0]
+    trials = {rate: output / run_name(row, f"{rate:g}", first) for rate in rates_of(arguments, row)}
+    await asyncio.gather(*(run_one(arguments, row, first, trials[rate], slots, rate=rate) for rate in trials))
+    if chosen_rate(arguments, row) is None:
+        return  # a trial failed, which is said
+    for folder in trials.values():
+        if folder != folder_of(arguments, row, first):
+            shutil.rmtree(folder / "model", ignore_errors=True)
 
 
 async def run_row(
     arguments: Arguments, row: str, before: Sequence[asyncio.Task[None]], slots: asyncio.Semaphore
 ) -> None:
-    """Tune the learning rate of a row, then train and measure each seed."""
+    """Train and measure each seed of a row."""
     await asyncio.gather(*before)
-    for name in sorted(ROWS[row].needs):
-        if not all(model_of(arguments, name, seed).is_dir() for seed in arguments.seeds):
-            print(f"{row} is left out: it needs {name}, which failed", file=sys.stderr, flush=True)
-            return
-    output, first = Path(arguments.output), arguments.seeds[0]
+    if failed := missing(arguments, row):
+        print(f"{row} is left out: it needs {' and '.join(failed)}, which failed", file=sys.stderr, flush=True)
+        return
     if ROWS[row].rate_of is not None and chosen_rate(arguments, row) is None:
         print(f"{row} is left out: it takes the rate of {ROWS[row].rate_of}, which failed", file=sys.stderr, flush=True)
         return
-    if ROWS[row].program and chosen_rate(arguments, row) is None:
-        trials = {rate: output / run_name(row, f"{rate:g}", first) for rate in rates_of(arguments, row)}
-        await asyncio.gather(*(run_one(arguments, row, first, trials[rate], slots, rate=rate) for rate in trials))
-        if chosen_rate(arguments, row) is None:
-            return  # a trial failed, which is said
-        for folder in trials.values():
-            if folder != folder_of(arguments, row, first):
-                shutil.rmtree(folder / "model", ignore_errors=True)
     runs = [(seed, folder) for seed, folder in folders_of(arguments, row).items() if folder is not None]
     await asyncio.gather(*(run_one(arguments, row, seed, folder, slots) for seed, folder in runs))
+
+
+def missing(arguments: Arguments, row: str) -> list[str]:
+    """The rows that a row is made of and that have no model."""
+    seeds = arguments.seeds
+    return [name for name in sorted(ROWS[row].needs) if not all(model_of(arguments, name, s).is_dir() for s in seeds)]
 
 
 async def run_one(

@@ -131,7 +131,9 @@ def test_merged_rows_are_made_of_rows_of_the_same_seed(study: ModuleType, argume
 def test_a_row_comes_after_those_that_it_needs() -> None:
     names = list(ROWS)
     for row, known in ROWS.items():
-        assert all(names.index(other) < names.index(row) for other in known.waits_for), row
+        assert all(names.index(other) < names.index(row) for other in known.needs), row
+        if known.rate_of is not None:
+            assert names.index(known.rate_of) < names.index(row) and not ROWS[known.rate_of].needs, row
     assert with_needed(["0.3 of CCP, then similarities"]) == ["CCP", "0.3 of CCP", "0.3 of CCP, then similarities"]
 
 
@@ -225,7 +227,7 @@ def test_rates_are_tried_by_the_first_seed_and_rows_wait_for_each_other(
     assert len(runs.commands) == count
 
 
-def test_a_row_takes_the_rate_of_the_row_that_it_differs_from(
+def test_a_row_takes_the_rate_of_another_one_which_is_only_tuned(
     study: ModuleType, data: Path, tmp_path: Path, runs: Runs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = "questions, similarities and InfoNCE"
@@ -235,7 +237,7 @@ def test_a_row_takes_the_rate_of_the_row_that_it_differs_from(
     trained = [command for command in runs.commands if "measure" not in command[2]]
     rates = [command[command.index("--learning_rate") + 1] for command in trained if "0.3333" in command]
     assert other == "translations: similarities" and rates == ["0.0003", "0.0003"]
-    assert len(trained) == 3 + 1 + 2 and f"| {row}" in capsys.readouterr().out
+    assert len(trained) == 3 + 2 and f"| {row}" in capsys.readouterr().out
 
 
 def test_a_row_without_the_rate_of_another_is_left_out(
