@@ -12,7 +12,7 @@ from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.training import LOSS_STATE_FILE
+from st_xlret.training import LOSS_STATE_FILE, training_layers
 from tests.training.runs import interleaved_run
 
 STEPS = {"max_steps": 100, "save_strategy": "steps", "save_steps": 50}
@@ -33,12 +33,14 @@ def final_state(trainer) -> dict[str, Tensor]:
 def test_the_next_losses_after_a_resume_are_equal(tmp_path: Path, scope: str, options: dict[str, int]) -> None:
     steps = {**STEPS, **options}
     whole, recorded = interleaved_run(tmp_path, seed=0, scope=scope, **steps)
-    whole.train()
+    with training_layers(whole.model, whole.args):
+        whole.train()
     next_steps = [entry for entry in recorded.steps if entry[0] >= steps["save_steps"]]
     checkpoint = tmp_path / f"checkpoint-{steps['save_steps']}"
 
     resumed, repeated = interleaved_run(tmp_path, seed=7, scope=scope, **steps)
-    resumed.train(resume_from_checkpoint=str(checkpoint))
+    with training_layers(resumed.model, resumed.args):
+        resumed.train(resume_from_checkpoint=str(checkpoint))
     assert repeated.steps == next_steps
     expected = final_state(whole)
     for name, tensor in final_state(resumed).items():
