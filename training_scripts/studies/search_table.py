@@ -39,14 +39,13 @@ def figures_of(folder: Path) -> dict[str, Any]:
     return found
 
 
-def table_of(rows: Rows, rates: Mapping[str, float | None]) -> str:
+def table_of(rows: Rows, rates: Mapping[str, str]) -> str:
     """The study as a Markdown table, with the learning rates of rows that are trained."""
     lines = []
     for row, found in rows.items():
         tokens = sum(entry.get("tokens", 0) for entry in found) // len(found)
         cells = [mean_and_spread([100 * entry[name] for entry in found if name in entry]) for name in COLUMNS]
-        rate = f"{rates[row]:g}" if row in rates else ""
-        lines.append([row, str(len(found)), rate, f"{tokens:,}" if tokens else "", *cells])
+        lines.append([row, str(len(found)), rates.get(row, ""), f"{tokens:,}" if tokens else "", *cells])
     return markdown_table(["row", "seeds", "rate", "tokens", *COLUMNS.values()], lines)
 
 

@@ -88,7 +88,7 @@ def main(given: Sequence[str] | None = None) -> None:
     figures = {name: found for name in models(arguments) if (found := figures_of(output / name))}
     write_json_atomically(output / "study.json", figures)
     rows = measured(arguments, figures)
-    table = table_of(rows, {row: chosen_rate(arguments, row) for row in rows if ROWS[row].program})
+    table = table_of(rows, {row: shown_rate(arguments, row) for row in rows if ROWS[row].program})
     write_text_atomically(output / "study.md", table)
     plot_rows(means_of(rows), output / "study.png")
     print(table)
@@ -154,6 +154,12 @@ def chosen_rate(arguments: Arguments, row: str) -> float | None:
             return None
         scores[rate] = json.loads(file.read_text())["raw held out"]
     return max(scores, key=lambda rate: scores[rate])
+
+
+def shown_rate(arguments: Arguments, row: str) -> str:
+    """The learning rate of a row, and whose it is if it was not tuned for this one."""
+    other = ROWS[row].rate_of
+    return f"{chosen_rate(arguments, row):g}" + (f" of {other}" if other else "")
 
 
 async def run_study(arguments: Arguments) -> None:

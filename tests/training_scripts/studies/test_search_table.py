@@ -19,7 +19,7 @@ def test_figures_are_those_of_all_files_of_a_run(tmp_path: Path) -> None:
 
 def test_a_row_has_the_mean_of_its_seeds_and_what_is_not_measured_is_empty() -> None:
     rows = {"checkpoint": [ALIGNED], "CCP": [{"raw pool": 0.25, "tokens": 100}, {"raw pool": 0.5, "tokens": 300}]}
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table_of(rows, {"CCP": 3e-5}).splitlines()]
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table_of(rows, {"CCP": "3e-05"}).splitlines()]
     pool = 4 + list(COLUMNS).index("raw pool")
     assert lines[2][:4] == ["checkpoint", "1", "", ""] and lines[2][pool] == "50.0"
     assert lines[3][:4] == ["CCP", "2", "3e-05", "200"] and lines[3][pool] == "37.5 ± 12.5"

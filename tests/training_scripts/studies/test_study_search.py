@@ -143,7 +143,7 @@ def test_the_checkpoint_has_one_seed(study: ModuleType, arguments) -> None:
     figures = {name: {"raw pool": 0.25} for name in study.models(arguments)}
     rows = study.measured(arguments, figures)
     assert {row: len(found) for row, found in rows.items()} == {"checkpoint": 1, "CCP": 2}
-    assert study.table_of(rows, {"CCP": 3e-5}).count("25.0") == 2
+    assert study.table_of(rows, {"CCP": "3e-05"}).count("25.0") == 2
 
 
 def test_the_rate_that_finds_held_out_translations_best_is_chosen(study: ModuleType, arguments) -> None:
@@ -237,7 +237,7 @@ def test_a_row_takes_the_rate_of_another_one_which_is_only_tuned(
     trained = [command for command in runs.commands if "measure" not in command[2]]
     rates = [command[command.index("--learning_rate") + 1] for command in trained if "0.3333" in command]
     assert other == "translations: similarities" and rates == ["0.0003", "0.0003"]
-    assert len(trained) == 3 + 2 and f"| {row}" in capsys.readouterr().out
+    assert len(trained) == 3 + 2 and f"0.0003 of {other}" in capsys.readouterr().out
 
 
 def test_a_row_without_the_rate_of_another_is_left_out(
