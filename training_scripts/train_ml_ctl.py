@@ -13,10 +13,11 @@ On two CPU cores in minutes, a small Transformer from scratch:
         --output_dir runs/mini --learning_rate 1e-3 --max_steps 2000
 
 A Transformer's sentence vector is the mean over the tokens of its first and last layer, also in the model that is
-saved. Words of Chinese, Japanese and Thai need the extra st-xlret[words]; so do the default lists of stop words. How
-many pairs gave samples, and why the others gave none, is printed before the training. Some pairs are held out to
-choose the best checkpoint. Interrupted? The same command with --resume repeats what the uninterrupted run would have
-done. The model is in OUTPUT_DIR/model, the scores in OUTPUT_DIR/results.json, the curves in OUTPUT_DIR/training.png.
+saved, unless --pooling checkpoint keeps that of the checkpoint. Words of Chinese, Japanese and Thai need the extra
+st-xlret[words]; so do the default lists of stop words. How many pairs gave samples, and why the others gave none, is
+printed before the training. Some pairs are held out to choose the best checkpoint. Interrupted? The same command with
+--resume repeats what the uninterrupted run would have done. The model is in OUTPUT_DIR/model, the scores in
+OUTPUT_DIR/results.json, the curves in OUTPUT_DIR/training.png.
 
 --mode chooses a system of the paper's Table 1, or ML-CTL-info, which the paper does not have. The systems info-snt and
 CZ-snt train on sentences alone: they need no dictionaries, and take --from_scratch static too.
@@ -67,9 +68,22 @@ MODES = {
 
 @dataclass
 class EncoderArguments(shared_encoders.EncoderArguments):
-    """The encoder to train. Its pooling is that of the paper."""
+    """The encoder to train. Its pooling is that of the paper by default."""
 
-    pooling: str | None = field(default=None, init=False)
+    pooling: str | None = option(
+        "first-last",
+        "Sentence vector of a Transformer: first-last (the paper's mean over the tokens of the first and the last "
+        "layer) or checkpoint (the checkpoint's own, which keeps more of an encoder that embeds sentences already).",
+        choices=["first-last", "checkpoint"],
+    )
+    first_last: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        self.first_last = self.pooling == "first-last"
+        if not (self.first_last or self.model):
+            raise ValueError("--pooling checkpoint is for a checkpoint (--model): from scratch it is first-last")
+        self.pooling = None if self.first_last else self.pooling
+        super().__post_init__()
 
 
 @dataclass
@@ -198,13 +212,13 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     excluded_words = data.load_stop_words(dictionaries) if words else None
     pairs, evaluator = data.hold_out_pairs(data.load_pairs(), args.seed)
 
-    # 2. The encoder. The sentence vector of a Transformer is the mean over the tokens of its first and last layer.
+    # 2. The encoder, with the paper's sentence vector unless the checkpoint's own is kept.
     texts = [(pairs, side, f"{side}_language") for side in ("source", "target")]
     model = encoder.load(texts, args, run)
-    if isinstance(model[0], Transformer):
+    if isinstance(model[0], Transformer) and encoder.first_last:
         loaded, model = model, first_last_encoder(model)
         carry_card_data(loaded, model)
-    elif words:
+    elif words and not isinstance(model[0], Transformer):
         raise ValueError(
             f"--mode {options.mode} needs the token vectors of a Transformer, and this encoder is a "
             f"{type(model[0]).__name__}: take --from_scratch mini or a checkpoint, or --mode CZ-snt"

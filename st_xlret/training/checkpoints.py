@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 MANIFEST_FILE = "manifest.json"
 """The last file of a checkpoint: names, sizes and checksums of the others, and the options of the run."""
 
-_LATER_OPTIONS = {"keep_trained": 1.0, "contrastive_ratio": 0.0, "fresh_head": False}
+_LATER_OPTIONS = {"keep_trained": 1.0, "contrastive_ratio": 0.0, "fresh_head": False, "first_last": True}
 """Options that runs of earlier versions had not, and what these runs did."""
 
 _SAMPLED_ROWS = 64

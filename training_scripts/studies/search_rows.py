@@ -60,6 +60,9 @@ ROWS = {
     "translations: similarities": Row(SEARCH, SIMILARITIES),
     "translations: similarities, 500 a language": Row(SEARCH, SIMILARITIES, pairs_per_language=500),
     "ML-CTL, CZ-NCE of sentences": Row(ML_CTL, "--mode CZ-snt --mlm_weight 0"),
+    "ML-CTL, CZ-NCE of sentences, the encoder's own pooling": Row(
+        ML_CTL, "--mode CZ-snt --mlm_weight 0 --pooling checkpoint", rate_of="ML-CTL, CZ-NCE of sentences"
+    ),
     "ML-CTL, CZ-NCE with words": Row(ML_CTL, "--mode ML-CTL-CZ --mlm_weight 0", rate_of="ML-CTL, CZ-NCE of sentences"),
     "English questions": Row(SEARCH, "--questions_ratio 1"),
     "questions, similarities": Row(SEARCH, QUESTIONS_AND_SIMILARITIES),
