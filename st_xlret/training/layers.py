@@ -30,11 +30,6 @@ def training_layers(model: SentenceTransformer, args: SentenceTransformerTrainin
     apart, with less padding, unless the model is compiled or pads before the texts; attention in bf16 is computed step
     by step. Losses and gradients stay the same, up to rounding and to which values are dropped.
 
-    Around the host's Trainer:
-
-        with training_layers(model, trainer.args):
-            trainer.train()
-
     Afterwards the layers are as before, so that the saved model has the checkpoint's own configuration.
 
     Args:
@@ -43,6 +38,15 @@ def training_layers(model: SentenceTransformer, args: SentenceTransformerTrainin
 
     Raises:
         ValueError: If a dropout above 0 is given, and the encoder has no layers that drop out.
+
+    Example:
+        >>> from st_xlret.modules import train_tokenizer, transformer_encoder
+        >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny").train()
+        >>> args = SentenceTransformerTrainingArguments("runs/tiny", use_cpu=True)
+        >>> with training_layers(model, args):  # around the training, such as `trainer.train()`
+        ...     vectors = model(model.preprocess(["a b"]))["sentence_embedding"]
+        >>> vectors.shape
+        torch.Size([1, 32])
     """
     with ExitStack() as stack:
         share: float | None = getattr(args, "dropout", None)

@@ -157,7 +157,7 @@ def data_options(
         given += ["--keep_trained", "1", "--teacher_cache", str(teacher)]
         return [*given, "--train_seq_length", "160", "--evaluation_pairs", "20"]
     if row.program == ML_CTL:
-        # Long sentences have more of the words that stand in two translations: half as many texts are as many tokens.
+        # Sentences with words that are in both translations are 1.4 times as long, and each has several samples.
         rows = texts // (4 if "ML-CTL" in row.options else 2)
         given = [*pairs, size, str(rows), "--evaluation_pairs", "20"]
         words = sorted(map(str, (data / "dictionaries").glob("enwiktionary.*"))) if "ML-CTL" in row.options else []
