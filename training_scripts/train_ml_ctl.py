@@ -25,6 +25,7 @@ CZ-snt train on sentences alone: they need no dictionaries, and take --from_scra
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -58,6 +59,8 @@ from st_xlret.training.lazy_adam import use_lazy_adam
 from st_xlret.training.script import command, run_script
 
 # Objective, and whether there is a word beside each sentence.
+logger = logging.getLogger("train_ml_ctl")
+
 MODES = {
     "info-snt": ("info_nce", False),
     "CZ-snt": ("cz_nce", False),
@@ -216,6 +219,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     texts = [(pairs, side, f"{side}_language") for side in ("source", "target")]
     model = encoder.load(texts, args, run)
     if isinstance(model[0], Transformer) and encoder.first_last:
+        if encoder.model:
+            logger.info("the sentence vector is the paper's; --pooling checkpoint keeps that of %s", encoder.model)
         loaded, model = model, first_last_encoder(model)
         carry_card_data(loaded, model)
     elif words and not isinstance(model[0], Transformer):

@@ -93,9 +93,12 @@ def test_pairs_and_a_dictionary_give_a_plain_model_that_knows_translations(
     logged = {key for line in state["log_history"] for key in line}
     assert {"cz_nce", "mlm"} <= logged or {"loss_cz_nce", "loss_mlm"} <= logged, logged
 
+    assert "--pooling checkpoint" not in caplog.text  # there was no checkpoint
+
     # What was trained is trained on.
     results = train_words("--model", run / "model", "--mode CZ-snt --max_steps 2", output="second")
     assert results["mode"] == "CZ-snt" and results["word_samples"] is None
+    assert f"--pooling checkpoint keeps that of {run / 'model'}" in caplog.text
 
 
 @pytest.mark.parametrize("mode", ["CZ-snt", "ML-CTL-CZ"])
