@@ -58,9 +58,9 @@ from st_xlret.training.held_out import compare, keep_best
 from st_xlret.training.lazy_adam import use_lazy_adam
 from st_xlret.training.script import command, run_script
 
-# Objective, and whether there is a word beside each sentence.
 logger = logging.getLogger("train_ml_ctl")
 
+# Objective, and whether there is a word beside each sentence.
 MODES = {
     "info-snt": ("info_nce", False),
     "CZ-snt": ("cz_nce", False),
