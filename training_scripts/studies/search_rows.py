@@ -67,7 +67,7 @@ ROWS = {
     "English questions": Row(SEARCH, "--questions_ratio 1"),
     "questions, similarities": Row(SEARCH, QUESTIONS_AND_SIMILARITIES),
     "questions, similarities and InfoNCE": Row(
-        SEARCH, f"--contrastive_ratio 0.3333 {QUESTIONS_AND_SIMILARITIES}", rate_of="translations: similarities"
+        SEARCH, f"--contrastive_ratio 0.3333 {QUESTIONS_AND_SIMILARITIES}", rate_of="questions, similarities"
     ),
     "questions, semantic loss": Row(IR, "--semantic_weight 1 --language_weight 0"),
     # train_search.py trains without dropout, the other programs with the checkpoint's own, unless they are told.

@@ -7,10 +7,11 @@ Every row starts from --model, or from another row where its name says so, and t
 same questions, rows with documents the same documents. Word embeddings are frozen in all of them.
 
 The learning rate of each row is tuned: the first seed trains with each of --learning_rates (rows with documents alone:
---documents_learning_rates), and the one that finds held-out translations best is kept. Held out are the sentences of
-TICO-19 that come with the demo: mAP@20 in one pool of 11 languages. Some rows take the rate of a related row (`rate_of`
-in search_rows.py) and have no trials of their own. Each model is then measured on XQuAD-R, on Tatoeba and, with
---mining, by the F1 of mined translations, see measure_search.py.
+--documents_learning_rates), and the one that finds held-out translations best is kept. While that is at an end of the
+rates, one beyond it is tried too, --further_rates at most. Held out are the sentences of TICO-19 that come with the
+demo: mAP@20 in one pool of 11 languages. Some rows take the rate of a related row (`rate_of` in search_rows.py) and
+have no trials of their own. Each model is then measured on XQuAD-R, on Tatoeba and, with --mining, by the F1 of mined
+translations, see measure_search.py.
 
 With --paragraphs, the pool is made of the sentences of some paragraphs of XQuAD-R, which is easier than the whole. With
 a GPU, --jobs trains several models at a time. Finished parts are kept: the same command continues an interrupted study.
@@ -34,6 +35,7 @@ from st_xlret.files import write_json_atomically, write_text_atomically
 from st_xlret.options import option, parse
 from training_scripts.studies.common import keep_command, run_logged, run_name
 from training_scripts.studies.search_plot import plot_rows
+from training_scripts.studies.search_rates import best_of, trials
 from training_scripts.studies.search_rows import ML_CTL, ROWS, data_options, tuned_for, with_needed
 from training_scripts.studies.search_table import figures_of, means_of, table_of
 from training_scripts.studies.search_tests import excluded, held_out, test_set, write_test_sets
@@ -62,6 +64,9 @@ class Arguments:
     )
     documents_learning_rates: list[float] = option(
         [1e-5, 3e-5, 1e-4], "Peak learning rates to try in rows with documents alone.", above=0
+    )
+    further_rates: int = option(
+        2, "Rates to try beyond an end of the range, one after the other, while the best one is there.", minimum=0
     )
     pairs_per_language: int = option(4500, "Translations of each language.", minimum=1)
     paragraphs: int | None = option(
@@ -140,20 +145,27 @@ def rates_of(arguments: Arguments, row: str) -> list[float]:
     return arguments.documents_learning_rates if ROWS[row].has_documents_alone else arguments.learning_rates
 
 
+def trials_of(arguments: Arguments, row: str) -> dict[float, float | None]:
+    """Learning rate -> mAP@20 of held-out translations that a row reaches with it; None if it is to be tried still."""
+
+    def score_of(rate: float) -> float | None:
+        file = trial_folder(arguments, row, rate) / "held-out.json"
+        return float(json.loads(file.read_text())["raw held out"]) if file.is_file() else None
+
+    return trials(rates_of(arguments, row), score_of, further=arguments.further_rates)
+
+
+def trial_folder(arguments: Arguments, row: str, rate: float) -> Path:
+    """The folder of a row's model of the first seed, trained with a learning rate."""
+    return Path(arguments.output) / run_name(row, f"{rate:g}", arguments.seeds[0])
+
+
 def chosen_rate(arguments: Arguments, row: str) -> float | None:
     """The learning rate that finds held-out translations best, or another row's; None if a rate is not measured yet."""
     if (other := ROWS[row].rate_of) is not None:
         return chosen_rate(arguments, other)
     rates = rates_of(arguments, row)
-    if len(rates) == 1:
-        return rates[0]
-    scores = {}
-    for rate in rates:
-        file = Path(arguments.output) / run_name(row, f"{rate:g}", arguments.seeds[0]) / "held-out.json"
-        if not file.is_file():
-            return None
-        scores[rate] = json.loads(file.read_text())["raw held out"]
-    return max(scores, key=lambda rate: scores[rate])
+    return rates[0] if len(rates) == 1 else best_of(trials_of(arguments, row))
 
 
 def shown_rate(arguments: Arguments, row: str) -> str:
@@ -186,14 +198,15 @@ async def tune(arguments: Arguments, row: str, before: Sequence[asyncio.Task[Non
     await asyncio.gather(*before)
     if missing(arguments, row) or chosen_rate(arguments, row) is not None:
         return
-    output, first = Path(arguments.output), arguments.seeds[0]
-    trials = {rate: output / run_name(row, f"{rate:g}", first) for rate in rates_of(arguments, row)}
-    await asyncio.gather(*(run_one(arguments, row, first, trials[rate], slots, rate=rate) for rate in trials))
+    first, tried = arguments.seeds[0], set[float]()
+    while rates := {rate for rate, score in trials_of(arguments, row).items() if score is None} - tried:
+        folders = {rate: trial_folder(arguments, row, rate) for rate in rates}
+        await asyncio.gather(*(run_one(arguments, row, first, folders[rate], slots, rate=rate) for rate in rates))
+        tried |= rates
     if chosen_rate(arguments, row) is None:
         return  # a trial failed, which is said
-    for folder in trials.values():
-        if folder != folder_of(arguments, row, first):
-            shutil.rmtree(folder / "model", ignore_errors=True)
+    for rate in tried - {chosen_rate(arguments, row)}:
+        shutil.rmtree(trial_folder(arguments, row, rate) / "model", ignore_errors=True)
 
 
 async def run_row(
