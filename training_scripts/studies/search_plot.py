@@ -31,7 +31,8 @@ def plot_rows(rows: Mapping[str, Mapping[str, float]], path: Path) -> Path | Non
     except ImportError:
         logger.warning("no plot in %s, because matplotlib is not installed: pip install 'st-xlret[plots]'", path)
         return None
-    figure = Figure(figsize=(11, 6.5), layout="constrained")
+    # As high as the names beside it, a line of which takes a sixth of an inch.
+    figure = Figure(figsize=(11, max(6.5, len(rows) / 6)), layout="constrained")
     axis = figure.subplots()
     enough = 0.6 * max((scores["raw own"] for scores in rows.values()), default=0.0)
     names = []
