@@ -45,7 +45,8 @@ def step(way: str, size: Any, rows: int, tokens: int) -> Step:
         tokens: Tokens of a passage; questions and sentences have a quarter.
     """
     torch.manual_seed(0)
-    model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=60), size, max_seq_length=tokens).train()
+    tokenizer = train_tokenizer(["a b c d"] * 4, vocabulary=60)
+    model = transformer_encoder(tokenizer, size, max_seq_length=tokens).to("cpu").train()
     losses: dict[str, CrossLingualLoss] = {
         "semantic": SemanticContrastiveLoss(model, weight=0.01),
         "language": LangContrastiveLoss(model, weight=0.001, reduction="paper"),

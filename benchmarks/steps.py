@@ -74,7 +74,8 @@ class VectorsAreGiven(nn.Module):
 
 def encoder(size: Any, rows: int, tokens: int) -> Step:
     """The encoder's own step on full-length rows; its small vocabulary makes it cheaper than XLM-R's."""
-    model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=60), size, max_seq_length=tokens).train()
+    tokenizer = train_tokenizer(["a b c d"] * 4, vocabulary=60)
+    model = transformer_encoder(tokenizer, size, max_seq_length=tokens).to("cpu").train()
     ids = torch.randint(5, len(model.tokenizer), (rows, tokens))
     features = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     return Step(lambda: backward(model(dict(features))["sentence_embedding"].sum()), model.zero_grad)

@@ -42,7 +42,7 @@ def measure(size: Any, languages: int, count: int, rounds: int) -> dict[str, Any
     """Medians of the seconds in and beyond ``model.encode``, and their ratio."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model = transformer_encoder(train_tokenizer(sentences(500, 0), vocabulary=200), size).eval()
+    model = transformer_encoder(train_tokenizer(sentences(500, 0), vocabulary=200), size).to("cpu").eval()
     codes = ["fr", "de", "el", "ru", "ar", "th", "zh", "hi"][:languages]
     english = sentences(count, 1)
     evaluator = TatoebaEvaluator({code: (sentences(count, 2 + i), english) for i, code in enumerate(codes)})

@@ -67,7 +67,7 @@ class MaskedLMLoss(CrossLingualLoss):
 
     Example:
         >>> from st_xlret.modules import train_tokenizer, transformer_encoder
-        >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=60), "tiny")
+        >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=60), "tiny").to("cpu")
         >>> loss = MaskedLMLoss(model)
         >>> loss([model.preprocess(["a b c d", "b c"])]).backward()
     """

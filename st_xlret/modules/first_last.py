@@ -23,7 +23,7 @@ def first_last_encoder(
 
     Args:
         model: Hub name or folder of a checkpoint, or an encoder. The Transformer of an encoder is used as it is,
-            sharing its weights, and the encoder's pooling is left out. Its prompts are kept.
+            sharing its weights, and the encoder's pooling is left out. Its prompts and its device are kept.
         max_seq_length: Maximum number of tokens of a text. Default: that of the Transformer.
 
     Returns:
@@ -44,7 +44,11 @@ def first_last_encoder(
     include_prompt = True
     if isinstance(model, SentenceTransformer):
         prompts = {name: prompt for name, prompt in model.prompts.items() if prompt is not None}
-        options = {"prompts": prompts, "default_prompt_name": model.default_prompt_name}
+        options = {
+            "prompts": prompts,
+            "default_prompt_name": model.default_prompt_name,
+            "device": str(model.device),
+        }
         include_prompt = all(module.include_prompt for module in model if isinstance(module, Pooling))
     transformer = model[0] if isinstance(model, SentenceTransformer) else model
     if not isinstance(transformer, Transformer):

@@ -44,7 +44,7 @@ def short_and_long_apart(model: nn.Module) -> Iterator[None]:
     Example:
         >>> from st_xlret.modules import train_tokenizer, transformer_encoder
         >>> from st_xlret.training.layers import dropout
-        >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny").train()
+        >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny").to("cpu").train()
         >>> texts = model.preprocess(["a"] * 12 + ["a b c d " * 8] * 4)
         >>> with dropout(model, 0):
         ...     whole = model(dict(texts))["sentence_embedding"]

@@ -41,7 +41,7 @@ def training_layers(model: SentenceTransformer, args: SentenceTransformerTrainin
 
     Example:
         >>> from st_xlret.modules import train_tokenizer, transformer_encoder
-        >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny").train()
+        >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny").to("cpu").train()
         >>> args = SentenceTransformerTrainingArguments("runs/tiny", use_cpu=True)
         >>> with training_layers(model, args):  # around the training, such as `trainer.train()`
         ...     vectors = model(model.preprocess(["a b"]))["sentence_embedding"]
@@ -75,7 +75,7 @@ def dropout(model: SentenceTransformer, share: float) -> Iterator[None]:
 
     Example:
         >>> from st_xlret.modules import train_tokenizer, transformer_encoder
-        >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny").train()
+        >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny").to("cpu").train()
         >>> with dropout(model, 0):
         ...     repeated = [model(model.preprocess(["a b"]))["sentence_embedding"] for _ in range(2)]
         >>> (repeated[0] == repeated[1]).all().item()

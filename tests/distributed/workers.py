@@ -44,6 +44,8 @@ def _join_and_work(rank: int, ranks: int, port: int, work: Callable[..., Result]
     # As torchrun sets them; accelerate reads them too.
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": rank, "WORLD_SIZE": ranks}
     os.environ.update({name: str(value) for name, value in {**address, "LOCAL_RANK": rank}.items()})
+    # The ranks compute on the CPU: on a machine with one GPU, the second would look for another.
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
     dist.init_process_group("gloo", timeout=timedelta(seconds=240))
     torch.save(work(rank, ranks, folder), folder / f"result-{rank}.pt")
     dist.destroy_process_group()

@@ -16,7 +16,7 @@ TEXTS = ["the cat sat on the mat", "a dog", "il pleut sur la ville", "la nuit"]
 
 def encoders() -> list[SentenceTransformer]:
     tokenizer = train_tokenizer(TEXTS * 5, vocabulary=80)
-    return [static_encoder(tokenizer, 8), transformer_encoder(tokenizer, "tiny").eval()]
+    return [static_encoder(tokenizer, 8), transformer_encoder(tokenizer, "tiny").to("cpu").eval()]
 
 
 def test_columns_together_equal_columns_apart_in_values_and_gradients() -> None:

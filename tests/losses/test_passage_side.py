@@ -62,7 +62,9 @@ def test_tokens_of_another_encoder_are_refused() -> None:
 
 def test_a_router_without_a_document_route_is_left_alone() -> None:
     first, second = tiny.static(seed=1), tiny.static(seed=2)
-    model = SentenceTransformer(modules=[Router({"left": list(first), "right": list(second)}), Normalize()])
+    model = SentenceTransformer(
+        modules=[Router({"left": list(first), "right": list(second)}), Normalize()], device="cpu"
+    )
     rows = tiny.pairs(4).to_list()
     mapped = columns(model, rows, router_mapping={"source": "right", "target": "right"})
     expected = SemanticContrastiveLoss(second)(columns(second, rows))
@@ -72,7 +74,7 @@ def test_a_router_without_a_document_route_is_left_alone() -> None:
 def test_a_document_route_may_have_another_name() -> None:
     first, second = tiny.static(seed=1), tiny.static(seed=2)
     router = Router({"left": list(first), "right": list(second)}, route_mappings={("document", None): "right"})
-    model = SentenceTransformer(modules=[router])
+    model = SentenceTransformer(modules=[router], device="cpu")
     rows = tiny.pairs(4).to_list()
     expected = SemanticContrastiveLoss(second)(columns(second, rows))
     torch.testing.assert_close(SemanticContrastiveLoss(model)(columns(model, rows)), expected)

@@ -143,7 +143,7 @@ def test_a_tokenizer_without_a_limit_reads_whole_texts() -> None:
 
 
 def test_few_lengths_in_bf16_on_a_cpu(texts, monkeypatch) -> None:
-    model = transformer_encoder(tokenizer(), "tiny", max_seq_length=32)
+    model = transformer_encoder(tokenizer(), "tiny", max_seq_length=32).to("cpu")
     expected = model.encode(texts)
     shapes = record_batches(model, monkeypatch)
     with torch.autocast("cpu", torch.bfloat16):

@@ -121,6 +121,12 @@ def test_the_prompts_stay() -> None:
     assert model.prompts == plain.prompts and model.default_prompt_name == "query"
 
 
+def test_the_device_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = tiny.transformer()
+    monkeypatch.setattr("sentence_transformers.base.model.get_device_name", lambda: "meta")
+    assert first_last_encoder(plain).device == plain.device == torch.device("cpu")
+
+
 @pytest.mark.parametrize("included", [True, False])
 def test_prompts_are_pooled_as_before(included: bool) -> None:
     plain = tiny.transformer()

@@ -62,7 +62,7 @@ def test_a_transformer_is_saved_and_loaded(tmp_path: Path, pooling: str, caplog:
     tokenizer = train_tokenizer(TEXTS, 100)
     model = transformer_encoder(tokenizer, "tiny", max_seq_length=12, pooling=pooling)  # type: ignore[arg-type]
     model.save(str(tmp_path))
-    loaded = SentenceTransformer(str(tmp_path), device="cpu")
+    loaded = SentenceTransformer(str(tmp_path), device=str(model.device))
     long = " ".join(TEXTS * 4)
     np.testing.assert_allclose(loaded.encode([long]), model.encode([long]), atol=1e-6)
     assert model.preprocess([long])["input_ids"].shape == (1, 12)

@@ -181,7 +181,7 @@ def test_layers_of_an_earlier_pass_are_left_alone() -> None:
 
 def test_contexts_in_each_other_and_a_forward_from_before(shapes: list[tuple[int, int]]) -> None:
     model = model_of_long_texts()
-    sharing = first_last_encoder(model[0])
+    sharing = first_last_encoder(model)
     model[0].model.config.output_hidden_states = False
     model[0].forward = own = model[0].forward
     shapes.clear()
