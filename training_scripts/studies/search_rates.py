@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 
@@ -15,7 +16,7 @@ def trials(
 
     Args:
         rates: Rates to try in any case.
-        score_of: Rate -> its score, None if it was not tried yet.
+        score_of: Rate -> its score, None if it was not tried yet; -inf if its training failed.
         further: How many rates are added at most.
 
     >>> trials([3e-5, 1e-4], {3e-5: 0.4, 1e-4: 0.5}.get, further=2)
@@ -23,21 +24,23 @@ def trials(
     """
     scores = {rate: score_of(rate) for rate in rates}
     for _ in range(further if len(scores) > 1 else 0):
-        tried = {rate: score for rate, score in scores.items() if score is not None}
-        if len(tried) < len(scores):
-            break
-        best, ascending = max(tried, key=lambda rate: tried[rate]), sorted(tried)
-        if best not in (ascending[0], ascending[-1]):
+        best = best_of(scores)
+        ascending = sorted(scores)
+        if best is None or best not in (ascending[0], ascending[-1]):
             break
         inner = ascending[1] if best == ascending[0] else ascending[-2]
         beyond = float(f"{best * best / inner:.0e}")
-        if ascending[0] <= beyond <= ascending[-1]:
+        # Rates that are close to each other may have no round one between themselves and the next.
+        if not (beyond < ascending[0] if best == ascending[0] else beyond > ascending[-1]):
             break
         scores[beyond] = score_of(beyond)
     return scores
 
 
 def best_of(scores: dict[float, float | None]) -> float | None:
-    """The rate of the highest score; None if one is to be tried still."""
+    """The rate of the highest score; None if one is to be tried still, or all have failed."""
     known = {rate: score for rate, score in scores.items() if score is not None}
-    return max(known, key=lambda rate: known[rate]) if len(known) == len(scores) else None
+    if len(known) < len(scores):
+        return None
+    best = max(known, key=lambda rate: known[rate])
+    return None if known[best] == -math.inf else best

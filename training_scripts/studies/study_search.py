@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import shutil
 import sys
 from collections.abc import Sequence
@@ -37,6 +38,7 @@ from training_scripts.studies.common import keep_command, run_logged, run_name
 from training_scripts.studies.search_plot import plot_rows
 from training_scripts.studies.search_rates import best_of, trials
 from training_scripts.studies.search_rows import ML_CTL, ROWS, data_options, tuned_for, with_needed
+from training_scripts.studies.search_settings import check_settings
 from training_scripts.studies.search_table import figures_of, means_of, table_of
 from training_scripts.studies.search_tests import excluded, held_out, test_set, write_test_sets
 
@@ -85,39 +87,20 @@ def main(given: Sequence[str] | None = None) -> None:
     (arguments,) = parse([Arguments], given, description=__doc__)
     output = Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
+    check_settings(vars(arguments))
     if not arguments.table_only:
-        check_settings(arguments)
         write_test_sets(Path(arguments.data), output, arguments.paragraphs, arguments.mining)
         keep_command(__file__, given, output)
         asyncio.run(run_study(arguments))
     figures = {name: found for name in models(arguments) if (found := figures_of(output / name))}
     write_json_atomically(output / "study.json", figures)
     rows = measured(arguments, figures)
+    if unfinished := [row for row in arguments.rows if row not in rows]:
+        print(f"not in the table, because they are not finished: {'; '.join(unfinished)}", file=sys.stderr)
     table = table_of(rows, {row: shown_rate(arguments, row) for row in rows if ROWS[row].program})
     write_text_atomically(output / "study.md", table)
     plot_rows(means_of(rows), output / "study.png")
     print(table)
-
-
-def check_settings(arguments: Arguments) -> None:
-    """Refuse to continue a study with other settings: its finished parts would stand beside parts of another kind.
-
-    Raises:
-        ValueError: If a setting is another one than before, or two learning rates would have the same folders.
-    """
-    for name in ("learning_rates", "documents_learning_rates"):
-        rates = set(getattr(arguments, name))
-        if len({f"{rate:g}" for rate in rates}) < len(rates):
-            raise ValueError(f"--{name} {sorted(rates)}: two rates are the same to six digits; leave one of them out")
-    free = ("data", "output", "rows", "seeds", "jobs", "table_only", "no_tatoeba")
-    now = {name: value for name, value in vars(arguments).items() if name not in free}
-    now["the first of --seeds"] = arguments.seeds[0]
-    file = Path(arguments.output) / "settings.json"
-    then = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else now
-    changed = [f"{name} was {then.get(name)!r}, is {now[name]!r}" for name in now if then.get(name) != now[name]]
-    if changed:
-        raise ValueError(f"{file.parent} holds a study with other settings: {'; '.join(changed)}; use another --output")
-    write_json_atomically(file, now)
 
 
 def models(arguments: Arguments) -> list[str]:
@@ -150,7 +133,10 @@ def trials_of(arguments: Arguments, row: str) -> dict[float, float | None]:
 
     def score_of(rate: float) -> float | None:
         file = trial_folder(arguments, row, rate) / "held-out.json"
-        return float(json.loads(file.read_text())["raw held out"]) if file.is_file() else None
+        if not file.is_file():
+            return None
+        score = json.loads(file.read_text())["raw held out"]
+        return -math.inf if score is None else float(score)
 
     return trials(rates_of(arguments, row), score_of, further=arguments.further_rates)
 
@@ -194,18 +180,27 @@ async def run_study(arguments: Arguments) -> None:
 
 
 async def tune(arguments: Arguments, row: str, before: Sequence[asyncio.Task[None]], slots: asyncio.Semaphore) -> None:
-    """Train a row by its first seed with each learning rate, and keep the model of the one that is chosen."""
+    """Train a row by its first seed with each learning rate, and keep the model of the one that is chosen.
+
+    A further rate that fails, as large ones may, is no reason to choose none: it counts as the worst.
+    """
     await asyncio.gather(*before)
-    if missing(arguments, row) or chosen_rate(arguments, row) is not None:
+    if missing(arguments, row) or len(rates_of(arguments, row)) == 1:
         return
-    first, tried = arguments.seeds[0], set[float]()
+    tried: set[float] = set()
     while rates := {rate for rate, score in trials_of(arguments, row).items() if score is None} - tried:
         folders = {rate: trial_folder(arguments, row, rate) for rate in rates}
-        await asyncio.gather(*(run_one(arguments, row, first, folders[rate], slots, rate=rate) for rate in rates))
+        await asyncio.gather(
+            *(run_one(arguments, row, arguments.seeds[0], folders[rate], slots, rate=rate) for rate in rates)
+        )
         tried |= rates
-    if chosen_rate(arguments, row) is None:
+        for rate in rates - set(rates_of(arguments, row)):
+            if not (file := folders[rate] / "held-out.json").is_file():
+                print(f"{row}: {rate:g} counts as the worst; to try it again, remove {file}", file=sys.stderr)
+                write_json_atomically(file, {"raw held out": None})
+    if (chosen := chosen_rate(arguments, row)) is None:
         return  # a trial failed, which is said
-    for rate in tried - {chosen_rate(arguments, row)}:
+    for rate in set(trials_of(arguments, row)) - {chosen}:
         shutil.rmtree(trial_folder(arguments, row, rate) / "model", ignore_errors=True)
 
 
@@ -217,8 +212,9 @@ async def run_row(
     if failed := missing(arguments, row):
         print(f"{row} is left out: it needs {' and '.join(failed)}, which failed", file=sys.stderr, flush=True)
         return
-    if ROWS[row].rate_of is not None and chosen_rate(arguments, row) is None:
-        print(f"{row} is left out: it takes the rate of {ROWS[row].rate_of}, which failed", file=sys.stderr, flush=True)
+    if ROWS[row].program and chosen_rate(arguments, row) is None:
+        whose = f"it takes the rate of {ROWS[row].rate_of}, which failed" if ROWS[row].rate_of else "a trial failed"
+        print(f"{row} is left out: {whose}", file=sys.stderr, flush=True)
         return
     runs = [(seed, folder) for seed, folder in folders_of(arguments, row).items() if folder is not None]
     await asyncio.gather(*(run_one(arguments, row, seed, folder, slots) for seed, folder in runs))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from training_scripts.studies.search_rates import best_of, trials
@@ -38,8 +40,15 @@ def test_one_rate_is_not_tuned() -> None:
     assert trials([1e-5], {1e-5: 0.3}.get, further=2) == {1e-5: 0.3}
 
 
-def test_rates_too_close_for_a_round_one_beyond_them() -> None:
-    assert trials([1e-4, 1.01e-4], {1e-4: 0.3, 1.01e-4: 0.4}.get, further=2) == {1e-4: 0.3, 1.01e-4: 0.4}
+@pytest.mark.parametrize("scores", [{1e-4: 0.3, 1.01e-4: 0.4}, {1.2e-4: 0.3, 1.3e-4: 0.4}, {1.6e-4: 0.4, 1.7e-4: 0.3}])
+def test_rates_too_close_for_a_round_one_beyond_them(scores: dict[float, float]) -> None:
+    assert trials(list(scores), scores.get, further=2) == scores
+
+
+def test_a_rate_that_failed_is_the_worst_and_none_follows_it() -> None:
+    scores = {1e-5: 0.1, 3e-5: 0.2, 9e-5: -math.inf}
+    assert trials([1e-5, 3e-5], scores.get, further=2) == scores and best_of(scores) == 3e-5
+    assert best_of({1e-5: -math.inf, 3e-5: -math.inf}) is None
 
 
 def test_nothing_is_chosen_before_all_rates_are_tried() -> None:

@@ -15,6 +15,7 @@ from st_xlret.training.arguments import DataArguments, LazyAdamArguments, RunArg
 from st_xlret.training.encoders import PretrainingEncoderArguments
 from st_xlret.training.questions import RetrievalDataArguments
 from tests.training_scripts.scripts import load_script
+from tests.training_scripts.studies.runs import Runs
 from training_scripts import train_language_agnostic_ir as train_ir
 from training_scripts import train_ml_ctl, train_msm, train_search
 from training_scripts.studies import (
@@ -156,29 +157,6 @@ def test_the_rate_that_finds_held_out_translations_best_is_chosen(study: ModuleT
         (folder / "held-out.json").write_text(json.dumps({"raw held out": score}))
     assert study.chosen_rate(arguments, "CCP") == 3e-5
     assert study.models(arguments) == ["CCP-3e-05-4", "CCP-3e-05-5"]
-
-
-class Runs:
-    """Stands in for the programs: keeps their commands, and writes what they would."""
-
-    def __init__(self) -> None:
-        self.commands: list[list[str]] = []
-
-    def __call__(self, command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        self.commands.append(command)
-        if not command[2].endswith("measure_search"):
-            target = Path(command[command.index("--output_dir") + 1])
-            (target / "model").mkdir()
-            (target / "results.json").write_text(json.dumps({"steps": 7, "tokens": 8000, "seconds": 2.0}))
-            return subprocess.CompletedProcess(command, 0)
-        output = Path(command[command.index("--output") + 1])
-        if "--held_out" in command:
-            figures = {"raw held out": 0.9 if "0-0003" in str(output) else 0.1}
-        else:
-            seed = 0.02 * output.parent.name.endswith("-1")
-            figures = {"raw pool": 0.5 + seed, "raw own": 0.75, "raw Tatoeba": 0.95}
-        output.write_text(json.dumps(figures))
-        return subprocess.CompletedProcess(command, 0)
 
 
 @pytest.fixture
