@@ -7,13 +7,28 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from sentence_transformers.base.modules import Transformer
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Normalize, Router, Transformer
+from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Pooling, WeightedLayerPooling
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from st_xlret.losses.gradient_cache import take_texts
 from st_xlret.training.forwards import other_forward
 
+ATTEND_BY_MASK = frozenset(
+    {
+        *("albert", "bert", "camembert", "deberta", "deberta-v2", "distilbert", "electra", "eurobert", "gemma3_text"),
+        *("modernbert", "mpnet", "nomic_bert", "qwen2", "qwen3", "rembert", "roberta", "xlm-roberta", "xlm-roberta-xl"),
+    }
+)
+"""Model types of Transformers in which a text does not depend on its padding: it is masked, and never mixed in.
+
+Embeddings and gradients of a small encoder of each type were checked to be the same in parts as in whole batches.
+"""
+_TEXT_BY_TEXT = (Pooling, WeightedLayerPooling, Dense, Normalize, LayerNorm, Dropout)
+_BY_LENGTH = frozenset({"dynamic", "longrope"})
+"""Rotary position embeddings that depend on the length of the batch."""
 _LAYERS = "all_layer_embeddings"
 _PARTS = 4
 """Parts of a batch. More of them leave less padding, but smaller matrices take more time for each text."""
@@ -26,17 +41,22 @@ _LEAST_SAVED = 0.2
 
 
 @contextmanager
-def short_and_long_apart(model: nn.Module) -> Iterator[None]:
+def short_and_long_apart(model: SentenceTransformer) -> Iterator[None]:
     """A context in which, in training, the Transformer of an encoder reads a batch in parts of similar lengths.
 
     A text that is shorter than the longest one of its batch is padded, and the padding takes as much time as the text.
     Here a batch is sorted by length and read in up to four parts, each padded to its own longest text. The embeddings
-    of the tokens come back in the order and at the length of the batch, zero where no token is. Sentence vectors,
-    losses and gradients are those of the whole batch, up to rounding and to which values are dropped.
+    of the tokens come back in the order and at the length of the batch, with zeros beyond the length of their part.
+    Sentence vectors, losses and gradients are those of the whole batch, up to rounding and to which values are dropped.
 
-    That holds for encoders in which a text does not depend on its padding, as in all that attend by a mask. Batches
-    that would save less than a fifth, fewer than 16 texts, texts with the padding before them, and flattened ones are
-    read as they are. So are those of a subclass of Transformer with a `forward` of its own.
+    That holds for encoders in which a text does not depend on its padding. So it is done for the host's Transformer
+    with a model type of `ATTEND_BY_MASK`, in the code of Transformers, if all modules after it are the host's Pooling,
+    WeightedLayerPooling, Dense, Normalize, LayerNorm or Dropout. All other encoders read whole batches, such as those
+    with rotary position embeddings that depend on the length (`dynamic`, `longrope`) and subclasses of Transformer with
+    a `forward` of their own.
+
+    Batches that would save less than a fifth, fewer than 16 texts, texts with the padding before them, and flattened
+    ones are read as they are.
 
     Args:
         model: The encoder.
@@ -53,28 +73,44 @@ def short_and_long_apart(model: nn.Module) -> Iterator[None]:
         >>> torch.allclose(whole, in_parts, atol=1e-5)
         True
     """
-    modules = (module for module in model.modules() if isinstance(module, Transformer))
-    # A subclass may add features of its own, which would not be put together.
-    with other_forward([module for module in modules if type(module).forward is Transformer.forward], _forward):
+    with other_forward(_readable_in_parts(model), _forward):
         yield
+
+
+def _readable_in_parts(chain: nn.Module) -> list[Transformer]:
+    """The Transformers at the start of a chain of modules, of which a Router has several."""
+    modules = list(chain.children())
+    if not modules or not all(type(module) in _TEXT_BY_TEXT for module in modules[1:]):
+        return []
+    first = modules[0]
+    if isinstance(first, Router):
+        return [found for route in first.sub_modules.values() for found in _readable_in_parts(route)]
+    return [first] if isinstance(first, Transformer) and _attends_by_mask(first) else []
+
+
+def _attends_by_mask(module: Transformer) -> bool:
+    # A subclass may add features of its own, which would not be put together.
+    if type(module).forward is not Transformer.forward or module.module_output_name != "token_embeddings":
+        return False
+    # Code that comes with a checkpoint may have the name of a known model type.
+    if not type(module.model).__module__.startswith("transformers."):
+        return False
+    config: Any = module.model.config
+    rope = getattr(config, "rope_parameters", None) or {}
+    of_layers = [rope, *(found for found in rope.values() if isinstance(found, dict))]
+    return config.model_type in ATTEND_BY_MASK and _BY_LENGTH.isdisjoint(found.get("rope_type") for found in of_layers)
 
 
 def _forward(module: Transformer, read: Any, features: dict[str, Any], **options: Any) -> dict[str, Any]:
     """Read the parts of a batch one after the other, and put their token embeddings together."""
-    shows_tokens = module.module_output_name == "token_embeddings"
     inputs = {name: value for name, value in features.items() if name not in ("token_embeddings", _LAYERS)}
-    parts = _parts(inputs) if module.training and shows_tokens else []
-    of_parts: list[dict[str, Any]] = []
-    for rows in parts:
-        texts = take_texts(inputs, rows, multiple=_BLOCK)
-        length = texts["input_ids"].shape[1]
-        of_parts.append(read(texts, **options))
-        if of_parts[-1]["token_embeddings"].shape[1] != length:  # the encoder has embeddings of something else
-            of_parts = []
-            break
-    if not of_parts:
+    # A tensor among the options may have a row for each text.
+    divisible = module.training and not any(isinstance(value, Tensor) for value in options.values())
+    parts = _parts(inputs) if divisible else []
+    if not parts:
         found: dict[str, Any] = read(features, **options)
         return found
+    of_parts = [read(take_texts(inputs, rows, multiple=_BLOCK), **options) for rows in parts]
     place, width = torch.argsort(torch.cat(parts)), features["input_ids"].shape[1]
 
     def together(tokens: Iterable[Tensor]) -> Tensor:
@@ -89,7 +125,7 @@ def _forward(module: Transformer, read: Any, features: dict[str, Any], **options
 def _parts(features: dict[str, Any]) -> list[Tensor]:
     """Rows of each part, the longest texts first; none if the batch is better read as it is."""
     ids, mask = features.get("input_ids"), features.get("attention_mask")
-    if not isinstance(ids, Tensor) or not isinstance(mask, Tensor) or ids.ndim != 2 or ids.shape != mask.shape:
+    if not isinstance(ids, Tensor) or not isinstance(mask, Tensor) or ids.shape != mask.shape:
         return []
     texts, longest = ids.shape
     count = min(_PARTS, texts // _FEWEST)

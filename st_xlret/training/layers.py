@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
@@ -26,9 +26,10 @@ _LONG = 256
 def training_layers(model: SentenceTransformer, args: SentenceTransformerTrainingArguments) -> Iterator[None]:
     """A context for training: layers drop out as `--dropout` says, and compute faster on a CPU.
 
-    On a CPU, random numbers for dropout are drawn four at a time, and the short and the long texts of a batch are read
-    apart, with less padding, unless the model is compiled or pads before the texts; attention in bf16 is computed step
-    by step. Losses and gradients stay the same, up to rounding and to which values are dropped.
+    On a CPU, random numbers for dropout are drawn four at a time, and encoders of the usual model types read the short
+    and the long texts of a batch apart, with less padding, unless the model is compiled or pads before the texts, or
+    several processes use re-entrant gradient checkpointing; attention in bf16 is computed step by step. Losses and
+    gradients stay the same, up to rounding and to which values are dropped.
 
     Afterwards the layers are as before, so that the saved model has the checkpoint's own configuration.
 
@@ -53,11 +54,18 @@ def training_layers(model: SentenceTransformer, args: SentenceTransformerTrainin
         if share is not None:
             stack.enter_context(dropout(model, share))
         if args.device.type == "cpu" and not args.torch_compile:
-            stack.enter_context(short_and_long_apart(model))
+            if not _reads_once(args):
+                stack.enter_context(short_and_long_apart(model))
             stack.enter_context(quick_dropout_layers(model))
         if args.bf16 and args.device.type == "cpu":
             stack.enter_context(stepwise_attention(model))
         yield
+
+
+def _reads_once(args: SentenceTransformerTrainingArguments) -> bool:
+    """Whether a step may read one batch only: in several processes, re-entrant checkpointing gives gradients once."""
+    checkpointing = getattr(args, "gradient_checkpointing_kwargs", None) or {}
+    return bool(checkpointing.get("use_reentrant") and args.gradient_checkpointing and args.world_size > 1)
 
 
 @contextmanager
@@ -101,9 +109,10 @@ def stepwise_attention(model: SentenceTransformer) -> Iterator[None]:
     more than 256 tokens without dropout, which are left to it. So is the encoding of texts outside of training.
 
     Args:
-        model: The encoder. A Transformer with another implementation of attention than PyTorch's keeps it.
+        model: The encoder. A Transformer with another implementation of attention than PyTorch's, or with several,
+            keeps it.
     """
-    changed = [part for part in transformers_of(model) if part.config._attn_implementation == "sdpa"]
+    changed = [part for part in transformers_of(model) if _attention_names(part) == {"sdpa"}]
     try:
         for part in changed:
             part.set_attn_implementation(_STEPWISE)
@@ -111,6 +120,12 @@ def stepwise_attention(model: SentenceTransformer) -> Iterator[None]:
     finally:
         for part in changed:
             part.set_attn_implementation("sdpa")
+
+
+def _attention_names(transformer: PreTrainedModel) -> set[str | None]:
+    """The kinds of attention of a model and of those that it is made of, such as one of texts and one of images."""
+    parts = [part for part in transformer.modules() if isinstance(part, PreTrainedModel)]
+    return {part.config._attn_implementation for part in parts}
 
 
 def _attention(

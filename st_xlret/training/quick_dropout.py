@@ -28,11 +28,16 @@ def quick_dropout(values: Tensor, share: float) -> Tensor:
     Returns:
         The values (same shape).
 
+    Raises:
+        ValueError: If the share is not in [0, 1].
+
     Example:
         >>> values = torch.ones(3, 5)
         >>> bool((quick_dropout(values, 0.5) % 2 == 0).all()), bool((quick_dropout(values, 0) == values).all())
         (True, True)
     """
+    if not 0 <= share <= 1:
+        raise ValueError(f"the share of values to drop must be in [0, 1], got {share}")
     if torch.compiler.is_compiling():
         return F.dropout(values, share)
     dropped = round(share * _LEVELS)
@@ -50,7 +55,7 @@ def quick_dropout(values: Tensor, share: float) -> Tensor:
 
 @contextmanager
 def quick_dropout_layers(model: nn.Module) -> Iterator[None]:
-    """A context in which the dropout layers of a model call `quick_dropout` in training.
+    """A context in which the dropout layers of a model call `quick_dropout` in training, but for those in place.
 
     Args:
         model: Any model on a CPU.
@@ -62,7 +67,8 @@ def quick_dropout_layers(model: nn.Module) -> Iterator[None]:
         >>> set(dropped.tolist()) <= {0.0, 2.0}
         True
     """
-    with other_forward([module for module in model.modules() if type(module) is nn.Dropout], _forward):
+    layers = [module for module in model.modules() if type(module) is nn.Dropout and not module.inplace]
+    with other_forward(layers, _forward):
         yield
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Transformer
 from torch import Tensor, nn
 
 from st_xlret.losses import CCPLoss, CZNCELoss, MaskedLMLoss, MSMLoss
@@ -17,61 +17,28 @@ from st_xlret.modules import (
     ContextualEncoder,
     DocumentEncoder,
     first_last_encoder,
-    transformer_encoder,
     with_two_encoders,
 )
-from st_xlret.training.by_length import short_and_long_apart
+from st_xlret.training.by_length import ATTEND_BY_MASK, short_and_long_apart
+from st_xlret.training.forwards import other_forward
+from st_xlret.training.layers import dropout
 from tests import tiny
 from tests.losses.documents import block_features
-
-LENGTHS = [60, 3, 4, 5, 2, 33, 3, 1, 5, 20, 2, 7, 30, 3, 2, 4]
-
-
-def model_of_long_texts() -> SentenceTransformer:
-    torch.manual_seed(0)
-    model = transformer_encoder(tiny.tokenizer(), "tiny", max_seq_length=64).to("cpu").train()
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-    return model
-
-
-def texts(lengths: list[int] = LENGTHS) -> list[str]:
-    return [" ".join(tiny.WORDS[(i + j) % len(tiny.WORDS)] for j in range(n)) for i, n in enumerate(lengths)]
-
-
-def features_of(model: Any, lengths: list[int] = LENGTHS, side: str = "right") -> dict[str, Any]:
-    model.tokenizer.padding_side = side
-    try:
-        return model.preprocess(texts(lengths))
-    finally:
-        model.tokenizer.padding_side = "right"
+from tests.training.long_texts import (
+    LENGTHS,
+    assert_same,
+    features_of,
+    gradients,
+    model_of_long_texts,
+    model_of_type,
+    passes,
+    texts,
+)
 
 
 @pytest.fixture
 def shapes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Rows and tokens of each pass through the Transformer inside of the module."""
-    found: list[tuple[int, int]] = []
-    original = Transformer.forward
-
-    def forward(self: Transformer, features: dict[str, Any], **options: Any) -> dict[str, Any]:
-        found.append(tuple(features["input_ids"].shape))
-        return original(self, features, **options)
-
-    monkeypatch.setattr(Transformer, "forward", forward)
-    return found
-
-
-def gradients(model: nn.Module, value: Tensor) -> dict[str, Tensor]:
-    model.zero_grad()
-    value.backward()
-    return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
-
-
-def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
-    assert ours.keys() == theirs.keys()
-    for name, slope in theirs.items():
-        torch.testing.assert_close(ours[name], slope, rtol=1e-3, atol=1e-5)
+    return passes(monkeypatch)
 
 
 def test_parts_are_as_long_as_their_longest_text(shapes: list[tuple[int, int]]) -> None:
@@ -99,6 +66,37 @@ def test_embeddings_and_gradients_are_those_of_the_whole_batch(shapes: list[tupl
     assert_same(slopes_of_parts, slopes)
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "deberta": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    "deberta-v2": {
+        **{"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 8},
+        **{"conv_kernel_size": 3, "conv_act": "gelu"},
+    },
+    "distilbert": {"hidden_dim": 64},
+    "gemma3_text": {"num_key_value_heads": 2, "head_dim": 8, "sliding_window": 8},
+    "modernbert": {"local_attention": 8, "global_attn_every_n_layers": 2},
+    "qwen2": {"num_key_value_heads": 2},
+    "qwen3": {"num_key_value_heads": 2, "head_dim": 8},
+}
+
+
+@pytest.mark.parametrize("model_type", sorted(ATTEND_BY_MASK))
+def test_vectors_and_gradients_of_each_model_type_are_those_of_the_whole_batch(
+    model_type: str, shapes: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    model = model_of_type(model_type, tmp_path, **OPTIONS.get(model_type, {}))
+    weights = torch.randn(len(LENGTHS), 1)
+    found = []
+    for apart in (False, True):
+        shapes.clear()
+        with dropout(model, 0), short_and_long_apart(model) if apart else nullcontext():
+            vectors = model(features_of(model))["sentence_embedding"]
+            assert len(shapes) == 1 + apart
+            found.append((vectors.detach(), gradients(model, (weights * vectors).mean())))
+    torch.testing.assert_close(found[1][0], found[0][0], rtol=1e-5, atol=1e-6)
+    assert_same(found[1][1], found[0][1])
+
+
 @pytest.mark.parametrize(("texts", "parts"), [(15, 1), (16, 2), (24, 3), (32, 4), (64, 4)])
 def test_a_batch_is_read_in_up_to_four_parts_of_eight_texts(
     shapes: list[tuple[int, int]], texts: int, parts: int
@@ -109,19 +107,17 @@ def test_a_batch_is_read_in_up_to_four_parts_of_eight_texts(
     assert len(shapes) == parts and sum(rows for rows, _ in shapes) == texts
 
 
-def test_texts_with_padding_before_them_are_read_whole(shapes: list[tuple[int, int]]) -> None:
+@pytest.mark.parametrize(("longest", "expected"), [(53, [(16, 53)]), (54, [(8, 54), (8, 32)])])
+def test_a_fifth_is_saved_by_parts_whose_lengths_are_multiples_of_16(
+    longest: int, expected: list[tuple[int, int]], shapes: list[tuple[int, int]]
+) -> None:
     model = model_of_long_texts()
+    lengths = torch.tensor([longest] + [20] * 15)
+    mask = (torch.arange(longest) < lengths[:, None]).long()
     with short_and_long_apart(model):
-        model(features_of(model, side="left"))
-    assert len(shapes) == 1
-
-
-@pytest.mark.parametrize("lengths", [[5] * 16, [60] * 15 + [3], [60] * 12 + [3] * 4, [1]])
-def test_a_batch_that_saves_little_is_read_whole(shapes: list[tuple[int, int]], lengths: list[int]) -> None:
-    model = model_of_long_texts()
-    with short_and_long_apart(model):
-        model(features_of(model, lengths))
-    assert len(shapes) == 1
+        model({"input_ids": 5 * mask, "attention_mask": mask})
+    # Half of the texts as 32 tokens save (1 - 32/54) / 2 = 0.204 of 54, and 0.198 of 53.
+    assert shapes == expected
 
 
 def test_texts_without_a_token_are_read(shapes: list[tuple[int, int]]) -> None:
@@ -130,44 +126,6 @@ def test_texts_without_a_token_are_read(shapes: list[tuple[int, int]]) -> None:
     features["attention_mask"][1:] = 0
     with short_and_long_apart(model):
         assert model(features)["token_embeddings"].isfinite().all() and len(shapes) == 2
-
-
-def test_an_encoder_with_embeddings_of_something_else_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = model_of_long_texts()
-    original = Transformer.forward
-
-    def every_second(self: Transformer, features: dict[str, Any], **options: Any) -> dict[str, Any]:
-        found = original(self, features, **options)
-        return {**found, "token_embeddings": found["token_embeddings"][:, ::2]}
-
-    monkeypatch.setattr(Transformer, "forward", every_second)
-    whole = model[0](features_of(model))["token_embeddings"]
-    with short_and_long_apart(model):
-        assert torch.equal(model[0](features_of(model))["token_embeddings"], whole)
-
-
-def test_features_that_cannot_be_divided_are_read_whole(shapes: list[tuple[int, int]]) -> None:
-    model = model_of_long_texts()
-    for name in ("position_ids", "query_expansion_positions"):
-        shapes.clear()
-        features = features_of(model)
-        features[name] = torch.arange(features["input_ids"].shape[1])[None] + 2
-        with short_and_long_apart(model):
-            model(features)
-        assert len(shapes) == 1
-
-
-def test_a_subclass_with_a_forward_of_its_own_is_read_whole(shapes: list[tuple[int, int]]) -> None:
-    class WithMore(Transformer):
-        def forward(self, features: dict[str, Any], **options: Any) -> dict[str, Any]:
-            found = super().forward(features, **options)
-            return {**found, "more": found["token_embeddings"][:, 0]}
-
-    model = model_of_long_texts()
-    model[0].__class__ = WithMore
-    with short_and_long_apart(model):
-        found = model(features_of(model))
-    assert len(shapes) == 1 and found["more"].shape[0] == 16
 
 
 def test_layers_of_an_earlier_pass_are_left_alone() -> None:
@@ -192,6 +150,19 @@ def test_contexts_in_each_other_and_a_forward_from_before(shapes: list[tuple[int
     assert len(shapes) == 4 and vars(model[0])["forward"] is own
 
 
+def test_a_forward_is_replaced_once() -> None:
+    layer = nn.Identity()
+
+    def doubled(module: nn.Module, own: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
+        return 2 * own(values)
+
+    with other_forward([layer], doubled):
+        with other_forward([layer], doubled):
+            assert layer(torch.tensor(3)).item() == 6
+        assert layer(torch.tensor(3)).item() == 6
+    assert layer(torch.tensor(3)).item() == 3
+
+
 def test_all_layers_are_those_of_the_whole_batch(shapes: list[tuple[int, int]]) -> None:
     model = model_of_long_texts()
     module: Any = model[0]
@@ -205,25 +176,12 @@ def test_all_layers_are_those_of_the_whole_batch(shapes: list[tuple[int, int]]) 
         torch.testing.assert_close(ours[token], theirs[token], rtol=1e-5, atol=1e-6)
 
 
-def test_evaluation_reads_whole_batches(shapes: list[tuple[int, int]]) -> None:
-    model = model_of_long_texts().eval()
-    with short_and_long_apart(model):
-        model(features_of(model))
-    assert len(shapes) == 1
-
-
 def test_an_error_leaves_the_model_as_it_was(shapes: list[tuple[int, int]]) -> None:
     model = model_of_long_texts()
     with pytest.raises(KeyError, match="stop"), short_and_long_apart(model):
         raise KeyError("stop")
     model(features_of(model))
     assert len(shapes) == 1 and "forward" not in vars(model[0])
-
-
-def test_a_static_encoder_has_no_padding() -> None:
-    model = tiny.static().train()
-    with short_and_long_apart(model):
-        assert model(model.preprocess(texts()))["sentence_embedding"].shape == (16, 8)
 
 
 def test_both_encoders_of_a_router_read_in_parts(shapes: list[tuple[int, int]]) -> None:

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Dropout
 from torch import Tensor, nn
-from transformers import TrainerCallback
+from transformers import CLIPConfig, CLIPModel, CLIPTextConfig, CLIPVisionConfig, TrainerCallback
 
 from st_xlret.losses import SemanticContrastiveLoss
 from st_xlret.modules import transformer_encoder, with_two_encoders
@@ -93,7 +93,9 @@ def test_a_static_encoder_has_nothing_that_drops_out() -> None:
 @pytest.mark.parametrize("bf16, device, stepwise", [(True, "cpu", True), (False, "cpu", False), (True, "cuda", False)])
 def test_attention_is_stepwise_in_bf16_on_a_cpu_alone(bf16: bool, device: str, stepwise: bool) -> None:
     model = with_two_encoders(tiny.transformer(dropout=0.1))
-    args: Any = SimpleNamespace(bf16=bf16, device=torch.device(device), dropout=0.0, torch_compile=False)
+    args: Any = SimpleNamespace(
+        bf16=bf16, device=torch.device(device), dropout=0.0, torch_compile=False, gradient_checkpointing=False
+    )
     with training_layers(model, args):
         assert attention(model) == [STEPWISE if stepwise else "sdpa"] * 2 and shares(model) == {0.0}
     assert attention(model) == ["sdpa"] * 2 and shares(model) == {0.1}
@@ -114,7 +116,9 @@ def test_lengths_and_dropout_are_computed_otherwise_on_a_cpu_alone(
 
     monkeypatch.setattr(Transformer, "forward", forward)
     model = transformer_encoder(tiny.tokenizer(), "tiny", max_seq_length=64).to("cpu").train()
-    args: Any = SimpleNamespace(bf16=False, device=torch.device(device), torch_compile=torch_compile)
+    args: Any = SimpleNamespace(
+        bf16=False, device=torch.device(device), torch_compile=torch_compile, gradient_checkpointing=False
+    )
     with training_layers(model, args):
         model(model.preprocess(["sun moon rain wind snow leaf fish " * 4] * 4 + ["sun"] * 28))
         patched = {"forward" in vars(module) for module in model.modules() if isinstance(module, nn.Dropout)}
@@ -188,6 +192,37 @@ def test_masks_of_both_kinds_leave_tokens_out() -> None:
     added = torch.zeros(1, 1, 4, 4).masked_fill(~seen, -torch.inf)
     for mask in (seen, added):
         torch.testing.assert_close(layers._attention(module, query, key, value, mask)[0], expected)
+
+
+@pytest.mark.usefixtures("without_fused_kernel")
+def test_attention_drops_weights_after_the_softmax() -> None:
+    torch.manual_seed(0)
+    module: Any = nn.Module().train()
+    module.is_causal = False
+    query, value = torch.zeros(64, 4, 16, 8), torch.ones(64, 4, 16, 8)
+    # All weights are equal: without dropout their sum is 1, with it the share that is kept, times two.
+    assert torch.allclose(layers._attention(module, query, query, value, None)[0], torch.ones(1))
+    dropped = layers._attention(module, query, query, value, None, dropout=0.5)[0][..., 0]
+    torch.testing.assert_close(dropped * 8, (dropped * 8).round())
+    assert dropped.mean().item() == pytest.approx(1, abs=0.02)
+    assert dropped.std().item() == pytest.approx(0.25, abs=0.02)  # of a sum of 16 weights, each dropped by itself
+
+
+def test_a_model_of_models_with_several_kinds_of_attention_keeps_them() -> None:
+    text = CLIPTextConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
+    vision = CLIPVisionConfig(
+        hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, image_size=8, patch_size=8
+    )
+    clip = CLIPModel(CLIPConfig(text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=8))
+    clip.set_attn_implementation({"text_config": "sdpa", "vision_config": "eager"})
+
+    def kinds() -> list[str]:
+        return [part.config._attn_implementation for part in (clip.text_model, clip.vision_model)]
+
+    before = kinds()
+    with stepwise_attention(nn.Sequential(clip)):  # type: ignore[arg-type]
+        assert kinds() == before == ["sdpa", "eager"]
+    assert kinds() == before
 
 
 def test_attention_of_another_kind_stays() -> None:

@@ -35,10 +35,28 @@ def test_each_of_the_values_that_share_a_number_is_dropped_as_often_and_by_itsel
     assert torch.corrcoef(torch.stack([dropped[:-1, 3], dropped[1:, 0]]))[0, 1].abs() < 0.01
 
 
-def test_a_share_that_sixteen_bits_hold_is_exact_in_the_mean() -> None:
-    torch.manual_seed(0)
-    means = torch.stack([quick_dropout(torch.ones(100_000), share).mean() for share in (2**-16, 2**-10, 0.25)])
-    torch.testing.assert_close(means, torch.ones(3), atol=0.01, rtol=0)
+@pytest.mark.parametrize("share", [2**-16, 0.1, 0.3333, 0.5, 0.999])
+def test_of_all_bits_the_share_is_dropped_and_the_mean_is_kept(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
+    every = torch.arange(-(1 << 15), 1 << 15).to(torch.int16)
+    monkeypatch.setattr(Tensor, "random_", lambda numbers, *_: numbers.copy_(every.view(torch.int64)))
+    dropped = quick_dropout(torch.ones(1 << 16, dtype=torch.float64), share)
+    assert int((dropped == 0).sum()) == round(share * (1 << 16))
+    assert dropped.mean().item() == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_a_share_that_cannot_be(share: float) -> None:
+    with pytest.raises(ValueError, match=r"in \[0, 1\], got"):
+        quick_dropout(torch.ones(3), share)
+
+
+def test_layers_in_place_and_other_kinds_of_dropout_are_left_to_pytorch() -> None:
+    class Other(nn.Dropout):
+        """A layer that may do something else."""
+
+    model = nn.Sequential(nn.Dropout(0.5, inplace=True), Other(0.5), nn.Dropout(0.5))
+    with quick_dropout_layers(model):
+        assert ["forward" in vars(layer) for layer in model] == [False, False, True]
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 1.0), (1e-6, 1.0), (1.0, 0.0)])
