@@ -64,8 +64,10 @@ def training_layers(model: SentenceTransformer, args: SentenceTransformerTrainin
 
 def _reads_once(args: SentenceTransformerTrainingArguments) -> bool:
     """Whether a step may read one batch only: in several processes, re-entrant checkpointing gives gradients once."""
-    checkpointing = getattr(args, "gradient_checkpointing_kwargs", None) or {}
-    return bool(checkpointing.get("use_reentrant") and args.gradient_checkpointing and args.world_size > 1)
+    if not args.gradient_checkpointing or args.world_size == 1:
+        return False
+    checkpointing: Any = args.gradient_checkpointing_kwargs or {}
+    return bool(checkpointing.get("use_reentrant"))
 
 
 @contextmanager
