@@ -25,8 +25,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
-from benchmarks.ccp_losses import machine
-from st_xlret.files import write_json_atomically
+from benchmarks.measuring import machine
+from st_xlret.files import write_json
 
 WORDS = 20_000
 
@@ -104,7 +104,7 @@ def main() -> None:
         growth = 2**20 * (last["peak_MiB"] - first["peak_MiB"]) / (2 * (last["texts"] - first["texts"]))
         print(f"{growth:.0f} bytes of memory for each further text")
     if args.output:
-        write_json_atomically(args.output, {"machine": machine(), "approximate": args.approximate, "runs": runs})
+        write_json(args.output, {"machine": machine(), "approximate": args.approximate, "runs": runs})
 
 
 if __name__ == "__main__":

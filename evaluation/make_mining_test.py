@@ -12,9 +12,8 @@ side only, some in English and the others in the other language, so that no furt
 translations of each other; only the side with fewer sentences uses them. Documents that are translations of each other
 must therefore have the same id.
 
-The training split is for the choice of the threshold, and the test split for the scores; they share no sentence. As in
-BUCC both sides are of one domain, but the hidden pairs resemble their neighbours more than news does. The scores are
-comparable with each other, but not with those of the shared task.
+The training split is for the choice of the threshold, and the test split for the scores; they share no sentence. The
+scores are comparable with each other, but not with those of the shared task.
 """
 
 from __future__ import annotations
@@ -24,16 +23,13 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
-from transformers import HfArgumentParser
-
 from st_xlret.data import PairOptions, load_pairs, normalise_text
-from st_xlret.data.documents.loading import LoadReport
-from st_xlret.data.documents.reading import find_documents, read_documents
-from st_xlret.data.reading.jsonl import BadLines
-from st_xlret.files import write_text_atomically
-from st_xlret.options import HelpFormat
+from st_xlret.data.documents import read_documents
+from st_xlret.files import write_text
+from st_xlret.options import parse
 
 PIVOT, SPLITS = "en", ("training", "test")
 # Language to document id to sentences.
@@ -74,21 +70,13 @@ class Distinct:
 
     def take(self, count: int, sentences: Iterable[str]) -> Iterator[str]:
         """The next `count` new sentences, or as many as there are."""
-        if count < 1:
-            return
-        for sentence in sentences:
-            if self.accepts(sentence):
-                yield sentence
-                count -= 1
-                if not count:
-                    return
+        return islice(filter(self.accepts, sentences), max(0, count))
 
 
 def read_filler(paths: Sequence[str], languages: Sequence[str]) -> Filler:
     """Sentences of documents, whose ids tell which are translations of each other."""
     filler: Filler = defaultdict(lambda: defaultdict(list))
-    found = find_documents(paths)
-    for document in read_documents(found, frozenset(languages), LoadReport(), BadLines(skip=False)):
+    for document in read_documents(list(paths), languages=languages):
         name = str(document.record.get("id") or f"{document.file}:{document.line}")
         filler[document.language][name] += document.sentences
     return filler
@@ -104,14 +92,10 @@ def fill_of_sides(filler: Filler, language: str) -> dict[str, list[str]]:
 
 
 def one_language(given: Arguments, language: str, filler: Filler) -> dict[str, str]:
-    """The files of a language, by name.
-
-    Raises:
-        ValueError: If there are too few translations or sentences.
-    """
+    """The files of a language, by name; too few translations or sentences are a ValueError."""
     rng = random.Random(f"{given.seed} {language}")
     options = PairOptions(languages=(PIVOT, language))
-    table = load_pairs(given.parallel_documents, options, show_progress=False)
+    table = load_pairs(given.parallel_documents, options, show_progress_bar=False)
     pairs = list(zip(table["target"][:], table["source"][:], strict=True))
     # The same English sentences come first in every language, so that few of them must be kept out of training.
     pairs.sort(key=lambda pair: random.Random(f"{given.seed} {pair[1]}").random())
@@ -169,15 +153,14 @@ def one_sided_supply(
 
 def main(arguments: list[str] | None = None) -> None:
     """Write the files of every language."""
-    parser = HfArgumentParser([Arguments], description=__doc__, formatter_class=HelpFormat)
-    (given,) = parser.parse_args_into_dataclasses(arguments)
+    (given,) = parse([Arguments], arguments, description=__doc__)
     filler = read_filler(given.documents, [PIVOT, *given.languages]) if given.documents else {}
-    for language in given.languages:
+    files_of = {language: one_language(given, language, filler) for language in given.languages}
+    for language, files in files_of.items():
         folder = Path(given.output) / f"{language}-{PIVOT}"
-        files = one_language(given, language, filler)
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            write_text_atomically(folder / name, text)
+            write_text(folder / name, text)
         print(f"{folder}: {given.gold} translations among {given.sentences} sentences a side, in each of {SPLITS}")
 
 

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from datasets import Dataset
@@ -27,20 +27,112 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
 
+from st_xlret.data.lines import DataError, read_lines
 from st_xlret.evaluation import BenchmarkResult, published_rows, results_table
-from st_xlret.evaluation.readers.sentence_pairs import (
-    PAIR_TASKS,
-    LabelledPair,
-    PairTask,
-    read_evaluation_pairs,
-    read_training_pairs,
-)
-from st_xlret.evaluation.reporting.report import result_as_json
-from st_xlret.evaluation.reporting.tables import macro_average
-from st_xlret.files import check_output_file, write_json_atomically, write_text_atomically
+from st_xlret.evaluation.base import macro_average
+from st_xlret.files import check_output_file, write_json, write_text
 from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
 from st_xlret.precision import resolve_precision
+
+
+class LabelledPair(NamedTuple):
+    """Two sentences and the number of their label."""
+
+    first: str
+    second: str
+    label: int
+
+
+@dataclass(frozen=True)
+class PairTask:
+    """A task on pairs of sentences: its labels, its languages, its published files, and their columns."""
+
+    name: str
+    labels: tuple[str, ...]
+    languages: tuple[str, ...]
+    layout: str
+    training: str
+    columns: tuple[str, str, str] = ("sentence1", "sentence2", "label")
+
+
+_XNLI = "ar bg de el en es fr hi ru sw th tr ur vi zh"
+PAIR_TASKS = {
+    "xnli": PairTask(
+        "xnli",
+        ("contradiction", "entailment", "neutral"),
+        tuple(_XNLI.split()),
+        "multinli.train.en.tsv (XNLI-MT-1.0), xnli.dev.tsv and xnli.test.tsv (XNLI-1.0)",
+        "multinli.train.en.tsv",
+        ("premise", "hypo", "label"),
+    ),
+    "paws-x": PairTask(
+        "paws-x",
+        ("0", "1"),
+        ("de", "en", "es", "fr", "ja", "ko", "zh"),
+        "en/train.tsv, en/dev_2k.tsv and de/test_2k.tsv and so on (x-final)",
+        "en/train.tsv",
+    ),
+}
+
+
+def read_training_pairs(task: PairTask, folder: str) -> list[LabelledPair]:
+    """The English training pairs, from the folder of the published files or one above it."""
+    return _read(task, _find(task, folder, task.training), task.columns)["en"]
+
+
+def read_evaluation_pairs(
+    task: PairTask, folder: str, split: str, languages: Sequence[str] | None = None
+) -> dict[str, list[LabelledPair]]:
+    """The pairs of a split, `"dev"` or `"test"`, in each language."""
+    wanted = list(task.languages if languages is None else languages)
+    unknown = [language for language in wanted if language not in task.languages]
+    if unknown or not wanted:
+        raise ValueError(f"{task.name} has no {unknown}; it has {list(task.languages)}.")
+    if task.name == "paws-x":
+        files = {code: _find(task, folder, f"{code}/{split}_2k.tsv") for code in wanted}
+        return {code: _read(task, file, task.columns)["en"] for code, file in files.items()}
+    file = _find(task, folder, f"xnli.{split}.tsv")
+    found = _read(task, file, ("sentence1", "sentence2", "gold_label", "language"))
+    if empty := [code for code in wanted if code not in found]:
+        raise ValueError(f"{file} has no pairs in {', '.join(empty)}.")
+    return {code: found[code] for code in wanted}
+
+
+def _read(task: PairTask, file: Path, columns: Sequence[str]) -> dict[str, list[LabelledPair]]:
+    """Language to pairs, from a table with a header; quotation marks are part of the text."""
+    header: list[str] = []
+    pairs: dict[str, list[LabelledPair]] = {}
+    for number, line in read_lines(file):
+        cells = line.split("\t")
+        if not header:
+            header = cells
+            if missing := [column for column in columns if column not in header]:
+                reason = f"the header has no column {', '.join(missing)}; it has {', '.join(cells)[:200]}"
+                raise DataError(reason, file=str(file), line=number)
+            continue
+        if len(cells) != len(header):
+            raise DataError(f"expected {len(header)} columns, got {len(cells)}", file=str(file), line=number)
+        first, second, label, *language = (cells[header.index(column)] for column in columns)
+        label = "contradiction" if label == "contradictory" else label  # in the training file of XNLI-MT
+        if label not in task.labels:
+            reason = f"the label {label!r} is none of {', '.join(task.labels)}"
+            raise DataError(reason, file=str(file), line=number)
+        pairs.setdefault(language[0] if language else "en", []).append(
+            LabelledPair(first, second, task.labels.index(label))
+        )
+    if not pairs:
+        raise DataError("there are no pairs", file=str(file), line=1)
+    return pairs
+
+
+def _find(task: PairTask, folder: str, name: str) -> Path:
+    """A file of the task in the folder, or in one of those inside it, plain or gzip."""
+    for pattern in ("", "*/", "*/*/"):
+        for ending in ("", ".gz"):
+            if found := sorted(Path(folder).glob(f"{pattern}{name}{ending}")):
+                return found[0]
+    raise FileNotFoundError(f"{folder} has no {name}, nor has a folder in it. Expected {task.layout}.")
 
 
 @dataclass
@@ -99,8 +191,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         published_average=f"average_{len(task.languages)}" if len(scores) == len(task.languages) else None,
     )
     print(table, flush=True)
-    write_json_atomically(given.output, result_as_json(result, given.model))
-    write_text_atomically(tables, f"{table}\n")
+    write_json(given.output, result.as_json(given.model))
+    write_text(tables, f"{table}\n")
 
 
 def classifier(given: Arguments, task: PairTask) -> CrossEncoder:
@@ -116,14 +208,8 @@ def classifier(given: Arguments, task: PairTask) -> CrossEncoder:
     with tempfile.TemporaryDirectory() as folder:
         encoder[0].model.save_pretrained(folder)
         encoder.tokenizer.save_pretrained(folder)
-        model = CrossEncoder(
-            folder,
-            num_labels=len(task.labels),
-            max_length=given.max_seq_length,
-            device=given.device,
-            local_files_only=True,
-        )
-    return model
+        how: Any = {"max_length": given.max_seq_length, "device": given.device, "local_files_only": True}
+        return CrossEncoder(folder, num_labels=len(task.labels), **how)
 
 
 def fine_tune(
@@ -153,14 +239,8 @@ def fine_tune(
             report_to="none",
             seed=given.seed,
         )
-        trainer = CrossEncoderTrainer(
-            model=model,
-            args=arguments,
-            train_dataset=dataset,
-            loss=CrossEntropyLoss(model),
-            evaluator=DevAccuracy(dev, given.batch_size) if by_epoch else None,
-        )
-        trainer.train()
+        evaluator = DevAccuracy(dev, given.batch_size) if by_epoch else None
+        CrossEncoderTrainer(model, arguments, dataset, loss=CrossEntropyLoss(model), evaluator=evaluator).train()
 
 
 class DevAccuracy(BaseEvaluator):

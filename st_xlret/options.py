@@ -1,13 +1,16 @@
-"""Options of programs: dataclasses with help texts, `--help` in groups, and files of options."""
+"""Options of programs: dataclasses with help texts, a short `--help`, and YAML files of options."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
+import operator
+import re
 import sys
-from argparse import SUPPRESS, Action, ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, Action, RawDescriptionHelpFormatter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +20,18 @@ from transformers import HfArgumentParser
 _SHOWN_OF_THE_HOST = (
     "output_dir",
     "per_device_train_batch_size",
-    "gradient_accumulation_steps",
     "max_steps",
     "num_train_epochs",
     "learning_rate",
-    "learning_rate_mapping",
-    "warmup_steps",
-    "weight_decay",
-    "max_grad_norm",
-    "logging_steps",
     "eval_steps",
     "save_steps",
-    "save_strategy",
     "seed",
     "use_cpu",
     "push_to_hub",
     "hub_model_id",
-    "report_to",
 )
+_FILES, _MOST_BYTES = (".yaml", ".yml"), 1_000_000
+_LIMITS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le, "below": operator.lt}
 
 LIMITS_HELP = (
     "Longest line of a file and longest sentence, as line_bytes=67108864 sentence_characters=10000, the defaults. A "
@@ -43,45 +40,12 @@ LIMITS_HELP = (
 """Help of the option `--limits` of all programs that read data."""
 
 
-@dataclass(frozen=True)
-class Range:
-    """The values that a number may have.
-
-    Args:
-        minimum: Smallest value.
-        maximum: Largest value.
-        above: The value is larger than this.
-        below: The value is smaller than this.
-    """
-
-    minimum: float | None = None
-    maximum: float | None = None
-    above: float | None = None
-    below: float | None = None
-
-    def __contains__(self, value: float) -> bool:
-        # NaN and the infinities are in no range.
-        return (
-            (self.minimum is None or value >= self.minimum)
-            and (self.maximum is None or value <= self.maximum)
-            and (self.above is None or value > self.above)
-            and (self.below is None or value < self.below)
-            and math.isfinite(value)
-        )
-
-    def __str__(self) -> str:
-        words = {"at least": self.minimum, "above": self.above, "at most": self.maximum, "below": self.below}
-        return " and ".join(f"{word} {limit}" for word, limit in words.items() if limit is not None)
-
-
 class _Help(str):
-    """A help text, and what else `parse` and runs must know of an option.
+    """A help text, and more about its option: the host's parser hands all other metadata of a field to argparse."""
 
-    It is not in the metadata of the field, because the host's parser hands everything in there to argparse.
-    """
-
-    range: Range | None = None
-    per_device: bool = False
+    limits: dict[str, float]
+    per_device: bool
+    expert: bool
 
 
 def option(
@@ -94,6 +58,7 @@ def option(
     above: float | None = None,
     below: float | None = None,
     per_device: bool = False,
+    expert: bool = False,
 ) -> Any:
     """A dataclass field with its help text, as `HfArgumentParser` reads it.
 
@@ -107,27 +72,62 @@ def option(
         above: The value is larger than this.
         below: The value is smaller than this.
         per_device: The number is that of each process of a distributed run, as a batch size is.
+        expert: Few people set it: `--help` leaves it out, and `--help_all` shows it.
     """
     text = _Help(help)
-    if any(limit is not None for limit in (minimum, maximum, above, below)):
-        text.range = Range(minimum, maximum, above, below)
-    text.per_device = per_device
-    metadata: dict[str, Any] = {"help": text}
-    if choices is not None:
-        metadata["choices"] = list(choices)
+    limits = zip(_LIMITS, (minimum, above, maximum, below), strict=True)
+    text.limits = {word: limit for word, limit in limits if limit is not None}
+    text.per_device, text.expert = per_device, expert
+    metadata: dict[str, Any] = {"help": text} | ({} if choices is None else {"choices": list(choices)})
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
-class HelpFormat(ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter):
-    """Help with defaults, under the script's description as it is written.
+class _Join(Action):
+    """The values of a list that is given again follow those given before."""
 
-    An option without a default says in its own text what happens without it.
-    """
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, values if before is self.default else [*before, *values])
 
-    def _get_help_string(self, action: Action) -> str | None:
-        return action.help if action.default in (None, [], "") else super()._get_help_string(action)
+
+class _Parser(HfArgumentParser):
+    """The host's parser with each option spelled once, lists that join, and a help that shows what people set."""
+
+    def __init__(self, groups: Any, *, show_all: bool, **settings: Any) -> None:
+        texts = {name: text for group in groups for name, text in _texts(group).items()}
+        of_the_host = {known.name for group in groups if _is_the_hosts(group) for known in fields(group)}
+        experts = {name for name, text in texts.items() if text.expert}
+        self.hidden = set() if show_all else experts | of_the_host - {*_SHOWN_OF_THE_HOST, *texts}
+        super().__init__(groups, formatter_class=RawDescriptionHelpFormatter, allow_abbrev=False, **settings)
+
+    def add_argument(self, *names: Any, **settings: Any) -> Action:
+        return super().add_argument(*_one_spelling(names), **self._short(names[0][2:], settings))
+
+    def add_argument_group(self, *titles: Any, **about: Any) -> Any:
+        group: Any = super().add_argument_group(*titles, **about)
+        add = group.add_argument
+        group.add_argument = lambda *names, **settings: add(
+            *_one_spelling(names), **self._short(names[0][2:], settings)
+        )
+        return group
+
+    def _short(self, name: str, settings: dict[str, Any]) -> dict[str, Any]:
+        text, kind, several = settings.get("help"), settings.get("type"), settings.get("nargs")
+        more: dict[str, Any] = {"action": _Join} if several == "+" else {}
+        if kind is not None and "choices" not in settings:
+            letter = "N" if kind is int else "X" if kind is float else "BOOL" if several == "?" else None
+            more["metavar"] = letter or name.rpartition("_")[2].upper()
+        if settings.get("action") == "store_false" or name in self.hidden:
+            more["help"] = SUPPRESS
+        elif text and settings.get("default") not in (None, [], "", SUPPRESS):
+            more["help"] = f"{text} (default: %(default)s)"
+        return settings | more
+
+
+def _one_spelling(names: Sequence[str]) -> list[str]:
+    return [name for name in names if "-" not in name.lstrip("-")]
 
 
 def parse(
@@ -137,10 +137,10 @@ def parse(
     description: str | None = None,
     prog: str | None = None,
 ) -> Any:
-    """Read the options of a script from the command line and from files.
+    """Read the options of a program from the command line and from files.
 
-    A YAML or JSON file of options may come first; options after it override it. Names are written with underscores
-    or dashes.
+    YAML files of options may come first; options on the command line override theirs. Names are written with
+    underscores or dashes, and never shortened. A list that is given twice is one list.
 
     Args:
         groups: Dataclasses, as for the host's `HfArgumentParser`.
@@ -162,25 +162,27 @@ def parse(
         >>> parse([Options], ["--steps", "5"])
         (Options(steps=5),)
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    parser = HfArgumentParser(
-        groups,  # type: ignore[arg-type]
-        prog=prog,
-        usage="%(prog)s [OPTIONS.yaml] [options]",
-        description=description,
-        formatter_class=HelpFormat,
+    given = [
+        re.sub(r"^--[a-zA-Z][\w-]*(?==|$)", lambda name: "--" + name[0][2:].replace("-", "_"), word)
+        for word in (sys.argv[1:] if arguments is None else arguments)
+    ]
+    usage = "%(prog)s [OPTIONS.yaml] [options]"
+    parser = _Parser(groups, show_all="--help_all" in given, prog=prog, usage=usage, description=description)
+    parser.add_argument("--help_all", action="help", help="Show all options.")
+    types = {known.name: str(known.type) for group in groups for known in fields(group) if known.init}
+    from_files: list[str] = []
+    while given and given[0].endswith(_FILES):
+        from_files += _options_of_file(given.pop(0), types)
+    named = {word.partition("=")[0] for word in given} | {f"--{word[5:]}" for word in given if word[:5] == "--no_"}
+    from_files = [word for word in from_files if word.partition("=")[0] not in named]
+    *parsed, unknown = parser.parse_args_into_dataclasses(
+        [*from_files, *given], return_remaining_strings=True, look_for_args_file=False
     )
-    if any(map(_is_the_hosts, groups)):
-        parser.add_argument("--help_all", "--help-all", action="help", help="Show all options of the host too.")
-        if not {"--help_all", "--help-all"} & set(given):
-            _hide_most_of_the_host(parser)
-    options: list[str] = []
-    while given and given[0].endswith((".yaml", ".yml", ".json")):
-        options += _options_of_file(given.pop(0))
-    parsed = parser.parse_args_into_dataclasses([*options, *given])
+    if unknown:
+        raise ValueError(f"unknown option {unknown[0]}{_closest(unknown[0], types)}; see --help_all")
     for instance in parsed:
         check_ranges(instance)
-    return parsed
+    return tuple(parsed)
 
 
 def check_ranges(options: Any) -> None:
@@ -192,13 +194,25 @@ def check_ranges(options: Any) -> None:
     for name, text in _texts(type(options)).items():
         value = getattr(options, name)
         for number in value if isinstance(value, list) else [value]:
-            if text.range is not None and number is not None and number not in text.range:
-                raise ValueError(f"--{name} must be {text.range}, got {number}")
+            inside = number is None or all(_LIMITS[word](number, limit) for word, limit in text.limits.items())
+            if text.limits and not (inside and (number is None or math.isfinite(number))):
+                limits = " and ".join(f"{word} {limit}" for word, limit in text.limits.items())
+                raise ValueError(f"--{name} must be {limits}, got {number}")
 
 
 def per_device_options(group: type) -> list[str]:
     """Names of the options of a group whose number is that of each process."""
     return [name for name, text in _texts(group).items() if text.per_device]
+
+
+def own_options(groups: Sequence[type]) -> list[str]:
+    """Names of the options of a program that are not the host's."""
+    return [name for group in groups if not _is_the_hosts(group) for name in _texts(group)]
+
+
+def _is_the_hosts(group: type) -> bool:
+    # Commands without training options need not import them.
+    return issubclass(group, getattr(sys.modules.get("transformers.training_args"), "TrainingArguments", ()))
 
 
 def _texts(group: type) -> dict[str, _Help]:
@@ -209,63 +223,64 @@ def _texts(group: type) -> dict[str, _Help]:
             text = known.metadata.get("help")
             if isinstance(text, _Help):
                 before = texts.get(name, text)
-                texts[name] = _Help(text)
-                texts[name].range = text.range or before.range
-                texts[name].per_device = text.per_device or before.per_device
+                text.limits = text.limits or before.limits
+                text.per_device = text.per_device or before.per_device
+                text.expert = text.expert or before.expert
+                texts[name] = text
     return texts
 
 
-def own_options(groups: Sequence[type]) -> list[str]:
-    """Names of the options of a script that are not the host's."""
-    own = [group for group in groups if not _is_the_hosts(group)]
-    return [option.name for group in own for option in fields(group) if option.init]  # type: ignore[arg-type]
+def _closest(word: str, names: Any) -> str:
+    close = difflib.get_close_matches(word.partition("=")[0].lstrip("-"), names, n=1)
+    return f" (did you mean --{close[0]}?)" if close else ""
 
 
-def _is_the_hosts(group: type) -> bool:
-    """Whether a group is of the host's training options. They import torch, which commands without them do not need."""
-    host = sys.modules.get("transformers.training_args")
-    return host is not None and issubclass(group, host.TrainingArguments)
-
-
-def _hide_most_of_the_host(parser: HfArgumentParser) -> None:
-    from sentence_transformers import SentenceTransformerTrainingArguments
-
-    host = {option.name for option in fields(SentenceTransformerTrainingArguments)} - {*_SHOWN_OF_THE_HOST}
-    for action in parser._actions:  # argparse has no public list of its options
-        if action.dest in host:
-            action.help = SUPPRESS
-
-
-def _options_of_file(file: str) -> list[str]:
+def _options_of_file(file: str, types: dict[str, str]) -> list[str]:
+    """The options of a YAML file as words of a command line, lists as repeated options."""
     try:
-        read = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        if not Path(file).is_file():
+            raise ValueError("there is no such file")
+        with open(file, "rb") as opened:
+            content = opened.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ValueError("it is larger than 1 MB")
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, Loader=yaml.SafeLoader)):
+            raise ValueError("it has aliases (*name); write the values out")
+        read = yaml.safe_load(content)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ValueError(f"{file}: cannot be read as a file of options: {error}") from error
     if not isinstance(read, dict):
         raise ValueError(f"{file}: a file of options is a mapping of names to values, got {type(read).__name__}")
-    options: list[str] = []
-    for name, value in read.items():
-        if value is None:
-            continue
-        values = value if isinstance(value, list) else [json.dumps(value) if isinstance(value, dict) else value]
-        options += [f"--{name}", *map(str, values)]
-    return options
+    words: list[str] = []
+    for given, value in read.items():
+        name = str(given).replace("-", "_")
+        if name not in types:
+            raise ValueError(f"{file}: unknown option {given}{_closest(name, types)}")
+        if isinstance(value, list) and "list" not in types[name].lower():
+            raise ValueError(f"{file}: {given} takes one value, got a list of {len(value)}")
+        for one in value if isinstance(value, list) else [] if value is None else [value]:
+            if isinstance(one, bool) and "bool" not in types[name]:
+                raise ValueError(
+                    f"{file}: {given} has a value that YAML reads as {one}: put codes such as no, on and y in quotes"
+                )
+            words.append(f"--{name}={json.dumps(one) if isinstance(one, dict) else one}")
+    return words
 
 
 def name_leading_words(arguments: Sequence[str], *names: str) -> list[str]:
-    """Give the words before the first option their names; the last name takes all that are left.
+    """Give the words before the first option their names; files of options stay in front, the last name takes the rest.
 
     Example:
-        >>> name_leading_words(["a.txt", "b.txt", "--model", "m"], "source", "target")
-        ['--source', 'a.txt', '--target', 'b.txt', '--model', 'm']
+        >>> name_leading_words(["o.yaml", "a.txt", "b.txt", "--model", "m"], "source", "target")
+        ['o.yaml', '--source', 'a.txt', '--target', 'b.txt', '--model', 'm']
         >>> name_leading_words(["a", "b", "--model", "m"], "documents")
         ['--documents', 'a', 'b', '--model', 'm']
     """
     given = list(arguments)
-    count = next((i for i, word in enumerate(given) if word.startswith("--")), len(given))
-    words, rest = given[:count], given[count:]
-    named: list[str] = []
+    first = next((i for i, word in enumerate(given) if not word.endswith(_FILES)), len(given))
+    end = next((i for i, word in enumerate(given) if word.startswith("--")), len(given))
+    words, named = given[first:end], given[:first]
     for i, name in enumerate(names):
         own = words[i:] if i == len(names) - 1 else words[i : i + 1]
         named += [f"--{name}", *own] if own else []
-    return named + rest
+    return named + given[end:]

@@ -11,8 +11,6 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import pytest
 import torch
 
-from tests.attacks import is_hostile
-
 REPOSITORY = Path(__file__).resolve().parent.parent
 SLOW_FOLDERS = [
     REPOSITORY / "tests" / name for name in ("benchmarks", "training_scripts/studies", "training_scripts/demo")
@@ -25,10 +23,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave benchmarks, studies and the demo to `make test-all`: they are not in the package. Mark the attacks."""
+    """Leave benchmarks, studies and the demo to `make test-all`: they are not in the package."""
     for item in items:
-        if is_hostile(item.nodeid):
-            item.add_marker(pytest.mark.hostile)
         if any(folder in item.path.parents for folder in SLOW_FOLDERS):
             item.add_marker(pytest.mark.slow)
 

@@ -83,9 +83,6 @@ def start(folder: Path, output: str) -> int:
 
         traceback.print_exc()
     finally:
-        from st_xlret.training.lock import unlock_output
-
-        unlock_output(folder / output)  # as at the end of a program
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)  # as a killed process, it runs nothing of the program that it was forked from
@@ -118,7 +115,8 @@ def differences(expected: Path, got: Path) -> list[str]:
         found += [name for name, tensor in weights[0].items() if not torch.equal(tensor, weights[1][name])]
     results: list[dict[str, Any]] = [json.loads((folder / "results.json").read_text()) for folder in (expected, got)]
     found += [f"results.json: {k}" for k in results[0] if k not in ("command", "seconds") and _differ(results, k)]
-    found += [f"left behind: {path.relative_to(got)}" for path in got.rglob(".*")]
+    hidden = [path.relative_to(got) for path in got.rglob(".*")]
+    found += [f"left behind: {path}" for path in hidden if not (expected / path).exists()]
     return found
 
 
@@ -163,7 +161,7 @@ def soak(folder: Path, kills: int, seed: int, minutes: float | None) -> int:
         if enough:
             break
         shutil.rmtree(run)
-        shutil.rmtree(folder / "cache")  # the data is read anew, under kills too
+        shutil.rmtree(folder / "cache", ignore_errors=True)  # the data is read anew, under kills too
     print(f"{count} kills, {runs} runs, {wrong} of them wrong, {time.perf_counter() - began:.0f} s")
     return wrong
 

@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
-from st_xlret.data import CrossLingualDataCollator
+from st_xlret import CrossLingualDataCollator
 from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
 
 WORDS = [

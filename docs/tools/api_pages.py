@@ -13,6 +13,7 @@ PAGES = {
     "losses": "Losses",
     "functional": "Equations",
     "modules": "Modules",
+    "batches": "Batches",
     "data": "Data",
     "training": "Training",
     "calibration": "Calibration",
@@ -23,27 +24,27 @@ PAGES = {
 """Room of the package -> title of its page."""
 
 MORE = {
+    "calibration": ["encode"],
     "evaluation": ["evaluation.benchmarks.BENCHMARKS", "evaluation.benchmarks.Benchmark"],
-    "hub": ["export"],
-    "training": ["training.lazy_adam.use_lazy_adam", "training.lazy_adam.LazyAdamW"],
+    "hub": ["export", "hub.export.check_finite", "hub.card.set_card_data", "hub.push.push"],
 }
 """Names that a page has beside those in the `__all__` of its room."""
 
 
 def assigned(file: Path, name: str) -> Any:
-    """The literal value that a module assigns to a name."""
+    """The literal value that a module assigns to a name; `()` without one."""
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
             return ast.literal_eval(node.value)
-    raise ValueError(f"{file} assigns no {name}")
+    return ()
 
 
 def names_of(package: Path, room: str) -> list[str]:
     """What the page of a room documents, under the shortest name that it can be imported by."""
     public = assigned(package / "__init__.py", "_HOMES")
-    names = [
-        name if name in public else f"{room}.{name}" for name in assigned(package / room / "__init__.py", "__all__")
-    ]
+    folder = package / room
+    file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    names = [name if name in public else f"{room}.{name}" for name in assigned(file, "__all__")]
     return [*names, *(name for name in MORE.get(room, []) if name not in names)]
 
 

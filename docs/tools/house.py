@@ -1,4 +1,4 @@
-"""Draws the house: `python docs/tools/house.py` writes docs/assets/house.svg."""
+"""Draws the house: `python -m docs.tools.house` writes docs/assets/house.svg."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from html import escape
 from pathlib import Path
 
 ROOMS = [
-    ("commands", "st-xlret report, calibrate, evaluate, index, search, mine"),
-    ("training", "start, resume, finish; callbacks; joint steps; options of the scripts"),
+    ("commands", "st-xlret report, calibrate, train, evaluate, index, search, mine, export"),
+    ("training", "CrossLingualTrainer and its arguments; state of losses; logs"),
+    ("calibration", "calibrate(); shift, scale, rotate, LIR, LSAR, CORAL"),
     ("hub", "export to plain modules, model cards, push"),
-    ("evaluation", "one file per benchmark; cache; reports; mteb tasks"),
-    ("calibration", "shift, scale, rotate, LIR, LSAR, CORAL"),
-    ("losses", "one file per loss: equation + modules"),
-    ("data", "documents, pairs, retrieval, words; batches and collators"),
+    ("evaluation", "one file per benchmark; embedding cache; tables; mteb tasks"),
+    ("losses", "one file per loss: equation + modules; says which columns it reads"),
+    ("batches", "windows, blocks, rows; the collator"),
+    ("encoding", "texts to vectors, by role and language"),
+    ("data", "documents, pairs, questions, dictionaries"),
     ("search", "exact top-k, mining, neighbours"),
     ("modules", "heads, memory bank, document encoder, calibration layer"),
     ("functional", "the papers' equations on tensors; imports PyTorch only"),
 ]
-FOUNDATION = "options, precision, files, optional: command-line options, bf16, atomic writing, optional libraries"
+FOUNDATION = "prompts, precision, options, files, optional: one file each"
 OUTSIDE = [
     ("training_scripts", "recipes, demo, studies"),
     ("evaluation/run.py", "from a checkout"),
@@ -45,15 +47,19 @@ def box(x: float, y: float, width: float, height: float, fill: str = PAPER, **at
     return element("rect", x=x, y=y, width=width, height=height, fill=fill, stroke=INK, **attributes)
 
 
+def svg(width: float, height: float, title: str, parts: list[str]) -> str:
+    """A picture with a white ground."""
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="{FONT}" role="img">'
+    ground = element("rect", width=width, height=height, fill=PAPER)
+    return "\n".join([opening, element("title", title), ground, *parts, "</svg>", ""])
+
+
 def house() -> str:
-    """The picture as SVG."""
+    """The picture of the house as SVG."""
     right, bottom = LEFT + WIDTH, TOP + ROOM * len(ROOMS)
     middle, width, height = (LEFT + right) / 2, right + 60 + SIDE + 20, bottom + 60
     white = {"text_anchor": "middle", "fill": PAPER}
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="{FONT}" role="img">',
-        "<title>The rooms of st_xlret: a room imports only rooms below it</title>",
-        element("rect", width=width, height=height, fill=PAPER),
         element("polygon", points=f"{LEFT - 20},{TOP} {middle},20 {right + 20},{TOP}", fill=ROOF),
         text(middle, 66, "st_xlret", 20, font_weight="bold", **white),
         text(middle, 88, "public names, loaded on first use", **white),
@@ -80,7 +86,7 @@ def house() -> str:
         parts.append(box(x, y, SIDE - 10, 52, rx=4, stroke_dasharray="5 3"))
         parts.append(text(x + 10, y + 22, name, 14, font_weight="bold"))
         parts.append(text(x + 10, y + 41, about, 12))
-    return "\n".join([*parts, "</svg>", ""])
+    return svg(width, height, "The rooms of st_xlret: a room imports only rooms below it", parts)
 
 
 if __name__ == "__main__":

@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
-from st_xlret.calibration.adversarial import AdversarialOptions
-from st_xlret.calibration.embedding import embed_documents, embed_pairs
-from st_xlret.calibration.encoding import encode, language_routes
-from st_xlret.calibration.fit import fit_calibration, fit_calibration_stages
-from st_xlret.calibration.inputs import STEPS, CalibrationOptions
-from st_xlret.calibration.report import Alignment, alignment_table, measure_alignment
-from st_xlret.calibration.roles import RoleCalibrations, fit_role_calibrations
-from st_xlret.calibration.rotation import mean_csls_criterion, procrustes
-from st_xlret.calibration.unsupervised import RotationOptions, unsupervised_rotation
+from st_xlret.calibration.alignment import Alignment, alignment_table, measure_alignment
+from st_xlret.calibration.calibrate import calibrate
+from st_xlret.calibration.comparison import Comparison, compare_calibrations, usual_calibrations
+from st_xlret.calibration.embedding import embed_pairs, embed_texts
+from st_xlret.calibration.fit import (
+    STEPS,
+    CalibrationOptions,
+    RoleCalibrations,
+    fit_calibration,
+    fit_calibration_stages,
+    fit_role_calibrations,
+)
+from st_xlret.calibration.rotation import (
+    AdversarialOptions,
+    RotationOptions,
+    mean_csls_criterion,
+    procrustes,
+    unsupervised_rotation,
+)
+from st_xlret.calibration.sampling import Sample, sample_questions, sample_texts
 
 __all__ = [
     "STEPS",
     "AdversarialOptions",
     "Alignment",
     "CalibrationOptions",
+    "Comparison",
     "RoleCalibrations",
     "RotationOptions",
+    "Sample",
     "alignment_table",
-    "embed_documents",
+    "calibrate",
+    "compare_calibrations",
     "embed_pairs",
-    "encode",
+    "embed_texts",
     "fit_calibration",
     "fit_calibration_stages",
     "fit_role_calibrations",
-    "language_routes",
     "mean_csls_criterion",
     "measure_alignment",
     "procrustes",
+    "sample_questions",
+    "sample_texts",
     "unsupervised_rotation",
+    "usual_calibrations",
 ]

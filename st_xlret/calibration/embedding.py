@@ -1,63 +1,72 @@
-"""Embed documents and parallel sentences by language, as the fit of a calibration takes them."""
+"""Embeddings by language, as the fit of a calibration takes them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.calibration.encoding import encode
+from st_xlret.encoding import encode
 from st_xlret.precision import autocast
+from st_xlret.prompts import Role
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
 
 
-def embed_documents(
+def embed_texts(
     model: SentenceTransformer,
-    documents: Dataset,
+    texts: Mapping[str, Sequence[str]],
     *,
-    languages: Iterable[str] | None = None,
-    sentences_per_language: int | None = 20_000,
+    role: Role | None = None,
+    prompt: str | None = None,
     batch_size: int = 64,
-    seed: int = 0,
-    show_progress: bool = False,
+    precision: str = "fp32",
+    show_progress_bar: bool = False,
 ) -> dict[str, Tensor]:
-    """Embed a sample of the sentences of each language.
+    """Embed the texts of each language, at the full width of the model whatever its `truncate_dim`.
 
     Args:
-        model: The encoder. Its `encode` is used as it is, with its final normalisation if it has one.
-        documents: Data set with the columns `sentence` and `language`, as `st_xlret.load_documents` returns it.
-        languages: Languages to embed. Default: all in the documents.
-        sentences_per_language: Maximum number of sentences, drawn at random; None for all. Repeated sentences count
-            once.
-        batch_size: Sentences per forward pass.
-        seed: Seed of the draw.
-        show_progress: Show a progress bar over the sentences.
+        model: The encoder. One with maps per language is told the languages.
+        texts: Language -> texts.
+        role: `"query"` or `"document"`, whose prompt is put before the texts; None as `model.encode`.
+        prompt: Put before each text instead of the model's prompt.
+        batch_size: Size of a forward pass, in texts of 64 tokens.
+        precision: As for `st_xlret.precision.autocast`.
+        show_progress_bar: Show a progress bar over the texts.
 
     Returns:
-        Language -> (n, d) float32 on the CPU, in the order of `languages`, or sorted.
+        Language -> (n, d), float32 on the CPU.
 
     Raises:
-        ValueError: If a language has no sentence; the message names it and the languages there are.
+        ValueError: If the model gives no sentence embeddings.
     """
-    rows = _rows_by_language(documents)
-    chosen = sorted(rows) if languages is None else list(languages)
-    missing = [language for language in chosen if language not in rows]
-    if missing:
-        raise ValueError(f"the documents have no sentence in {', '.join(missing)}: there are {', '.join(sorted(rows))}")
-    generator = np.random.default_rng(seed)
-    sentences = {}
-    for language in chosen:
-        drawn = generator.permutation(rows[language])[:sentences_per_language]
-        sentences[language] = list(dict.fromkeys(documents.select(np.sort(drawn))["sentence"]))
-    return _embed_all(model, sentences, "embedding sentences", batch_size, show_progress)
+    _check_sentence_embeddings(model)
+    codes = [code for code, found in texts.items() for _ in found]
+    everything = [text for found in texts.values() for text in found]
+    how: dict[str, Any] = {"batch_size": batch_size, "convert_to_tensor": True, "show_progress_bar": False}
+    if prompt is not None:
+        how["prompt"] = prompt
+    rows: list[Tensor] = [torch.empty(0)] * len(everything)
+    what = {None: "texts", "query": "queries", "document": "documents"}[role]
+    with (
+        autocast(precision, model.device),
+        _full_width(model),
+        tqdm(total=len(everything), desc=f"embedding {what}", unit="text", disable=not show_progress_bar) as bar,
+    ):
+        for places in _chunks(everything, 16 * batch_size):
+            chunk = [everything[place] for place in places]
+            found = encode(model, chunk, [codes[place] for place in places], role=role, **how).float().cpu()
+            for place, row in zip(places, found, strict=True):
+                rows[place] = row
+            bar.update(len(places))
+    return dict(zip(texts, torch.stack(rows).split([len(found) for found in texts.values()]), strict=True))
 
 
 def embed_pairs(
@@ -67,18 +76,17 @@ def embed_pairs(
     pivot: str = "en",
     languages: Iterable[str] | None = None,
     batch_size: int = 64,
-    show_progress: bool = False,
+    show_progress_bar: bool = False,
 ) -> dict[str, tuple[Tensor, Tensor]]:
     """Embed both sides of the parallel sentences that have the pivot on one side.
 
     Args:
-        model: The encoder, used as in `embed_documents`.
-        pairs: Data set with the columns `source`, `target`, `source_language` and `target_language`, as
-            `st_xlret.load_pairs` returns it. Pairs without the pivot are left out.
+        model: The encoder. Its `encode` is used as it is.
+        pairs: What [`load_pairs`][st_xlret.load_pairs] returns. Pairs without the pivot are left out.
         pivot: The language into which the others are rotated.
         languages: The other languages to embed. Default: all.
-        batch_size: Sentences per forward pass.
-        show_progress: Show a progress bar over the sentences.
+        batch_size: Size of a forward pass, in texts of 64 tokens.
+        show_progress_bar: Show a progress bar over the texts.
 
     Returns:
         Language -> row-aligned embeddings (n, d) of its sentences and of the pivot's, float32 on the CPU.
@@ -100,70 +108,25 @@ def embed_pairs(
     if not texts:
         named = "" if wanted is None else f" and one of {', '.join(sorted(wanted))}"
         raise ValueError(f"none of the {len(pairs)} pairs is between the pivot {pivot!r}{named}")
-    sides = {language: own + other for language, (own, other) in sorted(texts.items())}
-    rows = _embed_all(model, sides, "embedding pairs", batch_size, show_progress)
+    both = {language: own + other for language, (own, other) in sorted(texts.items())}
+    rows = embed_texts(model, both, batch_size=batch_size, show_progress_bar=show_progress_bar)
     return {language: (found[: len(found) // 2], found[len(found) // 2 :]) for language, found in rows.items()}
 
 
-def _rows_by_language(documents: Dataset) -> dict[str, np.ndarray]:
-    found: dict[str, list[np.ndarray]] = {}
-    start = 0
-    for batch in documents.select_columns("language").iter(batch_size=100_000):
-        codes = np.asarray(batch["language"])
-        for language in np.unique(codes):
-            found.setdefault(str(language), []).append(start + np.flatnonzero(codes == language))
-        start += len(codes)
-    return {language: np.concatenate(parts) for language, parts in found.items()}
-
-
-def _embed_all(
-    model: SentenceTransformer, texts: Mapping[str, Sequence[str]], what: str, batch_size: int, show_progress: bool
-) -> dict[str, Tensor]:
-    """Embed texts by `model.encode` as it is."""
-    with tqdm(total=sum(map(len, texts.values())), desc=what, unit="text", disable=not show_progress) as bar:
-        return embed_texts(model, texts, bar=bar, batch_size=batch_size)
-
-
-def embed_texts(
-    model: SentenceTransformer,
-    texts: Mapping[str, Sequence[str]],
-    *,
-    role: Literal["query", "document"] | None = None,
-    prompt: str | None = None,
-    batch_size: int = 64,
-    precision: str = "fp32",
-    bar: Any = None,
-) -> dict[str, Tensor]:
-    """Embed the texts of each language, at the full width of the model whatever its `truncate_dim`.
-
-    Args:
-        model: The encoder. One with maps per language is told the languages.
-        texts: Language -> texts.
-        role: Embed as `encode_query` or `encode_document` does, with the prompt of the model; None as `encode`.
-        prompt: Put before each text instead of the model's prompt.
-        batch_size: Size of a forward pass, in texts of 64 tokens.
-        precision: As for `st_xlret.precision.autocast`.
-        bar: A tqdm bar over texts that is moved on.
-
-    Returns:
-        Language -> (n, d), float32 on the CPU.
-    """
-    codes = [code for code, found in texts.items() for _ in found]
-    everything = [text for found in texts.values() for text in found]
-    how: dict[str, Any] = {"batch_size": batch_size, "convert_to_tensor": True, "show_progress_bar": False}
-    if prompt is not None:
-        how["prompt"] = prompt
-    rows: list[Tensor | None] = [None] * len(everything)
-    with autocast(precision, model.device), _full_width(model):
-        for places in _chunks(everything, 16 * batch_size):
-            chunk = [everything[place] for place in places]
-            found = encode(model, chunk, [codes[place] for place in places], role=role, **how).float().cpu()
-            for place, row in zip(places, found, strict=True):
-                rows[place] = row
-            if bar is not None:
-                bar.update(len(places))
-    parts = torch.stack([row for row in rows if row is not None]).split([len(found) for found in texts.values()])
-    return dict(zip(texts, parts, strict=True))
+def _check_sentence_embeddings(model: SentenceTransformer) -> None:
+    """Check that a model gives one vector of finite numbers per text, before long work."""
+    try:
+        found = model.encode(["a"], convert_to_tensor=True, show_progress_bar=False, truncate_dim=None)
+    except KeyError as error:
+        kinds = ", ".join(type(module).__name__ for module in model.children())
+        raise ValueError(
+            f"the model gives no sentence embeddings ({error} is missing after its modules, {kinds}): add a Pooling "
+            "module, as in SentenceTransformer(modules=[transformer, Pooling(dimension)]), and save it"
+        ) from error
+    if found.ndim != 2 or not bool(torch.isfinite(found).all()):
+        raise ValueError(
+            f"the model gives no sentence embeddings: one text became {tuple(found.shape)} numbers, or NaN"
+        )
 
 
 def _chunks(texts: Sequence[str], size: int) -> Iterator[np.ndarray]:

@@ -4,39 +4,96 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.calibration.bias_removal import coral_map, lir_map, lsar_map
-from st_xlret.calibration.inputs import (
-    CalibrationOptions,
-    Pairs,
-    check_embeddings,
-    check_pairs,
-    check_rotation,
-    check_steps,
+from st_xlret.calibration.rotation import (
+    RotationOptions,
+    describe_candidates,
+    partial_rotation,
+    procrustes,
+    unsupervised_rotation,
 )
-from st_xlret.calibration.rotation import partial_rotation, procrustes
-from st_xlret.calibration.statistics import Affine, Moments, moments_of, scale_map, shift_map
-from st_xlret.calibration.unsupervised import RotationOptions, describe_candidates, unsupervised_rotation
+from st_xlret.calibration.steps import (
+    Affine,
+    Moments,
+    coral_map,
+    lir_map,
+    lsar_map,
+    moments_of,
+    scale_map,
+    shift_map,
+)
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
 logger = logging.getLogger(__name__)
+
+STEPS = ("shift", "scale", "rotate", "lir", "lsar", "coral", "to_pivot")
+"""The steps of a calibration, the first three in the order of the CCP paper."""
+
+SEARCH_STEPS = frozenset({"lsar", "shift", "coral", "to_pivot"})
+"""The steps that suit search. Where there are no others, a quarter of the mean of all languages is kept by default."""
+
+Pairs = Mapping[str, tuple[Tensor, Tensor]]
+"""Language -> embeddings of its sentences (n, d) and of their translations into the pivot (n, d)."""
+
+
+@dataclass(frozen=True)
+class CalibrationOptions:
+    """Options of the steps.
+
+    Attributes:
+        keep_mean: Fraction of the mean of all languages that `"shift"` and `"lsar"` keep. None keeps 0.25 where all
+            steps suit search (`SEARCH_STEPS`), and else what the papers keep: nothing with `"shift"`, all of it with
+            `"lsar"`.
+        lsar_rank: Number of dimensions that LSAR removes; None for all in which the languages' means differ.
+        coral_ridge: Variance that CORAL adds to every direction, relative to the average one. Less text needs more.
+        coral_shrink: How far CORAL first draws the covariance of a language to that of all, from 0 to 1. With 0, what
+            the texts of a language are about is taken for the language.
+        scale_by: Divide by standard deviations, or by variances as the paper words it.
+        scale_floor: Smallest standard deviation of a dimension, relative to the root mean square over all dimensions
+            (see `scale_map`).
+        lir_components: Number of principal components that LIR removes from each language.
+        rotation: How a rotation is found without pairs. Its `prior` applies with pairs too.
+        normalize_inputs: Scale embeddings to unit length before the first step, in the fit and in the layer.
+        min_texts: Minimum number of texts of a language.
+    """
+
+    keep_mean: float | None = None
+    lsar_rank: int | None = None
+    coral_ridge: float = 1.0
+    coral_shrink: float = 0.5
+    scale_by: Literal["std", "variance"] = "std"
+    scale_floor: float = 0.01
+    lir_components: int = 1
+    rotation: RotationOptions = field(default_factory=RotationOptions)
+    normalize_inputs: bool = False
+    min_texts: int = 50
+
+
+class RoleCalibrations(NamedTuple):
+    """A calibration for each role of a text: of documents, and of queries where they have one of their own."""
+
+    document: CalibrationLayer
+    query: CalibrationLayer | None = None
 
 
 def fit_calibration(
     embeddings: Mapping[str, Tensor],
     *,
-    steps: Sequence[str] = ("shift", "scale", "rotate"),
+    steps: Sequence[str] = ("lsar",),
     pivot: str = "en",
     pairs: Pairs | None = None,
     strength: float | Mapping[str, float] = 1.0,
     seed: int = 0,
     options: CalibrationOptions | None = None,
-    show_progress: bool = False,
+    show_progress_bar: bool = False,
 ) -> CalibrationLayer:
     """Fit the maps that align the embeddings of several languages (CCP, Wu et al. 2022, section 3.2).
 
@@ -58,42 +115,38 @@ def fit_calibration(
 
     Args:
         embeddings: Language -> (n, d) tensor or NumPy array of texts in that language, parallel or not. Pass what the
-            model's `encode` returns: if the model ends with a normalisation, its output is calibrated.
-        steps: Any of the steps, each at most once.
-        pivot: The language into which the others are rotated.
-        pairs: Language -> row-aligned embeddings of parallel sentences, its own and the pivot's, for `"rotate"`. Not
-            every language needs them.
-        strength: In [0, 1], for all steps or by step (1 for steps without one). At 0 the layer is the identity.
-        seed: Seed. Equal seeds and embeddings give equal layers on one machine.
+            calibration will be applied to: the output of `model.encode`, with its final normalisation if it has one.
+        steps: Any of `STEPS`, each once. `("shift", "scale", "rotate")` is the paper's calibration.
+        pivot: The language into whose space the others are rotated or moved, and of texts that name none. If it has no
+            embeddings and no step needs them, the first language takes its place.
+        pairs: Language -> row-aligned embeddings of its sentences and of their translations into the pivot. They are
+            used by `"rotate"` only.
+        strength: In [0, 1], for all steps or by step. 0 leaves the embeddings as they are.
+        seed: Seed of the draws and of the adversarial stage.
         options: Further options.
-        show_progress: Show a progress bar over languages.
+        show_progress_bar: Show progress bars.
 
     Returns:
         The layer in float32 on the CPU. It is computed in float64.
 
     Raises:
-        ValueError: If a step is unknown, the pivot has no embeddings, a language has too few sentences (the message
-            gives its count; a rotation needs at least as many as dimensions), dimensions differ, or a strength is
-            outside [0, 1].
+        ValueError: If a step is unknown, the pivot has no embeddings, a language has too few texts (the message gives
+            its count; a rotation needs at least as many as dimensions), dimensions differ, or a strength is outside
+            [0, 1].
 
     Example:
         >>> _ = torch.manual_seed(0)
         >>> clouds = {"en": torch.randn(100, 4) + 3, "fr": torch.randn(100, 4) - 5}
-        >>> layer = fit_calibration(clouds, steps=["shift"])
-        >>> round(float(layer.transform(clouds["fr"], "fr").mean(dim=0).norm()), 4)
+        >>> layer = fit_calibration(clouds)
+        >>> means = [layer.transform(rows).mean(dim=0) for rows in clouds.values()]
+        >>> round(float((means[0] - means[1]).norm()), 4)
         0.0
     """
-    stages = fit_calibration_stages(
-        embeddings,
-        steps=steps,
-        pivot=pivot,
-        pairs=pairs,
-        strength=strength,
-        seed=seed,
-        options=options,
-        show_progress=show_progress,
-    )
-    return stages[steps[-1]]
+    how: Any = {"pairs": pairs, "strength": strength, "seed": seed, "options": options}
+    *_, layer = fit_calibration_stages(
+        embeddings, steps=steps, pivot=pivot, show_progress_bar=show_progress_bar, **how
+    ).values()
+    return layer
 
 
 def fit_calibration_stages(
@@ -105,54 +158,129 @@ def fit_calibration_stages(
     strength: float | Mapping[str, float] = 1.0,
     seed: int = 0,
     options: CalibrationOptions | None = None,
-    show_progress: bool = False,
+    show_progress_bar: bool = False,
 ) -> dict[str, CalibrationLayer]:
     """Fit a calibration and return a layer after each step: "+ shift", "+ scale", "+ rotate".
 
-    It takes no longer than fitting the last layer alone. Arguments and errors are those of `fit_calibration`.
+    It takes no longer than fitting the last layer alone. Arguments and errors are those of `fit_calibration`; the steps
+    are the paper's by default.
 
     Returns:
         Step -> the layer of all steps up to it, in the order of the steps.
+    """
+    found = _stages(embeddings, None, steps, pivot, pairs, strength, seed, options, show_progress_bar)
+    return {step: layers.document for step, layers in found}
+
+
+def fit_role_calibrations(
+    documents: Mapping[str, Tensor],
+    queries: Mapping[str, Tensor],
+    *,
+    steps: Sequence[str] = ("lsar",),
+    pivot: str = "en",
+    strength: float | Mapping[str, float] = 1.0,
+    options: CalibrationOptions | None = None,
+) -> RoleCalibrations:
+    """Fit a calibration to documents and one to queries, each on the embeddings of its own role.
+
+    An encoder with prompts, such as E5, embeds a text differently as a query and as a document, and the difference
+    depends on the language. Each role gets the maps of [`fit_calibration`][st_xlret.fit_calibration], except that what
+    `keep_mean` keeps of the common mean is that of the documents for both roles. Queries thus keep their offset from
+    documents: to centre them on their own mean costs accuracy. `"to_pivot"` leaves queries as they are.
+
+    Args:
+        documents: Language -> (n, d) embeddings of texts as documents.
+        queries: Language -> (m, d) embeddings of texts as queries: real questions without labels, or the documents'
+            texts embedded with the prompt for queries. A language that has none gets the map of its documents.
+        steps: Any of the steps of [`fit_calibration`][st_xlret.fit_calibration] except `"rotate"`.
+        pivot: As in `fit_calibration`.
+        strength: In [0, 1], for all steps or by step.
+        options: Further options.
+
+    Raises:
+        ValueError: If `"rotate"` is among the steps, the queries have no language of the documents, fewer than two
+            languages for `"lsar"`, or as [`fit_calibration`][st_xlret.fit_calibration].
 
     Example:
         >>> _ = torch.manual_seed(0)
-        >>> clouds = {"en": torch.randn(100, 4) + 3, "fr": torch.randn(100, 4) - 5}
-        >>> stages = fit_calibration_stages(clouds, steps=["shift", "scale"])
-        >>> {name: layer.steps for name, layer in stages.items()}
-        {'shift': ['shift'], 'scale': ['shift', 'scale']}
+        >>> documents = {"en": torch.randn(99, 4) + 3, "fr": torch.randn(99, 4) - 5}
+        >>> queries = {"en": torch.randn(60, 4) + 4, "fr": torch.randn(60, 4) - 2}
+        >>> fitted = fit_role_calibrations(documents, queries, steps=["shift"])
+        >>> means = [fitted.query.transform(rows, code).mean(dim=0) for code, rows in queries.items()]
+        >>> round(float((means[0] - means[1]).norm()), 4)
+        0.0
     """
+    *_, (_, layers) = _stages(documents, queries, steps, pivot, None, strength, 0, options, False)
+    return layers
+
+
+def _stages(
+    embeddings: Mapping[str, Tensor],
+    queries: Mapping[str, Tensor] | None,
+    steps: Sequence[str],
+    pivot: str,
+    pairs: Pairs | None,
+    strength: float | Mapping[str, float],
+    seed: int,
+    options: CalibrationOptions | None,
+    show_progress_bar: bool,
+) -> Iterator[tuple[str, RoleCalibrations]]:
+    """Each step, and the layers of all steps up to it."""
     options = options or CalibrationOptions()
-    strengths = check_steps(steps, strength)
-    rows = check_embeddings(embeddings, pivot, options)
-    parallel = check_pairs(pairs or {}, rows, pivot, options)
+    strengths = _check_steps(steps, strength)
+    if pivot not in embeddings and embeddings and not {"rotate", "to_pivot"} & set(strengths):
+        pivot = next(iter(embeddings))
+    rows = _check_embeddings(embeddings, pivot, options)
+    parallel = _check_pairs(pairs or {}, rows, pivot, options)
     if strengths.get("rotate"):
-        check_rotation(rows, parallel, pivot, options)
+        _check_rotation(rows, parallel, pivot, options)
+    clouds = {"document": rows}
+    if queries is not None:
+        clouds["query"] = _check_queries(queries, rows, strengths, options)
     moments = {
-        language: moments_of(cloud, language, min_sentences=options.min_sentences)
-        for language, cloud in tqdm(rows.items(), desc="means and spreads", disable=not show_progress, leave=False)
+        role: {
+            code: moments_of(cloud, code, min_texts=options.min_texts)
+            for code, cloud in tqdm(found.items(), desc="means and spreads", disable=not show_progress_bar, leave=False)
+        }
+        for role, found in clouds.items()
     }
-    dimension = len(moments[pivot].mean)
-    maps = {language: Affine.identity(dimension) for language in rows}
+    identity = Affine.identity(len(moments["document"][pivot].mean))
+    maps = {role: dict.fromkeys(found, identity) for role, found in clouds.items()}
+    keep_mean = options.keep_mean
+    if keep_mean is None and set(strengths) <= SEARCH_STEPS:
+        keep_mean = 0.25
     notes: dict[str, str] = {}
-    stages: dict[str, CalibrationLayer] = {}
     for number, (step, amount) in enumerate(strengths.items(), start=1):
-        if step == "rotate":
-            additions = _rotations(rows, maps, parallel, pivot, amount, seed, options.rotation, notes, show_progress)
-        else:
-            additions = moment_step(step, moments, amount, options, pivot)
-        maps = {language: maps[language].then(addition) for language, addition in additions.items()}
-        moments = {language: moments[language].after(addition) for language, addition in additions.items()}
-        taken = {name: strengths[name] for name in list(strengths)[:number]}
-        stages[step] = layer_of(maps, taken, pivot, options, notes)
-    return stages
+        common = _mean_of_all(moments["document"])
+        for role, own in moments.items():
+            if step == "rotate":
+                turned = _rotations(
+                    rows, maps[role], parallel, pivot, amount, seed, options.rotation, show_progress_bar
+                )
+                additions = {code: addition for code, (addition, _) in turned.items()}
+                notes |= {f"rotate {code}": note for code, (_, note) in turned.items() if note}
+            elif step == "to_pivot" and role == "query":
+                additions = dict.fromkeys(own, identity)
+            else:
+                additions = _moment_step(step, own, amount, options, pivot, keep_mean, common)
+            maps[role] = {code: maps[role][code].then(addition) for code, addition in additions.items()}
+            moments[role] = {code: own[code].after(addition) for code, addition in additions.items()}
+        taken = dict(list(strengths.items())[:number])
+        of_queries = None
+        if queries is not None:
+            found = maps["query"]
+            # LSAR alone has one map for all languages; else a language without queries gets the map of its documents.
+            rest = dict.fromkeys(rows, next(iter(found.values()))) if list(taken) == ["lsar"] else maps["document"]
+            of_queries = _layer(rest | found, taken, pivot, options, {})
+        yield step, RoleCalibrations(_layer(maps["document"], taken, pivot, options, notes), of_queries)
 
 
-def layer_of(
+def _layer(
     maps: Mapping[str, Affine],
     strengths: Mapping[str, float],
     pivot: str,
     options: CalibrationOptions,
-    notes: dict[str, str] | None = None,
+    notes: dict[str, str],
 ) -> CalibrationLayer:
     """A layer of each language's map after the steps of `strengths`: one map for all if the only step is LSAR."""
     agnostic = list(strengths) == ["lsar"]
@@ -171,45 +299,40 @@ def layer_of(
     return layer
 
 
-def common_mean(moments: Mapping[str, Moments]) -> Tensor:
+def _mean_of_all(moments: Mapping[str, Moments]) -> Tensor:
     """The mean (d,) of all languages, with equal weights."""
     return torch.stack([entry.mean for entry in moments.values()]).mean(dim=0)
 
 
-def moment_step(
+def _moment_step(
     step: str,
     moments: Mapping[str, Moments],
     amount: float,
     options: CalibrationOptions,
     pivot: str,
-    common: Tensor | None = None,
+    keep_mean: float | None,
+    common: Tensor,
 ) -> dict[str, Affine]:
-    """The maps of a step that means and covariances determine.
-
-    `common` is the mean (d,) of which shift and LSAR keep a part; by default that of all languages.
-    """
-    common = common_mean(moments) if common is None else common
+    """The maps of a step that means and covariances determine; shift and LSAR keep a part of the mean `common`."""
     if step == "lsar":
-        kept = 1.0 if options.keep_mean is None else options.keep_mean
+        kept = 1.0 if keep_mean is None else keep_mean
         shared = lsar_map([entry.mean for entry in moments.values()], options.lsar_rank, amount, kept, common)
         return dict.fromkeys(moments, shared)
     if step == "shift":
-        back = Affine.translation(amount * (common_mean(moments) - (1 - (options.keep_mean or 0.0)) * common))
-        return {language: shift_map(entry, amount).then(back) for language, entry in moments.items()}
+        back = Affine.translation(amount * (_mean_of_all(moments) - (1 - (keep_mean or 0.0)) * common))
+        return {code: shift_map(entry, amount).then(back) for code, entry in moments.items()}
     if step == "to_pivot":
-        return {
-            language: Affine.translation(amount * (moments[pivot].mean - entry.mean))
-            for language, entry in moments.items()
-        }
+        goal = moments[pivot].mean
+        return {code: Affine.translation(amount * (goal - entry.mean)) for code, entry in moments.items()}
     if step == "coral":
         covariance = torch.stack([entry.covariance for entry in moments.values()]).mean(dim=0)
         how = (covariance, options.coral_ridge, options.coral_shrink, amount)
-        return {language: coral_map(entry, *how) for language, entry in moments.items()}
+        return {code: coral_map(entry, *how) for code, entry in moments.items()}
     if step == "lir":
-        return {language: lir_map(entry, options.lir_components, amount) for language, entry in moments.items()}
+        return {code: lir_map(entry, options.lir_components, amount) for code, entry in moments.items()}
     return {
-        language: scale_map(entry, language, amount, scale_by=options.scale_by, floor=options.scale_floor)
-        for language, entry in moments.items()
+        code: scale_map(entry, code, amount, scale_by=options.scale_by, floor=options.scale_floor)
+        for code, entry in moments.items()
     }
 
 
@@ -221,36 +344,121 @@ def _rotations(
     amount: float,
     seed: int,
     options: RotationOptions,
-    notes: dict[str, str],
-    show_progress: bool,
-) -> dict[str, Affine]:
-    """A rotation into the pivot's space for every language, fitted on rows as the steps so far map them."""
+    show_progress_bar: bool,
+) -> dict[str, tuple[Affine, str]]:
+    """A rotation into the pivot's space for every language, with a note, fitted on rows as the steps so far map."""
     dimension = len(maps[pivot].bias)
-    rotations = {pivot: Affine.identity(dimension)}
-    pivot_rows = maps[pivot](sample_rows(rows[pivot], options.max_sentences, seed))
-    others = [language for language in rows if language != pivot]
-    for language in tqdm(others, desc="rotations", disable=not show_progress):
+    rotations = {pivot: (Affine.identity(dimension), "")}
+    pivot_rows = maps[pivot](draw_rows(rows[pivot], options.max_texts, seed))
+    for code in tqdm([code for code in rows if code != pivot], desc="rotations", disable=not show_progress_bar):
         if amount == 0:
             rotation, note = torch.eye(dimension, dtype=torch.float64), "none: strength 0"
-        elif language in pairs:
-            own, other = pairs[language]
-            rotation = procrustes(maps[language](own.double()), maps[pivot](other.double()), prior=options.prior)
+        elif code in pairs:
+            own, other = pairs[code]
+            rotation = procrustes(maps[code](own.double()), maps[pivot](other.double()), prior=options.prior)
             note = f"Procrustes on {len(own)} pairs"
         else:
-            own_seed = seed + zlib.crc32(language.encode())
-            own = maps[language](sample_rows(rows[language], options.max_sentences, own_seed))
-            candidates = unsupervised_rotation(own, pivot_rows, options, seed=own_seed, show_progress=show_progress)
-            rotation = candidates[0].rotation
-            note = describe_candidates(candidates)
-        notes[f"rotate {language}"] = note
-        logger.info("rotation of %s into %s: %s", language, pivot, note)
-        rotations[language] = Affine.linear(partial_rotation(rotation.cpu(), amount))
-    return {language: rotations[language] for language in rows}
+            own_seed = seed + zlib.crc32(code.encode())
+            own = maps[code](draw_rows(rows[code], options.max_texts, own_seed))
+            how: Any = {"seed": own_seed, "show_progress_bar": show_progress_bar}
+            candidates = unsupervised_rotation(own, pivot_rows, options, **how)
+            rotation, note = candidates[0].rotation, describe_candidates(candidates)
+        logger.info("rotation of %s into %s: %s", code, pivot, note)
+        rotations[code] = Affine.linear(partial_rotation(rotation.cpu(), amount)), note
+    return {code: rotations[code] for code in rows}
 
 
-def sample_rows(rows: Tensor, size: int, seed: int) -> Tensor:
+def draw_rows(rows: Tensor, size: int, seed: int) -> Tensor:
     """Draw at most `size` rows with a seed. If there are no more than that, return all of them in order."""
     if len(rows) <= size:
         return rows
     drawn = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:size]
     return rows[drawn.to(rows.device)]
+
+
+def _check_steps(steps: Sequence[str], strength: float | Mapping[str, float]) -> dict[str, float]:
+    """The strength of each step, in the order of the steps."""
+    if isinstance(steps, str) or not steps:
+        raise ValueError(f"steps must be a sequence out of {', '.join(STEPS)}, got {steps!r}")
+    for step in steps:
+        if step not in STEPS:
+            raise ValueError(f"unknown calibration step {step!r}: choose from {', '.join(STEPS)}")
+    if len(set(steps)) != len(steps):
+        raise ValueError(f"each step can be taken once, got {list(steps)}")
+    by_step = dict(strength) if isinstance(strength, Mapping) else dict.fromkeys(steps, strength)
+    for step, amount in by_step.items():
+        if step not in steps:
+            raise ValueError(f"strength is given for {step!r}, which is none of the steps {list(steps)}")
+        if not 0 <= amount <= 1:
+            raise ValueError(f"strength must lie in [0, 1], got {amount} for {step!r}")
+    return {step: float(by_step.get(step, 1.0)) for step in steps}
+
+
+def _check_embeddings(embeddings: Mapping[str, Tensor], pivot: str, options: CalibrationOptions) -> dict[str, Tensor]:
+    """Embeddings as tensors of one width, scaled to unit length if the options say so."""
+    if pivot not in embeddings:
+        known = ", ".join(embeddings) or "none"
+        raise ValueError(f"no embeddings of the pivot language {pivot!r}: there are {known}")
+    rows = {language: torch.as_tensor(cloud).detach() for language, cloud in embeddings.items()}
+    widths = {language: cloud.shape[-1] for language, cloud in rows.items()}
+    if len(set(widths.values())) > 1:
+        raise ValueError(f"embeddings of all languages must have one dimension, got {widths}")
+    if options.normalize_inputs:
+        return {language: F.normalize(cloud, dim=-1) for language, cloud in rows.items()}
+    return rows
+
+
+def _check_queries(
+    queries: Mapping[str, Tensor], rows: Mapping[str, Tensor], steps: Mapping[str, float], options: CalibrationOptions
+) -> dict[str, Tensor]:
+    """The queries in languages of the documents."""
+    if "rotate" in steps:
+        raise ValueError("the step 'rotate' has no maps for queries of their own: fit it with fit_calibration")
+    both = {code: queries[code] for code in rows if code in queries}
+    if len(both) < (2 if "lsar" in steps else 1):
+        known = ", ".join(queries) or "none"
+        raise ValueError(
+            f"the queries are in {known}, the documents in {', '.join(rows)}: too few languages are shared"
+        )
+    return _check_embeddings(both, next(iter(both)), options)
+
+
+def _check_rotation(
+    rows: Mapping[str, Tensor], pairs: Mapping[str, tuple[Tensor, Tensor]], pivot: str, options: CalibrationOptions
+) -> None:
+    """Refuse to fit a rotation of d dimensions to fewer than d texts without a prior: most of it is arbitrary."""
+    others = set(rows) - {pivot}
+    if options.rotation.prior > 0 or not others:
+        return
+    dimension, most = rows[pivot].shape[-1], options.rotation.max_texts
+    counts = {language: (min(len(cloud), most), "texts") for language, cloud in rows.items()}
+    counts |= {language: (len(own), "pairs") for language, (own, _) in pairs.items()}
+    if others <= set(pairs):
+        del counts[pivot]  # its own texts are not used then
+    few = [f"{language!r} has {count} {kind}" for language, (count, kind) in counts.items() if count < dimension]
+    if few:
+        raise ValueError(
+            f"a rotation in {dimension} dimensions needs at least {dimension} texts, or pairs, of each language: "
+            f"{', '.join(few)}. Give more text or pairs, leave these languages or the step 'rotate' out, or keep the "
+            "rotation near the identity by a prior: RotationOptions(prior=1.0)"
+        )
+
+
+def _check_pairs(
+    pairs: Pairs, rows: Mapping[str, Tensor], pivot: str, options: CalibrationOptions
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Pairs as tensors of the embeddings' width, scaled to unit length if the options say so."""
+    checked = {}
+    for language, (own, other) in pairs.items():
+        if language not in rows or language == pivot:
+            raise ValueError(f"pairs are given for {language!r}: expected one of {', '.join(rows)} but {pivot!r}")
+        own, other = torch.as_tensor(own).detach(), torch.as_tensor(other).detach()
+        if own.shape != other.shape or own.shape[-1] != rows[pivot].shape[-1]:
+            raise ValueError(
+                f"pairs of {language!r} must be row-aligned, of {rows[pivot].shape[-1]} dimensions: "
+                f"got {tuple(own.shape)} and {tuple(other.shape)}"
+            )
+        if options.normalize_inputs:
+            own, other = F.normalize(own, dim=-1), F.normalize(other, dim=-1)
+        checked[language] = (own, other)
+    return checked

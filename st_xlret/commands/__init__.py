@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 
 COMMANDS = {
     "report": "Measure how much an encoder's search prefers the language of the query.",
@@ -16,7 +18,7 @@ COMMANDS = {
     "search": "Search an index by a query in any language.",
     "mine": "Mine parallel sentences from two collections of texts.",
     "export": "Write a plain model: adapters merged, a calibration built in, weights in half the size.",
-    "recipe": "Write a training script, to read, to edit and to run.",
+    "train": "Run a training script; without a name, list the scripts and their recipes.",
 }
 """Name of each command, which is also its module here, and what it does."""
 
@@ -66,6 +68,26 @@ def run(name: str, arguments: Sequence[str], *, prog: str) -> None:
             import_module(f"st_xlret.commands.{name}").main(arguments, prog=prog)
     except (ValueError, OSError, ImportError) as error:
         sys.exit(f"error: {error}")
+
+
+@contextmanager
+def working_folder(folder: Path, *, keep: bool = False) -> Iterator[Path]:
+    """A folder of what an interrupted command continues from: one program uses it at a time, and its end removes it."""
+    from filelock import FileLock, Timeout
+
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(folder / "lock", timeout=0):
+            try:
+                yield folder
+            except ValueError:
+                if not keep and not any(folder.rglob("*.npy")):
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise
+            if not keep:
+                shutil.rmtree(folder, ignore_errors=True)
+    except Timeout as error:
+        raise OSError(f"another program uses {folder}: wait for it, or name another output") from error
 
 
 @contextmanager

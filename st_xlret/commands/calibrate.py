@@ -9,28 +9,28 @@ The result is a plain Sentence Transformers model that needs no language: `Sente
 `encode_query` and `encode_document`. By default the subspace in which the languages' means differ is projected out
 (`--steps lsar`). With questions that have no labels (`--queries`), queries get a map of their own. The other steps need
 the language of each text, given as its task: `encode(texts, task="fr")`; among them are the CCP paper's (`--steps shift
-scale rotate`). A table compares the choices without labels, and says which one it recommends.
+scale rotate`). A table compares the choices without labels, and says which one it recommends. Programs do the same by
+`st_xlret.calibrate`.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from st_xlret.commands.fitting import Method, fit, fit_others
-from st_xlret.commands.report import NEIGHBOURS, TEXTS
-from st_xlret.files import atomic_directory, check_output_directory, write_json_atomically
+from st_xlret.files import atomic_directory, check_output_directory, write_json
 from st_xlret.options import LIMITS_HELP, option, parse
 from st_xlret.precision import PRECISIONS
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from st_xlret.commands.encoders import Role
-    from st_xlret.evaluation.language_bias import LanguageBias
+    from st_xlret.calibration import CalibrationOptions, Comparison
+
+CHECKED_TEXTS, DOUBTFUL = 300, 0.2
 
 
 @dataclass
@@ -56,16 +56,110 @@ class Input:
         [], "Parallel sentences with the pivot, for rotate: languages that have them get the closed-form solution."
     )
     exclude: list[str] = option(
-        [], "Text files whose lines must not be in the pairs, such as a test set's English side."
+        [],
+        "Text files whose lines must not be in the pairs, such as a test set's English side.",
+        expert=True,
     )
-    texts_per_language: int = option(1500, "Texts of each language to embed, drawn at random.", minimum=1)
-    skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.")
-    limits: list[str] = option([], LIMITS_HELP)
-    query_prompt: str | None = option(None, "Put before queries: a text, or the name of one of the model's prompts.")
-    document_prompt: str | None = option(None, "Put before documents, likewise. By default the model's own.")
-    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.", minimum=1)
-    precision: str = option("auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS)
+    texts_per_language: int = option(1500, "Texts of each language to embed, drawn at random.", minimum=1, expert=True)
+    skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.", expert=True)
+    limits: list[str] = option([], LIMITS_HELP, expert=True)
+    query_prompt: str | None = option(
+        None, "Put before queries: a text, or the name of one of the model's prompts.", expert=True
+    )
+    document_prompt: str | None = option(
+        None, "Put before documents, likewise. By default the model's own.", expert=True
+    )
+    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.", minimum=1, expert=True)
+    precision: str = option(
+        "auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS, expert=True
+    )
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
+
+
+@dataclass
+class Method:
+    """How to calibrate."""
+
+    _argument_group_name = "method"
+
+    steps: list[str] = option(
+        ["lsar"],
+        "In this order: lsar (minus the subspace in which the languages' means differ; needs no language), "
+        "shift (minus the language's mean), coral (the same covariance for all), scale (divided by the standard "
+        "deviation), rotate (orthogonal map into the pivot), lir (minus the language's top principal component), "
+        "to_pivot (documents moved to the pivot's mean, queries in the pivot untouched).",
+        choices=["shift", "scale", "rotate", "lir", "lsar", "coral", "to_pivot"],
+    )
+    by_role: bool = option(
+        False,
+        "Maps of queries apart from those of documents, fitted on the documents' texts with the prompt for queries. "
+        "--queries implies it, with the questions.",
+    )
+    strength: float = option(
+        1.0, "From 0, which leaves the model as it is, to 1, the full calibration.", minimum=0, maximum=1
+    )
+    keep_mean: float | None = option(
+        None,
+        "Share of the mean of all languages that shift and lsar keep. By default 0.25, which suits search; with scale, "
+        "rotate or lir as in their papers.",
+        minimum=0,
+        maximum=1,
+        expert=True,
+    )
+    lsar_rank: int | None = option(
+        None, "Dimensions that lsar removes. By default languages - 1.", minimum=1, expert=True
+    )
+    coral_ridge: float = option(
+        1.0,
+        "Variance that coral adds to each direction, relative to the average. Less text needs more.",
+        minimum=0,
+        expert=True,
+    )
+    coral_shrink: float = option(
+        0.5,
+        "How far coral draws each covariance to the average first, from 0 to 1. 0 fits the languages' contents too.",
+        minimum=0,
+        maximum=1,
+        expert=True,
+    )
+    scale_by: str = option(
+        "std",
+        "scale: divide by the standard deviation or the variance.",
+        choices=["std", "variance"],
+        expert=True,
+    )
+    pivot: str = option(
+        "en", "The language into which rotate and to_pivot map, and of texts that name none.", expert=True
+    )
+    rotation_start: str = option(
+        "both",
+        "rotate without pairs: start from the identity (fast), by adversarial training, or take the better of both by "
+        "an unsupervised criterion.",
+        choices=["identity", "adversarial", "both"],
+        expert=True,
+    )
+    rotation_prior: float = option(
+        0.0,
+        "rotate: 0 fits the pairs alone; 1 stays nearer to the model's own alignment, safer where pairs are few.",
+        minimum=0,
+        expert=True,
+    )
+    min_texts: int = option(50, "Fewer texts of a language are an error.", minimum=1, expert=True)
+    seed: int = option(0, "Seed of the draw and of the rotation.", minimum=0, maximum=2**32 - 1, expert=True)
+
+    def options(self) -> CalibrationOptions:
+        """The options of the fit."""
+        from st_xlret.calibration import CalibrationOptions, RotationOptions
+
+        return CalibrationOptions(
+            keep_mean=self.keep_mean,
+            lsar_rank=self.lsar_rank,
+            coral_ridge=self.coral_ridge,
+            coral_shrink=self.coral_shrink,
+            scale_by=self.scale_by,  # type: ignore[arg-type]
+            rotation=RotationOptions(initial=self.rotation_start, prior=self.rotation_prior),  # type: ignore[arg-type]
+            min_texts=self.min_texts,
+        )
 
 
 @dataclass
@@ -77,14 +171,20 @@ class Output:
     output: str = option(None, "Folder for the calibrated model, with the report on its language bias.")
     overwrite: bool = option(False, "Replace a model that is there.")
     license: str | None = option(
-        None, "Licence of the model, for its card, such as mit. By default the encoder's, if its card states one."
+        None,
+        "Licence of the model, for its card, such as mit. By default the encoder's, if its card states one.",
+        expert=True,
     )
-    base_model: str | None = option(None, "Name of the encoder on the Hub, for the card, where --model is a folder.")
+    base_model: str | None = option(
+        None, "Name of the encoder on the Hub, for the card, where --model is a folder.", expert=True
+    )
     push_to_hub: str | None = option(None, "Also upload the model to this repository, such as me/my-model.")
-    push_dry_run: bool = option(False, "With --push_to_hub: show the files and the card instead of uploading them.")
+    push_dry_run: bool = option(
+        False, "With --push_to_hub: show the files and the card instead of uploading them.", expert=True
+    )
 
     def __post_init__(self) -> None:
-        from st_xlret.hub.model_card import check_license
+        from st_xlret.hub.card import check_license
 
         check_license(self.license)
         if self.push_dry_run and not self.push_to_hub:
@@ -101,184 +201,159 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
         raise ValueError("give either --corpus (what is to be searched) or --documents")
     if given.pairs and "rotate" not in method.steps:
         raise ValueError("--pairs are for the step rotate: add it to --steps, or leave them out")
-    if (given.queries or method.by_role) and "rotate" in method.steps:
-        name = "queries" if given.queries else "by_role"
-        raise ValueError(f"--{name}: the step rotate has no maps for queries of their own; leave one of them out")
     check_output_directory(target.output, overwrite=target.overwrite)
     if target.push_to_hub:
         from st_xlret.hub.push import check_push
 
         check_push(target.push_to_hub, dry_run=target.push_dry_run)
-    calibrate(given, method, target)
+    calibrated, comparison = _calibrate(given, method)
+    sources = [given.corpus] if given.corpus else given.documents
+    _save(calibrated, comparison, given, target, {"texts": sources, "questions": given.queries, "pairs": given.pairs})
+    _advise(calibrated, comparison, target.output, [*shlex.split(prog), *arguments])
+    if target.push_to_hub:
+        from st_xlret.hub.push import push
+
+        print(push(calibrated, target.push_to_hub, target.output, dry_run=target.push_dry_run))
 
 
-def calibrate(given: Input, method: Method, target: Output) -> SentenceTransformer:
-    """Embed a sample, fit, compare, save.
-
-    Returns:
-        The calibrated model.
-    """
-    from st_xlret.calibration import embed_pairs
-    from st_xlret.commands.comparison import Measured, Variant, compare
-    from st_xlret.commands.encoders import Embedder
-    from st_xlret.commands.labels import report_labels
-    from st_xlret.commands.samples import check_counts, sample_texts
+def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Comparison]:
+    from st_xlret.calibration import calibrate, sample_questions, sample_texts
     from st_xlret.data import PairOptions, load_pairs
-    from st_xlret.data.reading.jsonl import DataError, Limits
-    from st_xlret.hub import set_card_data
-    from st_xlret.hub.export import check_routes, export
+    from st_xlret.data.lines import Limits
     from st_xlret.hub.loading import load_model
-    from st_xlret.hub.push import plan_push, push_to_hub
+    from st_xlret.prompts import role_prompt
 
-    texts = sample_texts(
-        [given.corpus] if given.corpus else given.documents,
-        languages=given.languages,
-        texts_per_language=given.texts_per_language,
-        skip_bad_lines=given.skip_bad_lines,
-        limits=Limits.parse(given.limits),
-        seed=method.seed,
-    )
-    counts = {code: len(found.texts) for code, found in texts.items()}
-    check_counts(counts, method.min_texts)
-    by_language = {code: found.texts for code, found in texts.items()}
-    report_labels(by_language)
-    if method.pivot not in texts and {"rotate", "to_pivot"} & set(method.steps):
-        raise DataError(f"no text is in --pivot {method.pivot}, only in {', '.join(texts)}")
-    pivot = method.pivot if method.pivot in texts else next(iter(texts))
-    questions = questions_of(given, method, list(texts))
+    reading: dict[str, Any] = {"skip_bad_lines": given.skip_bad_lines, "limits": Limits.parse(given.limits)}
+    drawn: dict[str, Any] = {
+        "texts_per_language": given.texts_per_language, "min_texts": method.min_texts, "seed": method.seed
+    }  # fmt: skip
+    sources = [given.corpus] if given.corpus else given.documents
+    sample = sample_texts(sources, languages=given.languages, **drawn, **reading)
+    report_labels({code: found.texts for code, found in sample.items()})
+    questions = sample_questions(given.queries, list(sample), **drawn) if given.queries else None
+    if questions is not None:
+        print(f"questions: {', '.join(f'{code} {len(texts)}' for code, texts in questions.items())}")
+        if lacking := [code for code in sample if code not in questions]:
+            print(f"without enough questions of their own: {', '.join(lacking)}")
+    pairs = None
+    if given.pairs:
+        pairs = load_pairs(given.pairs, PairOptions(languages=list(sample), exclude=tuple(given.exclude), **reading))
     model = load_model(given.model, given.device)
-    check_routes(model, by_language=method.steps != ["lsar"])
-    how = {"batch_size": given.batch_size, "precision": given.precision}
-    embedder = Embedder(model, given.query_prompt, given.document_prompt, **how)  # type: ignore[arg-type]
-    if not embedder.prompt("query") and not embedder.prompt("document"):
+    prompts = [role_prompt(model, "query", given.query_prompt), role_prompt(model, "document", given.document_prompt)]
+    if not any(prompts):
         print(
             "the model names no prompts: texts are embedded as they are. If it was trained with prompts, such as E5's "
             "'query: ' and 'passage: ', give them by --query_prompt and --document_prompt"
         )
-    if method.by_role and not questions and not embedder.apart:
-        raise ValueError(
-            "--by_role: the model embeds queries and documents alike. Give the prompts (--query_prompt, "
-            "--document_prompt) or questions (--queries), or leave it out"
-        )
-    size = min(TEXTS, *counts.values())
-    measured = {code: found[:size] for code, found in by_language.items()}
-    wanted: dict[str, tuple[Role, Mapping[str, Sequence[str]]]] = {"document": ("document", by_language)}
-    if embedder.apart:
-        wanted["query"] = ("query", by_language if method.by_role and not questions else measured)
-    if questions:
-        wanted["question"] = ("query", questions)
-    embeddings = embedder.embed(wanted)
-    asked = embeddings.get("question", embeddings["query"] if method.by_role else None)
-    sample = Measured(
-        {code: rows[:size] for code, rows in embeddings["document"].items()},
-        {code: rows[:size] for code, rows in embeddings["query"].items()} if embedder.apart else None,
-        {code: found.documents for code, found in texts.items()},
-        min(NEIGHBOURS, size * len(texts) - 2),
+    found: list[Comparison] = []
+    calibrated = calibrate(
+        model,
+        sample,
+        steps=method.steps,
+        queries=questions,
+        pairs=pairs,
+        by_role=method.by_role,
+        strength=method.strength,
+        pivot=method.pivot,
+        options=method.options(),
+        query_prompt=prompts[0],
+        document_prompt=prompts[1],
+        batch_size=given.batch_size,
+        precision=given.precision,
+        seed=method.seed,
+        report=found.append,
     )
-    pairs = None
-    if given.pairs:
-        pair_options = PairOptions(
-            languages=list(texts),
-            exclude=tuple(given.exclude),
-            skip_bad_lines=given.skip_bad_lines,
-            limits=Limits.parse(given.limits),
-        )
-        others = [code for code in texts if code != pivot]
-        parallel = load_pairs(given.pairs, pair_options)
-        pairs = embed_pairs(
-            model, parallel, pivot=pivot, languages=others, batch_size=given.batch_size, show_progress=True
-        )
-    chosen = fit(method, embeddings["document"], asked, pairs, pivot)
-    variants = [Variant("as it is"), *fit_others(method, embeddings["document"], asked, pivot), chosen]
-    found = compare(sample, variants, chosen)
-    assert chosen.documents is not None
-    calibrated = export(model, chosen.documents, query_calibration=chosen.queries)
-    for name in ("query", "document"):
-        prompt = getattr(embedder, f"{name}_prompt")
-        if prompt is not None:
-            calibrated.prompts[name] = prompt
-    set_card_data(
-        calibrated,
-        languages=sorted(texts),
-        license=target.license,
-        base_model=target.base_model or given.model,
-        data={
-            "texts": [given.corpus] if given.corpus else given.documents,
-            "questions": given.queries,
-            "pairs": given.pairs,
-        },
-        tags=["calibration", *method.steps],
-    )
-    save(calibrated, target, found)
-    shares = [f"{100 * found[when]['search'].same_language_share:.1f} %" for when in ("before", "after")]
-    print(f"\nResults in the query's language: {shares[0]} before, {shares[1]} after", end=" ")
-    print(f"(chance: {100 * found['before']['search'].chance:.1f} %).")
-    print(f"The calibrated model is in {target.output}. Use it with Sentence Transformers alone:\n")
-    language = max(texts, key=lambda code: code != pivot) if chosen.needs_language else None
-    lines = [
-        f'model = SentenceTransformer("{target.output}")',
-        *calls(calibrated, language, chosen.queries is not None),
-    ]
-    print("".join(f"    {line}\n" for line in lines))
-    card = calibrated.model_card_data
-    if lacking := [name for name in ("base_model", "license") if not getattr(card, name)]:
-        print(f"The card does not state {' and '.join(f'--{name}' for name in lacking)}.")
-    if target.push_to_hub and target.push_dry_run:
-        print(plan_push(target.output, target.push_to_hub))
-    elif target.push_to_hub:
-        print(f"uploaded to {push_to_hub(Path(target.output), target.push_to_hub)}")
-    return calibrated
+    return calibrated, found[0]
 
 
-def questions_of(given: Input, method: Method, languages: Sequence[str]) -> dict[str, list[str]]:
-    """The questions of `--queries` in the languages that have enough of them; says which ones have not."""
-    from st_xlret.commands.samples import sample_questions
-    from st_xlret.data.reading.jsonl import DataError
-
-    if not given.queries:
-        return {}
-    found = sample_questions(given.queries, languages, texts_per_language=given.texts_per_language, seed=method.seed)
-    enough = {code: texts for code, texts in found.items() if len(texts) >= method.min_texts}
-    counts = ", ".join(f"{code} {len(texts)}" for code, texts in found.items())
-    if len(enough) < 2:
-        raise DataError(
-            f"--queries: {method.min_texts} distinct questions in each of two languages at least are needed, and there "
-            f"are {counts}: give more, lower --min_texts, or leave them out"
-        )
-    print(f"questions: {counts}")
-    if lacking := [code for code in languages if code not in enough]:
-        print(f"without enough questions of their own: {', '.join(lacking)}")
-    return enough
-
-
-def calls(model: SentenceTransformer, language: str | None, by_role: bool = False) -> list[str]:
-    """How queries and documents are embedded, with the model's prompts; `language` is the one of the example.
-
-    The host's `encode_query` and `encode_document` take no language, so the calls with one name the prompt themselves.
-    """
-    from st_xlret.calibration.encoding import PROMPT_NAMES
-
-    if language is None:
-        return ["queries = model.encode_query(texts)", "documents = model.encode_document(texts)"]
-    lines = []
-    for role, prompts in PROMPT_NAMES.items():
-        prompt = next((prompt for prompt in prompts if model.prompts.get(prompt)), None)
-        given = f', prompt_name="{prompt}"' if prompt else ""
-        task = f"query_{language}" if by_role and role == "query" else language
-        name = {"query": "queries", "document": "documents"}[role]
-        lines.append(f'{name} = model.encode(texts, task="{task}"{given})')
-    return lines
-
-
-def save(model: SentenceTransformer, target: Output, found: Mapping[str, Mapping[str, LanguageBias]]) -> None:
+def _save(
+    model: SentenceTransformer, comparison: Comparison, given: Input, target: Output, data: Mapping[str, Sequence[str]]
+) -> None:
     """Save the model with its report, whole or not at all."""
     from st_xlret.evaluation.language_bias import bias_as_json
-    from st_xlret.evaluation.reporting.plots import plot_language_bias
+    from st_xlret.evaluation.plots import plot_language_bias
+    from st_xlret.hub.card import set_card_data
 
+    set_card_data(model, license=target.license, base_model=target.base_model or given.model, data=data)
+    found = {"before": comparison.before, "after": comparison.after}
     with atomic_directory(target.output, overwrite=target.overwrite) as folder:
         model.save_pretrained(os.fspath(folder))
-        report = {when: bias_as_json(biases) for when, biases in found.items()}
-        write_json_atomically(folder / "language_bias.json", report)
+        write_json(folder / "language_bias.json", {when: bias_as_json(biases) for when, biases in found.items()})
         for when, biases in found.items():
             bias = biases["search"]
             plot_language_bias(bias.languages, bias.shares, folder / f"language_bias_{when}.png")
+
+
+def _advise(model: SentenceTransformer, comparison: Comparison, output: str, command: Sequence[str]) -> None:
+    """Print the comparison, the command that saves what is recommended, and how the model is used."""
+    print(f"\n{comparison}")
+    if comparison.recommended not in (comparison.chosen, "as it is"):
+        print(f"To save it:\n\n    {shlex.join(command_for(comparison, command))}\n")
+    shares = [f"{100 * found['search'].same_language_share:.1f} %" for found in (comparison.before, comparison.after)]
+    chance = 100 * comparison.before["search"].chance
+    print(f"\nResults in the query's language: {shares[0]} before, {shares[1]} after (chance: {chance:.1f} %).")
+    print(f"The calibrated model is in {output}. Use it with Sentence Transformers alone:\n")
+    lines = [f'model = SentenceTransformer("{output}")', *calls(model)]
+    print("".join(f"    {line}\n" for line in lines))
+    card = model.model_card_data
+    if lacking := [name for name in ("base_model", "license") if not getattr(card, name)]:
+        print(f"The card does not state {' and '.join(f'--{name}' for name in lacking)}.")
+
+
+def command_for(comparison: Comparison, command: Sequence[str]) -> list[str]:
+    """The command line that saves the recommended calibration in the place of the one that was saved."""
+    calibration = comparison.rows[comparison.recommended].calibration
+    assert calibration is not None
+    replaced = {"steps", "strength", "keep_mean", "lsar_rank", "by_role", "overwrite"}
+    replaced |= {"queries"} if calibration.query is None else set()
+    kept, words = [], iter(command)
+    taken = True
+    for word in words:
+        if word.startswith("--"):
+            taken = word.removeprefix("--").partition("=")[0].replace("-", "_") not in replaced
+        kept += [word] if taken else []
+    layer = calibration.document
+    strength = min(layer.strength.values()) if isinstance(layer.strength, dict) else layer.strength
+    kept += ["--steps", *layer.steps]
+    kept += ["--strength", f"{strength:g}"] if strength != 1 else []
+    kept += ["--by_role"] if calibration.query is not None and "--queries" not in kept else []
+    return [*kept, "--overwrite"]
+
+
+def calls(model: SentenceTransformer) -> list[str]:
+    """How queries and documents are embedded, with the model's prompts.
+
+    The host's `encode_query` and `encode_document` take no language: the calls with one name the prompt themselves.
+    """
+    from st_xlret.encoding import default_language, language_routes, language_task
+    from st_xlret.prompts import PROMPT_NAMES, prompt_name
+
+    codes = language_routes(model)
+    if not codes:
+        return ["queries = model.encode_query(texts)", "documents = model.encode_document(texts)"]
+    language = max(codes, key=lambda code: code != default_language(model))
+    lines = []
+    for role, name in zip(PROMPT_NAMES, ("queries", "documents"), strict=True):
+        given = f', prompt_name="{prompt}"' if (prompt := prompt_name(model, role)) else ""
+        lines.append(f'{name} = model.encode(texts, task="{language_task(model, language, role)}"{given})')
+    return lines
+
+
+def report_labels(texts: Mapping[str, Sequence[str]]) -> None:
+    """Print the share of language labels with which an identifier disagrees, and warn of languages with many."""
+    from st_xlret.data.language_identification import check_labels
+
+    try:
+        check = check_labels({code: found[:CHECKED_TEXTS] for code, found in texts.items()})
+    except ImportError:
+        print('language labels were not checked: pip install "st-xlret[langid]" brings the identifier')
+        return
+    unknown = f"; it does not know {', '.join(check.unknown)}" if check.unknown else ""
+    print(f"the language identifier disagrees with {100 * check.share:.1f} % of the labels{unknown}")
+    for code, share in check.disagreement.items():
+        if share >= DOUBTFUL:
+            print(
+                f"warning: {100 * share:.0f} % of the texts labelled {code!r} look like another language, most often "
+                f"{check.found[code]!r}, such as {check.examples[code][:80]!r}. A calibration on wrong labels does "
+                "harm: correct them, or leave the language out with --languages"
+            )

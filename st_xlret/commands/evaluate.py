@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from st_xlret.files import check_output_file, write_json_atomically, write_text_atomically
+from st_xlret.files import check_output_file, write_json, write_text
 from st_xlret.options import option, parse
 
 
@@ -59,54 +59,65 @@ class Arguments:
         None,
         "tatoeba: pairs of languages without English, such as de-fr zh-ja, from sentences.csv and links.csv of "
         "Tatoeba's export or, where these are missing, joined on the English sentences.",
+        expert=True,
     )
     split: str | None = option(
         None,
         "Split of the benchmark, such as dev; lareqa also has test-same-language. Default: test; for xor-retrieve dev, "
         "as the answers to its test questions are not published; for bucc from the Hub training, the only one there.",
+        expert=True,
     )
     threshold_split: str | None = option(
         None,
         "bucc: split whose pairs give the threshold, such as sample. Default: training, also where that is evaluated.",
+        expert=True,
     )
     layer: int | None = option(
         None,
         "Embed with the hidden states of this layer (0: input embeddings, n: output of layer n) instead of the output "
         "of the model. The CCP paper uses 14 for 24-layer models.",
         minimum=0,
+        expert=True,
     )
     pooling: Literal["auto", "model", "mean"] = option(
         "auto",
         "mean: average the hidden states under the attention mask; model: the pooling of the model; auto: mean with "
         "--layer, model without.",
+        expert=True,
     )
-    similarity: str | None = option(None, "Similarity for retrieval, cosine or dot. Default: that of the model.")
-    query_prompt: str | None = option(None, "Prompt put before queries. Default: that of the model.")
-    document_prompt: str | None = option(None, "Prompt put before documents. Default: that of the model.")
+    similarity: str | None = option(
+        None, "Similarity for retrieval, cosine or dot. Default: that of the model.", expert=True
+    )
+    query_prompt: str | None = option(None, "Prompt put before queries. Default: that of the model.", expert=True)
+    document_prompt: str | None = option(None, "Prompt put before documents. Default: that of the model.", expert=True)
     context: bool = option(
         False,
         "lareqa: candidates are sentences followed by their paragraph, as the models of the papers read them, instead "
         "of sentences alone.",
+        expert=True,
     )
-    calibration: str | None = option(None, "Folder of a saved CalibrationLayer that is applied to the embeddings.")
+    calibration: str | None = option(
+        None, "Folder of a saved CalibrationLayer that is applied to the embeddings.", expert=True
+    )
     embedding_cache: str | None = option(
         None, "Folder that keeps the embeddings of the corpus: a run that was interrupted continues from there."
     )
-    devices: list[str] | None = option(
-        None, "With --embedding-cache: encode with one process on each device, such as cuda:0 cuda:1."
+    distributed: bool = option(
+        False, "With --embedding-cache, under torchrun: share the corpus among the processes.", expert=True
     )
-    distributed: bool = option(False, "With --embedding-cache, under torchrun: share the corpus among the processes.")
     batch_size: int = option(
         128,
         "Size of a forward pass, in texts of 64 tokens: fewer longer texts, or more shorter ones. A CPU takes at most "
         "64.",
         minimum=1,
+        expert=True,
     )
     max_sentences: int | None = option(
         None,
         "tatoeba: use only the first sentences of each language, at most this many. The task is then easier than the "
         "benchmark, and published figures are not comparable.",
         minimum=1,
+        expert=True,
     )
     precision: Literal["auto", "fp32", "bf16"] = option(
         "fp32",
@@ -117,9 +128,10 @@ class Arguments:
     backend: Literal["torch", "onnx", "openvino"] = option(
         "torch",
         "What computes the Transformer. onnx and openvino need an extra: pip install 'sentence-transformers[onnx]'.",
+        expert=True,
     )
-    device: str | None = option(None, "Device: cpu, cuda, cuda:1, mps. Default: the best there is.")
-    quiet: bool = option(False, "Show no progress bars.")
+    device: str | None = option(None, "Device: cpu, cuda, cuda:1, mps. Default: the best there is.", expert=True)
+    quiet: bool = option(False, "Show no progress bars.", expert=True)
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evaluate") -> None:
@@ -139,7 +151,7 @@ def evaluate(arguments: Arguments) -> None:
         OSError: If a file is missing or the output cannot be written, which is checked before the evaluation.
     """
     from st_xlret.evaluation.benchmarks import benchmark
-    from st_xlret.evaluation.reporting.report import report, result_as_json
+    from st_xlret.evaluation.tables import report
     from st_xlret.hub.loading import check_backend, load_model
 
     check_backend(arguments.backend)
@@ -160,8 +172,8 @@ def evaluate(arguments: Arguments) -> None:
 
     text = report(result, arguments.model)
     print(text, flush=True)  # first: a disk that has filled up meanwhile takes no scores away
-    write_json_atomically(arguments.output, result_as_json(result, arguments.model))
-    write_text_atomically(tables, f"{text}\n")
+    write_json(arguments.output, result.as_json(arguments.model))
+    write_text(tables, f"{text}\n")
     print(f"\nWritten to {arguments.output} and {tables}")
 
 
@@ -205,14 +217,11 @@ def _embedding_cache(arguments: Arguments) -> Any:
     if arguments.embedding_cache is None:
         if arguments.distributed:
             raise ValueError("--distributed needs --embedding-cache, the folder that the processes share.")
-        if arguments.devices:
-            raise ValueError(f"--devices {' '.join(arguments.devices)} needs --embedding-cache.")
         return None
-    from st_xlret.evaluation.cache import EmbeddingCache
+    from st_xlret.evaluation.embedding_cache import EmbeddingCache
 
     return EmbeddingCache(
         arguments.embedding_cache,
-        devices=arguments.devices,
         distributed=arguments.distributed,
         show_progress_bar=not arguments.quiet,
     )

@@ -14,9 +14,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from st_xlret.files import check_output_directory, save_model_atomically
+from st_xlret.files import check_output_directory, save_model
 from st_xlret.options import name_leading_words, option, parse
 
 
@@ -29,16 +28,20 @@ class Arguments:
     overwrite: bool = option(False, "Replace a model that is there.")
     calibration: str | None = option(None, "Folder of a CalibrationLayer, which is put at the end of the model.")
     default_language: str | None = option(
-        None, "With a calibration per language: the language of texts that name none. By default its pivot."
+        None,
+        "With a calibration per language: the language of texts that name none. By default its pivot.",
+        expert=True,
     )
     dtype: str = option(
         "auto",
         "Number format of the weights; bfloat16 and float16 halve the files. By default that of the model.",
         choices=["auto", "float32", "bfloat16", "float16"],
     )
-    license: str | None = option(None, "Licence in the model card, such as apache-2.0.")
+    license: str | None = option(None, "Licence in the model card, such as apache-2.0.", expert=True)
     push_to_hub: str | None = option(None, "Also upload the model to this repository, such as me/my-model.")
-    push_dry_run: bool = option(False, "With --push_to_hub: show the files and the card instead of uploading them.")
+    push_dry_run: bool = option(
+        False, "With --push_to_hub: show the files and the card instead of uploading them.", expert=True
+    )
 
     def __post_init__(self) -> None:
         for name in ("model", "output"):
@@ -50,40 +53,30 @@ class Arguments:
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     """Run the command `export`."""
-    given = name_leading_words(arguments, "model")
-    (options,) = parse([Arguments], given, description=__doc__, prog=prog)
-    export(options)
-
-
-def export(options: Arguments) -> Path:
-    """Load a model, make it plain, and save it.
-
-    Returns:
-        Its folder.
-    """
+    (options,) = parse([Arguments], name_leading_words(arguments, "model"), description=__doc__, prog=prog)
     import torch
 
-    from st_xlret.hub import check_push, plan_push, push_to_hub, set_card_data
-    from st_xlret.hub.export import export as as_plain_modules
+    from st_xlret.hub.card import set_card_data
+    from st_xlret.hub.export import check_finite, export
     from st_xlret.hub.loading import load_calibration, load_model
-    from st_xlret.training.trainable import has_adapters, merge_adapters
+    from st_xlret.hub.push import check_push, push
+    from st_xlret.training.trainable import merge_adapters
 
     target = check_output_directory(options.output, overwrite=options.overwrite)
     if options.push_to_hub:
         check_push(options.push_to_hub, dry_run=options.push_dry_run)
     model = load_model(options.model, "cpu")
-    done = ["the adapters are merged"] if has_adapters(model) else []
+    before = sum(1 for _ in model.parameters())
     calibration = load_calibration(options.calibration)
+    plain = export(merge_adapters(model), calibration, default_language=options.default_language)
+    done = ["the adapters are merged"] if sum(1 for _ in model.parameters()) < before else []
     done += ["the calibration is a part of it"] if calibration else []
-    plain = as_plain_modules(merge_adapters(model), calibration, default_language=options.default_language)
     if options.dtype != "auto":
         plain.to(getattr(torch, options.dtype))
+        check_finite(plain)
     set_card_data(plain, license=options.license)
-    save_model_atomically(plain, target, overwrite=options.overwrite)
+    save_model(plain, target, overwrite=options.overwrite)
     size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
     print(f"{os.fspath(target)}: {size / 1e6:,.0f} MB" + (f"; {', '.join(done)}" if done else ""))
-    if options.push_to_hub and options.push_dry_run:
-        print(plan_push(target, options.push_to_hub))
-    elif options.push_to_hub:
-        print(f"uploaded to {push_to_hub(target, options.push_to_hub)}")
-    return target
+    if options.push_to_hub:
+        print(push(plain, options.push_to_hub, target, dry_run=options.push_dry_run))

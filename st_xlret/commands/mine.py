@@ -12,22 +12,27 @@ stopped. A file with the languages in its name, such as mined.en-fr.tsv, can be 
 
 from __future__ import annotations
 
+import hashlib
 import json
-import shutil
-from collections.abc import Iterator, Sequence
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from st_xlret.commands import working_folder
 from st_xlret.files import atomic_file, check_output_file
 from st_xlret.options import name_leading_words, option, parse
 
 if TYPE_CHECKING:
-    from st_xlret.commands.text_table import TextTable
+    from datasets import Dataset
+
     from st_xlret.search import MinedPairs
 
 _SHARD = 4_096  # texts that an interrupted run has to encode again at most
 _PAIRS_AT_A_TIME = 10_000
+_READ_AT_A_TIME = 1_000
 _LONG_SEARCH = 10**12  # comparisons; a processor core does about 10^8 in a second
 
 
@@ -40,26 +45,37 @@ class Arguments:
     model: str = option(None, "The encoder: a folder or a name on the Hub.")
     output: str = option(None, "File of the pairs: .tsv (score, source, target), or .jsonl.")
     source_column: str | None = option(
-        None, "Column of a table (its number from 1, or its name), or field of JSON lines or of a data set."
+        None,
+        "Column of a table (its number from 1, or its name), or field of JSON lines or of a data set.",
+        expert=True,
     )
-    target_column: str | None = option(None, "The same for the target.")
+    target_column: str | None = option(None, "The same for the target.", expert=True)
     source_language: str | None = option(None, "Language of the source, for a model with a map per language.")
     target_language: str | None = option(None, "The same for the target.")
-    streaming: bool = option(False, "Read data sets from the Hub without downloading them first.")
+    streaming: bool = option(False, "Read data sets from the Hub without downloading them first.", expert=True)
     margin: str = option(
-        "ratio", "How the cosine is set off against the neighbours'.", choices=["ratio", "distance", "absolute", "csls"]
+        "ratio",
+        "How the cosine is set off against the neighbours'.",
+        choices=["ratio", "distance", "absolute", "csls"],
+        expert=True,
     )
-    k: int = option(4, "Nearest neighbours in each direction.", minimum=1)
+    k: int = option(4, "Nearest neighbours in each direction.", minimum=1, expert=True)
     threshold: float | None = option(None, "Lowest score of a pair. By default all pairs are written.")
     approximate: bool = option(
-        False, "Search most of the nearest neighbours by a faiss index: for more than about a million texts a side."
+        False,
+        "Search most of the nearest neighbours by a faiss index: for more than about a million texts a side.",
+        expert=True,
     )
     embedding_cache: str | None = option(
-        None, "Folder that keeps texts and embeddings for later runs. By default they are removed at the end."
+        None,
+        "Folder that keeps texts and embeddings for later runs. By default they are removed at the end.",
+        expert=True,
     )
-    prompt_name: str | None = option(None, "Prompt of the model for both sides. By default the model's default prompt.")
-    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.", minimum=1)
-    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
+    prompt_name: str | None = option(
+        None, "Prompt of the model for both sides. By default the model's default prompt.", expert=True
+    )
+    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.", minimum=1, expert=True)
+    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.", expert=True)
 
     def __post_init__(self) -> None:
         for name in ("source", "target", "model", "output"):
@@ -67,51 +83,47 @@ class Arguments:
                 raise ValueError(f"--{name} is missing: st-xlret mine SOURCE TARGET --model MODEL --output FILE")
         if not self.output.endswith((".tsv", ".jsonl")):
             raise ValueError(f"--output {self.output}: name a .tsv or a .jsonl file")
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise ValueError(f"--threshold must be a number, got {self.threshold}")
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
     """Run the command `mine`."""
     given = name_leading_words(arguments, "source", "target")
     (options,) = parse([Arguments], given, description=__doc__, prog=prog)
-    mine(options)
-
-
-def mine(options: Arguments) -> int:
-    """Mine pairs and write them.
-
-    Returns:
-        How many there are.
-    """
-    from st_xlret.commands.text_table import TextTable, key_of
-    from st_xlret.commands.texts import check_source, stream_texts
-    from st_xlret.evaluation.cache import EmbeddingCache
-    from st_xlret.hub.loading import load_model
-    from st_xlret.search import mine_pairs
+    from st_xlret.commands.texts import check_source
 
     output = check_output_file(options.output)
     for source in (options.source, options.target):
         check_source(source)
+        if output.exists() and Path(source).expanduser().exists() and output.samefile(Path(source).expanduser()):
+            raise ValueError(f"--output {options.output} is what is mined: name another file, or its texts are lost")
+    work = Path(options.embedding_cache or output.with_name(f".{output.name}.embeddings"))
+    with working_folder(work, keep=options.embedding_cache is not None):
+        _mine(options, output, work)
+
+
+def _mine(options: Arguments, output: Path, work: Path) -> None:
+    from st_xlret.commands.texts import stream_texts
+    from st_xlret.evaluation.embedding_cache import EmbeddingCache
+    from st_xlret.hub.loading import load_model
+    from st_xlret.search import mine_pairs
+
     model = load_model(options.model, options.device)
     if options.prompt_name is not None and options.prompt_name not in model.prompts:
         known = ", ".join(model.prompts) or "none"
         raise ValueError(f"--prompt_name {options.prompt_name}: the model has no such prompt; it has: {known}")
-    work = Path(options.embedding_cache or output.with_name(f".{output.name}.embeddings"))
-    is_new, sides = not work.exists(), []
-    try:
-        for source, column, language in (
-            (options.source, options.source_column, options.source_language),
-            (options.target, options.target_column, options.target_language),
-        ):
-            texts = stream_texts(source, column, streaming=options.streaming, show_progress_bar=True)
-            sides.append(TextTable.of(texts, work / "texts", key_of(source, column), language or ""))
-    except ValueError:
-        if is_new:
-            shutil.rmtree(work, ignore_errors=True)
-        raise
+    sides = []
+    for source, column, language in (
+        (options.source, options.source_column, options.source_language),
+        (options.target, options.target_column, options.target_language),
+    ):
+        texts = stream_texts(source, column, streaming=options.streaming, show_progress_bar=True)
+        sides.append(TextTable.of(texts, work / "texts", _key_of(source, column), language or ""))
     print(f"{len(sides[0])} distinct source texts, {len(sides[1])} target texts", flush=True)
     cache = EmbeddingCache(work, shard_size=_SHARD)
     how: dict[str, Any] = {"batch_size": options.batch_size, "prompt_name": options.prompt_name}
-    embeddings = [cache.encode(model, texts, method="encode", **how) for texts in sides]
+    embeddings = [cache.encode(model, texts, role=None, **how) for texts in sides]
     if not options.approximate and len(sides[0]) * len(sides[1]) > _LONG_SEARCH:
         print("Comparing all texts with each other takes long: see the time left, and --approximate.", flush=True)
     found = mine_pairs(
@@ -125,10 +137,70 @@ def mine(options: Arguments) -> int:
     )
     with atomic_file(output) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         file.writelines(_lines(found, *sides, as_table=output.suffix == ".tsv"))
-    if not options.embedding_cache:
-        shutil.rmtree(work, ignore_errors=True)
     print(f"{len(found.scores)} pairs in {options.output}")
-    return len(found.scores)
+
+
+class TextTable:
+    """The distinct texts of a source in a memory-mapped table, in the order of their first occurrence.
+
+    Eight bytes for each text are in memory, and while the table is made a few times as much.
+
+    Args:
+        dataset: Columns `text` and `hash`.
+        language: Language of the texts, if it is known.
+    """
+
+    def __init__(self, dataset: Dataset, language: str = "") -> None:
+        self.language = language
+        self.texts = dataset.select_columns(["text"])
+        import numpy as np
+
+        _, first = np.unique(dataset.data.column("hash").to_numpy(), return_index=True)
+        self.rows = np.sort(first)
+
+    @classmethod
+    def of(cls, texts: Iterable[str], folder: Path, key: str | None = None, language: str = "") -> TextTable:
+        """Write texts as they come, or use what is there under a key.
+
+        Args:
+            texts: The texts. They are only read if there is no table under the key.
+            folder: Where the table is kept.
+            key: Identifies what the texts are from; see `key_of`. None: the texts are read in any case.
+            language: Language of the texts.
+        """
+        from st_xlret.data.cache import cached_dataset
+
+        rows = ((text, _hash(text)) for text in texts)
+        columns = {"text": "string", "hash": "int64"}
+        return cls(cached_dataset("texts", columns, rows, key=key, cache_dir=folder), language)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """(text, language) of every text, as `EmbeddingCache` takes them."""
+        for start in range(0, len(self), _READ_AT_A_TIME):
+            found = self[range(start, min(start + _READ_AT_A_TIME, len(self)))]
+            yield from ((text, self.language) for text in found)
+
+    def __getitem__(self, numbers: Sequence[int]) -> list[str]:
+        """Some of the texts."""
+        return list(self.texts[self.rows[list(numbers)]]["text"])
+
+
+def _key_of(source: str, *options: str | None) -> str | None:
+    """What identifies the texts of a file as it is now; None for a folder or a data set, whose changes are not seen."""
+    path = Path(source).expanduser()
+    if not path.is_file():
+        return None
+    state = path.stat()
+    identity = [os.fspath(path.resolve()), state.st_size, state.st_mtime_ns, *options]
+    return hashlib.sha256(repr(identity).encode()).hexdigest()[:32]
+
+
+def _hash(text: str) -> int:
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
 
 
 def _lines(found: MinedPairs, source: TextTable, target: TextTable, *, as_table: bool) -> Iterator[str]:

@@ -14,15 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from st_xlret.files import check_output_file, write_json_atomically
+from st_xlret.files import check_output_file, write_json
 from st_xlret.options import LIMITS_HELP, option, parse
 from st_xlret.precision import PRECISIONS
 
 if TYPE_CHECKING:
-    from st_xlret.commands.encoders import Role
-    from st_xlret.evaluation.language_bias import LanguageBias
+    from st_xlret.prompts import Role
 
 TEXTS, NEIGHBOURS = 300, 20
 
@@ -37,16 +36,22 @@ class Arguments:
     )
     output: str = option(None, "JSON file of the report; the heat map goes beside it as a PNG.")
     languages: list[str] = option([], "Languages to look at. All by default.")
-    skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.")
-    limits: list[str] = option([], LIMITS_HELP)
-    query_prompt: str | None = option(None, "Put before queries: a text, or the name of one of the model's prompts.")
-    document_prompt: str | None = option(None, "Put before documents, likewise. By default the model's own.")
-    texts_per_language: int = option(TEXTS, "Texts to sample from each language.", minimum=1)
-    neighbours: int = option(NEIGHBOURS, "Nearest neighbours to look at.", minimum=1)
-    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.", minimum=1)
-    precision: str = option("auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS)
-    seed: int = option(0, "Seed of the sample.", minimum=0, maximum=2**32 - 1)
-    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
+    skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.", expert=True)
+    limits: list[str] = option([], LIMITS_HELP, expert=True)
+    query_prompt: str | None = option(
+        None, "Put before queries: a text, or the name of one of the model's prompts.", expert=True
+    )
+    document_prompt: str | None = option(
+        None, "Put before documents, likewise. By default the model's own.", expert=True
+    )
+    texts_per_language: int = option(TEXTS, "Texts to sample from each language.", minimum=1, expert=True)
+    neighbours: int = option(NEIGHBOURS, "Nearest neighbours to look at.", minimum=1, expert=True)
+    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.", minimum=1, expert=True)
+    precision: str = option(
+        "auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS, expert=True
+    )
+    seed: int = option(0, "Seed of the sample.", minimum=0, maximum=2**32 - 1, expert=True)
+    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.", expert=True)
 
     def __post_init__(self) -> None:
         for name in ("model", "documents", "output"):
@@ -59,23 +64,14 @@ class Arguments:
 def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     """Run the command `report`."""
     (options,) = parse([Arguments], arguments, description=__doc__, prog=prog)
-    report(options)
-
-
-def report(options: Arguments) -> dict[str, LanguageBias]:
-    """Measure, print a table, write the report and the heat map.
-
-    Returns:
-        What [`measure_both`][st_xlret.evaluation.language_bias.measure_both] finds.
-    """
-    from st_xlret.commands.comparison import Measured, Variant, columns, explain
-    from st_xlret.commands.encoders import Embedder
-    from st_xlret.commands.samples import check_counts, sample_texts
-    from st_xlret.data.reading.jsonl import Limits
-    from st_xlret.evaluation.language_bias import bias_as_json
-    from st_xlret.evaluation.reporting.plots import plot_language_bias
-    from st_xlret.evaluation.reporting.tables import markdown_table
+    from st_xlret.calibration import embed_texts, sample_texts
+    from st_xlret.calibration.comparison import explain, share_columns
+    from st_xlret.data.lines import Limits
+    from st_xlret.evaluation import markdown_table
+    from st_xlret.evaluation.language_bias import bias_as_json, measure_both
+    from st_xlret.evaluation.plots import plot_language_bias
     from st_xlret.hub.loading import load_model
+    from st_xlret.prompts import embeds_roles_apart, role_prompt
 
     check_output_file(options.output)
     sample = sample_texts(
@@ -86,30 +82,28 @@ def report(options: Arguments) -> dict[str, LanguageBias]:
         limits=Limits.parse(options.limits),
         seed=options.seed,
     )
-    counts = {code: len(found.texts) for code, found in sample.items()}
-    check_counts(counts, 1)
-    embedder = Embedder(
-        load_model(options.model, options.device),
-        query_prompt=options.query_prompt,
-        document_prompt=options.document_prompt,
-        batch_size=options.batch_size,
-        precision=options.precision,
-    )
-    texts = {code: found.texts[: min(counts.values())] for code, found in sample.items()}
-    roles: tuple[Role, ...] = ("document", "query") if embedder.apart else ("document",)
-    found = embedder.embed({role: (role, texts) for role in roles})
-    ids = {code: part.documents for code, part in sample.items()}
-    biases, _ = Measured(found["document"], found.get("query"), ids, options.neighbours).bias(Variant("as it is"))
-    shown = list(biases.values()) if embedder.apart else [biases["search"]]
+    texts = {code: found.texts[: min(len(part.texts) for part in sample.values())] for code, found in sample.items()}
+    model = load_model(options.model, options.device)
+    prompts: dict[Role, str | None] = {"document": options.document_prompt, "query": options.query_prompt}
+    prompts = {role: role_prompt(model, role, prompt) for role, prompt in prompts.items()}
+    apart = embeds_roles_apart(model, prompts["query"], prompts["document"])
+    how: Any = {"batch_size": options.batch_size, "precision": options.precision, "show_progress_bar": True}
+    found = {
+        role: embed_texts(model, texts, role=role, prompt=prompt, **how)
+        for role, prompt in prompts.items()
+        if apart or role == "document"
+    }
+    ids = {code: part.documents[: len(texts[code])] for code, part in sample.items()}
+    biases = measure_both(found["document"], found.get("query"), ids, neighbours=options.neighbours)
+    shown = list(biases.values()) if apart else [biases["search"]]
     rows = [
         [code, *(f"{100 * bias.own_shares()[code]:.1f}" for bias in shown), f"{100 * chance:.1f}"]
         for code, chance in zip(shown[0].languages, shown[0].expected.diagonal(), strict=True)
     ]
     rows.append(["mean", *(f"{100 * bias.same_language_share:.1f}" for bias in shown), f"{100 * shown[0].chance:.1f}"])
-    print(f"\n{markdown_table(['language', *columns(embedder.apart), 'chance (%)'], rows)}\n")
-    print(explain(biases, embedder.apart))
-    write_json_atomically(options.output, bias_as_json(biases))
+    header = ["language", *share_columns(apart), "chance (%)"]
+    print(f"\n{markdown_table(header, rows)}\n\n{explain(biases, apart)}")
+    write_json(options.output, bias_as_json(biases))
     search = biases["search"]
     picture = plot_language_bias(search.languages, search.shares, Path(options.output).with_suffix(".png"))
     print(f"written to {options.output}" + (f" and {picture}" if picture else ""))
-    return biases

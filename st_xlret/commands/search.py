@@ -35,13 +35,13 @@ class Arguments:
     json: bool = option(False, "Print JSON lines: {query, results: [{score, language, text}]}.")
     serve: bool = option(False, "Open a web page to search with, instead of the terminal.")
     host: str = option(
-        "127.0.0.1", "Address of the page. This machine alone reaches the default; 0.0.0.0 opens it to the network."
+        "127.0.0.1",
+        "Address of the page. This machine alone reaches the default; 0.0.0.0 opens it to the network.",
+        expert=True,
     )
-    port: int | None = option(
-        None, "Port of the page. By default the first free one from 7860 on.", minimum=1, maximum=65_535
-    )
-    model: str | None = option(None, "The encoder, where it is not where it was when the index was built.")
-    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
+    port: int = option(7860, "Port of the page.", minimum=0, maximum=65_535, expert=True)
+    model: str | None = option(None, "The encoder, where it is not where it was when the index was built.", expert=True)
+    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.", expert=True)
 
     def __post_init__(self) -> None:
         if not self.index:
@@ -52,29 +52,24 @@ class Arguments:
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
     """Run the command `search`."""
-    given = name_leading_words(arguments, "index")
-    (options,) = parse([Arguments], given, description=__doc__, prog=prog)
-    if options.serve:
-        from st_xlret.optional import import_optional
+    (options,) = parse([Arguments], name_leading_words(arguments, "index"), description=__doc__, prog=prog)
+    from st_xlret.commands.search_index import SearchIndex
 
-        import_optional("gradio", extra="app", needed_for="the web page (--serve)")
-    indexes = _open(options)
+    indexes = [SearchIndex(options.index, options.model, options.device)]
+    if options.compare is not None:
+        indexes.append(SearchIndex(options.compare, None, options.device))
     if options.serve:
-        from st_xlret.commands.search_page import serve
+        from st_xlret.commands.search_page import server
 
-        serve(indexes, top_k=options.top_k, language=options.language, host=options.host, port=options.port)
-        return
+        with server(
+            indexes, top_k=options.top_k, language=options.language, host=options.host, port=options.port
+        ) as page:
+            print(f"open http://{options.host}:{page.server_port}/ in a browser; Ctrl+C ends", flush=True)
+            page.serve_forever()
     for query in options.query or _asked():
         for index in indexes:
             _show(query, index, options, name_index=len(indexes) > 1)
         sys.stdout.flush()
-
-
-def _open(options: Arguments) -> list[SearchIndex]:
-    from st_xlret.commands.search_index import SearchIndex
-
-    first = SearchIndex(options.index, options.model, options.device)
-    return [first] if options.compare is None else [first, SearchIndex(options.compare, None, options.device)]
 
 
 def _show(query: str, index: SearchIndex, options: Arguments, *, name_index: bool) -> None:
@@ -85,7 +80,8 @@ def _show(query: str, index: SearchIndex, options: Arguments, *, name_index: boo
         return
     print(f"\n{query}" + (f"  [{index.folder}]" if name_index else ""))
     for result in results:
-        print(f"  {result['score']:.3f}  {result['language']:<3}  {result['text']}")
+        text = "".join(letter if letter.isprintable() else " " for letter in result["text"])  # no terminal escapes
+        print(f"  {result['score']:.3f}  {result['language']:<3}  {text}")
 
 
 def _asked() -> Iterable[str]:

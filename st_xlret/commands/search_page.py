@@ -1,44 +1,54 @@
-"""A web page on which one or two indexes answer queries side by side, with the languages of their answers."""
+"""A web page on which one or two indexes answer queries side by side, with the languages of their answers.
+
+It is one page of HTML without scripts, from the standard library's server: a query is in the address, nothing is
+uploaded, and a request that names another host than the page's own is refused.
+"""
 
 from __future__ import annotations
 
-import os
+import ipaddress
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import langcodes  # names need the library language_data, which the extra app installs
-
-from st_xlret.optional import import_optional
+from urllib.parse import parse_qs, urlsplit
 
 if TYPE_CHECKING:
     from st_xlret.commands.search_index import SearchIndex
 
+EXAMPLE = "Where do storks spend the winter?"
+_LONGEST_QUERY = 2_000
 _COLOURS = (
-    "#4269d0", "#efb118", "#ff725c", "#3ca951", "#a463f2", "#6cc5b0",
-    "#9c6b4e", "#97bbf5", "#ff8ab7", "#5d8a2f", "#c2577a", "#8a8f98",
+    "#4269d0", "#b37700", "#d1495b", "#2d8a40", "#a463f2", "#20807a",
+    "#9c6b4e", "#3f7fbf", "#c2488a", "#5d8a2f", "#c2577a", "#6a6f76",
 )  # fmt: skip
 
 _STYLE = """
-.xl-head {font-weight: 600; font-size: 1.05rem; overflow-wrap: anywhere}
-.xl-note {color: var(--body-text-color-subdued); font-size: .85rem; margin: .15rem 0 .6rem; overflow-wrap: anywhere}
-.xl-bar {margin-bottom: .3rem; display: flex; height: 1.6rem; border-radius: .4rem; overflow: hidden; gap: 2px}
-.xl-bar span {color: #fff; font-size: .75rem; font-weight: 600; display: flex; align-items: center;
-  justify-content: center; min-width: .3rem; overflow: hidden; text-shadow: 0 0 2px rgba(0,0,0,.55)}
-.xl-result {display: flex; gap: .7rem; padding: .55rem 0; border-bottom: 1px solid var(--border-color-primary)}
-.xl-result:last-child {border-bottom: none}
-.xl-tag {flex: none; align-self: flex-start; width: 2.9rem; text-align: center; border-radius: .35rem; color: #fff;
-  font-size: .75rem; font-weight: 600; line-height: 1.35rem; text-shadow: 0 0 2px rgba(0,0,0,.55)}
-.xl-text {flex: 1; overflow-wrap: anywhere; line-height: 1.4}
-.xl-go {align-self: center; max-height: 3rem}
-.xl-score {flex: none; color: var(--body-text-color-subdued); font-variant-numeric: tabular-nums; font-size: .85rem}
+body {font: 16px system-ui, sans-serif; margin: 1.5rem auto; max-width: 80rem; padding: 0 1rem; color: #1d2129}
+form {display: flex; gap: .5rem} input {font: inherit; padding: .5rem; flex: 1} button {font: inherit; padding: .5rem}
+main {display: flex; flex-wrap: wrap; gap: 2rem} section {flex: 1; min-width: 20rem}
+.note {color: #666; font-size: .85rem; overflow-wrap: anywhere}
+.bar {display: flex; height: 1.6rem; border-radius: .4rem; overflow: hidden; gap: 2px}
+.bar span, .tag {color: #fff; font-size: .75rem; font-weight: 600; text-align: center; line-height: 1.6rem}
+.result {display: flex; gap: .7rem; padding: .55rem 0; border-bottom: 1px solid #ddd}
+.tag {flex: none; width: 2.9rem; border-radius: .35rem; align-self: flex-start}
+.text {flex: 1; overflow-wrap: anywhere} .score {color: #666; font-size: .85rem}
 """
 
 
 def language_name(code: str) -> str:
-    """The English name of a language; "unknown language" where it is undetermined."""
-    return "unknown language" if code == "und" else langcodes.Language.get(code).display_name()
+    """The English name of a language where the library `language_data` is installed, else its code."""
+    import langcodes
+
+    if code == "und":
+        return "unknown language"
+    try:
+        return str(langcodes.Language.get(code).display_name())
+    except ImportError:
+        return code
 
 
 def colours_of(languages: Sequence[str]) -> dict[str, str]:
@@ -58,96 +68,75 @@ def answer(title: str, note: str, results: Sequence[dict[str, Any]], colours: di
         for code, count in counts.most_common()
     )
     rows = "".join(
-        f'<div class="xl-result"><span class="xl-tag" style="background: {colours[result["language"]]}" '
+        f'<div class="result"><span class="tag" style="background: {colours[result["language"]]}" '
         f'title="{escape(language_name(result["language"]))}">{escape(result["language"])}</span>'
-        f'<span class="xl-text" dir="auto">{escape(result["text"])}</span>'
-        f'<span class="xl-score">{result["score"]:.3f}</span></div>'
+        f'<span class="text" dir="auto">{escape(result["text"])}</span>'
+        f'<span class="score">{result["score"]:.3f}</span></div>'
         for result in results
     )
+    return f'<h2>{escape(title)}</h2><p class="note">{escape(note)}</p><div class="bar">{bar}</div>{rows}'
+
+
+def page(indexes: Sequence[SearchIndex], query: str, *, top_k: int, language: str | None) -> str:
+    """The page with the answers to a query, or with the field alone."""
+    colours = colours_of([code for index in indexes for code in index.about["languages"]])
+    columns = []
+    for index in indexes:
+        results = index.search([query], top_k, language=language)[0] if query else []
+        note = f"{len(index.entries):,} texts in {', '.join(map(language_name, index.about['languages']))}"
+        title = f"{Path(index.about['model']).name} ({Path(index.folder).name})"
+        columns.append(f"<section>{answer(title, note, results, colours)}</section>")
     return (
-        f'<div class="xl-head">{escape(title)}</div><div class="xl-note">{escape(note)}</div>'
-        f'<div class="xl-bar">{bar}</div>{rows}'
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>st-xlret search</title><style>{_STYLE}</style>'
+        '<h1>Search across languages</h1><form><input name="q" aria-label="Query in any language" autofocus '
+        f'maxlength="{_LONGEST_QUERY}" placeholder="{EXAMPLE}" value="{escape(query)}"><button>Search</button></form>'
+        '<p class="note">Scores of different models cannot be compared: a calibration removes what all texts have in '
+        f"common, and all scores fall.</p><main>{''.join(columns)}</main></html>"
     )
 
 
-def build_page(indexes: Sequence[SearchIndex], *, top_k: int = 10, language: str | None = None) -> Any:
-    """The page: a field for the query, and a column for each index.
-
-    Args:
-        indexes: One or two.
-        top_k: Results for a query.
-        language: Language of the queries, for models with a map per language.
-
-    Returns:
-        A `gradio.Blocks`.
-    """
-    gradio = import_optional("gradio", extra="app", needed_for="the web page (--serve)")
-    colours = colours_of([code for index in indexes for code in index.about["languages"]])
-
-    def search(query: str, count: float) -> list[str]:
-        if not query.strip():
-            return [""] * len(indexes)
-        return [
-            answer(index.folder, _note(index), index.search([query.strip()], int(count), language=language)[0], colours)
-            for index in indexes
-        ]
-
-    with gradio.Blocks(title="st-xlret search", analytics_enabled=False) as page:
-        gradio.Markdown("# Search across languages")
-        with gradio.Row(equal_height=True):
-            query = gradio.Textbox(
-                label="Query in any language", placeholder="Type a query and press Enter", scale=5, autofocus=True
-            )
-            count = gradio.Slider(1, max(50, top_k), value=top_k, step=1, label="Results", scale=2)
-            button = gradio.Button("Search", variant="primary", scale=1, min_width=120, elem_classes="xl-go")
-        with gradio.Row():
-            columns = []
-            for index in indexes:
-                with gradio.Column(min_width=360):
-                    columns.append(gradio.HTML(_opening(index)))
-        for event in (query.submit, button.click, count.release):
-            event(search, [query, count], columns, api_name=False)
-    return page
-
-
-def serve(
-    indexes: Sequence[SearchIndex], *, top_k: int, language: str | None, host: str, port: int | None, block: bool = True
-) -> Any:
-    """Open the page on an address, without a share link, fonts or statistics from elsewhere.
-
-    Returns:
-        The page, which is served in the background if it does not block.
+def server(indexes: Sequence[SearchIndex], *, top_k: int, language: str | None, host: str, port: int) -> HTTPServer:
+    """A server of the page; `serve_forever` starts it, and leaving its context closes it.
 
     Raises:
-        OSError: If the port is taken.
+        OSError: If the address cannot be used.
     """
-    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
-    gradio = import_optional("gradio", extra="app", needed_for="the web page (--serve)")
-    page = build_page(indexes, top_k=top_k, language=language)
-    theme = gradio.themes.Soft(font=["system-ui", "sans-serif"], font_mono=["monospace"])
-    page.launch(
-        server_name=host,
-        server_port=port,
-        share=False,
-        theme=theme,
-        css=_STYLE,
-        quiet=True,
-        footer_links=[],
-        prevent_thread_lock=True,
-    )
-    print(f"open {page.local_url} in a browser; Ctrl+C ends", flush=True)
-    if block:
-        page.block_thread()
-    return page
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            named = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+            address = urlsplit(self.path)
+            query = parse_qs(address.query).get("q", [""])[0].strip()
+            if not (named in ("localhost", host) or _is_address(named)):
+                self._send(HTTPStatus.FORBIDDEN, "this page does not answer for another host")
+            elif address.path != "/":
+                self._send(HTTPStatus.NOT_FOUND, "there is no such page")
+            elif len(query) > _LONGEST_QUERY:
+                self._send(HTTPStatus.BAD_REQUEST, f"a query has at most {_LONGEST_QUERY} characters")
+            else:
+                try:
+                    self._send(HTTPStatus.OK, page(indexes, query, top_k=top_k, language=language))
+                except ValueError as error:
+                    self._send(HTTPStatus.BAD_REQUEST, escape(str(error)))
+
+        def _send(self, status: HTTPStatus, text: str) -> None:
+            content = text.encode("utf-8", "replace")
+            self.send_response(status)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Log nothing: queries are nobody's business."""
+
+    return HTTPServer((host, port), Handler)
 
 
-def _note(index: SearchIndex) -> str:
-    return f"model {index.about['model']}, {len(index.entries):,} texts"
-
-
-def _opening(index: SearchIndex) -> str:
-    languages = ", ".join(map(language_name, index.about["languages"]))
-    return (
-        f'<div class="xl-head">{escape(index.folder)}</div>'
-        f'<div class="xl-note">{escape(_note(index))} in {escape(languages)}</div>'
-    )
+def _is_address(host: str) -> bool:
+    """Whether a host is an address and not a name: names are what DNS rebinding uses."""
+    try:
+        return bool(ipaddress.ip_address(host))
+    except ValueError:
+        return False

@@ -11,8 +11,8 @@ from typing import Any
 import datasets
 from tqdm.auto import tqdm
 
-from st_xlret.data.reading.jsonl import DataError, read_jsonl, read_lines, required_field
-from st_xlret.data.reading.sources import existing_path
+from st_xlret.data.lines import BadLines, DataError, read_jsonl, read_lines, required_field
+from st_xlret.data.sources import existing_path
 
 csv.field_size_limit(1 << 24)
 
@@ -20,21 +20,13 @@ _ENDINGS = (".txt", ".tsv", ".csv", ".jsonl", ".gz")
 _OnBytesRead = Callable[[int], None]
 
 
-def read_texts(file: str, column: str | None = None) -> list[str]:
-    """The distinct texts of a file, in their order, without blank ones.
-
-    Args:
-        file: See `stream_texts`.
-        column: See `stream_texts`.
-
-    Raises:
-        DataError: See `stream_texts`.
-    """
-    return list(dict.fromkeys(stream_texts(file, column)))
-
-
 def stream_texts(
-    source: str, column: str | None = None, *, streaming: bool = False, show_progress_bar: bool = False
+    source: str,
+    column: str | None = None,
+    *,
+    streaming: bool = False,
+    bad_lines: BadLines | None = None,
+    show_progress_bar: bool = False,
 ) -> Iterator[str]:
     """The texts of a file or a data set, in their order, without blank ones.
 
@@ -45,6 +37,7 @@ def stream_texts(
             sets, the field. A field of JSON lines may be a list of texts. By default it is "text", or "sentences" of
             documents.
         streaming: Read a data set without downloading it first.
+        bad_lines: What to do about bad lines of a file. By default they are errors.
         show_progress_bar: Whether to show a bar.
 
     Raises:
@@ -58,7 +51,7 @@ def stream_texts(
         else:
             path = existing_path(source)
             bar.unit, bar.total = "B", path.stat().st_size
-            found = _of_file(path, column, bar.update)
+            found = _of_file(path, column, bad_lines, bar.update)
         is_empty = True
         for text in map(str.strip, found):
             if text:
@@ -83,15 +76,15 @@ def _is_dataset(source: str) -> bool:
     return os.path.isdir(path) or not (os.path.exists(path) or source.endswith(_ENDINGS))
 
 
-def _of_file(path: Path, column: str | None, on_bytes_read: _OnBytesRead) -> Iterator[str]:
+def _of_file(path: Path, column: str | None, bad_lines: BadLines | None, on_bytes_read: _OnBytesRead) -> Iterator[str]:
     ending = "".join(path.suffixes[-2:]).removesuffix(".gz").rpartition(".")[2]
     if ending == "jsonl":
         return _of_json_lines(path, column, on_bytes_read)
     if ending in ("tsv", "csv"):
-        return _of_table(path, column or "1", "\t" if ending == "tsv" else ",", on_bytes_read)
+        return _of_table(path, column or "1", "\t" if ending == "tsv" else ",", bad_lines, on_bytes_read)
     if column is not None:
         raise DataError(f"a column ({column!r}) needs a table (.tsv, .csv) or JSON lines (.jsonl)", file=str(path))
-    return (text for _, text in read_lines(path, on_bytes_read=on_bytes_read))
+    return (text for _, text in read_lines(path, bad_lines, on_bytes_read))
 
 
 def _of_json_lines(path: Path, column: str | None, on_bytes_read: _OnBytesRead) -> Iterator[str]:
@@ -109,14 +102,17 @@ def _of_json_lines(path: Path, column: str | None, on_bytes_read: _OnBytesRead) 
             raise DataError(f"{error}; the field is chosen by --column", file=str(path), line=line) from error
 
 
-def _of_table(path: Path, column: str, delimiter: str, on_bytes_read: _OnBytesRead) -> Iterator[str]:
+def _of_table(
+    path: Path, column: str, delimiter: str, bad_lines: BadLines | None, on_bytes_read: _OnBytesRead
+) -> Iterator[str]:
     place = int(column) - 1 if column.isdigit() else None
     rows = csv.reader(
-        (text for _, text in read_lines(path, on_bytes_read=on_bytes_read)),
+        (text for _, text in read_lines(path, bad_lines, on_bytes_read)),
         delimiter=delimiter,
         quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
+        strict=True,
     )
-    for number, row in enumerate(rows, 1):
+    for number, row in _numbered(rows, path):
         if place is None:
             if column not in row:
                 raise DataError(f"no column is named {column!r}; there are: {', '.join(row)}", file=str(path), line=1)
@@ -125,6 +121,15 @@ def _of_table(path: Path, column: str, delimiter: str, on_bytes_read: _OnBytesRe
         if not 0 <= place < len(row):
             raise DataError(f"there is no column {place + 1} of {len(row)}", file=str(path), line=number)
         yield row[place]
+
+
+def _numbered(rows: Iterator[list[str]], path: Path) -> Iterator[tuple[int, list[str]]]:
+    number = 0
+    try:
+        for number, row in enumerate(rows, 1):
+            yield number, row
+    except csv.Error as error:
+        raise DataError(f"no row of a table from here on ({error})", file=str(path), line=number + 1) from error
 
 
 def _of_dataset(source: str, column: str | None, streaming: bool, on_texts_read: _OnBytesRead) -> Iterator[str]:

@@ -7,37 +7,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset
 
-from st_xlret.data.batches.sampling import column_codes, rows_by_code
+from st_xlret.data.columns import column_codes, rows_by_code
 
 
 def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple[Dataset, Dataset]:
     """Hold out some parallel sentences of each language pair, and remove their texts from the rest.
 
-    At most a tenth of the rows of a language pair is held out, so that small ones keep enough to train on.
-
-    Args:
-        pairs: Rows with `source`, `target` and their languages.
-        per_language: Rows to hold out of each language pair.
-        seed: Seed of the choice.
-
-    Returns:
-        The rows to train on, and those held out. No text is in both.
+    At most a tenth of the rows of a language pair are held out. Returns the rows to train on, and those held out; no
+    text is in both.
 
     Example:
         >>> rows = {"source": list("abcdefghij"), "target": list("klmnopqrst")}
         >>> languages = {"source_language": ["en"] * 10, "target_language": ["fr"] * 10}
-        >>> pairs = Dataset.from_dict({**rows, **languages})
-        >>> [len(part) for part in hold_out_pairs(pairs, 5)]
+        >>> [len(part) for part in hold_out_pairs(Dataset.from_dict({**rows, **languages}), 5)]
         [9, 1]
     """
     code, names = column_codes(pairs, ["source_language", "target_language"])
     generator = np.random.default_rng([seed, 11])
-    chosen = np.concatenate(
-        [
-            generator.permutation(group)[: min(per_language, len(group) // 10)]
-            for group in rows_by_code(code, len(names))
-        ]
-    )
+    groups = [generator.permutation(group) for group in rows_by_code(code, len(names))]
+    chosen = np.concatenate([group[: min(per_language, len(group) // 10)] for group in groups])
     held_out = pairs.select(np.sort(chosen))
     if not len(held_out):
         return pairs, held_out
@@ -51,16 +39,8 @@ def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple
 def hold_out_questions(retrieval: Dataset, questions: int, *, seed: int = 0) -> tuple[Dataset, Dataset]:
     """Hold out some questions, together with all other questions about the same passages.
 
-    At most about a tenth of the rows is held out. Rows that have a held-out passage as a hard negative are left out of
-    both parts: training on them would teach the model to rank held-out answers low.
-
-    Args:
-        retrieval: Rows with `query`, `positive` and, if there are any, `negative_1` and so on.
-        questions: Approximate number of rows to hold out; all rows of a passage are held out together.
-        seed: Seed of the choice.
-
-    Returns:
-        The rows to train on, and those held out. No held-out gold passage is in the rows to train on.
+    Of rows with `query`, `positive` and `negative_1` ..., about `questions` and at most a tenth are held out. Rows
+    with a held-out passage as a negative are in neither part. Returns the rows to train on, and those held out.
 
     Example:
         >>> rows = {"query": [str(i) for i in range(40)], "positive": [f"p{i // 2}" for i in range(40)]}
@@ -88,12 +68,9 @@ def hold_out_questions(retrieval: Dataset, questions: int, *, seed: int = 0) -> 
 
 
 def by_language(pairs: Dataset) -> dict[str, tuple[list[str], list[str]]]:
-    """Group pairs by language into row-aligned sentences, as `TatoebaEvaluator` takes them.
+    """Group pairs into language -> (its sentences, the pivot's), row by row, as `TatoebaEvaluator` takes them.
 
     The pivot is the language that occurs in the most rows; rows without it are left out.
-
-    Returns:
-        Other language -> (its sentences, the pivot's sentences).
     """
     if not len(pairs):
         return {}

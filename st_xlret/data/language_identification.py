@@ -27,8 +27,7 @@ class LanguageIdentifier:
         ValueError: If py3langid knows none of the languages.
 
     Example:
-        >>> identifier = LanguageIdentifier(["en", "fr"])
-        >>> identifier.identify("Le chat dort sur le toit de la maison.")
+        >>> LanguageIdentifier(["en", "fr"]).identify("Le chat dort sur le toit de la maison.")
         'fr'
     """
 
@@ -73,21 +72,16 @@ class LabelCheck:
 
 
 def check_labels(texts: Mapping[str, Sequence[str]]) -> LabelCheck:
-    """Compare the language labels of texts with what an identifier finds.
+    """Compare the language labels of texts (language -> texts) with what an identifier finds.
 
-    The identifier chooses among the languages of the texts and all that have a two-letter code. A few percent of
-    disagreement are usual, because short texts, names and quotations mislead it.
-
-    Args:
-        texts: Language -> texts that are labelled with it.
+    It chooses among these languages and all that have a two-letter code. A few percent of disagreement are usual.
 
     Raises:
         ImportError: If py3langid is not installed.
 
     Example:
-        >>> check = check_labels({"en": ["The cat sleeps on the roof."], "fr": ["Der Hund schläft in seinem Haus."]})
-        >>> check.disagreement, check.found
-        ({'en': 0.0, 'fr': 1.0}, {'fr': 'de'})
+        >>> check_labels({"en": ["The cat sleeps on the roof."], "fr": ["Der Hund schläft in seinem Haus."]}).found
+        {'fr': 'de'}
     """
     known = [label for label in LanguageIdentifier()._code_of if len(label) == 2]
     own = {code: find_language(code, known) for code in texts}

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from st_xlret.data.reading.jsonl import DataError
+from st_xlret.data.lines import DataError
 
 MAX_CODE_BYTES = 7
 """Longest code that fits into a signed 64-bit id with room for the sign (`zh-hans` has 7 bytes)."""
@@ -18,23 +18,16 @@ _NOT_ONE_LANGUAGE = frozenset({"mis", "mul", "und", "zxx"})
 
 
 def language_to_id(code: str) -> int:
-    """Turn a language code into an integer that can travel in an int64 tensor.
+    """Turn a language code into an integer that can travel in an int64 tensor: its ASCII bytes as one number.
 
-    The integer is the code's ASCII bytes read as one big-endian number: no table has to be stored beside a
-    model or a checkpoint, and `id_to_language` recovers the code. Ids are unique and positive.
-
-    Args:
-        code: Code of 1 to 7 ASCII bytes as `check_language` returns it. Whether the language exists is
-            not checked here, since this runs once per training row.
+    Whether the language exists is not checked, since this runs once per training row.
 
     Raises:
-        ValueError: If `code` is empty, longer than 7 bytes, or not lower-case letters, digits and hyphens.
+        ValueError: If `code` is empty, longer than 7 bytes, or not in the normal form of `check_language`.
 
     Example:
-        >>> language_to_id("en")
-        25966
-        >>> id_to_language(language_to_id("pt-br"))
-        'pt-br'
+        >>> language_to_id("en"), id_to_language(25966)
+        (25966, 'en')
     """
     if not 1 <= len(code) <= MAX_CODE_BYTES:
         raise ValueError(
@@ -54,10 +47,6 @@ def id_to_language(language_id: int) -> str:
 
     Raises:
         ValueError: If `language_id` is not the id of any code.
-
-    Example:
-        >>> id_to_language(25966)
-        'en'
     """
     number = int(language_id)
     if number > 0 and number.bit_length() <= 8 * MAX_CODE_BYTES:
@@ -70,29 +59,20 @@ def id_to_language(language_id: int) -> str:
 def check_language(code: str, *, where: str = "") -> str:
     """Check that `code` names a language, and return its normal form.
 
-    The normal form is lower-case with hyphens; a region or script stays (`"pt_BR"` becomes `"pt-br"`).
-    A language that has a two-letter ISO 639-1 code is named by it (`"eng"` becomes `"en"`, the withdrawn
-    `"iw"` becomes `"he"`), so that one language never goes by two names. Members of a macrolanguage keep
-    their own code (`"cmn"` stays `"cmn"`).
-
-    Args:
-        code: BCP 47 tag, such as `"en"`, `"pt-BR"`, `"zh-TW"` or `"zh-Hans"`.
-        where: Place to name in the error, for example `"train.jsonl, line 3"`.
+    The normal form is lower-case with hyphens, and two letters where ISO 639-1 has them (`"eng"` becomes `"en"`); a
+    region, a script and the member of a macrolanguage (`"cmn"`) stay. `where` is the place to name in the error.
 
     Raises:
-        ValueError: If `code` is not a string, is not in the IANA registry, stands for no single language
-            (`"mul"`, `"und"`), or is longer than 7 bytes.
+        ValueError: If `code` is no BCP 47 tag of one language, or longer than 7 bytes.
 
     Example:
         >>> check_language("zh-TW"), check_language("eng")
         ('zh-tw', 'en')
-        >>> check_language("english")
-        Traceback (most recent call last):
-        ValueError: unknown language code 'english'; use ISO 639-1 codes where they exist, such as 'en' or ...
     """
     prefix = f"{where}: " if where else ""
     if not isinstance(code, str):
-        raise ValueError(f"{prefix}language code must be a string, not {code!r}")
+        hint = " (YAML reads the code no as False: write it in quotes)" if code is False else ""
+        raise ValueError(f"{prefix}a language code must be a string, not {code!r}{hint}")
     normal_form = _normal_form(code)
     if normal_form is None:
         raise ValueError(
@@ -110,19 +90,11 @@ def check_language(code: str, *, where: str = "") -> str:
 def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
     """Return the code under which a text in `code` is kept, or None if `wanted` leaves it out.
 
-    An exact entry wins. Otherwise a bare language in `wanted` takes its variants that are written in its
-    usual script, and they are kept under the bare code: `"pt"` takes `"pt-br"`, while `"zh"` does not
-    take `"zh-tw"` (traditional characters) unless `wanted` names `"zh-tw"` too.
-
-    Args:
-        code: Code that `check_language` returned.
-        wanted: Codes that `check_language` returned, or None for all (every code is kept as it is).
+    An exact entry wins. Otherwise a bare language in `wanted` takes its variants in its usual script.
 
     Example:
-        >>> match_language("pt-br", {"pt"}), match_language("pt-br", {"pt", "pt-br"})
-        ('pt', 'pt-br')
-        >>> match_language("zh-tw", {"zh"}) is None
-        True
+        >>> match_language("pt-br", {"pt"}), match_language("pt-br", {"pt", "pt-br"}), match_language("zh-tw", {"zh"})
+        ('pt', 'pt-br', None)
     """
     if wanted is None or code in wanted:
         return code
@@ -135,21 +107,12 @@ def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
 def find_language(code: str, known: Iterable[str]) -> str | None:
     """Find the language that a code means among known ones, whatever the codes look like.
 
-    The same language in the same script is enough: the region and the length of the code do not matter, and a member
-    of a macrolanguage stands for it (`"cmn"` for `"zh"`, `"arb"` for `"ar"`).
-
-    Args:
-        code: BCP 47 tag, such as `"rus"`, `"fr-CA"` or `"zh-Hans"`.
-        known: Codes to choose from.
-
-    Returns:
-        One of `known`, as it is written there. None if none of them is meant, or `code` is no language.
+    The region and the length of the code do not matter, and a member of a macrolanguage stands for it (`"cmn"` for
+    `"zh"`). Returns one of `known`, as it is written there, or None.
 
     Example:
-        >>> [find_language(code, ["fr", "ru", "zh"]) for code in ("rus", "fr-CA", "zh-Hans", "cmn")]
-        ['ru', 'fr', 'zh', 'zh']
-        >>> find_language("zh-TW", ["zh"]), find_language("und", ["zh"])
-        (None, None)
+        >>> [find_language(code, ["fr", "ru", "zh"]) for code in ("rus", "fr-CA", "zh-Hans", "cmn", "zh-TW", "und")]
+        ['ru', 'fr', 'zh', 'zh', None, None]
     """
     normal = _normal_form(code)
     if normal is None:
@@ -163,15 +126,7 @@ def find_language(code: str, known: Iterable[str]) -> str | None:
 
 
 def check_languages(languages: Iterable[str] | str | None) -> frozenset[str] | None:
-    """Check a language filter: None for all languages, otherwise a set of normal forms.
-
-    Raises:
-        ValueError: If a code is unknown or the filter is empty.
-
-    Example:
-        >>> sorted(check_languages(["pt", "zh-TW"]))
-        ['pt', 'zh-tw']
-    """
+    """Check a language filter: None for all languages, otherwise a set of normal forms; a ValueError for a bad one."""
     if languages is None:
         return None
     codes = [languages] if isinstance(languages, str) else languages
@@ -186,18 +141,12 @@ def languages_in_name(path: str | os.PathLike[str]) -> tuple[str, str]:
 
     They are a part of the name between dots, with a hyphen between them. A region or script takes an underscore.
 
-    Returns:
-        The normal forms of both codes, in the order of the name.
-
     Raises:
         DataError: If the name contains no two languages, an unknown code, or more than one possible language pair.
 
     Example:
         >>> languages_in_name("data/my-words.en-pt_BR.tsv.gz")
         ('en', 'pt-br')
-        >>> languages_in_name("words.en-xx.tsv")
-        Traceback (most recent call last):
-        st_xlret.data.reading.jsonl.DataError: 'words.en-xx.tsv' names the unknown language 'xx'; ...
     """
     name = Path(path).name
     parts = [part for part in name.split(".") if "-" in part]
@@ -231,15 +180,7 @@ class NoLanguagesError(DataError):
 
 
 def language_in_name(path: str | os.PathLike[str]) -> str:
-    """Read the language in a file name such as `en.txt` or `mine.pt-BR.txt`: its last part before the suffix.
-
-    Raises:
-        DataError: If that part is not a language code.
-
-    Example:
-        >>> language_in_name("stop_words.pt-BR.txt.gz")
-        'pt-br'
-    """
+    """Read the language in a file name such as `en.txt` or `mine.pt-BR.txt`; a DataError if it names none."""
     stem = Path(path).name.removesuffix(".gz").rpartition(".")[0]
     try:
         return check_language(stem.rpartition(".")[2])

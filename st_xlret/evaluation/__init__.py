@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from st_xlret.evaluation.bilingual_retrieval import (
+from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult
+from st_xlret.evaluation.bilingual import (
     BilingualRetrievalEvaluator,
     bilingual_accuracies,
     retrieval_accuracy,
@@ -10,60 +11,52 @@ from st_xlret.evaluation.bilingual_retrieval import (
     weighted_f1,
 )
 from st_xlret.evaluation.bucc import BUCCEvaluator
-from st_xlret.evaluation.cache import CachedEmbeddings, EmbeddingCache
-from st_xlret.evaluation.encoding.embedding import encode_layer
+from st_xlret.evaluation.embedding import TextEmbedder
+from st_xlret.evaluation.embedding_cache import EmbeddingCache, StoredEmbeddings, fingerprint
+from st_xlret.evaluation.language_bias import LanguageBias, measure_language_bias
 from st_xlret.evaluation.lareqa import LAReQAEvaluator
+from st_xlret.evaluation.metrics import language_preference, map_at_k, mrr_at_k, ndcg_at_k, recall_at_k
 from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
 from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator
 from st_xlret.evaluation.nq import NQEvaluator
-from st_xlret.evaluation.reporting.published import PublishedRow, published_rows
-from st_xlret.evaluation.reporting.tables import BenchmarkResult, markdown_table, results_table, scores_table
-from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection, read_beir
-from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
-from st_xlret.evaluation.retrieval.metrics import (
-    Ranking,
-    language_preference,
-    map_at_k,
-    mrr_at_k,
-    recall_at_k,
-    score_ranking,
-)
-from st_xlret.evaluation.retrieval.ranking import evaluate_retrieval, retrieve
-from st_xlret.evaluation.tatoeba import TatoebaEvaluator
-from st_xlret.evaluation.tatoeba_pairs import TatoebaPairsEvaluator
+from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, TextCollection, read_beir, score_ranking
+from st_xlret.evaluation.tables import PublishedRow, markdown_table, published_rows, results_table, scores_table
+from st_xlret.evaluation.tatoeba import TatoebaEvaluator, TatoebaPairsEvaluator
 from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator
 
 __all__ = [
     "BUCCEvaluator",
+    "BenchmarkEvaluator",
     "BenchmarkResult",
     "BilingualRetrievalEvaluator",
-    "CachedEmbeddings",
     "EmbeddingCache",
     "LAReQAEvaluator",
+    "LanguageBias",
     "MewsliXEvaluator",
     "MrTyDiEvaluator",
     "NQEvaluator",
     "PublishedRow",
-    "Ranking",
     "RetrievalData",
     "RetrievalEvaluator",
+    "StoredEmbeddings",
     "TatoebaEvaluator",
     "TatoebaPairsEvaluator",
     "TextCollection",
+    "TextEmbedder",
     "XORRetrieveEvaluator",
     "bilingual_accuracies",
-    "encode_layer",
-    "evaluate_retrieval",
+    "fingerprint",
     "language_preference",
     "map_at_k",
     "markdown_table",
+    "measure_language_bias",
     "mrr_at_k",
+    "ndcg_at_k",
     "published_rows",
     "read_beir",
     "recall_at_k",
     "results_table",
     "retrieval_accuracy",
-    "retrieve",
     "score_ranking",
     "scores_table",
     "summarise_accuracies",

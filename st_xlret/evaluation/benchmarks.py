@@ -7,20 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
-    from st_xlret.evaluation.reporting.tables import BenchmarkResult
-
-
-class BenchmarkEvaluator(Protocol):
-    """The interface that the evaluators of all benchmarks share."""
-
-    def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
-        """Scores per language, their averages, and the protocol."""
-        ...
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -29,37 +16,39 @@ class Benchmark:
 
     Attributes:
         name: Its name on the command line and in results.
-        module: Module of its evaluator.
-        evaluator: Name of its evaluator.
+        evaluator: Module and name of its evaluator.
         layout: Files of its official layout, for help and error messages.
         metrics: The metrics that published rows are compared by, the primary one first.
         languages: How many languages the whole benchmark has.
-        published_average: The published average over all of them.
         hub: Whether it is on the Hugging Face Hub.
     """
 
     name: str
-    module: str
     evaluator: str
     layout: str
     metrics: tuple[str, ...]
     languages: int
-    published_average: str
     hub: bool = True
+
+    @property
+    def published_average(self) -> str:
+        """The name of the published average over all languages."""
+        return f"average_{self.languages}"
 
     def load(
         self,
         data: str | os.PathLike[str] | None,
         languages: Sequence[str] | None = None,
         options: Mapping[str, Any] | None = None,
-    ) -> BenchmarkEvaluator:
+    ) -> Any:
         """Make the evaluator, from local files or, if no folder is given, from the Hub.
 
         Raises:
             ValueError: If the benchmark needs a folder, or its evaluator does not take an option.
             FileNotFoundError: If a file is missing.
         """
-        evaluator = getattr(import_module(self.module), self.evaluator)
+        module, _, name = self.evaluator.partition(":")
+        evaluator = getattr(import_module(f"st_xlret.evaluation.{module}"), name)
         arguments = dict(options or {})
         if data is None and not self.hub:
             raise ValueError(f"{self.name} is not on the Hub: give the folder of {self.layout}.")
@@ -67,107 +56,41 @@ class Benchmark:
         # Before any file is read, as reading a corpus can take minutes.
         methods = [load, *(kind.__init__ for kind in evaluator.__mro__)]
         accepted = {name for method in methods for name in signature(method).parameters}
-        unknown = sorted(set(arguments) - accepted)
-        if unknown:
+        if unknown := sorted(set(arguments) - accepted):
             raise ValueError(f"{self.name} has no such option: {', '.join(unknown)}.")
         return load(languages, **arguments) if data is None else load(data, languages, **arguments)
 
 
-_EVALUATION = "st_xlret.evaluation"
+_TATOEBA = "tatoeba.fra-eng.fra, tatoeba.fra-eng.eng and so on (LASER's data/tatoeba/v1)"
+_BUCC = "de-en.training.de, de-en.training.en, de-en.training.gold, de-en.test.de and so on (BUCC 2018)"
+_MRTYDI = "mrtydi-v1.1-swahili/ and so on, each with collection/docs.jsonl.gz, topic.test.tsv, qrels.test.txt"
+_XOR = "xor_dev_retrieve_eng_span_v1_1.jsonl and psgs_w100.tsv"
+_LAREQA = "xquad-r/en.json and so on, or BEIR's corpus.jsonl, queries.jsonl, qrels/test.tsv"
+_EXPORT = "sentences.csv and links.csv (Tatoeba's export), or those of tatoeba"
+_MEWSLI = "candidate_set_entities.jsonl and wikinews_mentions-test.jsonl"
+_NQ = "nq-test.csv (or nq-test.qa.csv) and psgs_w100.tsv (DPR)"
+_RETRIEVAL = ("mrr_at_100", "recall_at_100")
+_DEPTHS = ("recall_at_5", "recall_at_20", "recall_at_100")
 
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
     for benchmark in (
+        Benchmark("tatoeba", "tatoeba:TatoebaEvaluator", _TATOEBA, ("accuracy",), 112),
+        Benchmark("tatoeba-pairs", "tatoeba:TatoebaPairsEvaluator", _EXPORT, ("accuracy",), 15),
+        Benchmark("bucc", "bucc:BUCCEvaluator", _BUCC, ("f1",), 4),
+        Benchmark("mrtydi", "mr_tydi:MrTyDiEvaluator", _MRTYDI, _RETRIEVAL, 11),
         Benchmark(
-            "tatoeba",
-            f"{_EVALUATION}.tatoeba",
-            "TatoebaEvaluator",
-            "tatoeba.fra-eng.fra, tatoeba.fra-eng.eng and so on (LASER's data/tatoeba/v1)",
-            ("accuracy",),
-            112,
-            "average_112",
+            "xor-retrieve", "xor_retrieve:XORRetrieveEvaluator", _XOR, ("recall_at_2kt", "recall_at_5kt"), 7, False
         ),
-        Benchmark(
-            "tatoeba-pairs",
-            f"{_EVALUATION}.tatoeba_pairs",
-            "TatoebaPairsEvaluator",
-            "sentences.csv and links.csv (Tatoeba's export), or those of tatoeba",
-            ("accuracy",),
-            15,
-            "average_15",
-        ),
-        Benchmark(
-            "bucc",
-            f"{_EVALUATION}.bucc",
-            "BUCCEvaluator",
-            "de-en.training.de, de-en.training.en, de-en.training.gold, de-en.test.de and so on (BUCC 2018)",
-            ("f1",),
-            4,
-            "average_4",
-        ),
-        Benchmark(
-            "mrtydi",
-            f"{_EVALUATION}.mr_tydi",
-            "MrTyDiEvaluator",
-            "mrtydi-v1.1-swahili/ and so on, each with collection/docs.jsonl.gz, topic.test.tsv, qrels.test.txt",
-            ("mrr_at_100", "recall_at_100"),
-            11,
-            "average_11",
-        ),
-        Benchmark(
-            "xor-retrieve",
-            f"{_EVALUATION}.xor_retrieve",
-            "XORRetrieveEvaluator",
-            "xor_dev_retrieve_eng_span_v1_1.jsonl and psgs_w100.tsv",
-            ("recall_at_2kt", "recall_at_5kt"),
-            7,
-            "average_7",
-            hub=False,
-        ),
-        Benchmark(
-            "nq",
-            f"{_EVALUATION}.nq",
-            "NQEvaluator",
-            "nq-test.csv (or nq-test.qa.csv) and psgs_w100.tsv (DPR)",
-            ("recall_at_5", "recall_at_20", "recall_at_100"),
-            1,
-            "",
-            hub=False,
-        ),
-        Benchmark(
-            "lareqa",
-            f"{_EVALUATION}.lareqa",
-            "LAReQAEvaluator",
-            "xquad-r/en.json and so on, or BEIR's corpus.jsonl, queries.jsonl, qrels/test.tsv",
-            ("map_at_20",),
-            11,
-            "average_11",
-            hub=False,
-        ),
-        Benchmark(
-            "mewsli-x",
-            f"{_EVALUATION}.mewsli_x",
-            "MewsliXEvaluator",
-            "candidate_set_entities.jsonl and wikinews_mentions-test.jsonl",
-            ("map_at_20",),
-            11,
-            "average_11",
-            hub=False,
-        ),
+        Benchmark("nq", "nq:NQEvaluator", _NQ, _DEPTHS, 1, False),
+        Benchmark("lareqa", "lareqa:LAReQAEvaluator", _LAREQA, ("map_at_20",), 11, False),
+        Benchmark("mewsli-x", "mewsli_x:MewsliXEvaluator", _MEWSLI, ("map_at_20",), 11, False),
     )
 }
 
 
 def benchmark(name: str) -> Benchmark:
-    """One benchmark by name.
-
-    Raises:
-        ValueError: If there is none of this name. The message lists all names.
-
-    Example:
-        >>> benchmark("lareqa").metrics
-        ('map_at_20',)
-    """
+    """One benchmark by name; of an unknown name a ValueError lists all."""
     if name not in BENCHMARKS:
         raise ValueError(f"benchmark {name!r} is unknown; there are {sorted(BENCHMARKS)}.")
     return BENCHMARKS[name]

@@ -5,20 +5,43 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
+from sentence_transformers import SentenceTransformer
 from tqdm.auto import tqdm
 
-from st_xlret.evaluation.encoding.embedding import Calibration, Pooling, TextEmbedder
-from st_xlret.evaluation.readers.bucc import BUCCCorpus, BUCCSplit, load_bucc_directory, load_bucc_hub
-from st_xlret.evaluation.reporting.benchmark_evaluator import BenchmarkEvaluator
-from st_xlret.evaluation.reporting.tables import BenchmarkResult, macro_average
-from st_xlret.files import write_text_atomically
-from st_xlret.search.mining import Margin, mine_bitext
+from st_xlret.data.lines import DataError, read_lines
+from st_xlret.evaluation.base import BenchmarkEvaluator
+from st_xlret.files import write_text
+from st_xlret.search import Margin, mine_bitext
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+HUB_DATASET = "mteb/BUCC"
+BUCC_LANGUAGES = ("de", "fr", "ru", "zh")
+
+BUCCSplit = Literal["sample", "training", "test"]
+
+
+@dataclass(frozen=True)
+class BUCCCorpus:
+    """Two comparable corpora that contain translations of each other's sentences.
+
+    Attributes:
+        source: Id to sentence, in the other language.
+        target: Id to sentence, in English.
+        gold: Pairs (source id, target id) that are translations; None if they are unknown.
+    """
+
+    source: Mapping[str, str]
+    target: Mapping[str, str]
+    gold: set[tuple[str, str]] | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        for pair in self.gold or ():
+            unknown = [name for name, side in zip(pair, (self.source, self.target), strict=True) if name not in side]
+            if unknown:
+                raise ValueError(f"the gold pair {pair} names {unknown[0]!r}, which is no sentence's id.")
 
 
 class MinedPair(NamedTuple):
@@ -32,85 +55,46 @@ class MinedPair(NamedTuple):
 class BUCCEvaluator(BenchmarkEvaluator):
     """Precision, recall and F1 of translations mined from two corpora, by the protocol of the BUCC shared task.
 
-    The protocol of Artetxe and Schwenk ([2019](https://arxiv.org/abs/1811.01136)) and LASER, which the papers
-    follow: pairs are mined in both directions with the ratio margin over 4 neighbours, one-to-one
-    (`mine_bitext`); the threshold on their score that gives the best F1 on the training split is applied to the
-    test split. Each distinct sentence is mined once. Pairs with a sentence that occurs more than once in its corpus are
-    dropped, as its id is ambiguous.
+    The protocol is that of Artetxe and Schwenk ([2019](https://arxiv.org/abs/1811.01136)) and LASER: pairs are mined in
+    both directions with the ratio margin over 4 neighbours, one-to-one (`mine_bitext`); the threshold that gives the
+    best F1 on the training split is applied to the test split. Pairs with a sentence that occurs more than once in its
+    corpus are dropped, as its id is ambiguous. (mteb's tasks of this name are retrieval between the gold pairs alone.)
 
-    The tasks of this name in mteb are a different benchmark: retrieval between the gold pairs alone, where every
-    sentence has a translation and no threshold is needed.
-
-    Metrics: `average_f1` (primary), `average_precision`, `average_recall`, and the same three per language, such as
-    `de_f1`. A language without gold pairs in the evaluated split gets no scores; its pairs are in `mined_pairs` and in
-    the files of `pairs_directory`, in the format of the organisers.
+    Metrics: `average_f1` (primary), `average_precision`, `average_recall`, and the same per language, such as `de_f1`.
+    A language without gold pairs gets no scores; its pairs are in `mined_pairs` and in the files of `pairs_directory`.
 
     Args:
         corpora: Language to the corpus that is evaluated, its sentences beside English ones.
         training: Language to the corpus on which the threshold is chosen, with gold pairs. Default: the evaluated
             corpora themselves, which is optimistic, as the result says.
-        name: Prefix of the metrics.
         split: Name of the evaluated split, for the result.
         threshold_split: Name of the split of `training`, for the result.
         k: Number of neighbours in the margin.
         margin: See `mine_bitext`; the papers use `"ratio"`.
-        layer: See `encode_layer`.
-        pooling: See `encode_layer`.
-        calibration: Applied to each language's embeddings, such as a `CalibrationLayer`.
-        batch_size: Size of a forward pass, in texts of 64 tokens (see `encode_texts`).
-        precision: Number format of the model, `"fp32"`, `"bf16"` or `"auto"` (bf16 where the device computes in it).
-        pairs_directory: Folder for the mined pairs, in files such as `de-en.test.mined.tsv` with a score and two ids
-            per line, best first. Default: they are not written.
-        show_progress_bar: Whether to show bars over the languages, batches and blocks.
-        write_csv: Whether to append the metrics to a CSV file where an output path is given.
-        language_metrics: Whether to return each language's metrics, beside the means.
+        pairs_directory: Folder for the mined pairs, in files such as `de-en.test.mined.tsv`. Default: not written.
+        **options: Those of [`BenchmarkEvaluator`][st_xlret.evaluation.BenchmarkEvaluator].
 
     Raises:
         ValueError: If there are no languages, a language has no training corpus, a training corpus has no gold pairs,
             or the calibration does not know a language.
-
-    Example:
-        >>> from sentence_transformers import SentenceTransformer
-        >>> from sentence_transformers.sentence_transformer.modules import BoW
-        >>> from st_xlret.evaluation.readers.bucc import BUCCCorpus, BUCCSide
-        >>> model = SentenceTransformer(modules=[BoW(vocab=["taxi", "hotel", "radio"])], device="cpu")
-        >>> german = BUCCSide(["de-1", "de-2"], ["Taxi Taxi", "Hotel Radio"])
-        >>> english = BUCCSide(["en-1", "en-2"], ["radio hotel", "taxi"])
-        >>> gold = {("de-1", "en-2"), ("de-2", "en-1")}
-        >>> evaluator = BUCCEvaluator({"de": BUCCCorpus(german, english, gold)})
-        >>> evaluator(model)["bucc_de_f1"]
-        1.0
     """
 
-    card_metric = "f1"
+    benchmark = "bucc"
+    primary = "f1"
 
     def __init__(
         self,
         corpora: Mapping[str, BUCCCorpus],
         training: Mapping[str, BUCCCorpus] | None = None,
         *,
-        name: str = "bucc",
         split: str = "test",
         threshold_split: str = "training",
         k: int = 4,
         margin: Margin = "ratio",
-        layer: int | None = None,
-        pooling: Pooling | None = None,
-        calibration: Calibration | None = None,
-        batch_size: int = 128,
-        precision: str = "fp32",
         pairs_directory: str | os.PathLike[str] | None = None,
-        show_progress_bar: bool = False,
-        write_csv: bool = True,
-        language_metrics: bool = True,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            name=name,
-            csv_file=f"{name or 'bucc'}_evaluation_results.csv",
-            primary_metric="average_f1",
-            write_csv=write_csv,
-            language_metrics=language_metrics,
-        )
+        super().__init__(**options)
         if not corpora:
             raise ValueError("there are no languages to evaluate.")
         self.corpora = dict(corpora)
@@ -123,21 +107,13 @@ class BUCCEvaluator(BenchmarkEvaluator):
                 raise ValueError(
                     f"the {threshold_split} corpus of {language!r} has no gold pairs to choose its threshold by."
                 )
-        self.embedder = TextEmbedder(
-            layer=layer,
-            pooling=pooling,
-            calibration=calibration,
-            batch_size=batch_size,
-            show_progress_bar=show_progress_bar,
-            precision=precision,
-        )
+        self.embedder = replace(self.embedder, show_progress_bar=self.show_progress_bar)
         self.embedder.require_languages(["en", *self.corpora])
         self.split = split
         self.threshold_split = threshold_split
         self.k = k
         self.margin: Margin = margin
         self.pairs_directory = None if pairs_directory is None else Path(pairs_directory)
-        self.show_progress_bar = show_progress_bar
         self.mined_pairs: dict[str, list[MinedPair]] = {}
         self.thresholds: dict[str, float] = {}
 
@@ -157,14 +133,9 @@ class BUCCEvaluator(BenchmarkEvaluator):
             path: The folder of `de-en.training.de` and so on, or of folders `de-en`.
             languages: Such as `["de", "zh"]`. Default: all that have the split.
             split: The evaluated split.
-            threshold_split: The split whose gold pairs give the threshold. In XTREME's setting, which the ML-CTL paper
-                reports, `split="training"` is evaluated with `threshold_split="sample"`. If both are the same split,
-                the threshold is chosen on the evaluated pairs.
+            threshold_split: The split whose gold pairs give the threshold. XTREME, and the ML-CTL paper, evaluate
+                `"training"` with the threshold of `"sample"`.
             **options: The evaluator's own.
-
-        Raises:
-            FileNotFoundError: If a file is missing.
-            ValueError: If a file is malformed (file and line are named), or the split of the threshold has no gold.
         """
         corpora = load_bucc_directory(path, languages, split=split)
         training = None
@@ -178,11 +149,6 @@ class BUCCEvaluator(BenchmarkEvaluator):
     ) -> BUCCEvaluator:
         """Load `mteb/BUCC`. It has the training split alone, on which the threshold is then chosen as well.
 
-        Args:
-            languages: Among de, fr, ru, zh. Default: all four.
-            threshold_split: `"training"`, as there is no other split.
-            **options: The evaluator's own.
-
         Raises:
             ValueError: If a language or split is not there, or the data set holds aligned pairs only.
         """
@@ -192,8 +158,8 @@ class BUCCEvaluator(BenchmarkEvaluator):
             )
         return cls(load_bucc_hub(languages), **{"split": "training", **options})
 
-    def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
-        """Precision, recall and F1 per language with gold pairs, their averages, and the protocol."""
+    def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:
+        """Precision, recall and F1 per language with gold pairs."""
         scores: dict[str, dict[str, float]] = {}
         languages = tqdm(self.corpora.items(), desc="BUCC", disable=not self.show_progress_bar)
         for language, corpus in languages:
@@ -205,18 +171,17 @@ class BUCCEvaluator(BenchmarkEvaluator):
             extracted = [pair for pair in candidates if pair.score >= threshold]
             self.mined_pairs[language], self.thresholds[language] = extracted, threshold
             if self.pairs_directory is not None:
-                self._write_pairs(language, extracted)
+                lines = [f"{pair.score:.6f}\t{pair.source}\t{pair.target}\n" for pair in extracted]
+                write_text(self.pairs_directory / f"{language}-en.{self.split}.mined.tsv", "".join(lines))
             if corpus.gold:
                 scores[language] = mining_scores(extracted, corpus.gold)
-        return BenchmarkResult("bucc", scores, macro_average(scores), self._protocol(model))
+        return scores
 
     def _mine(self, model: SentenceTransformer, corpus: BUCCCorpus, language: str) -> list[MinedPair]:
         """All one-to-one pairs, best first, without those of a sentence that occurs more than once."""
-        counts = Counter(corpus.source.sentences), Counter(corpus.target.sentences)
-        id_of = (
-            dict(zip(corpus.source.sentences, corpus.source.ids, strict=True)),
-            dict(zip(corpus.target.sentences, corpus.target.ids, strict=True)),
-        )
+        sides = corpus.source, corpus.target
+        counts = [Counter(side.values()) for side in sides]
+        id_of = [{sentence: name for name, sentence in side.items()} for side in sides]
         source, target = list(counts[0]), list(counts[1])
         embeddings = self.embedder.embed(model, source, language), self.embedder.embed(model, target, "en")
         try:
@@ -229,12 +194,8 @@ class BUCCEvaluator(BenchmarkEvaluator):
             if counts[0][source[i]] == counts[1][target[j]] == 1
         ]
 
-    def _write_pairs(self, language: str, pairs: Sequence[MinedPair]) -> None:
-        assert self.pairs_directory is not None
-        lines = [f"{pair.score:.6f}\t{pair.source}\t{pair.target}\n" for pair in pairs]
-        write_text_atomically(self.pairs_directory / f"{language}-en.{self.split}.mined.tsv", "".join(lines))
-
-    def _protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
+    def protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
+        """What determines the scores, apart from the weights of the model."""
         sizes = [
             f"{language} {len(corpus.source)} x {len(corpus.target)} with {len(corpus.gold or ())} pairs"
             for language, corpus in self.corpora.items()
@@ -261,20 +222,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
 
 
 def best_threshold(candidates: Sequence[MinedPair], gold: set[tuple[str, str]]) -> float:
-    """The threshold on the score that gives the candidates the highest F1 against the gold pairs.
-
-    It lies halfway between the last candidate that is accepted and the first that is not. Of several thresholds with
-    the highest F1, the highest is returned; if no candidate is right, the threshold is -inf.
-
-    Args:
-        candidates: Best first.
-        gold: Pairs (source id, target id).
-
-    Example:
-        >>> ranked = [MinedPair(1.4, "a", "x"), MinedPair(1.2, "b", "y"), MinedPair(1.0, "c", "z")]
-        >>> round(best_threshold(ranked, {("a", "x"), ("b", "y")}), 6)
-        1.1
-    """
+    """The threshold on the score that gives the candidates the highest F1 against the gold pairs."""
     best, threshold, right = 0.0, float("-inf"), 0
     for taken, pair in enumerate(candidates, start=1):
         right += (pair.source, pair.target) in gold
@@ -289,15 +237,112 @@ def best_threshold(candidates: Sequence[MinedPair], gold: set[tuple[str, str]]) 
 
 
 def mining_scores(pairs: Sequence[MinedPair], gold: set[tuple[str, str]]) -> dict[str, float]:
-    """Precision, recall and F1 of mined pairs, all 0 if none is right.
-
-    Example:
-        >>> mining_scores([MinedPair(1.0, "a", "x"), MinedPair(0.9, "b", "z")], {("a", "x"), ("b", "y")})
-        {'precision': 0.5, 'recall': 0.5, 'f1': 0.5}
-    """
+    """Precision, recall and F1 of mined pairs, all 0 if none is right."""
     right = sum((pair.source, pair.target) in gold for pair in pairs)
     return {
         "precision": right / len(pairs) if pairs else 0.0,
         "recall": right / len(gold),
         "f1": 2 * right / (len(pairs) + len(gold)),
     }
+
+
+def load_bucc_directory(
+    path: str | os.PathLike[str], languages: Sequence[str] | None = None, *, split: BUCCSplit = "training"
+) -> dict[str, BUCCCorpus]:
+    """Read one split of the files of the shared task: `de-en.training.de`, `.en`, `.gold` and so on.
+
+    Args:
+        path: The folder of these files, or one above it: `de-en/...` and `bucc2018/de-en/...` are found too.
+        languages: Such as `["de"]`. Default: all that have both texts of the split.
+        split: `"sample"`, `"training"` or `"test"`. `gold` is None where there is no gold file, as in the test split.
+
+    Raises:
+        FileNotFoundError: If the folder or a file is missing.
+        ValueError: If the split is unknown, or a file is malformed (file and line are named).
+    """
+    if split not in get_args(BUCCSplit):
+        raise ValueError(f"split must be one of {list(get_args(BUCCSplit))}, got {split!r}.")
+    folder = Path(path)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is no directory: expected one with files such as de-en.{split}.de.")
+    if languages is None:
+        languages = _languages_of(folder, split)
+    languages = [languages] if isinstance(languages, str) else languages
+    return {language: _read_corpus(folder, language, split) for language in languages}
+
+
+def load_bucc_hub(languages: Sequence[str] | None = None) -> dict[str, BUCCCorpus]:
+    """Load `mteb/BUCC` from the Hub or, when offline, its cache: the training split, named "test" there."""
+    from datasets import load_dataset
+
+    languages = [languages] if isinstance(languages, str) else languages or BUCC_LANGUAGES
+    unknown = [language for language in languages if language not in BUCC_LANGUAGES]
+    if unknown:
+        raise ValueError(f"{HUB_DATASET} has no {unknown}; it has {list(BUCC_LANGUAGES)}.")
+    corpora = {}
+    for language in languages:
+        row = load_dataset(HUB_DATASET, f"{language}-en", split="test")[0]
+        if not isinstance(row.get("sentence1"), (list, tuple)) or "gold" not in row:
+            raise ValueError(
+                f"{HUB_DATASET} ({language}-en) holds aligned pairs, not two corpora with gold pairs of row numbers: "
+                "there is nothing to mine. Read the shared task's files with from_directory."
+            )
+        source, target = (
+            {f"{code}-{number:09d}": text.strip() for number, text in enumerate(row[f"sentence{side}"], start=1)}
+            for side, code in enumerate((language, "en"), start=1)
+        )
+        gold = {(f"{language}-{first:09d}", f"en-{second:09d}") for first, second in row["gold"]}
+        corpora[language] = BUCCCorpus(source, target, gold)
+    return corpora
+
+
+def _languages_of(folder: Path, split: str) -> list[str]:
+    texts = [file for pattern in ("", "*/", "*/*/") for file in folder.glob(f"{pattern}*-en.*.en")]
+    found = sorted({file.name.split("-en.")[0] for file in texts if file.name.endswith(f"-en.{split}.en")})
+    if not found:
+        splits = sorted({file.name.split(".")[-2] for file in texts})
+        hint = f" It holds the splits {splits}: choose one of them." if splits else ""
+        raise FileNotFoundError(f"{folder} holds no files such as de-en.{split}.de and de-en.{split}.en.{hint}")
+    return found
+
+
+def _read_corpus(folder: Path, language: str, split: str) -> BUCCCorpus:
+    pair = f"{language}-en"
+    places = [folder, folder / pair, folder / "bucc2018" / pair]
+    place = next((each for each in places if (each / f"{pair}.{split}.{language}").is_file()), None)
+    if place is None:
+        inner = f"{pair}/ or bucc2018/{pair}/"
+        raise FileNotFoundError(f"{folder} has no {pair}.{split}.{language}, nor is there one in {inner} in it.")
+    source, target = (_read_side(place / f"{pair}.{split}.{side}") for side in (language, "en"))
+    gold_file = place / f"{pair}.{split}.gold"
+    gold = _read_gold(gold_file, source, target) if gold_file.is_file() else None
+    return BUCCCorpus(source, target, gold)
+
+
+def _read_side(file: Path) -> dict[str, str]:
+    if not file.is_file():
+        raise FileNotFoundError(f"{file} is missing: the two texts of a pair of languages belong together.")
+    sentences: dict[str, str] = {}
+    for number, line in read_lines(file):
+        name, tab, sentence = line.partition("\t")
+        if not tab or not name.strip():
+            raise DataError(f"expected an id, a tab and a sentence, got {line[:60]!r}", file=str(file), line=number)
+        if name in sentences:
+            raise DataError(f"the id {name!r} occurs in an earlier line too", file=str(file), line=number)
+        sentences[name] = sentence.strip()
+    if not sentences:
+        raise ValueError(f"{file} holds no sentences.")
+    return sentences
+
+
+def _read_gold(file: Path, source: Mapping[str, str], target: Mapping[str, str]) -> set[tuple[str, str]]:
+    gold = set()
+    for number, line in read_lines(file):
+        first, _, second = line.partition("\t")
+        for name, side, place in ((first, source, "first"), (second, target, "second")):
+            if name not in side:
+                raise DataError(f"{name!r} is no id in the {place} text", file=str(file), line=number)
+        gold.add((first, second))
+    if not gold:
+        raise ValueError(f"{file} holds no pairs.")
+    return gold

@@ -19,8 +19,8 @@ class LanguageBias:
     Attributes:
         languages: The languages, in the order of the rows and columns of `shares`.
         shares: Shape (L, L). Row i holds the languages of the neighbours of texts in language i; rows sum to 1.
-        expected: Shape (L, L). The same for an encoder that does not see languages. It is not quite even, because a
-            text and the others from its document are no neighbours of it: its language has fewer texts to find.
+        expected: Shape (L, L). The same for an encoder that does not see languages; not quite even, because texts from
+            the same document are no neighbours.
         distances: Shape (L, L). Cosine distances between the means of the languages.
         texts: Texts of each language.
         neighbours: Neighbours of each text.
@@ -83,15 +83,10 @@ def measure_language_bias(
 
     Args:
         embeddings: Language to (n, d). Languages with more texts than the smallest one give only their first ones.
-        documents: Language to (n,) document ids, row-aligned with `embeddings`. Neighbours from the text's own
-            document are left out, since its topic keeps them near.
+        documents: Language to (n,) document ids, row-aligned. Neighbours from the text's own document are left out.
         queries: Language to (m, d), if texts as queries have embeddings of their own, row-aligned with `embeddings`.
         neighbours: How many neighbours to look at.
-        pool_for: From the language of the queries to the pool that they search, like `embeddings`, if it depends on
-            that language. Queries are then those of `queries` or `embeddings`.
-
-    Returns:
-        The shares of languages among the neighbours.
+        pool_for: From the language of the queries to the pool that they search, if it depends on that language.
 
     Raises:
         ValueError: If there are fewer than two languages, or fewer texts than neighbours.
@@ -150,23 +145,10 @@ def measure_both(
     neighbours: int = 20,
     pool_for: Callable[[str], Mapping[str, Tensor]] | None = None,
 ) -> dict[str, LanguageBias]:
-    """Measure the language bias of a search, and that between documents.
+    """The language bias of a search (`"search"`), and that between documents, as in mining (`"documents"`).
 
-    Args:
-        documents: Language to (n, d) embeddings of texts as documents.
-        queries: Language to (n, d) embeddings of the same texts as queries, if the model embeds them differently.
-        ids: Language to (n,) document ids; see `measure_language_bias`.
-        neighbours: How many neighbours to look at.
-        pool_for: See `measure_language_bias`.
-
-    Returns:
-        `"search"`: texts as queries search the texts as documents. `"documents"`: texts as documents search each other,
-        as in mining and clustering. Both are equal without `queries`.
-
-    Example:
-        >>> apart = {"en": torch.eye(4)[:2].repeat(9, 1), "fr": torch.eye(4)[2:].repeat(9, 1)}
-        >>> list(measure_both(apart, neighbours=5))
-        ['search', 'documents']
+    The embeddings are by language, (n, d), those of `queries` of the same texts as queries, if the model embeds them
+    differently; `ids` and the other arguments are `documents` and so on of `measure_language_bias`.
     """
     between = measure_language_bias(documents, ids, neighbours=neighbours, pool_for=pool_for)
     if queries is None:
@@ -181,20 +163,9 @@ def bias_as_json(biases: Mapping[str, LanguageBias]) -> dict[str, object]:
 
 
 def neighbours_kept(before: Mapping[str, Tensor], after: Mapping[str, Tensor], *, neighbours: int = 10) -> float:
-    """How many of each text's nearest neighbours in its own language a calibration keeps.
+    """The share of each text's nearest neighbours in its own language that a calibration keeps, a mean over all texts.
 
-    Args:
-        before: Language to (n, d).
-        after: Language to (n, d), row-aligned.
-        neighbours: How many neighbours to look at.
-
-    Returns:
-        The share that stays, a mean over texts and languages.
-
-    Example:
-        >>> rows = {"en": torch.randn(30, 8)}
-        >>> neighbours_kept(rows, {"en": 2 * rows["en"]})
-        1.0
+    `before` and `after` are language to (n, d), row-aligned.
     """
     shares = []
     for code, rows in before.items():

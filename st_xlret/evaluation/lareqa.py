@@ -7,12 +7,25 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from st_xlret.data.reading.jsonl import DataError
-from st_xlret.data.retrieval.beir import read_texts
-from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection, find_file, read_beir
-from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
+import numpy as np
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+from st_xlret.data.beir import read_texts
+from st_xlret.data.lines import DataError
+from st_xlret.evaluation.retrieval import (
+    RetrievalData,
+    RetrievalEvaluator,
+    TextCollection,
+    find_file,
+    mean_average_precision,
+    read_beir,
+    rows_in_languages,
+    score_ranking,
+    search,
+)
 
 LareqaSplit = Literal["test", "test-same-language"]
 
@@ -22,9 +35,6 @@ _LAYOUTS = (
     "(corpus.jsonl, queries.jsonl, qrels/test.tsv, qrels/test-same-language.tsv)"
 )
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
 
 class LAReQAEvaluator(RetrievalEvaluator):
     """mAP@20 of LAReQA's XQuAD-R: 13 090 questions and 13 014 candidate sentences in 11 languages.
@@ -32,26 +42,15 @@ class LAReQAEvaluator(RetrievalEvaluator):
     The benchmark is by Roy et al. (2020) and reported by XTREME-R and MSM
     ([Zhang et al., 2023](https://arxiv.org/abs/2302.01626), Table 12). It has two splits:
 
-    - `"test"`: All candidates of all languages are one pool, and the sentence with the answer is relevant in each of
-      the 11 languages. Average precision at 20 has the denominator min(R, 20); it is averaged per question language
-      and then over the languages.
-    - `"test-same-language"`: Monolingual retrieval in each language. The pool has the candidates of the question's
-      language alone, as the correct answers in other languages would count as wrong.
+    - `"test"`: All candidates are one pool, and the sentence with the answer is relevant in each of the 11 languages.
+      Average precision at 20 has the denominator min(R, 20); it is averaged per question language, then over languages.
+    - `"test-same-language"`: Monolingual retrieval from the candidates of the question's language alone.
 
-    The models of XTREME-R read each sentence together with its paragraph. By default a candidate is the sentence
-    alone here, as sentence encoders are made for sentences. The result says which was used.
+    The models of XTREME-R read each sentence together with its paragraph; by default a candidate is the sentence alone
+    here.
 
-    Metrics: `map_at_20` (primary), `mrr_at_100`, `recall_at_100` and, for the mixed pool, `language_preference`, each
-    per question language and averaged.
-
-    Example:
-        >>> from sentence_transformers import SentenceTransformer
-        >>> from sentence_transformers.sentence_transformer.modules import BoW
-        >>> model = SentenceTransformer(modules=[BoW(vocab=["taxi", "hotel"])], device="cpu")
-        >>> corpus = TextCollection(["en-1", "de-1", "en-2"], ["taxi", "das taxi", "hotel"], ["en", "de", "en"])
-        >>> data = RetrievalData(corpus, TextCollection(["q"], ["taxi?"], "en"), {"q": {"en-1": 1, "de-1": 1}})
-        >>> LAReQAEvaluator({"all": data})(model)["lareqa_average_map_at_20"]
-        1.0
+    Metrics: `map_at_20` (primary), `map` over the whole ranking, `mrr_at_100`, `recall_at_100`; for the mixed pool also
+    `language_preference`, `recall_at_10`, `recall_at_10_same_language` and `recall_at_10_other_languages`.
     """
 
     benchmark = "lareqa"
@@ -83,20 +82,28 @@ class LAReQAEvaluator(RetrievalEvaluator):
             split: See the class.
             context: Whether each candidate is followed by its paragraph, as in XTREME-R.
             **options: The evaluator's own.
-
-        Raises:
-            FileNotFoundError: If the folder has neither layout.
-            ValueError: If the split is unknown, a language is not there, or a file is malformed.
         """
         data = read_lareqa(path, split=split, context=context)
         if languages is not None:
-            data = data.of_languages([languages] if isinstance(languages, str) else languages)
+            data = data.of_languages(languages)
         pools = {"all": data} if split == "test" else same_language_pools(data)
         candidate = "sentence followed by its paragraph" if context else "sentence"
         return cls(pools, candidate=candidate, split=split, **options)
 
-    def _protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
-        return {**super()._protocol(model), "candidate": self.candidate, "average": "mean of the languages' means"}
+    def score_pool(self, model: SentenceTransformer, data: RetrievalData) -> dict[str, dict[str, float]]:
+        """Language of the questions to metric to value."""
+        questions, candidates = self.embed_pool(model, data)
+        scores = score_ranking(search(questions, candidates, 100), data, self.metrics)
+        if isinstance(candidates, Tensor):
+            precisions = mean_average_precision(questions, candidates, data.relevant)
+            languages = np.array(data.judged.languages_of())
+            for language, found in scores.items():
+                found["map"] = float(precisions[languages == language].mean())
+        return scores
+
+    def protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
+        """What determines the scores, apart from the weights of the model."""
+        return {**super().protocol(model), "candidate": self.candidate, "average": "mean of the languages' means"}
 
 
 def read_lareqa(path: str | os.PathLike[str], *, split: LareqaSplit = "test", context: bool = False) -> RetrievalData:
@@ -124,8 +131,7 @@ def same_language_pools(data: RetrievalData) -> dict[str, RetrievalData]:
     pools = {}
     for language in data.judged.language_set():
         of_language = data.of_languages([language])
-        rows = [row for row in range(len(data.corpus)) if data.corpus.language_of(row) == language]
-        pools[language] = replace(of_language, corpus=data.corpus.take(rows))
+        pools[language] = replace(of_language, corpus=data.corpus.take(rows_in_languages(data.corpus, language)))
     return pools
 
 

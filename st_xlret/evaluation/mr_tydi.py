@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from st_xlret.data.retrieval.json_lines import MR_TYDI_LANGUAGES
-from st_xlret.evaluation.readers.mr_tydi import find_in_directory, find_on_hub, load_mr_tydi
-from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
+from sentence_transformers import SentenceTransformer
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+from st_xlret.data.beir import read_qrels
+from st_xlret.data.lines import DataError, read_jsonl, read_lines
+from st_xlret.data.question_formats import MR_TYDI_LANGUAGES
+from st_xlret.evaluation.passages import Passage, load_passages
+from st_xlret.evaluation.retrieval import Columns, RetrievalData, RetrievalEvaluator, TextCollection
+
+HUB_QUERIES, HUB_CORPUS = "castorini/mr-tydi", "castorini/mr-tydi-corpus"
+
+_CORPUS_FILES = ("collection/docs.jsonl.gz", "collection/docs.jsonl", "corpus.jsonl.gz", "corpus.jsonl")
+_SPLITS = ("train", "dev", "test")
+
+Find = Callable[[str, str], "Path | None"]
 
 
 class MrTyDiEvaluator(RetrievalEvaluator):
-    """MRR@100 and Recall@100 on Mr.TyDi v1.1, per language and averaged over the languages.
+    """MRR@100 (primary) and Recall@100 on Mr.TyDi v1.1, per language and averaged over the languages.
 
     The benchmark is by Zhang et al. (2021), [arXiv:2108.08787](https://arxiv.org/abs/2108.08787), and reported by CCP,
     MSM and the paper of the language contrastive loss. Each of the 11 languages has its own Wikipedia as the pool, from
-    137 000 passages in Swahili to 33 million in English. Every question with a judgement counts, whether its passage is
-    found or not. A passage is encoded as title and text with the document prompt of the model, a question with the
-    query prompt, if the model has prompts.
-
-    The large languages need a cache of the embeddings: `embed_corpus=EmbeddingCache(folder)`. The passages themselves
-    are memory-mapped from the data cache, one language at a time.
-
-    Metrics: `average_mrr_at_100` (primary), `average_recall_at_100`, and both per language,
-    `sw_mrr_at_100`.
-
-    The arguments are those of `RetrievalEvaluator`; each pool is a language.
-
-    Example:
-        >>> from sentence_transformers import SentenceTransformer
-        >>> from sentence_transformers.sentence_transformer.modules import BoW
-        >>> from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
-        >>> model = SentenceTransformer(modules=[BoW(vocab=["mji", "mto"])], device="cpu")
-        >>> passages = TextCollection(["1#0", "1#1"], ["ni mji", "ni mto"], "sw", titles=["Dodoma", "Ruaha"])
-        >>> questions = TextCollection(["1"], ["mto gani"], "sw")
-        >>> data = RetrievalData(passages, questions, {"1": {"1#1": 1}})
-        >>> MrTyDiEvaluator({"sw": data})(model)["mrtydi_sw_mrr_at_100"]
-        1.0
+    137 000 passages in Swahili to 33 million in English. Every question with a judgement counts. A passage is encoded
+    as title and text. The large languages need a cache of the embeddings: `embed_corpus=EmbeddingCache(folder)`; the
+    passages are memory-mapped, one language at a time. The arguments are those of `RetrievalEvaluator`; each pool is a
+    language.
     """
 
     benchmark = "mrtydi"
@@ -61,25 +52,17 @@ class MrTyDiEvaluator(RetrievalEvaluator):
     ) -> MrTyDiEvaluator:
         """Read the folders `mrtydi-v1.1-<language>` of the official release or of the Hub.
 
-        The release has `collection/docs.jsonl.gz`, `topic.<split>.tsv` and `qrels.<split>.txt` in each;
-        the Hub's `castorini/mr-tydi-corpus` has `corpus.jsonl.gz`, and its `castorini/mr-tydi` has
-        `ir-format-data/topics.<split>.txt` and `ir-format-data/qrels.<split>.txt`, or
-        `<split>.jsonl.gz`. The two repositories of the Hub may be merged into one folder or be side by side in it.
+        The release has `collection/docs.jsonl.gz`, `topic.<split>.tsv` and `qrels.<split>.txt` in each; the Hub's
+        `castorini/mr-tydi-corpus` and `castorini/mr-tydi` may be merged into one folder or be side by side in it.
 
         Args:
             path: The folder that holds them.
             languages: ISO 639-1 codes (`sw`) or names (`swahili`). Default: all there.
             split: `"test"`, `"dev"` or `"train"`.
-            cache_dir: Folder for the passages as memory-mapped columns. Default: `st_xlret` in the cache of Hugging
-                Face Datasets.
+            cache_dir: Folder for the passages as memory-mapped columns. Default: the data cache.
             **options: The evaluator's own.
-
-        Raises:
-            FileNotFoundError: If a file is missing. The message says which was expected where.
-            ValueError: If a language is not one of Mr.TyDi's.
         """
-        files = find_in_directory(path, languages, split)
-        return cls._from_files(files, split, cache_dir, options)
+        return cls._from_files(find_in_directory(path, languages, split), split, cache_dir, options)
 
     @classmethod
     def from_hub(
@@ -90,27 +73,157 @@ class MrTyDiEvaluator(RetrievalEvaluator):
         cache_dir: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> MrTyDiEvaluator:
-        """Load `castorini/mr-tydi` and `castorini/mr-tydi-corpus` from the Hub, or from its cache when offline.
-
-        The arguments are those of `from_directory`. By default all 11 languages are loaded.
-
-        Raises:
-            OSError: If the Hub cannot be reached and the files are not in its cache.
-            ValueError: If a language is not one of Mr.TyDi's.
-        """
+        """Load `castorini/mr-tydi` and `castorini/mr-tydi-corpus` from the Hub or its cache; see `from_directory`."""
         return cls._from_files(find_on_hub(languages, split), split, cache_dir, options)
 
     @classmethod
     def _from_files(cls, files: Any, split: str, cache_dir: Any, options: dict[str, Any]) -> MrTyDiEvaluator:
-        show_progress_bar = bool(options.get("show_progress_bar", False))
-        pools = {
-            language: partial(
-                load_mr_tydi, of_language, language, cache_dir=cache_dir, show_progress_bar=show_progress_bar
-            )
-            for language, of_language in files.items()
-        }
+        pools = {code: partial(load_mr_tydi, of_code, code, cache_dir=cache_dir) for code, of_code in files.items()}
         return cls(pools, split=split, **options)
 
-    def _protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
+    def protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
+        """What determines the scores, apart from the weights of the model."""
         average = f"mean over the languages evaluated; the papers' is over all {len(MR_TYDI_LANGUAGES)}"
-        return {**super()._protocol(model), "passage": "title and text", "average": average}
+        return {**super().protocol(model), "passage": "title and text", "average": average}
+
+
+class MrTyDiFiles(NamedTuple):
+    """The files of one language."""
+
+    corpus: Path
+    queries: Path
+    qrels: Path
+
+
+def find_in_directory(
+    path: str | os.PathLike[str], languages: Sequence[str] | None, split: str
+) -> dict[str, MrTyDiFiles]:
+    """Language to its files, see `MrTyDiEvaluator.from_directory`."""
+    root = Path(path)
+    if not root.is_dir():
+        raise FileNotFoundError(f"{root} is no directory: expected one with folders such as {_folder('sw')}.")
+    if root.name in map(_folder, MR_TYDI_LANGUAGES):  # the folder of one language
+        root = root.parent
+        languages = [Path(path).name.rpartition("-")[2]] if languages is None else languages
+    places = [root, root / Path(HUB_QUERIES).name, root / Path(HUB_CORPUS).name]
+    if languages is None:
+        languages = [code for code in MR_TYDI_LANGUAGES if any((place / _folder(code)).is_dir() for place in places)]
+        if not languages:
+            there = sorted(entry.name for entry in root.iterdir())[:12]
+            raise FileNotFoundError(f"expected folders such as {root / _folder('sw')}; the folder holds {there}.")
+
+    def find(_: str, name: str) -> Path | None:
+        return next((place / name for place in places if (place / name).is_file()), None)
+
+    return _find_all(languages, split, find, str(root))
+
+
+def find_on_hub(languages: Sequence[str] | None, split: str) -> dict[str, MrTyDiFiles]:
+    """Language to its files in the cache of the Hub; missing files are downloaded."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    def find(repository: str, name: str) -> Path | None:
+        try:
+            return Path(hf_hub_download(repository, name, repo_type="dataset"))
+        except (LocalEntryNotFoundError, EntryNotFoundError):
+            return None  # another of the layouts may be there, or in the cache
+
+    return _find_all(list(MR_TYDI_LANGUAGES) if languages is None else languages, split, find, "the Hugging Face Hub")
+
+
+def load_mr_tydi(
+    files: MrTyDiFiles, language: str, *, cache_dir: str | os.PathLike[str] | None = None
+) -> RetrievalData:
+    """Load one language: passages (memory-mapped), questions and judgements, which are checked."""
+    corpus = load_passages(files.corpus, read_passages, language, cache_dir=cache_dir)
+    if files.qrels == files.queries:
+        queries, qrels = read_questions(files.queries, language)
+    else:
+        queries, qrels = read_topics(files.queries, language), read_qrels(files.qrels)
+    return RetrievalData(corpus, queries, qrels, str(files.qrels))
+
+
+def read_passages(file: Path) -> Iterator[Passage]:
+    r"""Id, title and text of `{"id", "contents": "title\n\ntext"}` or `{"docid", "title", "text"}`."""
+    for number, record in read_jsonl(file):
+        if "contents" in record:
+            contents = record["contents"]
+            identifier, title, text = record.get("id"), "", contents
+            if isinstance(contents, str) and "\n\n" in contents:
+                title, _, text = contents.partition("\n\n")
+        else:
+            identifier, title, text = record.get("docid"), record.get("title", ""), record.get("text")
+        if not (isinstance(identifier, str) and isinstance(title, str) and isinstance(text, str)):
+            reason = 'expected {"id", "contents"} or {"docid", "title", "text"}, all strings'
+            raise DataError(f"{reason}, got the fields {sorted(record)}", file=str(file), line=number)
+        yield identifier, title, text
+
+
+def read_topics(path: str | os.PathLike[str], language: str) -> TextCollection:
+    r"""Questions, one `id <tab> question` a line, plain or gzip: the topics of Mr.TyDi and of MIRACL."""
+    columns = Columns(os.fspath(path))
+    for number, line in read_lines(path):
+        identifier, _, question = (part.strip() for part in line.partition("\t"))
+        if "\t" not in line or not identifier or not question:
+            raise DataError(f"expected 'id <tab> question', got {line[:80]!r}", file=columns.source, line=number)
+        columns.add(identifier, question, language, number)
+    return columns.collection()
+
+
+def read_questions(path: str | os.PathLike[str], language: str) -> tuple[TextCollection, dict[str, dict[str, int]]]:
+    """Questions and judgements of the Hub's `{"query_id", "query", "positive_passages": [{"docid"}]}`."""
+    columns = Columns(os.fspath(path))
+    qrels: dict[str, dict[str, int]] = {}
+    for number, record in read_jsonl(path):
+        identifier, question = record.get("query_id"), record.get("query")
+        passages = record.get("positive_passages")
+        known = isinstance(passages, list) and all(isinstance(each, dict) and "docid" in each for each in passages)
+        if not (isinstance(identifier, str) and isinstance(question, str) and question.strip() and known):
+            reason = 'expected {"query_id", "query", "positive_passages": [{"docid", ...}]}'
+            raise DataError(f"{reason}, got the fields {sorted(record)}", file=columns.source, line=number)
+        columns.add(identifier, question.strip(), language, number)
+        qrels[identifier] = {str(passage["docid"]): 1 for passage in passages or []}
+    return columns.collection(), qrels
+
+
+def _folder(language: str) -> str:
+    return f"mrtydi-v1.1-{MR_TYDI_LANGUAGES[language]}"
+
+
+def _find_all(languages: Sequence[str], split: str, find: Find, where: str) -> dict[str, MrTyDiFiles]:
+    if split not in _SPLITS:
+        raise ValueError(f"split must be one of {_SPLITS}, got {split!r}.")
+    code_of = {name: code for code, full in MR_TYDI_LANGUAGES.items() for name in (code, full)}
+    chosen = [languages] if isinstance(languages, str) else list(languages)
+    unknown = [language for language in chosen if language not in code_of]
+    if unknown or not chosen:
+        raise ValueError(f"Mr.TyDi has no {unknown}; it has {list(MR_TYDI_LANGUAGES)}.")
+    return {code: _find_language(code, split, find, where) for code in dict.fromkeys(map(code_of.__getitem__, chosen))}
+
+
+def _find_language(code: str, split: str, find: Find, where: str) -> MrTyDiFiles:
+    folder, language = _folder(code), MR_TYDI_LANGUAGES[code]
+    corpus = next(filter(None, (find(HUB_CORPUS, f"{folder}/{name}") for name in _CORPUS_FILES)), None)
+    if corpus is None:
+        raise FileNotFoundError(
+            f"{where}: the passages of {language} are missing, expected {folder}/{_CORPUS_FILES[0]} (the official "
+            f"release) or {folder}/{_CORPUS_FILES[2]} (the Hub's {HUB_CORPUS})."
+        )
+    release = f"topic.{split}.tsv", f"qrels.{split}.txt"
+    of_the_hub = f"ir-format-data/topics.{split}.txt", f"ir-format-data/qrels.{split}.txt"
+    for questions, qrels in (release, of_the_hub, (f"{split}.jsonl",) * 2):
+        for ending in ("", ".gz"):
+            found = [find(HUB_QUERIES, f"{folder}/{name}{ending}") for name in (questions, qrels)]
+            if found[0] is not None and found[1] is not None:
+                return MrTyDiFiles(corpus, found[0], found[1])
+            if found != [None, None]:
+                missing = questions if found[0] is None else qrels
+                raise FileNotFoundError(
+                    f"{where}: {folder}/{missing}{ending} is missing: questions and judgements belong together."
+                )
+    raise FileNotFoundError(
+        f"{where}: the {split} questions of {language} are missing, expected {folder}/{release[0]} and "
+        f"{folder}/{release[1]} (the official release), {of_the_hub[0]} and {of_the_hub[1]}, or {split}.jsonl.gz (the "
+        f"Hub's {HUB_QUERIES})."
+    )

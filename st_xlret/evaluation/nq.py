@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import csv
 import os
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any
 
 import regex
+from sentence_transformers import SentenceTransformer
 
-from st_xlret.evaluation.readers.answered_questions import AnsweredQuestions
-from st_xlret.evaluation.readers.nq import find_nq, load_nq
-from st_xlret.evaluation.retrieval.data import RetrievalData
-from st_xlret.evaluation.retrieval.evaluator import RetrievalEvaluator
-from st_xlret.evaluation.retrieval.ranking import retrieve
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+from st_xlret.data.lines import DataError, read_lines
+from st_xlret.evaluation.passages import AnsweredQuestions, load_passages, read_dpr_passages
+from st_xlret.evaluation.retrieval import RetrievalEvaluator, TextCollection, find_file, search
 
 DEPTHS = {"recall_at_5": 5, "recall_at_20": 20, "recall_at_100": 100}
 
@@ -26,32 +25,12 @@ _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]", flags=regex.UNICODE 
 
 
 def answer_tokens(text: str) -> list[str]:
-    """The tokens of a text by which DPR compares passages and answers: decomposed (NFD), split, in lower case.
-
-    Args:
-        text: A passage or an answer.
-
-    Example:
-        >>> answer_tokens("The U.S. won 3-0")
-        ['the', 'u', '.', 's', '.', 'won', '3', '-', '0']
-    """
+    """The tokens of a text by which DPR compares passages and answers: decomposed (NFD), split, in lower case."""
     return [token.lower() for token in _TOKEN.findall(unicodedata.normalize("NFD", text))]
 
 
 def has_answer(answers: Iterable[str], text: str) -> bool:
-    """Whether a passage contains one of the answers as a run of whole tokens, see `answer_tokens`.
-
-    An answer without any token, such as an empty string, is in no passage. (DPR's program finds it in all of them; its
-    files have no such answer.)
-
-    Args:
-        answers: The answers to a question.
-        text: The passage, without its title.
-
-    Example:
-        >>> has_answer(["Art"], "State of the art"), has_answer(["Art"], "Bonaparte")
-        (True, False)
-    """
+    """Whether a passage contains one of the answers as a run of whole tokens, see `answer_tokens`."""
     passage = _run(text)
     return any(run in passage for run in _runs(answers))
 
@@ -66,42 +45,26 @@ def _runs(answers: Iterable[str]) -> list[str]:
 
 
 class NQEvaluator(RetrievalEvaluator):
-    """Recall@5, @20 and @100 on Natural Questions by string match, as MSM reports it (Table 16).
+    """Recall@5, @20 (primary) and @100 on Natural Questions by string match, as MSM reports it (Table 16).
 
     The protocol is that of DPR ([Karpukhin et al., 2020](https://arxiv.org/abs/2004.04906)): 3 610 test questions over
-    21 million passages of 100 words. A question counts as answered at k if one of the first k passages contains one of
-    its answers, as a run of whole tokens in lower case, see `has_answer`. All questions count. A passage is encoded as
-    title and text, and its text alone is searched for answers. Which passages an annotator has marked plays no part.
-
-    The corpus is large: use `embed_corpus=EmbeddingCache(folder)`.
-
-    Metrics: `average_recall_at_20` (primary), `average_recall_at_5`, `average_recall_at_100`, and the same as
-    `en_recall_at_5` and so on.
+    21 million passages of 100 words. A question is answered at k if one of the first k passages contains one of its
+    answers as a run of whole tokens in lower case. All questions count. A passage is encoded as title and text, and its
+    text alone is searched for answers. The corpus is large: use `embed_corpus=EmbeddingCache(folder)`.
 
     Args:
         data: Passages, questions and answers, or a function that loads them.
         **options: Those of `RetrievalEvaluator`.
-
-    Example:
-        >>> from sentence_transformers import SentenceTransformer
-        >>> from sentence_transformers.sentence_transformer.modules import BoW
-        >>> from st_xlret.evaluation.retrieval.data import TextCollection
-        >>> model = SentenceTransformer(modules=[BoW(vocab=["capital", "born"])], device="cpu")
-        >>> passages = TextCollection(["1", "2"], ["The capital is Tokyo", "Born in 1905"], "en", ["Japan", "Sartre"])
-        >>> data = AnsweredQuestions(passages, TextCollection(["q"], ["when born"], "en"), [["1905"]])
-        >>> NQEvaluator(data)(model)["nq_average_recall_at_5"]
-        1.0
     """
 
     benchmark = "nq"
     metrics = tuple(DEPTHS)
+    primary = "recall_at_20"
     task = "an answer in one of the first 5, 20 and 100 passages of Wikipedia (Natural Questions)"
     direction = "English question to English passages"
 
     def __init__(self, data: AnsweredQuestions | Callable[[], AnsweredQuestions], **options: Any) -> None:
-        load = (lambda: data) if isinstance(data, AnsweredQuestions) else data
-        super().__init__({"english": cast(Callable[[], RetrievalData], load)}, **options)
-        self.primary_metric = "average_recall_at_20"
+        super().__init__({"english": data}, **options)
 
     @classmethod
     def from_directory(
@@ -121,57 +84,37 @@ class NQEvaluator(RetrievalEvaluator):
             languages: English alone.
             split: `"test"` or `"dev"`.
             passages: The file of the passages, if it is elsewhere.
-            cache_dir: Folder for the passages as memory-mapped columns. Default: `st_xlret` in the cache of Hugging
-                Face Datasets.
+            cache_dir: Folder for the passages as memory-mapped columns. Default: the data cache.
             **options: The evaluator's own.
-
-        Raises:
-            FileNotFoundError: If a file is missing. The message says which was expected where.
-            ValueError: If there is no such split, or another language than English is asked for.
         """
         asked_for = [languages] if isinstance(languages, str) else list(languages or ["en"])
         if asked_for != ["en"]:
             raise ValueError(f"Natural Questions are in English; got the languages {asked_for}.")
-        files = find_nq(path, split, passages)
-        bar = bool(options.get("show_progress_bar", False))
-        return cls(partial(load_nq, files, cache_dir=cache_dir, show_progress_bar=bar), split=split, **options)
+        if split not in ("dev", "test"):
+            raise ValueError(f"split must be dev or test, got {split!r}.")
+        questions = find_file(path, f"nq-{split}.csv", f"nq-{split}.qa.csv")
+        table = find_file(path, "psgs_w100.tsv") if passages is None else Path(passages)
+        if not table.is_file():
+            raise FileNotFoundError(f"{table}: there is no such file of passages.")
+        return cls(partial(_load, questions, table, cache_dir), split=split, **options)
 
-    def score_pool(
-        self, model: SentenceTransformer, data: RetrievalData, pool_name: str
-    ) -> dict[str, dict[str, float]]:
+    def score_pool(self, model: SentenceTransformer, data: AnsweredQuestions) -> dict[str, dict[str, float]]:
         """Language to metric to value."""
-        questions = cast(AnsweredQuestions, data)
-        ranking = retrieve(
-            model,
-            questions.judged,
-            questions.corpus,
-            k=max(DEPTHS.values()),
-            embedder=self.embedder,
-            similarity=self.similarity,
-            embed_corpus=self.corpus_embedding(pool_name),
-        )
-        ranks = first_hits(ranking.rows.tolist(), questions)
+        ranks = first_hits(search(*self.embed_pool(model, data), max(DEPTHS.values())).tolist(), data)
         shares = {name: sum(rank < depth for rank in ranks) / len(ranks) for name, depth in DEPTHS.items()}
-        return {questions.queries.language_of(0): shares}
+        return {data.queries.language_of(0): shares}
 
-    def _protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
+    def protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
+        """What determines the scores, apart from the weights of the model."""
         return {
-            **super()._protocol(model),
+            **super().protocol(model),
             "passage": "title and text are encoded, the text is searched for answers",
             "answers": "runs of whole tokens, by DPR's tokenizer, in lower case, decomposed (NFD)",
         }
 
 
 def first_hits(rows: Sequence[Sequence[int]], data: AnsweredQuestions) -> list[float]:
-    """The rank, from 0, of the first passage with an answer to each question; infinity if none has one.
-
-    Args:
-        rows: Corpus rows of each question, best first.
-        data: The questions, their answers and the passages.
-
-    Returns:
-        A rank for each question.
-    """
+    """The rank, from 0, of the first passage with an answer to each question; infinity if none has one."""
 
     @lru_cache(maxsize=100_000)
     def passage(row: int) -> str:
@@ -183,3 +126,35 @@ def first_hits(rows: Sequence[Sequence[int]], data: AnsweredQuestions) -> list[f
         hits = (rank for rank, row in enumerate(ranked) if any(run in passage(row) for run in runs))
         found.append(float(next(hits, float("inf"))))
     return found
+
+
+def _load(questions: Path, passages: Path, cache_dir: Any) -> AnsweredQuestions:
+    read, answers = read_questions(questions)
+    return AnsweredQuestions(load_passages(passages, read_dpr_passages, "en", cache_dir=cache_dir), read, answers)
+
+
+def read_questions(path: str | os.PathLike[str]) -> tuple[TextCollection, list[list[str]]]:
+    """Read DPR's `nq-test.csv`: a question, a tab and a list of answers as Python writes it, on each line."""
+    name = os.fspath(path)
+    texts: list[str] = []
+    answers: list[list[str]] = []
+    for number, line in read_lines(name):
+        try:
+            question, listed = next(csv.reader([line], delimiter="\t"))
+        except (csv.Error, ValueError) as error:
+            raise DataError(
+                "expected a question and its answers with a tab between them", file=name, line=number
+            ) from error
+        try:
+            found = ast.literal_eval(listed)
+        except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+            raise DataError(f"no list of answers: {listed[:60]!r}", file=name, line=number) from error
+        if not isinstance(found, list) or not found or not all(isinstance(answer, str) for answer in found):
+            raise DataError(f"no list of answers: {listed[:60]!r}", file=name, line=number)
+        if not question.strip():
+            raise DataError("the question is empty", file=name, line=number)
+        texts.append(question.replace("\u2019", "'"))  # as DPR does
+        answers.append(found)
+    if not texts:
+        raise DataError("there are no questions", file=name, line=1)
+    return TextCollection([str(row) for row in range(len(texts))], texts, "en", source=name), answers

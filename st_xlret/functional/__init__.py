@@ -21,12 +21,15 @@ two nearly equal numbers once the positive wins, and in 16-bit floats its gradie
 
 from __future__ import annotations
 
-from st_xlret.functional.contrastive import contrastive_context_loss, info_nce_loss
-from st_xlret.functional.cz_nce import cz_nce_loss
+from st_xlret.functional.contrastive import (
+    contrastive_context_loss,
+    cz_nce_loss,
+    info_nce_loss,
+    retrieval_contrastive_loss,
+)
 from st_xlret.functional.distillation import similarity_distillation_loss
 from st_xlret.functional.language_contrastive import language_contrastive_loss
 from st_xlret.functional.masked_sentence import masked_sentence_loss
-from st_xlret.functional.retrieval import retrieval_contrastive_loss
 from st_xlret.functional.vocabulary import chunked_cross_entropy
 
 __all__ = [

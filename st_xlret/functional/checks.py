@@ -30,6 +30,11 @@ def unit_rows(x: Tensor) -> Tensor:
     return F.normalize(x.masked_fill(zero, 1.0), dim=1).masked_fill(zero, 0.0)
 
 
+def lowest_logit(x: Tensor) -> float:
+    """A logit that weighs nothing, and whose differences are finite."""
+    return torch.finfo(x.dtype).min / 4
+
+
 def check_temperature(temperature: float) -> None:
     """Raise a ValueError unless the temperature is positive."""
     if not temperature > 0:

@@ -1,4 +1,4 @@
-"""Contrastive losses: InfoNCE in the shapes that the papers use."""
+"""Contrastive losses: InfoNCE and its kin, in the shapes that the papers use."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from st_xlret.functional import checks
 from st_xlret.functional.checks import (
     at_least_float32,
     check_matrix,
     check_pair,
     check_tag,
     check_temperature,
+    lowest_logit,
     unit_rows,
     without_autocast,
 )
-from st_xlret.functional.queue import allowed_columns, check_queue, lowest_logit, queue_logsumexp
 
 
 def contrastive_context_loss(
@@ -87,27 +88,39 @@ def contrastive_context_loss(
         check_tag(name, tag, rows)
     queue_tags = {"language": queue_language, "document": queue_document, "text": queue_text}
     if queue is not None:
-        check_queue(queue, z.shape[1], tags, queue_tags)
+        _check_queue(queue, z.shape[1], tags, queue_tags)
 
     with without_autocast(z):
         z = unit_rows(at_least_float32(z)) if normalize else at_least_float32(z)
-        positives = window[:, None] == window[None, :]
-        candidates = allowed_columns(tags, tags, cross_language_negatives)
-        if candidates is not None:
-            candidates.logical_or_(positives)
-        positives.fill_diagonal_(False)
+        itself = torch.eye(rows, dtype=torch.bool, device=z.device)
+        positives = (window[:, None] == window) & ~itself
+        anchor, positive = positives.nonzero(as_tuple=True)
+        if not len(anchor):
+            raise ValueError("no positive pair in the batch: no two rows share a window id")
         of_queue = None
         if queue is not None and len(queue):
-            of_queue = queue_logsumexp(
+            of_queue = _QueueLogSumExp.apply(
                 z / temperature,
                 queue,
                 tags,
                 queue_tags,
-                cross_language=cross_language_negatives,
-                unit=queue_is_normalized or not normalize,
+                cross_language_negatives,
+                queue_is_normalized or not normalize,
             )
-        logits = _SelfSimilarity.apply(z * temperature**-0.5)
-        return _mean_over_positive_pairs(logits, positives, candidates, of_queue)
+        logits = z @ z.T / temperature
+        scores = logits[anchor, positive]
+        allowed = _allowed_columns(tags, tags, cross_language_negatives)
+        left_out = itself if allowed is None else itself | ~(allowed | positives)
+        if not torch.equal(anchor, torch.arange(rows, device=z.device)):
+            # A row stands once for each of its positives. The usual one positive per row needs no copy.
+            logits, left_out = logits[anchor], left_out[anchor]
+            of_queue = None if of_queue is None else of_queue[anchor]
+        # The positive's own term never enters the sum: a small gradient is not the difference of two large numbers.
+        left_out = left_out.scatter(1, positive[:, None], True)
+        log_others = logits.masked_fill(left_out, lowest_logit(z)).logsumexp(dim=1)
+        if of_queue is not None:
+            log_others = torch.logaddexp(log_others, of_queue)
+        return -F.logsigmoid(scores - log_others).mean()
 
 
 def info_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor | None = None) -> Tensor:
@@ -150,68 +163,200 @@ def info_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tens
     )
 
 
-class _SelfSimilarity(torch.autograd.Function):
-    """`x @ x.T`, whose gradient takes one matrix product instead of two because both sides are the same."""
+def cz_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor | None = None) -> Tensor:
+    """Cross-zero noise contrastive estimation (ML-CTL, Chen et al. 2022: Eq. 5, averaged symmetrically as in Eq. 2).
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x @ x.T
+    The loss is the mean over the 2N anchors of `-log(e^{s+} / sum_k e^{s_k})`, where s is the cosine divided by
+    `temperature` and k runs over the other 2(N - 1) rows of x and y. Unlike in `info_nce_loss`, the positive is not
+    part of the sum. The loss therefore has no lower bound at 0: it becomes negative once the positive wins, and its
+    gradient with respect to the positive stays 1 / temperature however far ahead the positive is. For each anchor,
+    InfoNCE is the softplus of CZ-NCE.
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
-        (x,) = ctx.saved_tensors
-        return (grad + grad.T) @ x
+    Args:
+        x: Row-aligned vectors (N, d). They need not have unit length.
+        y: Row-aligned vectors (N, d): y_i is the positive of x_i.
+        temperature: Divisor of the cosines.
+        text: Text ids of the rows of x followed by those of y, integers (2N,). Rows of equal text are not negatives
+            of each other. An anchor that has no negative left counts as 0.
+
+    Returns:
+        A scalar, at least float32.
+
+    Raises:
+        ValueError: If N is 1 or 0 (there are no negatives then), shapes do not fit, or the temperature is not
+            positive.
+
+    Example:
+        >>> x = torch.eye(4)
+        >>> round(cz_nce_loss(x, x, temperature=0.1).item(), 4)      # log(6) - 10
+        -8.2082
+    """
+    check_pair(x, y)
+    check_temperature(temperature)
+    pairs = x.shape[0]
+    check_tag("text", text, 2 * pairs)
+    if pairs < 2:
+        raise ValueError(
+            f"CZ-NCE needs at least 2 pairs in a batch, got {pairs}: the other pairs are its negatives; "
+            "use a larger batch and drop an incomplete last one"
+        )
+    with without_autocast(x):
+        z = unit_rows(at_least_float32(torch.cat([x, y])))
+        logits = (z / temperature) @ z.T
+        positive = logits.diagonal(pairs)
+        pair = torch.arange(pairs, device=z.device).repeat(2)
+        left_out = pair[:, None] == pair
+        if text is not None:
+            left_out = left_out | (text[:, None] == text)
+        without_negatives = left_out.all(dim=1)
+        # A finite filling: where nothing else is left, its gradient is 0 and not undefined.
+        log_negatives = logits.masked_fill(left_out, lowest_logit(logits)).logsumexp(dim=1)
+        terms = log_negatives - torch.cat([positive, positive])
+        return terms.masked_fill(without_negatives, 0.0).mean()
 
 
-def _mean_over_positive_pairs(
-    logits: Tensor, positives: Tensor, candidates: Tensor | None, of_queue: Tensor | None
+def retrieval_contrastive_loss(
+    queries: Tensor,
+    passages: Tensor,
+    *,
+    temperature: float = 0.05,
+    query_text: Tensor | None = None,
+    passage_text: Tensor | None = None,
 ) -> Tensor:
-    """Mean of -log(e^{s_ci} / sum) over positive pairs. Without `candidates`, every column is a candidate."""
-    anchor, positive = positives.nonzero(as_tuple=True)
-    if not len(anchor):
-        raise ValueError("no positive pair in the batch: no two rows share a window id")
-    if len(anchor) != len(logits) or not torch.equal(anchor, torch.arange(len(logits), device=anchor.device)):
-        # A row stands once for each of its positives. The usual one positive per row needs no copy.
-        logits = logits[anchor]
-        candidates = None if candidates is None else candidates[anchor]
-        of_queue = None if of_queue is None else of_queue[anchor]
-    scores, log_others = _SplitOffPositive.apply(logits, anchor, positive, candidates)
-    if of_queue is not None:
-        log_others = torch.logaddexp(log_others, of_queue)
-    return -F.logsigmoid(scores - log_others).mean()
+    """Retrieval loss L_IR: gold passages against all others (lang-contrastive, Hu et al. 2023, Eq. 1).
+
+    The loss is the mean over queries of `-log(e^{s_ii} / sum_j e^{s_ij})`, where s is the cosine divided by
+    `temperature` and j runs over all passages: the gold passages of all queries, and hard negatives. Eq. 1 as printed
+    corresponds to a temperature of 1. If texts are given, a passage with the same text as the query's gold passage is
+    not a negative, and neither is the gold passage of another copy of the same question.
+
+    Args:
+        queries: Query vectors (N, d). They need not have unit length.
+        passages: Passage vectors (P, d), P >= N: the gold passages in the order of the queries, then hard negatives
+            of any of them.
+        temperature: Divisor of the cosines. The default, 0.05, is a factor of 20, the host's default `scale`.
+        query_text: Text id of each query, integers (N,).
+        passage_text: Text id of each passage, integers (P,).
+
+    Returns:
+        A scalar, at least float32. It is 0 if there are no negatives.
+
+    Raises:
+        ValueError: If shapes do not fit or the temperature is not positive.
+
+    Example:
+        >>> x = torch.eye(4)
+        >>> round(retrieval_contrastive_loss(x, x, temperature=0.1).item(), 6)       # log(1 + 3 e^-10)
+        0.000136
+    """
+    check_matrix("queries", queries)
+    check_matrix("passages", passages)
+    rows, candidates = len(queries), len(passages)
+    if not rows or candidates < rows or passages.shape[1] != queries.shape[1]:
+        raise ValueError(
+            "there must be queries, a gold passage for each and one number of features, got queries of shape "
+            f"{tuple(queries.shape)} and passages of shape {tuple(passages.shape)}"
+        )
+    check_temperature(temperature)
+    check_tag("query_text", query_text, rows)
+    check_tag("passage_text", passage_text, candidates)
+
+    no_negative = torch.eye(rows, candidates, dtype=torch.bool, device=queries.device)
+    if query_text is not None:
+        no_negative[:, :rows] |= query_text[:, None] == query_text
+    if passage_text is not None:
+        no_negative |= passage_text[:rows, None] == passage_text
+    with without_autocast(queries):
+        scores = (1 / temperature) * unit_rows(at_least_float32(queries)) @ unit_rows(at_least_float32(passages)).T
+        negatives = scores.masked_fill(no_negative, lowest_logit(scores)).logsumexp(dim=1)
+        return -F.logsigmoid(scores.diagonal() - negatives).mean()
 
 
-class _SplitOffPositive(torch.autograd.Function):
-    """Each row's positive logit, and the logsumexp over its candidates other than itself and this positive.
+class _QueueLogSumExp(torch.autograd.Function):
+    """logsumexp over the allowed keys of the queue, computed chunk by chunk.
 
-    The positive's own term never enters the sum, so that a small gradient is not the difference of two large
-    numbers. The function makes few passes over the logits and reuses their memory for the exponentials.
+    Its gradient, the mean of the keys weighted by their softmax, is accumulated in the same pass. The queue is
+    therefore read once, and may take in new keys before the backward pass. Keys of a language that no row has are not
+    read at all.
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, itself: Tensor, positive: Tensor, candidates: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        rows = torch.arange(len(logits), device=logits.device)
-        lowest = lowest_logit(logits)
-        scores = logits[rows, positive]
-        if candidates is not None:
-            logits.masked_fill_(~candidates, lowest)
-        logits[rows, itself] = lowest
-        logits[rows, positive] = lowest
-        highest = logits.amax(dim=1, keepdim=True)
-        exponentials = logits.sub_(highest).exp_()
-        total = exponentials.sum(dim=1, keepdim=True)
-        without_candidates = highest <= lowest
-        ctx.save_for_backward(exponentials, total, positive, without_candidates)
-        return scores, torch.where(without_candidates, lowest, highest + total.log())[:, 0]
+    def forward(ctx: Any, z: Tensor, queue: Tensor, tags: dict, queue_tags: dict, cross: bool, unit: bool) -> Tensor:
+        others = {name: tag for name, tag in tags.items() if name != "language"}
+        gradient = ctx.needs_input_grad[0]
+        if cross:
+            result, mean_key = _logsumexp_of_keys(z, queue, None, others, queue_tags, unit, gradient)
+        else:
+            result, mean_key = z.new_full((len(z),), lowest_logit(z)), torch.zeros_like(z)
+            for code in tags["language"].unique():
+                rows = (tags["language"] == code).nonzero()[:, 0]
+                keys = (queue_tags["language"] == code).nonzero()[:, 0]
+                of_rows = {name: None if tag is None else tag[rows] for name, tag in others.items()}
+                result[rows], mean_key[rows] = _logsumexp_of_keys(
+                    z[rows], queue, keys, of_rows, queue_tags, unit, gradient
+                )
+        ctx.save_for_backward(mean_key)
+        return result
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_scores: Tensor, grad_log_others: Tensor) -> tuple:  # type: ignore[override]
-        exponentials, total, positive, without_candidates = ctx.saved_tensors
-        share = (grad_log_others[:, None] / total).masked_fill(without_candidates, 0)
-        grad = exponentials * share
-        grad[torch.arange(len(grad), device=grad.device), positive] += grad_scores
-        return grad, None, None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple:  # type: ignore[override]
+        (mean_key,) = ctx.saved_tensors
+        return mean_key * grad[:, None], None, None, None, None, None
+
+
+def _logsumexp_of_keys(
+    z: Tensor, queue: Tensor, selected: Tensor | None, tags: dict, queue_tags: dict, unit: bool, gradient: bool
+) -> tuple[Tensor, Tensor]:
+    """Each row's logsumexp over the selected keys (all without `selected`), and the mean key, its gradient."""
+    lowest = lowest_logit(z)
+    result, mean_key = z.new_full((len(z),), lowest), torch.zeros_like(z)
+    if selected is not None and len(selected) == len(queue):
+        selected = None
+    viewed = selected is None and unit and queue.dtype == z.dtype
+    # A chunk of keys that is a copy counts as its logits do.
+    size = max(1, checks.CHUNK_ELEMENTS // (len(z) if viewed else max(z.shape)))
+    for start in range(0, len(queue if selected is None else selected), size):
+        part: Any = slice(start, start + size) if selected is None else selected[start : start + size]
+        keys = queue[part].to(z.dtype)
+        if not unit:
+            keys = F.normalize(keys, dim=1)
+        chunk_tags = {name: None if tag is None else tag[part] for name, tag in queue_tags.items()}
+        allowed = _allowed_columns(tags, chunk_tags, cross_language=True)
+        forbidden = None if allowed is None else allowed.logical_not_()
+        logits = z @ keys.T
+        if forbidden is not None:
+            logits.masked_fill_(forbidden, lowest)
+        before, result = result, torch.logaddexp(result, torch.logsumexp(logits, dim=1))
+        if gradient:
+            share = logits.sub_(result[:, None]).exp_()
+            if forbidden is not None:
+                share.masked_fill_(forbidden, 0)
+            mean_key.mul_((before - result).exp_()[:, None]).addmm_(share, keys)
+    return result, mean_key
+
+
+def _allowed_columns(
+    tags: dict[str, Tensor | None], other_tags: dict[str, Tensor | None], cross_language: bool
+) -> Tensor | None:
+    """Which columns may be negatives of which rows, boolean (rows, columns), or None if all may."""
+    allowed = None
+    for name, tag in tags.items():
+        other_tag = other_tags[name]
+        if tag is None or other_tag is None or (name == "language" and cross_language):
+            continue
+        equal = tag[:, None] == other_tag[None, :]
+        fits = equal if name == "language" else equal.logical_not_()
+        allowed = fits if allowed is None else allowed.logical_and_(fits)
+    return allowed
+
+
+def _check_queue(queue: Tensor, features: int, tags: dict, queue_tags: dict) -> None:
+    check_matrix("queue", queue)
+    if queue.shape[1] != features:
+        raise ValueError(f"queue has {queue.shape[1]} features and z has {features}")
+    for name, tag in tags.items():
+        if tag is not None and queue_tags[name] is None:
+            raise ValueError(f"queue_{name} is needed: {name} is given and so is queue")
+        if tag is not None:
+            check_tag(f"queue_{name}", queue_tags[name], len(queue))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from st_xlret.functional import checks
 from st_xlret.functional.checks import at_least_float32, check_matrix, check_pair, unit_rows, without_autocast
@@ -25,8 +25,7 @@ def language_contrastive_loss(
     where z_k is equally similar to both sides of the pair. In contrast to the semantic loss it needs no translation
     of z_k, so `others` may hold sentences of languages without parallel data.
 
-    The N x R differences are never in memory all at once: they are computed in chunks, and the gradients in the same
-    pass.
+    The N x R differences are never in memory all at once: they are computed in chunks, and again in the backward pass.
 
     Args:
         x: Row-aligned vectors (N, d). They need not have unit length.
@@ -63,38 +62,15 @@ def language_contrastive_loss(
         )
     with without_autocast(x):
         z = unit_rows(at_least_float32(torch.cat([x, y] if others is None else [x, y, others.to(x.device)])))
-        terms = {"mean": pairs * (rows - 2), "sum": 1, "paper": rows * (rows - 2)}[reduction]
-        return _SumOfTerms.apply(z[:pairs] - z[pairs : 2 * pairs], z) / terms
-
-
-class _SumOfTerms(torch.autograd.Function):
-    """Sum of softplus(d_nk) + softplus(-d_nk), d = differences @ z.T, over all columns but a pair's own two rows."""
-
-    @staticmethod
-    def forward(ctx: Any, differences: Tensor, z: Tensor) -> Tensor:
-        pairs = len(differences)
-        wanted = any(ctx.needs_input_grad)
-        grad_differences, grad_z = torch.empty_like(differences), torch.zeros_like(z)
         total = z.new_zeros(())
-        size = max(1, checks.CHUNK_ELEMENTS // len(z))
-        for start in range(0, pairs, size):
-            chunk = differences[start : start + size]
-            d = chunk @ z.T
-            within = torch.arange(len(chunk), device=z.device)
-            own = torch.stack([within + start, within + start + pairs], dim=1)
-            # softplus(-d) = softplus(d) - d
-            terms = 2 * F.softplus(d) - d
-            total += terms.scatter_(1, own, 0.0).sum()
-            if wanted:
-                # The derivative of a term is sigmoid(d) - sigmoid(-d).
-                slope = d.div_(2).tanh_().scatter_(1, own, 0.0)
-                grad_differences[start : start + size] = slope @ z
-                grad_z.addmm_(slope.T, chunk)
-        ctx.save_for_backward(grad_differences, grad_z)
-        return total
+        for chunk in torch.arange(pairs, device=z.device).split(max(1, checks.CHUNK_ELEMENTS // rows)):
+            total = total + checkpoint(_sum_of_terms, z, chunk, pairs, use_reentrant=False)
+        return total / {"mean": pairs * (rows - 2), "sum": 1, "paper": rows * (rows - 2)}[reduction]
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple:  # type: ignore[override]
-        grad_differences, grad_z = ctx.saved_tensors
-        return grad_differences * grad, grad_z * grad
+
+def _sum_of_terms(z: Tensor, chunk: Tensor, pairs: int) -> Tensor:
+    """Sum of softplus(d) + softplus(-d) of some pairs, over all columns but a pair's own two rows."""
+    d = (z[chunk] - z[chunk + pairs]) @ z.T
+    # softplus(-d) = softplus(d) - d
+    terms = 2 * F.softplus(d) - d
+    return terms.scatter(1, torch.stack([chunk, chunk + pairs], dim=1), 0.0).sum()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from st_xlret.functional import checks
 from st_xlret.functional.checks import (
@@ -16,6 +15,7 @@ from st_xlret.functional.checks import (
     check_matrix,
     check_tag,
     check_temperature,
+    lowest_logit,
     unit_rows,
     without_autocast,
 )
@@ -45,7 +45,7 @@ def masked_sentence_loss(
     no gradient flows through it. It is 0 if t has only one of the two kinds of negatives. A row without any negative
     contributes 0.
 
-    At most 4M logits exist at a time, and none is kept for the backward pass.
+    At most 4M logits exist at a time. They are computed again in the backward pass.
 
     Args:
         p: Projected predictions of the masked sentences (S, d). They need not have unit length.
@@ -102,8 +102,19 @@ def masked_sentence_loss(
         intra=intra_document_negatives,
     )
     with without_autocast(p):
-        p, h = unit_rows(at_least_float32(p)[anchors]), unit_rows(at_least_float32(h))
-        return _HierarchicalLoss.apply(p / temperature, h, anchors, negatives)
+        p, h = unit_rows(at_least_float32(p)[anchors]) / temperature, unit_rows(at_least_float32(h))
+        total = p.new_zeros(())
+        size = max(1, checks.CHUNK_ELEMENTS // len(h))
+        for part, rows in zip(p.split(size), anchors.split(size), strict=True):
+            drawn = negatives.draw(rows)
+            total = total + checkpoint(_sum_of_terms, part, h, rows, drawn, negatives, use_reentrant=False)
+        return total / len(p)
+
+
+def _sum_of_terms(p: Tensor, h: Tensor, rows: Tensor, cross: Tensor, negatives: _Negatives) -> Tensor:
+    logits = p @ h.T
+    log_others = negatives.apply_to(logits, rows, cross).logsumexp(dim=1)
+    return -F.logsigmoid(logits.gather(1, rows[:, None])[:, 0] - log_others).sum()
 
 
 @dataclass
@@ -118,72 +129,33 @@ class _Negatives:
     generator: torch.Generator | None
     intra: bool
 
-    def apply_to(self, logits: Tensor, anchors: Tensor) -> Tensor:
-        """Shift the logits of anchors where a bias is due and mask those of non-negatives, in place."""
-        others = anchors[:, None] != torch.arange(logits.shape[1], device=logits.device)
-        if self.text is not None:
-            others &= self.text[anchors, None] != self.text
-        same = self.document[anchors, None] == self.document
-        cross = others & ~same
+    def draw(self, anchors: Tensor) -> Tensor:
+        """The cross-document negatives of some anchors, boolean (anchors, rows)."""
+        cross = self._others(anchors) & (self.document[anchors, None] != self.document)
         if self.language is not None:
             cross &= self.language[anchors, None] == self.language
-        if self.drawn is not None:
-            self._draw(cross)
-        negatives = cross
-        if self.intra:
-            intra = others & same
-            if self.mu:
-                bias = _mean(logits, intra) - _mean(logits, cross)
-                bias *= intra.any(1) & cross.any(1)
-                logits -= self.mu * bias[:, None] * intra
-            negatives = cross | intra
-        return logits.masked_fill_(~negatives, _lowest(logits))
-
-    def _draw(self, cross: Tensor) -> None:
-        assert self.drawn is not None
-        if int(cross.sum(1).max()) <= self.drawn:
-            return
+        if self.drawn is None or int(cross.sum(1).max()) <= self.drawn:
+            return cross
         # The largest of random numbers: a draw without replacement. Other rows get one below them all.
         draw = torch.rand(cross.shape, generator=self.generator, device=cross.device).masked_fill_(~cross, -1.0)
         chosen = torch.zeros_like(cross).scatter_(1, draw.topk(self.drawn, dim=1).indices, True)
-        cross &= chosen
+        return cross & chosen
 
+    def apply_to(self, logits: Tensor, anchors: Tensor, cross: Tensor) -> Tensor:
+        """Logits of anchors, shifted where a bias is due, and with those of non-negatives masked."""
+        negatives = cross
+        if self.intra:
+            intra = self._others(anchors) & (self.document[anchors, None] == self.document)
+            negatives = cross | intra
+            if self.mu:
+                given = logits.detach()
+                bias = (_mean(given, intra) - _mean(given, cross)) * (intra.any(1) & cross.any(1))
+                logits = logits - self.mu * bias[:, None] * intra
+        return logits.masked_fill(~negatives, lowest_logit(logits))
 
-class _HierarchicalLoss(torch.autograd.Function):
-    """The mean over anchors, chunk by chunk, with the gradient computed in the same pass."""
-
-    @staticmethod
-    def forward(ctx: Any, p: Tensor, h: Tensor, anchors: Tensor, negatives: _Negatives) -> Tensor:
-        total = p.new_zeros(())
-        grad_p, grad_h = torch.empty_like(p), torch.zeros_like(h)
-        size = max(1, checks.CHUNK_ELEMENTS // len(h))
-        for start in range(0, len(p), size):
-            rows = slice(start, start + size)
-            here = anchors[rows, None]
-            logits = p[rows] @ h.T
-            positive = logits.gather(1, here)
-            logits = negatives.apply_to(logits, anchors[rows])
-            log_others = torch.logsumexp(logits, dim=1, keepdim=True)
-            total += F.softplus(log_others - positive).sum()
-            # The gradient of a row: towards its negatives by their share, away from its positive by their sum.
-            miss = torch.sigmoid(log_others - positive)
-            share = logits.sub_(log_others).exp_().mul_(miss)
-            share.scatter_(1, here, -miss)
-            grad_p[rows] = share @ h
-            grad_h.addmm_(share.T, p[rows])
-        ctx.save_for_backward(grad_p, grad_h)
-        ctx.rows = len(p)
-        return total / len(p)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple:  # type: ignore[override]
-        grad_p, grad_h = ctx.saved_tensors
-        return grad_p * (grad / ctx.rows), grad_h * (grad / ctx.rows), None, None
-
-
-def _lowest(x: Tensor) -> float:
-    return torch.finfo(x.dtype).min / 4
+    def _others(self, anchors: Tensor) -> Tensor:
+        others = anchors[:, None] != torch.arange(len(self.document), device=anchors.device)
+        return others if self.text is None else others & (self.text[anchors, None] != self.text)
 
 
 def _mean(logits: Tensor, chosen: Tensor) -> Tensor:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from st_xlret.functional import checks
 from st_xlret.functional.checks import at_least_float32, check_matrix, check_tag, without_autocast
@@ -59,77 +57,23 @@ def chunked_cross_entropy(
         chunk_size = max(_NARROWEST_CHUNK, checks.CHUNK_ELEMENTS // len(labels))
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
-    return _ChunkedCrossEntropy.apply(hidden, weight, bias, labels.long(), chunk_size)
+    # Chunks of the vocabulary rather than of the rows: each pass then reads the large weight once.
+    parts, start = [], 0
+    biases = [None] * -(-len(weight) // chunk_size) if bias is None else bias.split(chunk_size)
+    for projection, part in zip(weight.split(chunk_size), biases, strict=True):
+        parts.append(checkpoint(_chunk, hidden, projection, part, labels.long() - start, use_reentrant=False))
+        start += chunk_size
+    normalizers, targets = zip(*parts, strict=True)
+    return (torch.stack(normalizers).logsumexp(dim=0) - torch.stack(targets).sum(dim=0)).mean()
 
 
-class _ChunkedCrossEntropy(torch.autograd.Function):
-    # Chunks of the vocabulary rather than of the rows: each pass then reads the large weight once, and writes
-    # its gradient once.
-
-    @staticmethod
-    def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, chunk_size: int
-    ) -> Tensor:
-        device = hidden.device.type
-        autocast = torch.is_autocast_enabled(device)
-        ctx.compute_dtype = torch.get_autocast_dtype(device) if autocast else weight.dtype
-        ctx.chunk_size = chunk_size
-        exact = torch.promote_types(ctx.compute_dtype, torch.float32)
-        normalizer = hidden.new_full((len(labels),), -torch.inf, dtype=exact)
-        target = hidden.new_zeros((len(labels),), dtype=exact)
-        with without_autocast(hidden):
-            inputs = hidden.to(ctx.compute_dtype)
-            for entries in _slices(len(weight), chunk_size):
-                logits = _logits(inputs, weight[entries].to(ctx.compute_dtype), bias, entries)
-                normalizer = torch.logaddexp(normalizer, torch.logsumexp(logits, dim=1))
-                place, is_here = _places(labels, entries, logits)
-                target = torch.where(is_here, logits.gather(1, place), target[:, None])[:, 0]
-        ctx.save_for_backward(hidden, weight, bias, labels, normalizer)
-        return (normalizer - target).mean()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple:  # type: ignore[override]
-        hidden, weight, bias, labels, normalizer = ctx.saved_tensors
-        wanted = ctx.needs_input_grad
-        grad_hidden = at_least_float32(torch.zeros_like(hidden)) if wanted[0] else None
-        grad_weight = torch.empty_like(weight) if wanted[1] else None
-        grad_bias = torch.empty_like(bias) if bias is not None and wanted[2] else None
-        with without_autocast(hidden):
-            inputs = hidden.to(ctx.compute_dtype)
-            for entries in _slices(len(weight), ctx.chunk_size):
-                projection = weight[entries].to(ctx.compute_dtype)
-                share = _logits(inputs, projection, bias, entries).sub_(normalizer[:, None]).exp_()
-                place, is_here = _places(labels, entries, share)
-                share.scatter_(1, place, share.gather(1, place) - is_here.to(share.dtype))
-                share *= grad / len(labels)
-                if grad_bias is not None:
-                    grad_bias[entries] = share.sum(0)
-                share = share.to(ctx.compute_dtype)
-                if grad_hidden is not None:
-                    grad_hidden += share @ projection
-                if grad_weight is not None:
-                    grad_weight[entries] = share.T @ inputs
-        return (
-            None if grad_hidden is None else grad_hidden.to(hidden.dtype),
-            grad_weight,
-            grad_bias,
-            None,
-            None,
-        )
-
-
-def _slices(size: int, step: int) -> list[slice]:
-    return [slice(start, start + step) for start in range(0, size, step)]
-
-
-def _logits(inputs: Tensor, projection: Tensor, bias: Tensor | None, entries: slice) -> Tensor:
-    logits = at_least_float32(inputs @ projection.T)
-    return logits if bias is None else logits.add_(bias[entries])
-
-
-def _places(labels: Tensor, entries: slice, logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Columns (rows, 1) of the labels in a chunk, and whether they lie in it."""
-    place = labels[:, None] - entries.start
-    last = logits.shape[1] - 1
-    return place.clamp(0, last), (place >= 0) & (place <= last)
+def _chunk(hidden: Tensor, projection: Tensor, bias: Tensor | None, place: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row's logsumexp over some vocabulary entries, and the logit of its label, 0 if that is not among them."""
+    device = hidden.device.type
+    kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else projection.dtype
+    with without_autocast(hidden):
+        logits = at_least_float32(hidden.to(kind) @ projection.to(kind).T)
+        logits = logits if bias is None else logits + bias
+        is_here = (place >= 0) & (place < logits.shape[1])
+        target = logits.gather(1, place.clamp(0, logits.shape[1] - 1)[:, None])[:, 0]
+        return logits.logsumexp(dim=1), target * is_here

@@ -10,9 +10,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Router
 from torch import Tensor, nn
 
-from st_xlret.calibration.encoding import language_routes
-from st_xlret.hub.model_card import carry_card_data, set_calibration_data
+from st_xlret.encoding import language_routes
+from st_xlret.hub.card import carry_card_data, set_calibration
 from st_xlret.modules.calibration_layer import CalibrationLayer
+from st_xlret.prompts import PROMPT_NAMES, role_prompt
 
 _BUILT_IN = "sentence_transformers."
 _RESERVED_TASKS = ("query", "document")
@@ -21,8 +22,8 @@ _RESERVED_TASKS = ("query", "document")
 def export(
     model: SentenceTransformer,
     calibration: CalibrationLayer | None = None,
-    *,
     query_calibration: CalibrationLayer | None = None,
+    *,
     default_language: str | None = None,
 ) -> SentenceTransformer:
     """Build a model of built-in modules only, which loads without st-xlret and without `trust_remote_code`.
@@ -51,7 +52,8 @@ def export(
 
     Raises:
         ValueError: If a module is not built in, the model is calibrated already, dimensions or languages differ, the
-            calibration does not have the default language, or it is per language and the model routes by task.
+            calibration does not have the default language, it is per language and the model routes by task, or weights
+            or maps are not finite.
 
     Example:
         >>> from sentence_transformers.sentence_transformer.modules import BoW
@@ -85,18 +87,37 @@ def export(
     elif default_language is not None or query_calibration is not None:
         given = "query_calibration" if default_language is None else f"default_language {default_language!r}"
         raise ValueError(f"{given} is given, but there is no calibration")
+    roles = {str(role): role_prompt(model, role) for role in PROMPT_NAMES}
     exported = SentenceTransformer(
         modules=modules,
         device=str(model.device),
-        prompts={name: prompt for name, prompt in model.prompts.items() if prompt is not None},
+        prompts={**{name: text or "" for name, text in model.prompts.items()}, **roles},
         default_prompt_name=model.default_prompt_name,
         similarity_fn_name=model.similarity_fn_name,
         truncate_dim=model.truncate_dim,
     )
     carry_card_data(model, exported)
     if calibration is not None:
-        set_calibration_data(exported, calibration, query_calibration)
+        set_calibration(exported, calibration, query_calibration)
+    check_finite(exported)
     return exported
+
+
+def check_finite(model: nn.Module) -> None:
+    """Refuse a model whose weights are not all finite, such as one that overflows in float16.
+
+    Raises:
+        ValueError: If a weight is NaN or infinite. The message names the tensor.
+
+    Example:
+        >>> check_finite(nn.Linear(2, 2).to(torch.float16))
+    """
+    for name, tensor in model.state_dict().items():
+        if isinstance(tensor, Tensor) and tensor.is_floating_point() and not (finite := tensor.isfinite()).all():
+            raise ValueError(
+                f"{name} holds {int((~finite).sum())} of {finite.numel()} values that are NaN or infinite "
+                f"({tensor.dtype}): the model is not usable. Take another checkpoint, calibration or number format."
+            )
 
 
 def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:

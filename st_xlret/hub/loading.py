@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
+
+from huggingface_hub.constants import HF_HUB_OFFLINE
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -15,14 +17,11 @@ if TYPE_CHECKING:
 Backend = Literal["torch", "onnx", "openvino"]
 """What computes a Transformer: PyTorch, or one of the host's other back ends."""
 
-_LIBRARIES: dict[str, tuple[str, str]] = {
-    "onnx": ("optimum.onnxruntime", "onnxruntime"),
-    "openvino": ("optimum.intel", "openvino"),
-}
+_LIBRARIES = {"onnx": ("optimum", "onnxruntime"), "openvino": ("optimum", "openvino")}
 
 
 def load_model(name: str, device: str | None = None, *, backend: Backend = "torch") -> SentenceTransformer:
-    """The model that `--model` names.
+    """The model that the option `--model` of a program names.
 
     Args:
         name: A folder, or a name on the Hugging Face Hub.
@@ -35,19 +34,19 @@ def load_model(name: str, device: str | None = None, *, backend: Backend = "torc
         ImportError: If the libraries of the back end are not installed, or do not fit the installed transformers. The
             message says how to install them.
     """
-    from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
 
     check_backend(backend)
     if device is not None:
         check_device(device)
     path = os.path.expanduser(name)
-    looks_local = not name.strip() or name.startswith((".", "/", "~")) or name.endswith("/") or name.count("/") > 1
+    is_folder = os.path.isdir(path)
     if os.path.isfile(path):
         raise ValueError(f"--model {name}: this is a file; name the folder of a model.")
-    if looks_local and not os.path.isdir(path):
+    looks_local = not name.strip() or name.startswith((".", "/", "~")) or name.endswith("/") or name.count("/") > 1
+    if looks_local and not is_folder:
         raise ValueError(f"--model {name}: no such folder.")
-    if os.path.isdir(path) and not any(os.path.isfile(os.path.join(path, f)) for f in ("modules.json", "config.json")):
+    if is_folder and not {"modules.json", "config.json"} & set(os.listdir(path)):
         raise ValueError(f"--model {name}: the folder holds no model (neither modules.json nor config.json).")
     try:
         return SentenceTransformer(path, device=device, backend=backend)
@@ -60,11 +59,13 @@ def load_model(name: str, device: str | None = None, *, backend: Backend = "torc
             f'{error}. Install versions that fit together with pip install "sentence-transformers[{backend}]" in an '
             "environment of its own, or leave out --backend"
         ) from error
-    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
-        offline = os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
-        hint = " HF_HUB_OFFLINE is set: only folders and cached models can be loaded." if offline else ""
-        nowhere = "" if os.path.isdir(path) else "there is no such folder, and from the Hub "
-        raise ValueError(f"--model {name}: {nowhere}it cannot be loaded: {error}{hint}") from error
+    except Exception as error:  # of the host, of safetensors, of tokenizers, of JSON
+        if is_folder:
+            raise ValueError(f"--model {name}: the model in this folder is damaged: {error}") from error
+        hint = " HF_HUB_OFFLINE is set: only folders and cached models can be loaded." if HF_HUB_OFFLINE else ""
+        raise ValueError(
+            f"--model {name}: there is no such folder, and from the Hub it cannot be loaded: {error}{hint}"
+        ) from error
 
 
 def check_backend(backend: str) -> None:
@@ -79,29 +80,20 @@ def check_backend(backend: str) -> None:
         Traceback (most recent call last):
         ValueError: --backend tensorrt: there is no such back end; there are: torch, onnx, openvino
     """
-    if backend == "torch":
-        return
-    if backend not in _LIBRARIES:
-        raise ValueError(f"--backend {backend}: there is no such back end; there are: torch, {', '.join(_LIBRARIES)}")
-    missing = [library for library in _LIBRARIES[backend] if not _is_installed(library)]
+    if backend not in get_args(Backend):
+        raise ValueError(f"--backend {backend}: there is no such back end; there are: {', '.join(get_args(Backend))}")
+    missing = [library for library in _LIBRARIES.get(backend, ()) if find_spec(library) is None]
     if missing:
         raise ImportError(
             f'--backend {backend} needs {" and ".join(missing)}: pip install "sentence-transformers[{backend}]"'
         )
 
 
-def _is_installed(library: str) -> bool:
-    try:
-        return find_spec(library) is not None
-    except ModuleNotFoundError:  # the package that the module is in
-        return False
-
-
 def check_device(device: str) -> None:
-    """Check that a device that `--device` names is there.
+    """Check that a device that `--device` names is there and computes.
 
     Raises:
-        ValueError: If it is not.
+        ValueError: If it does not.
 
     Example:
         >>> check_device("gpu")
@@ -110,15 +102,12 @@ def check_device(device: str) -> None:
     """
     import torch
 
-    there = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
-    there += ["cuda"] if there else []
-    there += ["mps", "mps:0"] if torch.backends.mps.is_available() else []
+    there = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+    there += ["mps"] if torch.backends.mps.is_available() else []
     try:
-        kind = torch.device(device).type
-    except RuntimeError:
-        kind = ""
-    if not kind or (kind in ("cuda", "mps") and device not in there):
-        raise ValueError(f"--device {device}: there is no such device here; there are: {', '.join(['cpu', *there])}")
+        torch.ones(1, device=device).sum().item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(f"--device {device}: there is no such device here; there are: {', '.join(there)}") from error
 
 
 def load_calibration(path: str | None) -> CalibrationLayer | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -12,9 +12,11 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.distributed import all_gather_with_grad, get_world_size
 from torch import Tensor, nn
 
+from st_xlret.batches.windows import Windows
+from st_xlret.data.languages import id_to_language
 from st_xlret.functional import contrastive_context_loss
-from st_xlret.losses.base import CrossLingualLoss, check_positive, embedding_size
-from st_xlret.losses.columns import embed_in_one_pass, gather_tags, read_tags
+from st_xlret.losses.base import Batches, CrossLingualLoss, check_positive, embedding_size, language_columns
+from st_xlret.losses.columns import embed_columns, gather_tags, read_tags
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 
 CITATION = """
@@ -38,7 +40,7 @@ class CCPLoss(CrossLingualLoss):
     training.
 
     Rows are windows: either two columns (centre, context), or one column whose first half holds the centres and
-    whose second half holds their contexts, as `CrossLingualBatches` draws them (one forward pass).
+    whose second half holds their contexts, as `Windows` draws them (one forward pass).
     `CrossLingualDataCollator` attaches the ids of languages, documents and texts.
 
     In distributed training the sentence vectors are gathered before the head, so that batch statistics, negatives
@@ -48,10 +50,10 @@ class CCPLoss(CrossLingualLoss):
 
     Args:
         model: The encoder.
-        head: Projection head. Default: an `AsymmetricBNHead` of the encoder's size.
-        bank: Memory bank. As in the paper, the projections of the contexts (z_i) enter it. Default: a
-            `LanguageMemoryBank` of `bank_size` keys of the head's size.
-        bank_size: Number of keys in the default bank; 0 for no bank. Not used if `bank` is given.
+        head: Projection head, or options of the default one, an `AsymmetricBNHead` of the encoder's size.
+        bank: Memory bank, or options of the default one, a `LanguageMemoryBank` of `bank_size` keys of the head's size.
+            As in the paper, the projections of the contexts (z_i) enter it.
+        bank_size: Number of keys in the default bank; 0 for no bank. Not used if `bank` is a bank.
         temperature: Divisor of the cosines; the best of Table 5.
         cross_language_negatives: Use rows and keys of other languages as negatives too. The encoder can then lower
             the loss by telling languages apart, the shortcut that the paper warns of.
@@ -63,6 +65,8 @@ class CCPLoss(CrossLingualLoss):
             bank, as in the paper, where the batch of a device stands alone.
         matryoshka_dims: The dimensions of a `MatryoshkaLoss` around this loss. Each one below the encoder's size
             gets a head and a bank like the main ones.
+        batches: How batches are drawn, see `CrossLingualLoss`. Default: `Windows()`.
+        ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
     Raises:
         ValueError: If the head or the bank does not fit the encoder's size, or a number is out of its range.
@@ -71,18 +75,33 @@ class CCPLoss(CrossLingualLoss):
         >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
         >>> loss = CCPLoss(model, bank_size=64)
-        >>> features = model.preprocess(["a", "b", "c", "d"])      # two centres, then their contexts
-        >>> features["language_id"] = torch.tensor([7, 7, 7, 7])
-        >>> loss([features]).backward()
+        >>> centres, contexts = model.preprocess(["a", "b"]), model.preprocess(["c", "d"])
+        >>> language = torch.tensor([25701, 25701])
+        >>> loss([centres, contexts], language).backward()
         >>> len(loss.bank)
         2
     """
 
+    most_columns = 2
+    takes = (
+        "sentences with their 'document' and 'language', as load_documents gives them, or two text columns (a centre "
+        "and a context near it) with their 'language'"
+    )
+    options = (
+        "temperature",
+        "normalize",
+        "cross_language_negatives",
+        "mask_same_document",
+        "mask_same_text",
+        "gather_across_devices",
+    )
+    citation = CITATION
+
     def __init__(
         self,
         model: SentenceTransformer,
-        head: AsymmetricBNHead | None = None,
-        bank: LanguageMemoryBank | None = None,
+        head: AsymmetricBNHead | Mapping[str, Any] | None = None,
+        bank: LanguageMemoryBank | Mapping[str, Any] | None = None,
         *,
         bank_size: int = 32768,
         temperature: float = 0.1,
@@ -92,64 +111,77 @@ class CCPLoss(CrossLingualLoss):
         normalize: bool = True,
         gather_across_devices: bool = True,
         matryoshka_dims: Sequence[int] = (),
+        batches: Batches = None,
+        ratio: float = 1.0,
     ) -> None:
-        super().__init__(model)
+        super().__init__(model, batches=batches, ratio=ratio)
         features = embedding_size(model)
         check_positive("temperature", temperature)
         if bank_size < 0:
             raise ValueError(f"bank_size must be 0, for no bank, or the number of its keys, got {bank_size}")
-        self.head = AsymmetricBNHead(features) if head is None else head
+        self.head = AsymmetricBNHead(features, **(head or {})) if head is None or isinstance(head, Mapping) else head
         if self.head.in_features != features:
             raise ValueError(
                 f"the head takes {self.head.in_features} features and the encoder gives {features}: leave head out, "
                 f"or build it with AsymmetricBNHead({features})"
             )
-        if bank is None and bank_size:
-            bank = LanguageMemoryBank(self.head.out_features, bank_size)
+        if not isinstance(bank, LanguageMemoryBank):
+            bank = LanguageMemoryBank(self.head.out_features, bank_size, **(bank or {})) if bank_size else None
         if bank is not None and bank.features != self.head.out_features:
             raise ValueError(
                 f"the bank holds keys of {bank.features} features and the head gives {self.head.out_features}: leave "
                 f"bank out (bank_size sets its size), or build it with LanguageMemoryBank({self.head.out_features})"
             )
-        self.bank = bank
-        self.temperature = temperature
-        self.cross_language_negatives = cross_language_negatives
-        self.mask_same_document = mask_same_document
-        self.mask_same_text = mask_same_text
-        self.normalize = normalize
-        self.gather_across_devices = gather_across_devices
+        self.bank, self.temperature, self.normalize = bank, temperature, normalize
+        self.cross_language_negatives, self.gather_across_devices = cross_language_negatives, gather_across_devices
+        self.mask_same_document, self.mask_same_text = mask_same_document, mask_same_text
         self.truncated = nn.ModuleDict()
         for size in sorted({*matryoshka_dims} - {features}, reverse=True):
             if not 0 < size < features:
                 raise ValueError(f"matryoshka_dims must lie between 1 and the encoder's {features}, got {size}")
-            self.truncated[str(size)] = nn.ModuleDict(self._resized(size))
+            self.truncated[str(size)] = self._resized(size)
+
+    def default_batches(self) -> Windows:
+        """Windows of documents, of one language in a batch."""
+        return Windows()
+
+    def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
+        """Documents, unless two columns are windows already; languages, unless they do not matter."""
+        languages = [] if self.cross_language_negatives else language_columns(texts, columns)
+        return [*(["document"] if len(texts) == 1 else []), *languages]
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
-        """Compute the loss of a batch of windows.
+        """Compute the loss of a batch of windows, a scalar.
 
         Args:
             sentence_features: One column of 2N rows (centres, then contexts) or two columns of N rows.
-            labels: Ignored.
-
-        Returns:
-            A scalar.
+            labels: Language of each row, integers, where the features have no `language_id`, as in `model.fit`.
 
         Raises:
-            ValueError: If there are more than two columns, one column has an odd number of rows, language ids are
-                missing, a window's sentences are of different documents or languages, or the vectors have a size for
-                which there is no head.
+            ValueError: If there are more than two columns, one column has an odd number of rows or no documents,
+                languages are missing where they are needed, a window's sentences are of different documents or
+                languages, or the vectors have a size for which there is no head.
         """
-        columns = list(sentence_features)
+        columns = self.read_columns(sentence_features)
         tags = read_tags(columns)
-        embeddings = embed_in_one_pass(self.model, columns)
+        if "language_id" not in tags and labels is not None and not labels.is_floating_point():
+            for label in labels.unique().tolist():
+                _check_label(label)
+            tags["language_id"] = labels.repeat(len(columns))
+        if len(columns) == 1 and "document_id" not in tags:
+            raise ValueError(
+                "CCPLoss got one text column without documents, and takes its first half for centres and its second "
+                "half for their contexts. Of random sentences it would learn nonsense: give the data set a "
+                "'document' column and use CrossLingualTrainer (or batch_sampler=Windows() and "
+                "data_collator=CrossLingualDataCollator(model.preprocess)), or give two text columns, centre and "
+                "context"
+            )
+        embeddings = embed_columns(self.model, columns)
         if len(embeddings) == 1:
             if len(embeddings[0]) % 2:
                 raise ValueError(f"one column must hold centres, then contexts: got {len(embeddings[0])} rows")
             embeddings = list(embeddings[0].chunk(2))
-        if len(embeddings) != 2:
-            raise ValueError(f"CCPLoss takes one or two text columns, got {len(embeddings)}")
-        loss = self.compute_loss_from_embeddings(embeddings[0], embeddings[1], tags)
-        return self._record(loss, tags["language_id"])
+        return self._record(self.compute_loss_from_embeddings(embeddings[0], embeddings[1], tags))
 
     def compute_loss_from_embeddings(self, centres: Tensor, contexts: Tensor, tags: dict[str, Tensor]) -> Tensor:
         """Compute the loss of sentence vectors (N, d) and (N, d) with tags (2N,): `language_id`, and others if known.
@@ -157,11 +189,14 @@ class CCPLoss(CrossLingualLoss):
         Raises:
             ValueError: As in `forward`.
         """
-        if "language_id" not in tags:
+        if "language_id" not in tags and not self.cross_language_negatives:
             raise ValueError(
-                "CCPLoss needs features['language_id']: give the Trainer a CrossLingualDataCollator and the "
-                "dataset a 'language' column"
+                "CCPLoss does not know the languages of the texts: give the data set a 'language' column and use "
+                "CrossLingualTrainer (or data_collator=CrossLingualDataCollator(model.preprocess)); with model.fit, "
+                "InputExample(texts=[centre, context], label=language_to_id('fr')); or take negatives of all "
+                "languages: CCPLoss(model, cross_language_negatives=True)"
             )
+        tags = {"language_id": torch.zeros(2 * len(centres), dtype=torch.long, device=centres.device), **tags}
         _check_windows(tags)
         head, bank = self._networks_for(centres.shape[1])
         if self.gather_across_devices and get_world_size() > 1:
@@ -194,17 +229,21 @@ class CCPLoss(CrossLingualLoss):
             bank.enqueue(keys, new["language_id"], new.get("document_id"), new.get("text_id"))
         return loss
 
-    def _resized(self, size: int) -> dict[str, nn.Module]:
+    def get_config_dict(self) -> dict[str, Any]:
+        """Options of the loss, for the model card."""
+        bank = (
+            {"bank_size": self.bank.size, "bank_scope": self.bank.scope} if self.bank is not None else {"bank_size": 0}
+        )
+        return {**super().get_config_dict(), "normalization": self.head.normalization, **bank}
+
+    def _resized(self, size: int) -> nn.ModuleDict:
         """A head like the main one for vectors of another size, and an empty bank like the main one."""
         head = deepcopy(self.head)
         head.in_features, head.linear_in = size, nn.Linear(size, head.linear_in.out_features)
-        if self.bank is None:
-            return {"head": head}
-        like = self.bank
-        return {
-            "head": head,
-            "bank": LanguageMemoryBank(like.features, like.size, scope=like.scope, dtype=like.keys.dtype),
-        }
+        if (like := self.bank) is None:
+            return nn.ModuleDict({"head": head})
+        bank = LanguageMemoryBank(like.features, like.size, scope=like.scope, dtype=like.keys.dtype)
+        return nn.ModuleDict({"head": head, "bank": bank})
 
     def _networks_for(self, size: int) -> tuple[AsymmetricBNHead, LanguageMemoryBank | None]:
         if size == self.head.in_features:
@@ -216,24 +255,6 @@ class CCPLoss(CrossLingualLoss):
             )
         networks: Any = self.truncated[str(size)]
         return networks["head"], dict(networks).get("bank")
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """Options of the loss, for the model card."""
-        return {
-            "temperature": self.temperature,
-            "normalization": self.head.normalization,
-            "normalize": self.normalize,
-            "bank_size": 0 if self.bank is None else self.bank.size,
-            "bank_scope": None if self.bank is None else self.bank.scope,
-            "cross_language_negatives": self.cross_language_negatives,
-            "mask_same_document": self.mask_same_document,
-            "gather_across_devices": self.gather_across_devices,
-        }
-
-    @property
-    def citation(self) -> str:
-        """BibTeX entry of the paper."""
-        return CITATION
 
 
 def _check_windows(tags: dict[str, Tensor]) -> None:
@@ -248,6 +269,17 @@ def _check_windows(tags: dict[str, Tensor]) -> None:
             raise ValueError(
                 f"window {row} of the batch has sentences of two {kind}s (ids {int(centres[row])} and "
                 f"{int(contexts[row])}), and CCPLoss takes neighbours in a document: draw the batches with "
-                "CrossLingualBatches (batch_sampler=CrossLingualBatches() in the training arguments), or take "
+                "Windows (CrossLingualTrainer does, or batch_sampler=Windows() in the training arguments), or take "
                 "SemanticContrastiveLoss for translations"
             )
+
+
+def _check_label(label: int) -> None:
+    """Refuse labels that are no languages: with one of its own for each row, the loss would have no negatives."""
+    try:
+        id_to_language(label)
+    except ValueError as error:
+        raise ValueError(
+            f"CCPLoss reads the label of a row as its language, and {label} is none: "
+            'InputExample(texts=[centre, context], label=language_to_id("fr"))'
+        ) from error

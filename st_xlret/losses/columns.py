@@ -1,4 +1,4 @@
-"""The text columns of a batch: their embeddings, their metadata, and which of their rows share a text."""
+"""The text columns of a batch: their embeddings, their tags, which of their rows share a text, and their encoder."""
 
 from __future__ import annotations
 
@@ -6,51 +6,51 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from sentence_transformers.base.losses.merged_forward import embed_columns
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.losses.merged_forward import merge_feature_batches
+from sentence_transformers.base.modules import Router
 from sentence_transformers.util.distributed import all_gather, get_world_size
 from torch import Tensor, nn
 
+from st_xlret.losses.embedding import embed
+
+PASSAGE_TASK = "document"
 TAGS = ("language_id", "document_id", "text_id")
 
 
-def embed_in_one_pass(model: nn.Module, columns: list[dict[str, Any]]) -> list[Tensor]:
-    """Embed row-aligned text columns in one forward pass if their features allow it.
+def embed_columns(model: nn.Module, columns: list[dict[str, Any]]) -> list[Tensor]:
+    """Embed row-aligned text columns of one kind together, if their features allow it."""
+    merged = merge_columns(columns) if len(columns) > 1 else None
+    if merged is None:
+        return [embed(model, features) for features in columns]
+    return list(embed(model, merged).split([_rows(features) for features in columns]))
 
-    The host merges padded inputs. It does not merge the flattened inputs of a `StaticEmbedding`, whose backward
-    pass costs as much for one column as for all of them, so those are concatenated here.
 
-    Args:
-        model: The encoder.
-        columns: One feature dict per text column.
+def _rows(features: dict[str, Any]) -> int:
+    return len(features["offsets" if "offsets" in features else "input_ids"])
 
-    Returns:
-        Sentence vectors (rows, d) of each column.
+
+def merge_columns(columns: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Put the rows of text columns into one column, one after the other; None if their features do not allow it.
+
+    The host merges padded inputs. It does not merge the flattened inputs of a `StaticEmbedding`, whose backward pass
+    costs as much for one column as for all of them.
     """
-    tasks = [features.get("task") for features in columns]
-    mergeable = all("offsets" in features for features in columns) and tasks.count(tasks[0]) == len(tasks)
-    if len(columns) == 1 or not mergeable:
-        return embed_columns(model, columns, separate_first=False)
+    if not all("offsets" in features for features in columns):
+        return merge_feature_batches(columns)
+    if any(features.get("task") != columns[0].get("task") for features in columns):
+        return None
     starts, tokens = [], 0
     for features in columns:
         starts.append(features["offsets"] + tokens)
         tokens += len(features["input_ids"])
     merged = {"input_ids": torch.cat([f["input_ids"] for f in columns]), "offsets": torch.cat(starts)}
     # A Router reads these.
-    merged |= {key: columns[0][key] for key in ("task", "modality") if key in columns[0]}
-    vectors = model(merged)["sentence_embedding"]
-    return list(vectors.split([len(start) for start in starts]))
+    return merged | {key: columns[0][key] for key in ("task", "modality") if key in columns[0]}
 
 
 def read_tags(features: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Collect the metadata tensors that the collator attached, one column after the other.
-
-    Args:
-        features: One feature dict per text column.
-
-    Returns:
-        Those of `language_id`, `document_id` and `text_id` that every column has, each with one integer per row of
-        all columns.
-    """
+    """Collect the metadata tensors that the collator attached, one column after the other."""
     columns = list(features)
     return {tag: torch.cat([f[tag] for f in columns]) for tag in TAGS if all(tag in f for f in columns)}
 
@@ -68,12 +68,6 @@ def translation_groups(text: Tensor) -> Tensor:
     Two pairs that share a sentence are two translations of one meaning, so none of their rows is a negative of
     another. Pass the group numbers as `text` to the functional losses to leave all of them out.
 
-    Args:
-        text: Text ids of the first column's N rows followed by the second's, integers (2N,).
-
-    Returns:
-        Group numbers, integers (2N,), equal for both sides of a pair.
-
     Example:
         >>> translation_groups(torch.tensor([1, 2, 1, 5, 6, 7])).tolist()   # pairs (1, 5), (2, 6), (1, 7)
         [0, 1, 0, 0, 1, 0]
@@ -87,3 +81,53 @@ def translation_groups(text: Tensor) -> Tensor:
         if torch.equal(joined, group):
             return group
         group = joined
+
+
+class PassageSide:
+    """Sends text columns through the encoder of passages (lang-contrastive, section 4).
+
+    A shared encoder needs nothing. With a `Router`, a column without a task takes the route of `encode_document`, and a
+    column that was made for another route is refused. A Router without the task "document" is left as it is.
+    """
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        router = next((module for module in model.children() if isinstance(module, Router)), None)
+        self.routed = router is not None and _knows(router, PASSAGE_TASK)
+        self.any_tokens = router is None or _is_default(router, PASSAGE_TASK) or _share_tokens(router)
+
+    def __call__(self, columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the features of the columns, routed to the passage encoder."""
+        if not self.routed:
+            return columns
+        for number, features in enumerate(columns):
+            task = features.get("task")
+            if task != PASSAGE_TASK and not (task is None and self.any_tokens):
+                raise ValueError(
+                    f"this loss acts on the passage encoder, and text column {number} was made for "
+                    f"{'no route' if task is None else f'the route {task!r}'}: give the collator a router_mapping of "
+                    f"its columns to {PASSAGE_TASK!r}, such as CrossLingualDataCollator(model.preprocess, "
+                    f"router_mapping={{'source': {PASSAGE_TASK!r}, 'target': {PASSAGE_TASK!r}}})"
+                )
+        return [{**features, "task": PASSAGE_TASK} for features in columns]
+
+
+def _knows(router: Router, task: str) -> bool:
+    return task in router.sub_modules or any(key[0] == task for key in router.route_mappings)
+
+
+def _is_default(router: Router, task: str) -> bool:
+    return router.default_route == task and not router.route_mappings
+
+
+def _share_tokens(router: Router) -> bool:
+    """Whether all routes have the same tokens, so that those of a column serve any of them."""
+    inputs: list[Any] = [next(modules.children()) for modules in router.sub_modules.values()]
+    first, *others = inputs
+    return all(
+        module is first
+        or (
+            type(module) is type(first)
+            and (module.tokenizer is first.tokenizer or module.tokenizer.get_vocab() == first.tokenizer.get_vocab())
+        )
+        for module in others
+    )

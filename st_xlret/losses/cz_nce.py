@@ -14,8 +14,8 @@ from sentence_transformers.util.distributed import all_gather_with_grad, get_wor
 from torch import Tensor
 
 from st_xlret.functional import cz_nce_loss, info_nce_loss
-from st_xlret.losses.base import CrossLingualLoss, check_positive
-from st_xlret.losses.columns import embed_in_one_pass, gather_tags, read_tags, translation_groups
+from st_xlret.losses.base import Batches, CrossLingualLoss, check_positive
+from st_xlret.losses.columns import embed_columns, gather_tags, read_tags, translation_groups
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
 
@@ -62,6 +62,8 @@ class CZNCELoss(CrossLingualLoss):
         mlm: Masked-language-model loss of the same encoder that is added; None for none.
         mlm_weight: Factor on the `mlm` loss (the paper's alpha).
         gather_across_devices: Use the rows of all ranks as negatives.
+        batches: How batches are drawn, see `CrossLingualLoss`. Default: `Rows()`.
+        ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
     Raises:
         ValueError: If the temperature is not positive, the objective is unknown, the contextual encoder does not fit
@@ -75,6 +77,12 @@ class CZNCELoss(CrossLingualLoss):
         True
     """
 
+    least_columns = 2
+    most_columns = 2
+    takes = "two text columns, anchor and positive"
+    options = ("objective", "temperature", "weight", "gather_across_devices")
+    citation = CITATION
+
     def __init__(
         self,
         model: SentenceTransformer,
@@ -86,8 +94,10 @@ class CZNCELoss(CrossLingualLoss):
         mlm: MaskedLMLoss | None = None,
         mlm_weight: float = 0.1,
         gather_across_devices: bool = True,
+        batches: Batches = None,
+        ratio: float = 1.0,
     ) -> None:
-        super().__init__(model)
+        super().__init__(model, batches=batches, ratio=ratio)
         if objective not in OBJECTIVES:
             raise ValueError(f"objective must be one of {sorted(OBJECTIVES)}, got {objective!r}")
         check_positive("temperature", temperature)
@@ -100,14 +110,15 @@ class CZNCELoss(CrossLingualLoss):
         self.weight, self.mlm_weight = weight, mlm_weight
         self.gather_across_devices = gather_across_devices
 
+    def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
+        """Where the word stands in each text, with a contextual encoder."""
+        words = [] if self.contextual_encoder is None else texts
+        return [f"{text}_{end}" for text in words for end in ("start", "end")]
+
     def forward(
         self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None
     ) -> Tensor | dict[str, Tensor]:
-        """Compute the loss of a batch of pairs.
-
-        Args:
-            sentence_features: Two text columns of N rows.
-            labels: Ignored.
+        """Compute the loss of two text columns of N rows; `labels` are ignored.
 
         Returns:
             A scalar. With `mlm`, the two weighted parts by name, which the Trainer logs and sums.
@@ -116,25 +127,22 @@ class CZNCELoss(CrossLingualLoss):
             ValueError: If there are not exactly two columns, CZ-NCE gets a single pair, or word positions are missing
                 where they are needed.
         """
-        columns = list(sentence_features)
-        if len(columns) != 2:
-            raise ValueError(f"CZNCELoss takes two text columns, anchor and positive, got {len(columns)}")
+        columns = self.read_columns(sentence_features)
         tags = read_tags(columns)
         texts = [{key: value for key, value in column.items() if key not in SPAN} for column in columns]
         if self.contextual_encoder is None:
-            anchor, positive = embed_in_one_pass(self.model, texts)
+            anchor, positive = embed_columns(self.model, texts)
         else:
             start, end = _spans(columns)
             if "text_id" in tags:
                 tags["text_id"] = sample_ids(tags["text_id"], start, end)
             anchor, positive = self._embed_words(texts, start, end).chunk(2)
         value = self.compute_loss_from_embeddings(anchor, positive, tags)
-        languages = tags.get("language_id")
         if self.mlm is None:
-            return self._record(value, languages)
+            return self._record(value)
         merged = merge_feature_batches(texts)
         masked = self.mlm_weight * self.mlm(texts if merged is None else [merged])
-        self._record(value + masked, languages)
+        self._record(value + masked)
         return {self.objective: value, "mlm": masked}
 
     def compute_loss_from_embeddings(self, anchor: Tensor, positive: Tensor, tags: dict[str, Tensor]) -> Tensor:
@@ -144,6 +152,11 @@ class CZNCELoss(CrossLingualLoss):
             tags = gather_tags(tags, columns=2)
         group = translation_groups(tags["text_id"]) if "text_id" in tags else None
         return self.weight * OBJECTIVES[self.objective](anchor, positive, temperature=self.temperature, text=group)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Options of the loss, for the model card."""
+        further = {"words": self.contextual_encoder is not None, "mlm_weight": self.mlm_weight if self.mlm else 0.0}
+        return {**super().get_config_dict(), **further}
 
     def _embed_words(self, texts: list[dict[str, Any]], start: Tensor, end: Tensor) -> Tensor:
         assert self.contextual_encoder is not None
@@ -164,39 +177,9 @@ class CZNCELoss(CrossLingualLoss):
             )
         return torch.cat(vectors)
 
-    def get_config_dict(self) -> dict[str, Any]:
-        """Options of the loss, for the model card."""
-        return {
-            "objective": self.objective,
-            "words": self.contextual_encoder is not None,
-            "temperature": self.temperature,
-            "weight": self.weight,
-            "mlm_weight": 0.0 if self.mlm is None else self.mlm_weight,
-            "gather_across_devices": self.gather_across_devices,
-        }
-
-    @property
-    def citation(self) -> str:
-        """BibTeX entry of the paper."""
-        return CITATION
-
 
 def sample_ids(text: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    """Compute ids of word-positioned samples, which are equal if text and word position are.
-
-    Args:
-        text: Text ids (rows,).
-        start: First token of each word (rows,).
-        end: Position after its last token (rows,).
-
-    Returns:
-        Integers (rows,).
-
-    Example:
-        >>> same, other = torch.tensor([7, 7]), torch.tensor([3, 4])
-        >>> sample_ids(same, torch.tensor([2, 2]), other).unique().numel()
-        2
-    """
+    """Compute ids of word-positioned samples, which are equal if text and word position are."""
     # Integers wrap around, which does no harm to a hash.
     return (text * 1_000_003 + start) * 1_000_003 + end
 

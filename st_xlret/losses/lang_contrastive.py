@@ -9,21 +9,21 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.distributed import all_gather_with_grad, get_world_size
 from torch import Tensor
 
+from st_xlret.batches.rows import PairsAndOthers
 from st_xlret.functional.language_contrastive import Reduction, language_contrastive_loss
-from st_xlret.losses.base import CrossLingualLoss
-from st_xlret.losses.columns import embed_in_one_pass, read_tags
-from st_xlret.losses.passage_side import PassageSide
+from st_xlret.losses.base import Batches, CrossLingualLoss
+from st_xlret.losses.columns import PassageSide, embed_columns
 from st_xlret.losses.semantic_contrastive import CITATION
 
 
 class LangContrastiveLoss(CrossLingualLoss):
     """Language contrastive loss L_lang over translations and other sentences (Hu et al. 2023, Eq. 3).
 
-    Every sentence is drawn to be equally similar to the two sides of a translation. The equation is
+    Every sentence is drawn to be equally similar to the two sides of a translation, by
     [`language_contrastive_loss`][st_xlret.functional.language_contrastive_loss]. The loss takes two text columns of
     row-aligned translations, and optionally a third column of sentences without translations, for example in languages
     that have no parallel data. Batches mix languages. The loss acts on the passage encoder only: with a `Router`, on
-    its route "document" (see `PassageSide`).
+    its route "document".
 
     Args:
         model: The encoder, shared or a `Router` of two.
@@ -31,6 +31,8 @@ class LangContrastiveLoss(CrossLingualLoss):
         reduction: "mean" over all terms, which does not depend on how many sentences a batch has and is not the
             paper's; "paper" for the divisor that Eq. 3 shows, R (R - 2) for R sentences; or "sum".
         gather_across_devices: Compare with the rows of all ranks.
+        batches: How batches are drawn, see `CrossLingualLoss`. Default: `PairsAndOthers()`.
+        ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
     Raises:
         ValueError: If the reduction is unknown.
@@ -44,6 +46,11 @@ class LangContrastiveLoss(CrossLingualLoss):
         True
     """
 
+    least_columns, most_columns = 2, 3
+    takes = "two columns of translations and at most one of further sentences"
+    options = ("weight", "reduction", "gather_across_devices")
+    citation = CITATION
+
     def __init__(
         self,
         model: SentenceTransformer,
@@ -51,8 +58,10 @@ class LangContrastiveLoss(CrossLingualLoss):
         weight: float = 1.0,
         reduction: Reduction = "mean",
         gather_across_devices: bool = True,
+        batches: Batches = None,
+        ratio: float = 1.0,
     ) -> None:
-        super().__init__(model)
+        super().__init__(model, batches=batches, ratio=ratio)
         if reduction not in ("mean", "sum", "paper"):
             raise ValueError(f"reduction must be 'mean', 'sum' or 'paper', got {reduction!r}")
         self.weight = weight
@@ -60,30 +69,20 @@ class LangContrastiveLoss(CrossLingualLoss):
         self.gather_across_devices = gather_across_devices
         self.passage_side = PassageSide(model)
 
+    def default_batches(self) -> PairsAndOthers:
+        """Pairs, beside further sentences where the data set has any."""
+        return PairsAndOthers()
+
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
-        """Compute the loss of a batch of parallel and further sentences.
-
-        Args:
-            sentence_features: Two text columns of N rows, translations of each other, and at most one more column of
-                sentences without translations.
-            labels: Ignored.
-
-        Returns:
-            A scalar.
+        """Compute the loss of two columns of N translations and a further one, a scalar; `labels` are ignored.
 
         Raises:
             ValueError: If there are not two or three columns, a column was made for the query encoder, or there is a
                 single pair and nothing else.
         """
-        columns = list(sentence_features)
-        if len(columns) not in (2, 3):
-            raise ValueError(
-                f"LangContrastiveLoss takes two text columns of translations and at most one of further "
-                f"sentences, got {len(columns)}"
-            )
-        languages = read_tags(columns).get("language_id")
-        vectors = embed_in_one_pass(self.model, self.passage_side(columns))
-        return self._record(self.compute_loss_from_embeddings(*vectors), languages)
+        columns = self.read_columns(sentence_features)
+        vectors = embed_columns(self.model, self.passage_side(columns))
+        return self._record(self.compute_loss_from_embeddings(*vectors))
 
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, others: Tensor | None = None) -> Tensor:
         """Compute the loss of row-aligned vectors (N, d) and (N, d), and further ones (M, d)."""
@@ -91,16 +90,3 @@ class LangContrastiveLoss(CrossLingualLoss):
             source, target = all_gather_with_grad(source), all_gather_with_grad(target)
             others = None if others is None else all_gather_with_grad(others)
         return self.weight * language_contrastive_loss(source, target, others, reduction=self.reduction)
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """Options of the loss, for the model card."""
-        return {
-            "weight": self.weight,
-            "reduction": self.reduction,
-            "gather_across_devices": self.gather_across_devices,
-        }
-
-    @property
-    def citation(self) -> str:
-        """BibTeX entry of the paper."""
-        return CITATION

@@ -12,14 +12,13 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM, PretrainedConfig
+from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PretrainedConfig
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import logging as transformers_logging
 
 from st_xlret.functional import chunked_cross_entropy
-from st_xlret.losses.base import CrossLingualLoss, unwrapped
-from st_xlret.losses.columns import read_tags
-from st_xlret.losses.draws import token_keys, uniform
+from st_xlret.losses.base import Batches, CrossLingualLoss, unwrapped
+from st_xlret.losses.embedding import parts_by_length, take_texts
 
 CITATION = """
 @inproceedings{devlin2019bert,
@@ -29,6 +28,11 @@ CITATION = """
     year = {2019},
 }
 """
+
+# Odd constants of common integer hashes (SplitMix64, Steele et al. 2014), as signed 64-bit integers.
+_GOLDEN = -7046029254386353131
+_MIX_1 = -4658895280553007687
+_MIX_2 = -7723592293110705685
 
 
 class MaskedLMLoss(CrossLingualLoss):
@@ -59,10 +63,12 @@ class MaskedLMLoss(CrossLingualLoss):
 
     Attributes:
         steps: Number of training batches so far.
+        batches: How batches are drawn, see `CrossLingualLoss`. Default: `Rows()`.
+        ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
     Raises:
         ValueError: If the encoder has no `Transformer`, its tokenizer has no mask token, its checkpoint has no trained
-            head (see [`has_language_model_head`][st_xlret.losses.masked_lm.has_language_model_head]), or
+            head (see `has_language_model_head`), or
             `mask_probability` is outside (0, 1].
 
     Example:
@@ -75,6 +81,11 @@ class MaskedLMLoss(CrossLingualLoss):
     seed: Tensor
     steps: Tensor
 
+    least_columns = 1
+    takes = "one or more text columns"
+    options = ("mask_probability", "weight")
+    citation = CITATION
+
     def __init__(
         self,
         model: SentenceTransformer,
@@ -85,8 +96,10 @@ class MaskedLMLoss(CrossLingualLoss):
         lm_head_from: str | None = None,
         fresh_head: bool = False,
         seed: int | None = None,
+        batches: Batches = None,
+        ratio: float = 1.0,
     ) -> None:
-        super().__init__(model)
+        super().__init__(model, batches=batches, ratio=ratio)
         if not 0 < mask_probability <= 1:
             raise ValueError(f"mask_probability must lie in (0, 1], got {mask_probability}")
         encoder = model[0]
@@ -109,23 +122,18 @@ class MaskedLMLoss(CrossLingualLoss):
         self.register_buffer("steps", torch.tensor(0))
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
-        """Compute the loss of a batch of texts.
-
-        Args:
-            sentence_features: Text columns; tokens of all of them are predicted.
-            labels: Ignored.
-
-        Returns:
-            A scalar: the mean over masked tokens, times `weight`.
-        """
-        columns = list(sentence_features)
-        languages = read_tags(columns).get("language_id")
+        """Compute the loss of a batch of texts."""
+        columns = self.read_columns(sentence_features)
         vectors, targets = [], []
         for features in columns:
             masked_ids, chosen = self.mask_tokens(features["input_ids"], features["attention_mask"])
-            tokens = _last_layer(self.model({**features, "input_ids": masked_ids}))
-            vectors.append(tokens[chosen])
-            targets.append(features["input_ids"][chosen])
+            masked = {**features, "input_ids": masked_ids}
+            everything = torch.arange(len(chosen), device=chosen.device)
+            for rows in parts_by_length(masked) or [everything]:
+                part = take_texts(masked, rows, multiple=16)
+                here = chosen[rows, : part["input_ids"].shape[1]]
+                vectors.append(_last_layer(self.model(part))[here])
+                targets.append(features["input_ids"][rows, : here.shape[1]][here])
         hidden, target = self.lm_head(torch.cat(vectors)), torch.cat(targets)
         weight = self.lm_head.own_projection
         if weight is None:
@@ -133,22 +141,14 @@ class MaskedLMLoss(CrossLingualLoss):
         loss = chunked_cross_entropy(hidden, weight, self.lm_head.bias, target, chunk_size=self.chunk_size)
         if self.updates_state:
             self.steps += 1
-        return self._record(self.weight * loss * self._share_of_masked_tokens(target), languages)
+        return self._record(self.weight * loss * self._share_of_masked_tokens(target))
 
     def mask_tokens(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Choose tokens to predict and hide them.
-
-        Args:
-            input_ids: Token ids (rows, length).
-            attention_mask: 1 for tokens, 0 for padding (rows, length).
-
-        Returns:
-            The token ids to read (rows, length), and the positions to predict, boolean (rows, length).
-        """
+        """Choose tokens to predict and hide them."""
         specials = torch.tensor(self.special_token_ids, device=input_ids.device)
         candidates = attention_mask.bool() & ~torch.isin(input_ids, specials)
-        keys = token_keys(input_ids, attention_mask, self.seed + 1_000_003 * self.steps)
-        draw = uniform(keys, 0)
+        keys = _token_keys(input_ids, attention_mask, self.seed + 1_000_003 * self.steps)
+        draw = _uniform(keys, 0)
         chosen = candidates & (draw < self.mask_probability)
         if not _any_on_a_rank(chosen):
             # A short batch still teaches something: the candidate with the lowest draw of all ranks.
@@ -157,8 +157,8 @@ class MaskedLMLoss(CrossLingualLoss):
             if get_world_size() > 1:
                 dist.all_reduce(lowest, op=dist.ReduceOp.MIN)
             chosen = candidates & (draw == lowest)
-        kind = uniform(keys, 1)
-        random_ids = (uniform(keys, 2) * self.vocabulary).long()
+        kind = _uniform(keys, 1)
+        random_ids = (_uniform(keys, 2) * self.vocabulary).long()
         masked = input_ids.masked_fill(chosen & (kind < 0.8), self.mask_token_id)
         return torch.where(chosen & (kind >= 0.9), random_ids, masked), chosen
 
@@ -170,29 +170,12 @@ class MaskedLMLoss(CrossLingualLoss):
         dist.all_reduce(total)
         return len(target) * get_world_size() / total.clamp(min=1)
 
-    def get_config_dict(self) -> dict[str, Any]:
-        """Options of the loss, for the model card."""
-        return {"mask_probability": self.mask_probability, "weight": self.weight}
-
-    @property
-    def citation(self) -> str:
-        """BibTeX entry of the paper."""
-        return CITATION
-
 
 class LanguageModelHead(nn.Module):
     """The layers of a checkpoint between its last hidden states and the projection to the vocabulary.
 
     It works for any architecture that `AutoModelForMaskedLM` knows: the encoder in it is replaced by a pass-through and
     the projection by the identity.
-
-    Args:
-        config: Configuration of the encoder.
-        checkpoint: Name or folder to load the head from. Default: the checkpoint of `config`.
-        fresh: Make a new head if the checkpoint has none.
-
-    Raises:
-        ValueError: If the architecture has no masked language model, or the checkpoint has no trained head.
     """
 
     def __init__(self, config: PretrainedConfig, checkpoint: str | None = None, *, fresh: bool = False) -> None:
@@ -224,17 +207,6 @@ def has_language_model_head(model: SentenceTransformer) -> bool:
 
     Checkpoints of sentence encoders, such as multilingual E5, usually have no language-model head any more. Random
     generators are left as they are.
-
-    Args:
-        model: The encoder.
-
-    Returns:
-        True for a checkpoint with a head and for a Transformer from scratch, False for all others.
-
-    Example:
-        >>> from st_xlret.modules import static_encoder, train_tokenizer
-        >>> has_language_model_head(static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8))
-        False
     """
     encoder = model[0]
     if not isinstance(encoder, Transformer) or getattr(encoder.tokenizer, "mask_token_id", None) is None:
@@ -248,8 +220,8 @@ def has_language_model_head(model: SentenceTransformer) -> bool:
 
 
 def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None, fresh: bool) -> Any:
-    name = checkpoint or getattr(config, "_name_or_path", "")
-    if type(config) not in AutoModelForMaskedLM._model_mapping:
+    name = checkpoint or config.name_or_path
+    if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
         raise ValueError(f"{type(config).__name__} has no masked language model")
     if not name:
         return AutoModelForMaskedLM.from_config(config)
@@ -296,3 +268,31 @@ def _last_layer(output: dict[str, Any]) -> Tensor:
     # Where layers are averaged, token_embeddings are no longer what the checkpoint's head was trained on.
     layers = output.get("all_layer_embeddings")
     return output["token_embeddings"] if layers is None else layers[-1]
+
+
+def _token_keys(input_ids: Tensor, attention_mask: Tensor, seed: Tensor) -> Tensor:
+    """A key for each token (rows, length) from the seed, the tokens of its text and its place in it, and nothing else.
+
+    So a text has the same keys in a batch of any size, on any rank and on any device; equal texts have equal keys.
+    """
+    place = attention_mask.long().cumsum(1)
+    tokens = _mix(input_ids * _GOLDEN + place) * attention_mask.long()
+    text = _mix(tokens.sum(1, keepdim=True) + seed * _GOLDEN)
+    return _mix(text + place * _GOLDEN)
+
+
+def _uniform(keys: Tensor, stream: int) -> Tensor:
+    """A number in [0, 1) for each key, in float32; streams of different numbers are independent of each other."""
+    # As many bits as float32 has.
+    return _logical_shift(_mix(keys + (stream + 1) * 1_000_003), 40).to(torch.float32) / float(1 << 24)
+
+
+def _mix(x: Tensor) -> Tensor:
+    """Scramble integers; products wrap around."""
+    x = (x ^ _logical_shift(x, 30)) * _MIX_1
+    x = (x ^ _logical_shift(x, 27)) * _MIX_2
+    return x ^ _logical_shift(x, 31)
+
+
+def _logical_shift(x: Tensor, bits: int) -> Tensor:
+    return (x >> bits) & ((1 << (64 - bits)) - 1)

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import partial
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor
 
+from st_xlret.batches.blocks import Blocks
+from st_xlret.batches.collator import text_to_id
 from st_xlret.functional import masked_sentence_loss
 from st_xlret.functional.checks import at_least_float32
-from st_xlret.losses.base import check_positive, embedding_size
-from st_xlret.losses.blocks import WAY_OUT, arrange_blocks, check_blocks, check_neighbours, gather_ragged
-from st_xlret.losses.columns import read_tags
-from st_xlret.losses.gradient_cache import (
-    GradientCachedLoss,
+from st_xlret.losses.base import Batches, CrossLingualLoss, check_positive, embedding_size, unwrapped
+from st_xlret.losses.columns import merge_columns, read_tags
+from st_xlret.losses.embedding import (
     backward_one_after_the_other,
+    check_mini_batch_size,
+    embed,
     take_texts,
     without_exchange,
 )
 from st_xlret.losses.masked_lm import MaskedLMLoss
-from st_xlret.losses.msm_networks import Heads, MSMNetworks
+from st_xlret.losses.msm_networks import WAY_OUT, Heads, MSMNetworks, arrange_blocks, check_blocks, gather_ragged
 from st_xlret.modules import DocumentEncoder
+
+logger = logging.getLogger(__name__)
 
 CITATION = """
 @inproceedings{zhang2023modeling,
@@ -36,7 +41,7 @@ CITATION = """
 """
 
 
-class MSMLoss(GradientCachedLoss):
+class MSMLoss(CrossLingualLoss):
     """Masked sentence prediction (MSM, Zhang et al. 2023, section 3.2), from documents alone.
 
     Each sentence of a document is masked in turn and predicted from the others by a document encoder. The predictions
@@ -44,8 +49,8 @@ class MSMLoss(GradientCachedLoss):
     [`masked_sentence_loss`][st_xlret.functional.masked_sentence_loss] (Eq. 1-2) compares them. Document encoder and
     heads are discarded after training.
 
-    A row is a sentence. `BlockBatchSampler` yields all sentences of whole blocks of documents in any order, and
-    `CrossLingualDataCollator` with `blocks=True` attaches the block and place of each. Documents may differ in length:
+    A row is a sentence. `Blocks` draws all sentences of whole blocks of documents in any order, and
+    `CrossLingualDataCollator` attaches the block and place of each. Documents may differ in length:
     padding does not enter the heads, the statistics or the loss.
 
     - A block of one sentence has no other sentence to predict it from, so it is a negative only.
@@ -58,7 +63,7 @@ class MSMLoss(GradientCachedLoss):
 
     Args:
         model: The encoder.
-        document_encoder: Document encoder. Default: a `DocumentEncoder` of the encoder's size.
+        document_encoder: Document encoder, or options of the default one, a `DocumentEncoder` of the encoder's size.
         heads: Two projection heads ("separate"), one for both sides ("shared"), or "none" (Table 7).
         num_negatives: Number of cross-document negatives of a row (Table 6), drawn at random if there are more; None
             for all.
@@ -72,11 +77,13 @@ class MSMLoss(GradientCachedLoss):
             other languages share one more. None for one document encoder for all languages.
         separate_heads: Give each group its own heads too.
         mini_batch_size: Number of sentences per micro-batch of the encoder, which are of similar length and use
-            gradient caching (see `GradientCachedLoss`); None for one pass.
+            gradient caching (see `st_xlret.losses.embedding.embed`); None for none.
         mlm: A masked-language-model loss of the same encoder that is added to each batch (Eq. 3); None if the two
             alternate by batch. On each rank it reads `mini_batch_size` of the sentences, drawn at random.
         gather_across_devices: Use the rows of all ranks. If off, each rank computes its own loss.
         seed: Seed of the random draws.
+        batches: How batches are drawn, see `CrossLingualLoss`. Default: `Blocks()`.
+        ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
     Attributes:
         negatives_only: Number of sentences in blocks of one sentence, over all training steps and ranks.
@@ -98,10 +105,26 @@ class MSMLoss(GradientCachedLoss):
     steps: Tensor
     negatives_only: Tensor
 
+    takes = (
+        "sentences with their 'document', 'position' and 'language', as load_documents gives them, or a text column "
+        "for each sentence of a block"
+    )
+    options = (
+        "num_negatives",
+        "mu",
+        "temperature",
+        "intra_document_negatives",
+        "cross_language_negatives",
+        "mask_same_text",
+        "mini_batch_size",
+        "gather_across_devices",
+    )
+    citation = CITATION
+
     def __init__(
         self,
         model: SentenceTransformer,
-        document_encoder: DocumentEncoder | None = None,
+        document_encoder: DocumentEncoder | Mapping[str, Any] | None = None,
         *,
         heads: Heads = "separate",
         num_negatives: int | None = 512,
@@ -116,10 +139,16 @@ class MSMLoss(GradientCachedLoss):
         mlm: MaskedLMLoss | None = None,
         gather_across_devices: bool = True,
         seed: int = 0,
+        batches: Batches = None,
+        ratio: float = 1.0,
     ) -> None:
-        super().__init__(model, mini_batch_size=mini_batch_size)
+        super().__init__(model, batches=batches, ratio=ratio)
+        self.mini_batch_size = check_mini_batch_size(model, mini_batch_size)
+        self.uses_gradient_cache = self.mini_batch_size is not None  # wrappers of the host ask
         features = embedding_size(model)
-        if document_encoder is not None and document_encoder.features != features:
+        if not isinstance(document_encoder, DocumentEncoder):
+            document_encoder = DocumentEncoder(features, **(document_encoder or {}))
+        if document_encoder.features != features:
             raise ValueError(
                 f"the document encoder takes {document_encoder.features} features and the encoder gives {features}: "
                 f"leave document_encoder out, or build it with DocumentEncoder({features})"
@@ -136,15 +165,22 @@ class MSMLoss(GradientCachedLoss):
         self.cross_language_negatives = cross_language_negatives
         self.mask_same_text = mask_same_text
         self.gather_across_devices, self.seed = gather_across_devices, seed
-        self.networks = MSMNetworks(
-            DocumentEncoder(features) if document_encoder is None else document_encoder,
-            heads,
-            language_groups or [],
-            separate_heads=separate_heads,
-        )
+        self.networks = MSMNetworks(document_encoder, heads, language_groups or [], separate_heads=separate_heads)
         self.mlm = mlm
+        self._languages_unknown = False
         self.register_buffer("steps", torch.tensor(0))
         self.register_buffer("negatives_only", torch.tensor(0))
+
+    def default_batches(self) -> Blocks:
+        """Blocks of documents, of one language in a batch."""
+        return Blocks()
+
+    def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
+        """Documents and positions, unless a row is a block already; languages, unless they do not matter."""
+        if len(texts) > 1:
+            known = [name for name in columns if name in ("document", "label")]
+            return sorted(known)[:1]
+        return ["document", "position", *([] if self.cross_language_negatives else ["language"])]
 
     def forward(
         self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
@@ -152,37 +188,83 @@ class MSMLoss(GradientCachedLoss):
         """Compute the loss of a batch of blocks of documents.
 
         Args:
-            sentence_features: One column of sentences, with `block_id` and `sentence_position`.
-            labels: Ignored.
+            sentence_features: One column of sentences, with `block_id` and `sentence_position`; or a column for each
+                sentence of a block, where a row is a block and empty texts are padding.
+            labels: With several columns, the document of each row, integers, where the features have no `document_id`,
+                as in `model.fit`.
 
         Returns:
             A scalar. With `mlm`, the two parts by name, which the Trainer logs and sums.
 
         Raises:
-            ValueError: If there is not exactly one column, tags are missing, blocks are not runs of a document's
-                sentences, a block is too long for the document encoder, or no block has two sentences.
+            ValueError: If tags are missing, blocks are not runs of a document's sentences, a block is too long for the
+                document encoder, or no block has two sentences.
         """
-        columns = list(sentence_features)
-        if len(columns) != 1:
-            raise ValueError(f"MSMLoss takes one text column, got {len(columns)}")
-        features = columns[0]
-        for tag in ("block_id", "sentence_position"):
-            if tag not in features:
-                raise ValueError(
-                    f"MSMLoss needs features[{tag!r}]: give the Trainer a CrossLingualDataCollator with "
-                    "blocks=True and the dataset the columns 'document' and 'position'"
-                )
+        columns = self.read_columns(sentence_features)
         tags = read_tags(columns)
-        tags |= {tag: features[tag] for tag in ("block_id", "sentence_position")}
+        if len(columns) > 1:
+            features, tags = self._rows_of_blocks(columns, tags, labels)
+        else:
+            features = columns[0]
+            if not {"block_id", "sentence_position"} <= features.keys():
+                raise ValueError(
+                    "MSMLoss got one text column, and does not know which sentences are of one document: give the data "
+                    "set the columns 'document' and 'position' and use CrossLingualTrainer (or batch_sampler=Blocks() "
+                    "and data_collator=CrossLingualDataCollator(model.preprocess)); with model.fit, give a text column "
+                    "for each sentence of a block: InputExample(texts=[first, second, ...], label=document)"
+                )
+            tags |= {tag: features[tag] for tag in ("block_id", "sentence_position")}
         mlm = self._mlm_of_some(features) if self.mlm is not None else None
-        loss = self.embed_and_compute(features, partial(self.compute_loss_from_embeddings, tags=tags))
-        languages = tags.get("language_id")
+        vectors = embed(self.model, features, self.mini_batch_size)
+        loss = self.compute_loss_from_embeddings(vectors, tags)
         if mlm is None:
-            return self._record(loss, languages)
-        self._record(loss.detach() + mlm.detach(), languages)
+            return self._record(loss)
+        self._record(loss.detach() + mlm.detach())
         if loss.requires_grad:
             loss = backward_one_after_the_other(mlm, loss)
         return {"msm": loss, "mlm": mlm.detach()}
+
+    def _rows_of_blocks(
+        self, columns: list[dict[str, Any]], tags: dict[str, Tensor], labels: Tensor | None
+    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """One column of sentences, with its tags, of a column for each sentence of the blocks; without empty texts."""
+        features = merge_columns(columns)
+        if features is None:
+            raise ValueError(
+                f"the {len(columns)} text columns are tokenised in different ways, and MSMLoss reads them as one: give "
+                "them one prompt and one route, or one text column with 'document' and 'position'"
+            )
+        if "language_id" not in tags and not self.cross_language_negatives and not self._languages_unknown:
+            self._languages_unknown = True
+            logger.warning(
+                "MSMLoss does not know the languages of the texts: sentences of all languages are negatives of each "
+                "other, as with cross_language_negatives=True. To keep languages apart, use CrossLingualTrainer and "
+                "a 'language' column"
+            )
+        ids = features["input_ids"]
+        if "offsets" in features:
+            lengths = torch.diff(features["offsets"], append=features["offsets"].new_tensor([len(ids)]))
+        else:
+            special = torch.tensor(unwrapped(self.model).tokenizer.all_special_ids, device=ids.device)
+            lengths = (features["attention_mask"].bool() & ~torch.isin(ids, special)).sum(1)
+        rows = len(lengths) // len(columns)
+        # A block has the same number on no other rank.
+        block = torch.arange(rows, device=ids.device) + (dist.get_rank() << 40 if get_world_size() > 1 else 0)
+        if "document_id" not in tags:
+            if labels is not None and (labels.is_floating_point() or (rows > 1 and len(labels.unique()) == 1)):
+                raise ValueError(
+                    f"MSMLoss reads the label of a row as its document, and the {rows} rows of this batch have "
+                    f"{labels.unique().tolist()}: give each document a number of its own, "
+                    "InputExample(texts=[first, second, ...], label=document), in random order"
+                )
+            document = block if labels is None else labels
+            tags["document_id"] = document.repeat(len(columns))
+        tags["block_id"] = block.repeat(len(columns))
+        tags["sentence_position"] = torch.arange(len(columns), device=ids.device).repeat_interleave(rows)
+        filled = lengths > 0
+        if "text_id" in tags:
+            filled = tags["text_id"] != text_to_id("")
+        return take_texts(features, filled.nonzero()[:, 0]), {name: tag[filled] for name, tag in tags.items()}
 
     def compute_loss_from_embeddings(self, vectors: Tensor, tags: dict[str, Tensor]) -> Tensor:
         """Compute the loss of sentence vectors (S, d) with tags (S,): `block_id`, `sentence_position`, others if known.
@@ -191,10 +273,12 @@ class MSMLoss(GradientCachedLoss):
             ValueError: If `language_id` is missing where it is needed, the vectors have another size than the document
                 encoder, or the blocks are wrong as in `forward`.
         """
-        if "language_id" not in tags and (self.networks.language_groups or not self.cross_language_negatives):
+        mixed = self.cross_language_negatives or self._languages_unknown
+        if "language_id" not in tags and (self.networks.language_groups or not mixed):
             raise ValueError(
-                "MSMLoss needs features['language_id'] unless cross_language_negatives is on: give the Trainer a "
-                "CrossLingualDataCollator and the dataset a 'language' column"
+                "MSMLoss does not know the languages of the texts: give the data set a 'language' column and use "
+                "CrossLingualTrainer (or data_collator=CrossLingualDataCollator(model.preprocess)), or take "
+                "negatives of all languages: MSMLoss(model, cross_language_negatives=True)"
             )
         if vectors.shape[1] != self.networks.features:
             raise ValueError(
@@ -202,9 +286,7 @@ class MSMLoss(GradientCachedLoss):
                 f"{vectors.shape[1]}: MatryoshkaLoss cannot wrap MSMLoss; wrap a loss on pairs, or CCPLoss, instead"
             )
         rows, present = arrange_blocks(tags["block_id"], tags["sentence_position"])
-        check_blocks(rows, present, tags)
-        if self.updates_state and not self.steps:
-            check_neighbours(rows, present, tags["sentence_position"])
+        check_blocks(rows, present, tags, neighbours=self.updates_state and not self.steps)
         # The networks are in float32 where the encoder is in 16 bits.
         vectors = at_least_float32(vectors)
         predictions, predicted = self.networks.predict(vectors, rows, present, tags.get("language_id"))
@@ -229,7 +311,7 @@ class MSMLoss(GradientCachedLoss):
             generator=self._generator(vectors.device),
             intra_document_negatives=self.intra_document_negatives,
             predicted=predicted,
-            language=None if self.cross_language_negatives else tags["language_id"],
+            language=None if self.cross_language_negatives else tags.get("language_id"),
             text=tags.get("text_id") if self.mask_same_text else None,
         )
         if self.updates_state:
@@ -253,20 +335,5 @@ class MSMLoss(GradientCachedLoss):
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""
-        return {
-            **self.networks.get_config_dict(),
-            "num_negatives": self.num_negatives,
-            "mu": self.mu,
-            "temperature": self.temperature,
-            "intra_document_negatives": self.intra_document_negatives,
-            "cross_language_negatives": self.cross_language_negatives,
-            "mask_same_text": self.mask_same_text,
-            "mini_batch_size": self.mini_batch_size,
-            "mlm": None if self.mlm is None else self.mlm.get_config_dict(),
-            "gather_across_devices": self.gather_across_devices,
-        }
-
-    @property
-    def citation(self) -> str:
-        """BibTeX entry of the paper."""
-        return CITATION
+        mlm = None if self.mlm is None else self.mlm.get_config_dict()
+        return {**super().get_config_dict(), **self.networks.get_config_dict(), "mlm": mlm}

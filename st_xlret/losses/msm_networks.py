@@ -1,4 +1,4 @@
-"""The networks that the masked sentence model adds to the encoder during training."""
+"""What the masked sentence model does with a batch: finds its blocks, predicts sentences, and projects both sides."""
 
 from __future__ import annotations
 
@@ -7,27 +7,20 @@ from copy import deepcopy
 from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from sentence_transformers.util.distributed import all_gather, all_gather_with_grad
 from torch import Tensor, nn
 
 from st_xlret.data.languages import check_language, language_to_id
 from st_xlret.modules import DocumentEncoder, ProjectionHead
 
 Heads = Literal["separate", "shared", "none"]
+WAY_OUT = "draw the batches with Blocks (CrossLingualTrainer does, or batch_sampler=Blocks() in the training arguments)"
 
 
 class MSMNetworks(nn.Module):
-    """Document encoder and projection heads, for all languages or for each group of them (MSM, Tables 4 and 7).
-
-    Args:
-        document_encoder: The document encoder. Those of further groups have the same shape and weights of their own.
-        heads: One head for predictions and one for sentences ("separate"), one for both ("shared"), or "none".
-        language_groups: Groups of language codes that have a document encoder of their own. All other languages share
-            one more.
-        separate_heads: Give each group its own heads too.
-
-    Raises:
-        ValueError: If an option or a language code is unknown, or there are no heads to separate.
-    """
+    """Document encoder and projection heads, for all languages or for each group of them (MSM, Tables 4 and 7)."""
 
     def __init__(
         self,
@@ -49,28 +42,17 @@ class MSMNetworks(nn.Module):
         for encoder in encoders[1:]:
             encoder.reset_parameters()
         self.document_encoders = nn.ModuleList(encoders)
-        sides, features = {"separate": 2, "shared": 1, "none": 0}[heads], document_encoder.features
         # In each group the head of predictions comes first and the head of sentences last.
+        sides = {"separate": 2, "shared": 1, "none": 0}[heads]
         self.projections = nn.ModuleList(
-            nn.ModuleList(ProjectionHead(features) for _ in range(sides))
+            nn.ModuleList(ProjectionHead(self.features) for _ in range(sides))
             for _ in range(groups if separate_heads else 1)
         )
 
     def predict(
         self, vectors: Tensor, rows: Tensor, present: Tensor, language_id: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Predict sentences from the others of their block.
-
-        Args:
-            vectors: Sentence vectors (S, d).
-            rows: Which of them stands at which place of which block (blocks, places).
-            present: Where there is one, boolean (blocks, places).
-            language_id: Language ids (S,), needed if there are language groups.
-
-        Returns:
-            Predictions (S, d), zero for rows without one, and which rows have one (S,): those in blocks of at least two
-            sentences.
-        """
+        """Predict sentences from the others of their block."""
         rows, present = (x[present.sum(1) > 1] for x in (rows, present))
         predicted = torch.zeros(len(vectors), dtype=torch.bool, device=vectors.device)
         predicted[rows[present]] = True
@@ -89,17 +71,7 @@ class MSMNetworks(nn.Module):
     def project(
         self, predictions: Tensor, vectors: Tensor, predicted: Tensor, language_id: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Pass predictions and sentences through the heads, the rows of a group together.
-
-        Args:
-            predictions: Predictions (S, d).
-            vectors: Sentence vectors (S, d).
-            predicted: Which rows have a prediction, boolean (S,). Only those predictions are projected.
-            language_id: Language ids (S,), needed if there are language groups.
-
-        Returns:
-            The two projections (S, d).
-        """
+        """Pass predictions (S, d), where `predicted` (S,), and sentences (S, d) through the heads of their groups."""
         if self.heads == "none":
             return predictions, vectors
         group = self._groups_of(language_id) if self.separate_heads else torch.zeros_like(predicted, dtype=torch.long)
@@ -126,9 +98,72 @@ class MSMNetworks(nn.Module):
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the networks, for the model card."""
         encoder: Any = self.document_encoders[0]
-        return {
-            "document_encoder_layers": len(encoder.layers),
-            "heads": self.heads,
-            "language_groups": self.language_groups,
-            "separate_heads": self.separate_heads,
-        }
+        options = {name: getattr(self, name) for name in ("heads", "language_groups", "separate_heads")}
+        return {"document_encoder_layers": len(encoder.layers), **options}
+
+
+def arrange_blocks(block: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
+    """Find which row of the batch stands at which place of which block.
+
+    Example:
+        >>> rows, present = arrange_blocks(torch.tensor([7, 3, 7]), torch.tensor([5, 0, 2]))
+        >>> rows.tolist(), present.tolist()
+        ([[1, 0], [2, 0]], [[True, False], [True, True]])
+    """
+    order = torch.argsort(position, stable=True)
+    order = order[torch.argsort(block[order], stable=True)]
+    sorted_block, sorted_position = block[order], position[order]
+    twice = (sorted_block[1:] == sorted_block[:-1]) & (sorted_position[1:] == sorted_position[:-1])
+    if twice.any():
+        at = int(twice.nonzero()[0, 0])
+        raise ValueError(
+            f"block {int(sorted_block[at])} has two sentences at position {int(sorted_position[at])}, and a batch may "
+            f"contain a block once: {WAY_OUT}"
+        )
+    _, number, counts = torch.unique_consecutive(sorted_block, return_inverse=True, return_counts=True)
+    starts = counts.cumsum(0) - counts
+    place = torch.arange(len(block), device=block.device) - starts[number]
+    shape = (len(counts), int(counts.max()) if len(counts) else 0)
+    rows = order.new_zeros(shape)
+    present = torch.zeros(shape, dtype=torch.bool, device=block.device)
+    rows[number, place], present[number, place] = order, True
+    return rows, present
+
+
+def check_blocks(rows: Tensor, present: Tensor, tags: dict[str, Tensor], *, neighbours: bool) -> None:
+    """Refuse blocks that mix documents or languages, or are scattered: on them the loss would teach nonsense."""
+    for kind in ("document", "language"):
+        if f"{kind}_id" not in tags:
+            continue
+        ids = tags[f"{kind}_id"][rows]
+        mixed = ((ids != ids[:, :1]) & present).any(1)
+        if mixed.any():
+            block = int(mixed.nonzero()[0])
+            found = ids[block][present[block]].unique().tolist()
+            raise ValueError(
+                f"block {block} of the batch has sentences of {len(found)} {kind}s (ids {found[:4]}), and a block is "
+                f"a run of one document's sentences: {WAY_OUT}"
+            )
+    both, position = present[:, 1:], tags["sentence_position"]
+    steps = position[rows[:, 1:]] - position[rows[:, :-1]]
+    consecutive, pairs = int(((steps == 1) & both).sum()), int(both.sum())
+    if neighbours and 2 * consecutive < pairs:
+        raise ValueError(
+            f"of {pairs} neighbours in the blocks of this batch {consecutive} are consecutive sentences (their "
+            f"'position' differs by 1), so these are not runs of a document's sentences: {WAY_OUT}"
+        )
+
+
+def gather_ragged(vectors: Tensor, flags: Tensor, tags: dict[str, Tensor]) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Gather the rows of all ranks, one rank after the other. Ranks may have different numbers of rows."""
+    rows = torch.tensor(len(vectors), device=vectors.device)
+    most = rows.clone()
+    dist.all_reduce(most, op=dist.ReduceOp.MAX)
+    missing = int(most - rows)
+    names = sorted(tags)
+    integers = torch.stack([*(tags[name] for name in names), flags.long(), torch.ones_like(flags).long()], 1)
+    integers = all_gather(F.pad(integers, (0, 0, 0, missing)))
+    filled = integers[:, -1].bool()
+    gathered = all_gather_with_grad(F.pad(vectors, (0, 0, 0, missing)).contiguous())
+    columns = integers[filled].unbind(1)
+    return gathered[filled], columns[-2].bool(), dict(zip(names, columns, strict=False))

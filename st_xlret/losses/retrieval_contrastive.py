@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.losses.merged_forward import embed_columns
 from sentence_transformers.util.distributed import all_gather_with_grad, get_world_size
 from torch import Tensor
 
-from st_xlret.functional.retrieval import retrieval_contrastive_loss
-from st_xlret.losses.base import CrossLingualLoss, check_positive
-from st_xlret.losses.columns import embed_in_one_pass, gather_tags, read_tags
+from st_xlret.batches.rows import DistinctRows
+from st_xlret.functional import retrieval_contrastive_loss
+from st_xlret.losses.base import Batches, CrossLingualLoss, check_positive
+from st_xlret.losses.columns import embed_columns, gather_tags, read_tags
+from st_xlret.losses.embedding import embed
 from st_xlret.losses.semantic_contrastive import CITATION
 
 
@@ -31,6 +32,8 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         temperature: Divisor of the cosines. The default is the host's (a scale of 20); Eq. 1 as printed has 1.
         weight: Factor on the loss.
         gather_across_devices: Use the passages of all ranks as negatives.
+        batches: How batches are drawn, see `CrossLingualLoss`. Default: `DistinctRows()`.
+        ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
     Raises:
         ValueError: If the temperature is not positive.
@@ -43,6 +46,11 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         0
     """
 
+    least_columns = 2
+    takes = "queries, passages and any number of columns of hard negatives"
+    options = ("temperature", "weight", "gather_across_devices")
+    citation = CITATION
+
     def __init__(
         self,
         model: SentenceTransformer,
@@ -50,33 +58,32 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         temperature: float = 0.05,
         weight: float = 1.0,
         gather_across_devices: bool = True,
+        batches: Batches = None,
+        ratio: float = 1.0,
     ) -> None:
-        super().__init__(model)
+        super().__init__(model, batches=batches, ratio=ratio)
         check_positive("temperature", temperature)
         self.temperature, self.weight = temperature, weight
         self.gather_across_devices = gather_across_devices
 
+    def default_batches(self) -> DistinctRows:
+        """Questions none of which has another one's passage."""
+        return DistinctRows()
+
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
-        """Compute the loss of a batch of queries and passages.
-
-        Args:
-            sentence_features: Text columns of N rows: queries, gold passages, hard negatives.
-            labels: Ignored.
-
-        Returns:
-            A scalar.
+        """Compute the loss of N queries, gold passages and any columns of hard negatives, a scalar; ignores `labels`.
 
         Raises:
             ValueError: If there are fewer than two columns.
         """
-        columns = list(sentence_features)
-        if len(columns) < 2:
-            raise ValueError(f"RetrievalContrastiveLoss takes queries and passages, got {len(columns)} text column")
+        columns = self.read_columns(sentence_features)
         tags = read_tags(columns)
-        one_pass = all("offsets" in features for features in columns)
-        # Padded queries are short and passages long: together, the queries would be padded to the passages.
-        vectors = (embed_in_one_pass if one_pass else embed_columns)(self.model, columns)
-        return self._record(self.compute_loss_from_embeddings(vectors, tags), tags.get("language_id"))
+        if all("offsets" in features for features in columns):
+            vectors = embed_columns(self.model, columns)
+        else:
+            # Queries are short and passages long: together, the queries would be padded to the passages.
+            vectors = [embed(self.model, columns[0]), *embed_columns(self.model, columns[1:])]
+        return self._record(self.compute_loss_from_embeddings(vectors, tags))
 
     def compute_loss_from_embeddings(self, vectors: list[Tensor], tags: dict[str, Tensor]) -> Tensor:
         """Compute the loss of the columns' vectors, each (N, d), and their tags, of which `text_id` is read."""
@@ -91,16 +98,3 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
             query_text=None if text is None else text[:rows],
             passage_text=None if text is None else text[rows:],
         )
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """Options of the loss, for the model card."""
-        return {
-            "temperature": self.temperature,
-            "weight": self.weight,
-            "gather_across_devices": self.gather_across_devices,
-        }
-
-    @property
-    def citation(self) -> str:
-        """BibTeX entry of the paper."""
-        return CITATION

@@ -9,9 +9,14 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.distributed import all_gather, get_world_size
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
-from st_xlret.functional.distillation import similarity_distillation_loss
-from st_xlret.losses.base import CrossLingualLoss, check_positive, embedding_size
+from st_xlret.batches.lengths import LengthGroupedBatches
+from st_xlret.batches.rows import Rows
+from st_xlret.batches.sampling import BatchFactory
+from st_xlret.functional import similarity_distillation_loss
+from st_xlret.losses.base import Batches, CrossLingualLoss, check_positive, embedding_size
+from st_xlret.losses.embedding import check_mini_batch_size, embed
 
 CITATION = """
 @inproceedings{fang2021seed,
@@ -43,11 +48,16 @@ class SimilarityDistillationLoss(CrossLingualLoss):
     Args:
         model: The encoder to train.
         teacher: Vectors of the teacher (M, d), one for each English text, on any device and in any float type.
-        bank_size: How many random rows of `teacher` each row is compared with, besides the targets of the batch. Fewer
-            if there are fewer. They are drawn by the labels of the batch, so that a resumed run draws the same ones.
+        bank_size: How many random rows of `teacher` each row is compared with, besides the targets of the batch; all
+            rows of `teacher`, each once, if there are no more. They are drawn by the labels of the batch, so that a
+            resumed run draws the same ones.
         temperature: Divisor of the cosines.
         cosine_weight: Factor on the distance to the teacher's vector itself. 0 leaves it out.
         weight: Factor on the loss.
+        mini_batch_size: Number of texts per micro-batch of the encoder, with gradient caching (see
+            `st_xlret.losses.embedding.embed`); None for none.
+        batches: How batches are drawn, see `CrossLingualLoss`. Default: `LengthGroupedBatches()`.
+        ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
     Raises:
         ValueError: If `teacher` is no matrix with rows of the encoder's size, or a number is out of its range.
@@ -63,6 +73,12 @@ class SimilarityDistillationLoss(CrossLingualLoss):
 
     teacher: Tensor
 
+    least_columns = 1
+    most_columns = 1
+    takes = "one text column"
+    options = ("bank_size", "temperature", "cosine_weight", "weight", "mini_batch_size")
+    citation = CITATION
+
     def __init__(
         self,
         model: SentenceTransformer,
@@ -72,8 +88,11 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         temperature: float = 0.02,
         cosine_weight: float = 10.0,
         weight: float = 1.0,
+        mini_batch_size: int | None = None,
+        batches: Batches = None,
+        ratio: float = 1.0,
     ) -> None:
-        super().__init__(model)
+        super().__init__(model, batches=batches, ratio=ratio)
         check_positive("temperature", temperature)
         if teacher.ndim != 2 or not len(teacher) or teacher.shape[1] != embedding_size(model):
             raise ValueError(
@@ -85,25 +104,31 @@ class SimilarityDistillationLoss(CrossLingualLoss):
                 raise ValueError(f"{name} must not be negative, got {value}")
         self.bank_size, self.temperature = bank_size, temperature
         self.cosine_weight, self.weight = cosine_weight, weight
+        self.mini_batch_size = check_mini_batch_size(model, mini_batch_size)
+        self.uses_gradient_cache = self.mini_batch_size is not None  # wrappers of the host ask
         # The caller can compute the vectors again, so checkpoints do not hold them.
         self.register_buffer("teacher", teacher.detach(), persistent=False)
 
+    def default_batches(self) -> BatchFactory:
+        """Texts of similar lengths, if the encoder pads them."""
+        tokenizer = self.model.tokenizer
+        return LengthGroupedBatches(tokenizer) if isinstance(tokenizer, PreTrainedTokenizerBase) else Rows()
+
+    def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
+        """Rows of the teacher's vectors."""
+        return ["label"]
+
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
-        """Compute the loss of a batch of texts.
+        """Compute the loss of a batch of texts, a scalar.
 
         Args:
             sentence_features: One text column of N rows.
             labels: The rows of `teacher` that the texts are to reach, integers (N,).
 
-        Returns:
-            A scalar.
-
         Raises:
             ValueError: If there is not exactly one text column, or labels are missing or no rows of `teacher`.
         """
-        columns = list(sentence_features)
-        if len(columns) != 1:
-            raise ValueError(f"SimilarityDistillationLoss takes one text column, got {len(columns)}")
+        columns = self.read_columns(sentence_features)
         if labels is None or labels.is_floating_point() or labels.ndim != 1:
             raise ValueError(
                 "SimilarityDistillationLoss needs a column `label` with the row of the teacher's vectors of each text"
@@ -114,14 +139,14 @@ class SimilarityDistillationLoss(CrossLingualLoss):
                 f"{int(labels.max())}"
             )
         # `encode` cuts the vectors of a model with `truncate_dim`, and a forward pass does not.
-        vectors = self.model(columns[0])["sentence_embedding"][:, : self.teacher.shape[1]]
-        return self._record(self.compute_loss_from_embeddings(vectors, labels), columns[0].get("language_id"))
+        vectors = embed(self.model, columns[0], self.mini_batch_size)[:, : self.teacher.shape[1]]
+        return self._record(self.compute_loss_from_embeddings(vectors, labels))
 
     def compute_loss_from_embeddings(self, vectors: Tensor, labels: Tensor) -> Tensor:
         """Compute the loss of vectors (N, d) that are to reach the rows `labels` (N,) of the teacher's vectors."""
         # All ranks compare with the same bank, which holds the targets of all of them.
         every = all_gather(labels.contiguous()) if get_world_size() > 1 else labels
-        bank = torch.cat([every, self._draw(every)])
+        bank = self._bank(every)
         return self.weight * similarity_distillation_loss(
             vectors,
             self.teacher[labels].to(vectors.device),
@@ -130,26 +155,19 @@ class SimilarityDistillationLoss(CrossLingualLoss):
             cosine_weight=self.cosine_weight,
         )
 
-    def _draw(self, labels: Tensor) -> Tensor:
-        """Random rows of the teacher's vectors, the same ones whenever the batch is the same."""
+    def _bank(self, labels: Tensor) -> Tensor:
+        """The rows of the teacher's vectors to compare with: all, or those of the batch and random ones.
+
+        The random ones are the same whenever the batch is the same.
+        """
         rows = len(self.teacher)
         if self.bank_size >= rows:
             return torch.arange(rows, device=labels.device)
         positions = torch.arange(1, len(labels) + 1, device=labels.device)
         seed = int((labels.long() * positions).sum())
-        return torch.randint(rows, (self.bank_size,), generator=torch.Generator().manual_seed(seed)).to(labels.device)
+        drawn = torch.randint(rows, (self.bank_size,), generator=torch.Generator().manual_seed(seed))
+        return torch.cat([labels, drawn.to(labels.device)])
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""
-        return {
-            "teacher": f"{len(self.teacher)} vectors",
-            "bank_size": self.bank_size,
-            "temperature": self.temperature,
-            "cosine_weight": self.cosine_weight,
-            "weight": self.weight,
-        }
-
-    @property
-    def citation(self) -> str:
-        """BibTeX entries of the papers."""
-        return CITATION
+        return {"teacher": f"{len(self.teacher)} vectors", **super().get_config_dict()}

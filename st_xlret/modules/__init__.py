@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from st_xlret.modules.calibration_layer import CalibrationLayer
-from st_xlret.modules.contextual_encoder import ContextualEncoder
 from st_xlret.modules.document_encoder import DocumentEncoder
-from st_xlret.modules.first_last import first_last_encoder
 from st_xlret.modules.from_scratch import static_encoder, train_tokenizer, transformer_encoder
 from st_xlret.modules.heads import AsymmetricBNHead, ProjectionHead
 from st_xlret.modules.language_memory_bank import BankKeys, LanguageMemoryBank
-from st_xlret.modules.two_encoders import freeze_unused, router_mapping, with_two_encoders
+from st_xlret.modules.ml_ctl import ContextualEncoder, first_last_encoder
+from st_xlret.modules.two_encoders import freeze_unused, with_two_encoders
 
 __all__ = [
     "AsymmetricBNHead",
@@ -21,7 +20,6 @@ __all__ = [
     "ProjectionHead",
     "first_last_encoder",
     "freeze_unused",
-    "router_mapping",
     "static_encoder",
     "train_tokenizer",
     "transformer_encoder",

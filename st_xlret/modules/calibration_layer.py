@@ -89,14 +89,7 @@ class CalibrationLayer(Module):
         return not self.languages
 
     def map_of(self, language: str | None) -> tuple[Tensor, Tensor]:
-        """Weight (d, d) and bias (d,) of a language's map.
-
-        Args:
-            language: Language code. A language-agnostic layer ignores it.
-
-        Raises:
-            ValueError: If the layer has no map for the language; the message names those it has.
-        """
+        """Weight (d, d) and bias (d,) of a language's map; a `ValueError` names the languages that have one."""
         if self.language_agnostic:
             return self.weight[0], self.bias[0]
         if language not in self._index_of:
@@ -105,14 +98,7 @@ class CalibrationLayer(Module):
         return self.weight[index], self.bias[index]
 
     def transform(self, embeddings: Tensor, language: str | None = None) -> Tensor:
-        """Map embeddings of one language.
-
-        Args:
-            embeddings: Tensor or NumPy array (..., d). The map is computed in its type.
-            language: Language of the texts. A language-agnostic layer does not need it.
-
-        Returns:
-            A tensor of the same shape, on the device of the embeddings. It is not scaled back to unit length.
+        """Map embeddings (..., d), as a tensor or a NumPy array, of one language; they are not scaled to unit length.
 
         Raises:
             ValueError: If the layer has no map for the language, or the embeddings have another size.
@@ -129,13 +115,9 @@ class CalibrationLayer(Module):
         return F.linear(embeddings, weight.to(embeddings), bias.to(embeddings))
 
     def forward(self, features: dict[str, Any], language: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Replace `features["sentence_embedding"]` by its calibrated value.
+        """Replace `features["sentence_embedding"]` (B, d) by its calibrated value.
 
-        Args:
-            features: Has `sentence_embedding` (B, d) and, unless the layer is language-agnostic or `language` is given,
-                `language_id` (B,) as made by `st_xlret.data.languages.language_to_id`.
-            language: One language for the whole batch.
-            **kwargs: Ignored.
+        The language is `language`, or each row's `features["language_id"]`; a language-agnostic layer needs none.
 
         Raises:
             ValueError: If a language is missing or unknown; the message names those that the layer has.

@@ -183,5 +183,5 @@ def transformer_encoder(
         tokenizer.save_pretrained(folder)
         encoder = Transformer(folder, max_seq_length=max_seq_length)
     # The folder is gone: a model made here has no checkpoint to load a language-model head from.
-    encoder.auto_model.config._name_or_path = ""
+    encoder.auto_model.config.name_or_path = ""
     return SentenceTransformer(modules=[encoder, Pooling(features, pooling_mode=pooling)])

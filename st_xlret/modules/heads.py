@@ -170,11 +170,7 @@ def _sizes(features: int, hidden_features: int | None, out_features: int | None)
 
 
 def with_batch_statistics(norm: nn.BatchNorm1d, x: Tensor) -> Tensor:
-    """Normalise rows (N, d) by their own statistics, and update the running ones.
-
-    Raises:
-        ValueError: If there are fewer than two rows.
-    """
+    """Normalise rows (N, d) by their own statistics, and update the running ones."""
     if len(x) < 2:
         raise ValueError(
             f"batch normalisation needs at least 2 rows to take statistics from, got {len(x)}: use a larger batch, "

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-_NO_LANGUAGE = 0  # language ids are made of ASCII bytes and never 0
+_NO_LANGUAGE = -1
 
 
 class BankKeys(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sentence_transformers import SentenceTransformer
@@ -11,7 +10,7 @@ from sentence_transformers.base.modules import Router
 from sentence_transformers.util import batch_to_device
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    pass
 
 QUERY, PASSAGE = "query", "document"
 """Routes of the two encoders, as `encode_query` and `encode_document` take them."""
@@ -48,47 +47,12 @@ def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
     )
 
 
-def router_mapping(model: SentenceTransformer, datasets: Mapping[str, Dataset]) -> dict[str, dict[str, str]]:
-    """Which encoder each text column takes: a column named "query" that of queries, all others that of passages.
-
-    Args:
-        model: A shared encoder, or one of `with_two_encoders`.
-        datasets: The data sets of a run, by name.
-
-    Returns:
-        The `router_mapping` of the data collator: data set -> column -> route. It is empty for a shared encoder.
-
-    Example:
-        >>> from datasets import Dataset
-        >>> from st_xlret.modules import static_encoder, train_tokenizer
-        >>> model = with_two_encoders(static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8))
-        >>> router_mapping(model, {"ir": Dataset.from_dict({"query": ["a"], "positive": ["b"], "language": ["en"]})})
-        {'ir': {'query': 'query', 'positive': 'document'}}
-    """
-    if not _has_router(model):
-        return {}
-    return {
-        name: {
-            column: QUERY if column == "query" else PASSAGE
-            for column in dataset.column_names
-            if not column.endswith("language")
-        }
-        for name, dataset in datasets.items()
-    }
-
-
 def freeze_unused(model: SentenceTransformer) -> list[str]:
     """Freeze the parameters that neither queries nor passages use, such as the pooler of XLM-R under mean pooling.
 
     A step on two encoders runs two forward passes on different parameters, and `DistributedDataParallel` takes the
     parameters of each for all there are if it looks for unused ones. With none left, it need not look: set
     `ddp_find_unused_parameters=False` in the training arguments.
-
-    Args:
-        model: A model of `with_two_encoders`.
-
-    Returns:
-        Names of the frozen parameters.
     """
     training = model.training
     model.eval()

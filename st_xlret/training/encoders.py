@@ -5,27 +5,25 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from accelerate import PartialState
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
-from st_xlret.data.batches.runs import Runs
-from st_xlret.data.batches.scanning import rows_by_language
-from st_xlret.data.batches.shuffling import Shuffle
+from st_xlret.batches.sampling import rows_by_language
 from st_xlret.files import atomic_directory
 from st_xlret.hub.loading import load_model
 from st_xlret.losses.masked_lm import has_language_model_head
-from st_xlret.modules.from_scratch import static_encoder, train_tokenizer, transformer_encoder
+from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
 from st_xlret.options import option
-from st_xlret.training.arguments import RunArguments
-from st_xlret.training.trainable import add_lora, freeze_word_embeddings, log_trainable
+from st_xlret.training.checkpoints import last_checkpoint
+from st_xlret.training.script import TrainingArguments
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +32,6 @@ TOKENIZER_CHARACTERS = 10_000_000
 
 MAX_SEQ_LENGTH = 64
 """Tokens that a Transformer from scratch reads of a text."""
-
-_WORDS_REMEMBERED = 500_000
 
 
 @dataclass
@@ -48,33 +44,27 @@ class EncoderArguments:
     from_scratch: str | None = option(
         None,
         "Instead of a checkpoint, with a tokenizer trained on the texts: static (a bag of token vectors, minutes on a "
-        "CPU), or a Transformer: mini (1 layer of 128 features), small (3 of 256), base (12 of 768, as XLM-R base), or "
-        "tiny (1 of 32) to try things out.",
+        "CPU), or a Transformer: mini (1 layer of 128 features), small (3 of 256), base (12 of 768, as XLM-R base), "
+        "or tiny (1 of 32) to try things out.",
         choices=["static", "tiny", "mini", "small", "base"],
     )
-    tokenizer: str | None = option(None, "From scratch: folder of a tokenizer to use instead of training one.")
-    vocabulary: int = option(
-        60_000, "From scratch: size of the vocabulary of the tokenizer.", minimum=16, maximum=10_000_000
-    )
-    features: int = option(256, "From scratch: vector size of a static encoder.", minimum=1, maximum=65_536)
     max_seq_length: int | None = option(
-        None, "Tokens to read of a text. By default the checkpoint's; 64 from scratch.", minimum=4, maximum=1_000_000
+        None,
+        "Tokens to read of a text. By default the checkpoint's; 64 from scratch.",
+        minimum=4,
+        maximum=1_000_000,
+        expert=True,
     )
     pooling: str | None = option(
         None,
-        "Sentence vector of a Transformer: cls (the first token's, the papers'), mean, or checkpoint (the checkpoint's "
-        "own). By default checkpoint; mean for one without pooling and from scratch.",
+        "Sentence vector of a Transformer: cls (the first token's, the papers'), mean, or checkpoint (the "
+        "checkpoint's own). By default checkpoint; mean for one without pooling and from scratch.",
         choices=["cls", "mean", "checkpoint"],
+        expert=True,
     )
-    freeze_embeddings: bool = option(
-        False, "Leave the word embeddings of the checkpoint as they are: less memory, and faster steps."
-    )
-    lora_rank: int | None = option(
-        None,
-        "Train low-rank adapters (LoRA) of this rank, such as 16, in place of the checkpoint's weights, with a higher "
-        'learning rate, such as 2e-4. They are merged into the saved model. Needs the extra "peft".',
-        minimum=1,
-    )
+
+    vocabulary = 60_000
+    features = 256
 
     def __post_init__(self) -> None:
         if (self.model is None) == (self.from_scratch is None):
@@ -82,39 +72,28 @@ class EncoderArguments:
                 "give either --model (a checkpoint) or --from_scratch static, tiny, mini, small or base, got "
                 f"--model {self.model} and --from_scratch {self.from_scratch}"
             )
-        if self.pooling == "checkpoint":
-            if self.model is None:
-                raise ValueError("--pooling checkpoint is for a checkpoint (--model): from scratch it is cls or mean")
-            self.pooling = None
-        for name in ("freeze_embeddings", "lora_rank"):
-            if getattr(self, name) and self.model is None:
-                raise ValueError(f"--{name} is for a checkpoint (--model): from scratch, all weights are to be learned")
+        if self.pooling == "checkpoint" and self.model is None:
+            raise ValueError("--pooling checkpoint is for a checkpoint (--model): from scratch it is cls or mean")
 
-    def load(
-        self, texts: Iterable[tuple[Dataset, str, str]], args: SentenceTransformerTrainingArguments, run: RunArguments
-    ) -> SentenceTransformer:
+    def load(self, texts: Iterable[tuple[Dataset, str, str]], args: TrainingArguments) -> SentenceTransformer:
         """Load the checkpoint, or make an encoder from scratch.
 
         Args:
             texts: Texts to train a tokenizer on: data sets with the names of their text and language columns.
-            args: The host's training arguments: a tokenizer that is trained here is kept in `output_dir/tokenizer`,
-                so that a resumed run and all ranks of a distributed one have the same.
-            run: With `overwrite`, a tokenizer that is there is replaced, unless the run is resumed.
+            args: The training arguments. A tokenizer that is trained is kept in `output_dir/tokenizer` for a resumed
+                run and all ranks of a distributed one.
 
         Raises:
-            ValueError: If the tokenizer is no fast one, or there are no texts to train one on.
+            ValueError: If there is no such model, or there are no texts to train a tokenizer on.
         """
         if self.model is not None:
-            model = set_pooling(load_checkpoint(self.model, self.max_seq_length), self.pooling)
-            if self.lora_rank:
-                add_lora(model, self.lora_rank)
-            if self.freeze_embeddings:
-                freeze_word_embeddings(model)
-            if self.lora_rank or self.freeze_embeddings:
-                log_trainable(model)
-            return model
-        folder = Path(str(args.output_dir)) / "tokenizer"
-        tokenizer = self._tokenizer(texts, folder, run.resume or not run.overwrite, args.seed)
+            return set_pooling(load_checkpoint(self.model, self.max_seq_length), self.pooling)
+        for name in ("freeze_embeddings", "lora_rank"):
+            if getattr(args, name):
+                raise ValueError(f"--{name} is for a checkpoint (--model): from scratch, all weights are to be learned")
+        if args.keep_trained < 1:
+            raise ValueError(f"--keep_trained {args.keep_trained} is for a checkpoint: --from_scratch has none to keep")
+        tokenizer = self._tokenizer(texts, args)
         if self.from_scratch == "static":
             return static_encoder(tokenizer, self.features)
         return transformer_encoder(
@@ -124,52 +103,38 @@ class EncoderArguments:
             pooling=self.pooling or "mean",  # type: ignore[arg-type]
         )
 
-    def _tokenizer(
-        self, texts: Iterable[tuple[Dataset, str, str]], folder: Path, keep: bool, seed: int
-    ) -> PreTrainedTokenizerFast:
-        if not self.tokenizer:
-            # Rank 0 trains while the others wait.
-            with PartialState().main_process_first():
-                if not keep and PartialState().is_main_process:
-                    shutil.rmtree(folder, ignore_errors=True)
-                if folder.is_dir():
-                    logger.info("using the tokenizer in %s", folder)
-                else:
-                    sample = list(balanced_texts(texts, TOKENIZER_CHARACTERS, seed=seed))
-                    logger.info("training a tokenizer of %d tokens on %d texts", self.vocabulary, len(sample))
-                    trained = train_tokenizer(sample, self.vocabulary, show_progress=True)
-                    with atomic_directory(folder) as temporary:
-                        trained.save_pretrained(temporary)
-        tokenizer = AutoTokenizer.from_pretrained(self.tokenizer or str(folder))
-        if not isinstance(tokenizer, PreTrainedTokenizerFast):
-            raise ValueError(f"{self.tokenizer!r} is no fast tokenizer")
-        _remember_more_words(tokenizer)
-        return tokenizer
+    def _tokenizer(self, texts: Iterable[tuple[Dataset, str, str]], args: TrainingArguments) -> PreTrainedTokenizerFast:
+        output = Path(str(args.output_dir))
+        folder, state = output / "tokenizer", PartialState()
+        # Rank 0 trains while the others wait.
+        with state.main_process_first():
+            if state.is_main_process and not (args.resume and last_checkpoint(output) and folder.is_dir()):
+                sample = list(balanced_texts(texts, TOKENIZER_CHARACTERS, seed=args.seed))
+                logger.info("training a tokenizer of %d tokens on %d texts", self.vocabulary, len(sample))
+                trained = train_tokenizer(sample, self.vocabulary, show_progress=True)
+                shutil.rmtree(folder, ignore_errors=True)
+                with atomic_directory(folder) as temporary:
+                    trained.save_pretrained(temporary)
+        return PreTrainedTokenizerFast.from_pretrained(str(folder))
 
 
 @dataclass
 class PretrainingEncoderArguments(EncoderArguments):
-    """The encoder to train on short texts, such as the sentences of documents."""
+    """The encoder to train, with the sizes of one from scratch."""
 
-    train_seq_length: int | None = option(
-        None,
-        "Tokens to read of a text in training batches: fewer are faster. The saved model reads as many as "
-        "--max_seq_length says. By default the same.",
-        minimum=4,
+    vocabulary: int = option(
+        60_000, "From scratch: size of the vocabulary of the tokenizer.", minimum=16, maximum=10_000_000, expert=True
+    )
+    features: int = option(
+        256, "From scratch: vector size of a static encoder.", minimum=1, maximum=65_536, expert=True
     )
 
-    def batch_length(self, model: SentenceTransformer) -> int | None:
-        """Tokens of a text in training batches, as the `max_length` of a collator; None is the model's own.
 
-        Raises:
-            ValueError: If the model reads fewer.
-        """
-        most = None if isinstance(model[0], StaticEmbedding) else model.max_seq_length
-        if self.train_seq_length is not None and most is not None and self.train_seq_length > most:
-            raise ValueError(
-                f"--train_seq_length {self.train_seq_length}: the model reads only {most} tokens (--max_seq_length)"
-            )
-        return self.train_seq_length
+@dataclass
+class CheckpointArguments(EncoderArguments):
+    """The encoder to train: a trained one."""
+
+    from_scratch: str | None = field(default=None, init=False)
 
 
 def load_checkpoint(name: str, max_seq_length: int | None = None) -> SentenceTransformer:
@@ -201,46 +166,34 @@ def _positions(model: SentenceTransformer) -> int | None:
 def set_pooling(model: SentenceTransformer, pooling: str | None) -> SentenceTransformer:
     """Make the sentence vector of a Transformer its first token's ("cls") or the mean of all ("mean"), in place.
 
-    Args:
-        model: The encoder. One without a pooling layer, such as a static encoder, is left as it is.
-        pooling: "cls" or "mean"; None leaves the model as it is.
-
-    Returns:
-        The same model.
+    A model without a pooling layer, such as a static encoder, is left as it is, and "checkpoint" or None leaves any
+    model.
     """
-    for name, module in model.named_children():
-        if pooling and isinstance(module, Pooling):
-            model._modules[name] = Pooling(module.embedding_dimension, pooling_mode=pooling)  # type: ignore[arg-type]
+    for place, module in enumerate(model.children()):
+        if pooling in ("cls", "mean") and isinstance(module, Pooling):
+            model[place] = Pooling(module.embedding_dimension, pooling_mode=pooling)  # type: ignore[arg-type]
     return model
 
 
 def learns_masked_words(model: SentenceTransformer) -> bool:
-    """Whether masked language modelling has a head to start from; logs one line if a checkpoint lacks it.
+    """Whether masked language modelling has a head to start from; warns once if a checkpoint lacks it.
 
     A static encoder has no masked language modelling, and a Transformer from scratch learns its head with everything
-    else. A new head on a trained encoder would disturb it.
+    else. A new head on a trained encoder would disturb the encoder.
     """
     if not isinstance(model[0], Transformer):
         return False
     found = has_language_model_head(model)
     if not found:
-        name = getattr(model[0].auto_model.config, "_name_or_path", "")
-        logger.warning("masked language modelling is left out, because %s has no pre-trained language-model head", name)
+        logger.warning("masked language modelling is left out: the checkpoint has no pre-trained language-model head")
     return found
-
-
-def _remember_more_words(tokenizer: PreTrainedTokenizerFast) -> None:
-    """Enlarge the tokenizer's own memory of words: 10 000 are few for many languages, and cost a third of its time."""
-    resize = getattr(tokenizer.backend_tokenizer.model, "_resize_cache", None)
-    if resize is not None:
-        resize(_WORDS_REMEMBERED)
 
 
 def balanced_texts(sources: Iterable[tuple[Dataset, str, str]], characters: int, *, seed: int = 0) -> Iterator[str]:
     """Texts with as many characters of each language, as far as they go.
 
     Args:
-        sources: Datasets with the names of their text and language columns.
+        sources: Data sets with the names of their text and language columns.
         characters: Characters in all.
         seed: Seed of the order.
 
@@ -248,28 +201,22 @@ def balanced_texts(sources: Iterable[tuple[Dataset, str, str]], characters: int,
         Texts, language by language.
     """
     generator = np.random.default_rng([seed, 7])
-    rows: dict[str, list[tuple[Dataset, str, Runs, Shuffle]]] = {}
+    parts: dict[str, list[tuple[Dataset, str, np.ndarray]]] = {}
     for dataset, column, language_column in sources:
-        for group, (language,) in zip(*rows_by_language(dataset, [language_column]), strict=True):
-            rows.setdefault(language, []).append((dataset, column, group, Shuffle(len(group), generator)))
-    share = characters / max(1, len(rows))
-    for language in sorted(rows):
+        for rows, (language,) in zip(*rows_by_language(dataset, [language_column]), strict=True):
+            parts.setdefault(language, []).append((dataset, column, rows[generator.permutation(len(rows))]))
+    for language in sorted(parts):
+        left = characters / len(parts)
         # Small sources first, whole: what they lack is filled from the larger ones.
-        parts = sorted(rows[language], key=lambda part: len(part[2]))
-        left = share
-        for i, part in enumerate(parts):
-            budget = left / (len(parts) - i)
-            for text in _texts(*part):
+        ordered = sorted(parts[language], key=lambda part: len(part[2]))
+        for i, (dataset, column, rows) in enumerate(ordered):
+            budget = left / (len(ordered) - i)
+            for start in range(0, len(rows), 1000):
                 if budget <= 0:
                     break
-                yield text
-                budget -= len(text)
-                left -= len(text)
-
-
-def _texts(dataset: Dataset, column: str, rows: Runs, order: Shuffle) -> Iterator[str]:
-    for start in range(0, len(order), 1000):
-        chunk = rows[order[np.arange(start, min(start + 1000, len(order)))]]
-        # Read in the order of the file, given in the order asked for.
-        texts = dataset.select(np.sort(chunk))[column][:]
-        yield from (texts[i] for i in np.argsort(np.argsort(chunk)))
+                for text in dataset.select(rows[start : start + 1000])[column][:]:
+                    if budget <= 0:
+                        break
+                    yield text
+                    budget -= len(text)
+                    left -= len(text)

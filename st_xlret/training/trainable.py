@@ -1,140 +1,79 @@
-"""Training fewer weights: frozen word embeddings, and low-rank adapters (LoRA) that are merged afterwards."""
+"""What of an encoder is trained, and how its layers compute meanwhile."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
+import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from st_xlret.optional import import_optional
 
-logger = logging.getLogger(__name__)
 
-LORA_SCALE = 2
-"""The product of an adapter is multiplied by this; PEFT's `lora_alpha` is the rank times as much."""
-
-
-def freeze_word_embeddings(model: SentenceTransformer) -> SentenceTransformer:
+def freeze_word_embeddings(model: SentenceTransformer) -> None:
     """Leave the word embeddings of a Transformer as they are, in place.
 
-    They are most of the weights of a small multilingual encoder, and of the optimizer's time and memory. A head for
-    masked language modelling that shares them is frozen with them.
-
-    Args:
-        model: The encoder.
-
-    Returns:
-        The same model.
+    Word embeddings are most of the weights of a small multilingual encoder, and of the optimizer's time and memory. A
+    head for masked language modelling that shares them is frozen with them.
 
     Raises:
         ValueError: If the encoder is static: its vectors are all that it has.
-
-    Example:
-        >>> from st_xlret.modules import train_tokenizer, transformer_encoder
-        >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny")
-        >>> frozen = freeze_word_embeddings(model)
-        >>> [name for name, weight in frozen.named_parameters() if not weight.requires_grad]
-        ['0.model.embeddings.word_embeddings.weight']
     """
     transformers = list(transformers_of(model))
     if not transformers or any(isinstance(module, StaticEmbedding) for module in model.modules()):
-        raise ValueError(
-            "--freeze_embeddings: this encoder has word embeddings alone, and nothing else would be trained"
-        )
+        raise ValueError("freeze_embeddings: this encoder has word embeddings alone, and nothing else would be trained")
     for transformer in transformers:
         transformer.get_input_embeddings().requires_grad_(False)
-    return model
 
 
-def add_lora(model: SentenceTransformer, rank: int) -> SentenceTransformer:
+def add_lora(model: SentenceTransformer, rank: int) -> None:
     """Freeze a Transformer and put an adapter of low rank beside each of its linear layers, in place.
 
     Low-Rank Adaptation (Hu et al., ICLR 2022, Eq. 3): a layer with weights W computes W x + 2 B A x, and only A and B
-    are trained. B starts at zero, so that the encoder starts as it was. The checkpoints of a run contain the adapters
-    alone; `merge_adapters` makes a plain model of the trained one.
-
-    Args:
-        model: The encoder, from a checkpoint.
-        rank: Rank of the adapters, such as 16.
-
-    Returns:
-        The same model.
+    are trained. B starts at zero. Checkpoints contain the adapters alone; `merge_adapters` makes a plain model.
 
     Raises:
         ImportError: If PEFT is not installed (extra `peft`).
         ValueError: If the encoder has no Transformer.
-
-    Example:
-        >>> from st_xlret.modules import train_tokenizer, transformer_encoder
-        >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny")
-        >>> before = model.encode("a b")
-        >>> (add_lora(model, 4).encode("a b") == before).all().item()
-        True
     """
-    peft = import_optional("peft", extra="peft", needed_for="training with LoRA (--lora_rank)")
+    peft = import_optional("peft", extra="peft", needed_for="training with LoRA")
     if not model.has_peft_compatible_model():
-        raise ValueError(f"--lora_rank {rank}: this encoder has no Transformer whose layers could get adapters")
+        raise ValueError(f"lora_rank {rank}: this encoder has no Transformer whose layers could get adapters")
     # A pooler on top of the first token is no part of a sentence encoder, and would never get a gradient.
-    model.add_adapter(
-        peft.LoraConfig(
-            r=rank,
-            lora_alpha=LORA_SCALE * rank,
-            target_modules="all-linear",
-            exclude_modules=r"(.*\.)?pooler\..*",
-        )
+    config = peft.LoraConfig(
+        r=rank, lora_alpha=2 * rank, target_modules="all-linear", exclude_modules=r"(.*\.)?pooler\..*"
     )
-    return model
-
-
-def has_adapters(model: SentenceTransformer) -> bool:
-    """Whether there are adapters in a model that are not merged."""
-    return any(getattr(transformer, "peft_config", None) for transformer in transformers_of(model))
+    model.add_adapter(config)
 
 
 def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
     """Add the adapters of a model to its weights, in place: what is left is a plain model with the same vectors.
 
     Args:
-        model: A model, with adapters of PEFT that can be merged, such as those of LoRA, or without any.
+        model: A model with LoRA adapters, or without any.
 
     Returns:
         The same model.
 
     Raises:
         ImportError: If there are adapters and PEFT is not installed (extra `peft`).
-
-    Example:
-        >>> from st_xlret.modules import train_tokenizer, transformer_encoder
-        >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny")
-        >>> names = list(model.state_dict())
-        >>> list(merge_adapters(add_lora(model, 4)).state_dict()) == names
-        True
     """
-    if not has_adapters(model):
-        return model
-    tuners = import_optional("peft.tuners.tuners_utils", extra="peft", needed_for="merging adapters")
-    for transformer in transformers_of(model):
+    for transformer in [part for part in transformers_of(model) if getattr(part, "peft_config", None)]:
+        tuners = import_optional("peft.tuners.tuners_utils", extra="peft", needed_for="merging adapters")
         for name, module in list(transformer.named_modules()):
             if isinstance(module, tuners.BaseTunerLayer):
                 module.merge(safe_merge=True)
                 parent, _, own = name.rpartition(".")
                 setattr(transformer.get_submodule(parent), own, module.get_base_layer())
         transformer.delete_adapter(list(transformer.peft_config))
-        # A model that was loaded with adapters would save its weights under PEFT's names.
+        # A model that was loaded with adapters would save its weights under PEFT's names, and load as random ones.
         vars(transformer).pop("_weight_conversions", None)
         transformer.requires_grad_(True)
     return model
-
-
-def log_trainable(model: SentenceTransformer) -> None:
-    """Log how many of the weights are trained."""
-    weights = list(model.parameters())
-    trained = sum(weight.numel() for weight in weights if weight.requires_grad)
-    logger.info("training %.1f M of %.1f M weights", trained / 1e6, sum(weight.numel() for weight in weights) / 1e6)
 
 
 def transformers_of(model: nn.Module) -> Iterator[PreTrainedModel]:
@@ -144,3 +83,82 @@ def transformers_of(model: nn.Module) -> Iterator[PreTrainedModel]:
             yield child
         else:
             yield from transformers_of(child)
+
+
+@contextmanager
+def dropout_of(model: SentenceTransformer, share: float | None) -> Iterator[None]:
+    """A context in which the layers of an encoder have another dropout; None leaves it as it is.
+
+    Networks that a loss has beside the encoder, such as MSM's document encoder, keep theirs.
+
+    Raises:
+        ValueError: If the share is above 0 and no layer of the encoder has dropout.
+
+    Example:
+        >>> from st_xlret.modules import train_tokenizer, transformer_encoder
+        >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny").to("cpu").train()
+        >>> with dropout_of(model, 0.0):
+        ...     repeated = [model(model.preprocess(["a b"]))["sentence_embedding"] for _ in range(2)]
+        >>> repeated[0].equal(repeated[1])
+        True
+    """
+    found: list[tuple[nn.Module, str, float]] = []
+    if share is not None:
+        found += [(module, "p", module.p) for module in model.modules() if isinstance(module, nn.Dropout)]
+        # Attention has its dropout as a number.
+        for module in [module for transformer in transformers_of(model) for module in transformer.modules()]:
+            numbers = ((n, v) for n, v in vars(module).items() if "dropout" in n and type(v) in (int, float))
+            found += [(module, name, value) for name, value in numbers]
+    if share and not found:
+        raise ValueError(f"dropout {share:g}: no layer of this encoder has dropout; leave the option out")
+    try:
+        for module, name, _ in found:
+            setattr(module, name, share)
+        yield
+    finally:
+        for module, name, value in found:
+            setattr(module, name, value)
+
+
+@contextmanager
+def attention_of(model: SentenceTransformer, implementation: str | None) -> Iterator[None]:
+    """A context in which the encoder computes attention by another implementation of the host; None changes nothing."""
+    transformers = list(transformers_of(model)) if implementation else []
+    try:
+        for transformer in transformers:
+            transformer.set_attn_implementation(implementation)  # type: ignore[arg-type]
+        yield
+    finally:
+        for transformer in transformers:
+            transformer.set_attn_implementation(transformer.get_correct_attn_implementation(None))
+
+
+def trainable_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Copy the weights that training changes: name -> tensor."""
+    return {name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad}
+
+
+@torch.no_grad()
+def interpolate(model: nn.Module, original: Mapping[str, Tensor], share: float) -> None:
+    """Set each weight to `original + share (trained - original)`, in place; weights not in `original` stay.
+
+    Example:
+        >>> model = nn.Linear(1, 1, bias=False)
+        >>> _ = model.weight.data.fill_(1.0)
+        >>> original = trainable_weights(model)
+        >>> _ = model.weight.data.fill_(3.0)
+        >>> interpolate(model, original, 0.5)
+        >>> model.weight.item()
+        2.0
+    """
+    trained = dict(model.named_parameters())
+    for name, before in original.items():
+        trained[name].copy_(torch.lerp(before.to(trained[name]), trained[name], share))
+
+
+def not_finite(model: nn.Module) -> str | None:
+    """The name of a parameter or buffer that holds NaN or infinity; None if there is none."""
+    for name, tensor in model.state_dict().items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            return name
+    return None

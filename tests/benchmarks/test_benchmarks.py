@@ -1,67 +1,84 @@
-"""The benchmark runs at toy sizes, and what it compares computes the same thing. Times are never tested."""
+"""The benchmarks run at toy sizes, and ways that are compared compute the same. Times are never tested."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slow
-OPTIONAL = {"ntxent": "pytorch_metric_learning", "supcon": "pytorch_metric_learning"}
-ALWAYS = {
-    "encoder",
-    "in_batch",
-    "naive_narrow",
-    "naive_wide",
-    "naive_languages",
-    "vocabulary",
-    "vocabulary_frozen",
-    "vocabulary_host",
-}
+from benchmarks import losses, measuring, mine_command, search, training_step
+from benchmarks.measuring import Comparison
+
+# Comparisons whose steps are of different things.
+DIFFERENT = {"encoder", "in_batch", "msm", "joint", "growth"}
 
 
-@pytest.fixture(scope="module")
-def results(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    output = tmp_path_factory.mktemp("benchmark") / "new" / "figures.json"
-    program = [sys.executable, "-m", "benchmarks.ccp_losses", "--quick", "--output", output]
-    environment = {**os.environ, "PYTHONPATH": str(repository)}
-    done = subprocess.run(program, cwd=repository, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert [file.name for file in output.parent.iterdir()] == [output.name]
-    return json.loads(output.read_text(encoding="utf-8"))
+def cases(comparisons: Mapping[str, Comparison]) -> list[tuple[str, Comparison]]:
+    return [(name, comparisons[name]) for name in comparisons if name not in DIFFERENT]
 
 
-def test_every_comparison_is_there(results: dict[str, Any]) -> None:
-    assert set(results) == {"machine", "quick", "comparisons"}
-    assert set(results["machine"]) == {"cpu", "cores", "torch"} and results["quick"] is True
-    installed = {name for name, package in OPTIONAL.items() if find_spec(package)}
-    assert set(results["comparisons"]) == ALWAYS | installed
+@pytest.mark.parametrize(
+    ("name", "comparison"),
+    [*cases(losses.comparisons(True)), *cases(search.comparisons(True))],
+    ids=lambda each: str(each)[:20],
+)
+def test_rivals_compute_the_same(name: str, comparison: Comparison) -> None:
+    if comparison.needs:
+        pytest.importorskip(comparison.needs)
+    ours, *others = (float(build().run()) for build in comparison.steps.values())
+    assert others and others == pytest.approx([ours] * len(others), rel=1e-5)
 
 
-def test_every_step_has_figures_and_every_ratio_its_parts(results: dict[str, Any]) -> None:
-    for name, comparison in results["comparisons"].items():
-        measured = {"seconds", "loss", "runs"}
-        if name != "encoder" and Path("/proc/self/clear_refs").exists():
-            measured |= {"peak_bytes"}
-        for figures in comparison["figures"].values():
-            assert set(figures) == measured
-        assert comparison["ratios"]
-        for ratio in comparison["ratios"]:
-            assert set(ratio) == {"of", "to", "measure", "ratio", "goal", "met"}
-            key = {"time": "seconds", "memory": "peak_bytes"}[ratio["measure"]]
-            one, other = (comparison["figures"][ratio[part]][key] for part in ("of", "to"))
-            assert ratio["ratio"] == pytest.approx(one / other)
+def test_one_pass_for_each_loss_is_one_for_their_sum() -> None:
+    steps = losses.comparisons(True)["joint"].steps
+    assert float(steps["sequential"]().run()) == pytest.approx(float(steps["sum"]().run()), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", sorted((ALWAYS | set(OPTIONAL)) - {"encoder", "in_batch"}))
-def test_rivals_compute_the_same_loss(results: dict[str, Any], name: str) -> None:
-    if name in OPTIONAL:
-        pytest.importorskip(OPTIONAL[name])
-    ours, theirs = (figures["loss"] for figures in results["comparisons"][name]["figures"].values())
-    assert ours == pytest.approx(theirs, rel=1e-5)
+@pytest.mark.slow
+@pytest.mark.parametrize(("module", "name"), [(losses, "msm"), (losses, "ntxent"), (search, "growth")])
+def test_figures_and_ratios(module: object, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "new" / "figures.json"
+    given = ["--quick", "--only", name, "--output", str(output)]
+    found = measuring.main(module.comparisons, "", given)  # type: ignore[attr-defined]
+    assert json.loads(output.read_text(encoding="utf-8")) == found and set(found["machine"]) == {
+        "cpu",
+        "cores",
+        "torch",
+    }
+    if name == "ntxent" and not find_spec("pytorch_metric_learning"):
+        assert not found["comparisons"] and "is not installed" in capsys.readouterr().out
+        return
+    result = found["comparisons"][name]
+    assert result["ratios"] and result["title"] in measuring.table(result)
+    for ratio in result["ratios"]:
+        key = {"time": "seconds", "memory": "peak_bytes"}[ratio["measure"]]
+        one, other = (result["figures"][ratio[part]][key] for part in ("of", "to"))
+        assert ratio["ratio"] == pytest.approx(one / other)
+
+
+def test_a_step_in_micro_batches_counts_as_often() -> None:
+    build = losses.comparisons(True)["msm"].steps["encoder"]
+    plain, thrice = ({"a": 1.0}, {"a": 3.0})
+    titles = [
+        measuring.measure(Comparison("", {"a": build}, [("a", "a")], rounds=1, memory=False, times=times))
+        for times in (plain, thrice)
+    ]
+    assert all(found["ratios"][0]["ratio"] == 1 for found in titles)
+
+
+@pytest.mark.slow
+def test_mining_as_a_whole() -> None:
+    found = mine_command.measure(300, 16, 0.5, [])
+    assert found["recall"] > 0.8 and found["precision"] > 0.5 and found["peak_MiB"] > 100
+
+
+def test_every_way_takes_steps_on_the_weights_that_it_trains() -> None:
+    figures = training_step.measure(None, 3, 8, 1)
+    assert set(figures) == set(training_step.WAYS)
+    assert all(figure["speed"] > 0 for figure in figures.values())
+    trained = {way: figure["trained"] for way, figure in figures.items()}
+    assert trained["bf16, LoRA of rank 16"] < trained["bf16, frozen word embeddings"] < trained["fp32"]
+    assert all(way in training_step.show(figures) for way in figures)

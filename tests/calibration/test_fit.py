@@ -18,6 +18,7 @@ from st_xlret.calibration import (
 QUICK = CalibrationOptions(
     rotation=RotationOptions(refinements=2, adversarial=AdversarialOptions(epochs=1, steps_per_epoch=3, hidden=8))
 )
+PAPER = ["shift", "scale", "rotate"]
 STEP_LISTS = [
     ["shift"],
     ["shift", "scale"],
@@ -56,7 +57,7 @@ def test_stages_equal_the_steps_one_by_one(clouds: dict[str, Tensor]) -> None:
 
 def test_the_last_stage_is_the_fit(clouds: dict[str, Tensor]) -> None:
     last = fit_calibration_stages(clouds, options=QUICK)["rotate"]
-    fitted = fit_calibration(clouds, options=QUICK)
+    fitted = fit_calibration(clouds, steps=PAPER, options=QUICK)
     assert torch.equal(last.weight, fitted.weight) and torch.equal(last.bias, fitted.bias)
     assert fitted.weight.dtype == torch.float32
     assert set(fitted.notes) == {"rotate fr", "rotate sw"}
@@ -79,7 +80,7 @@ def test_strength_goes_into_each_step(clouds: dict[str, Tensor]) -> None:
 
 @pytest.mark.parametrize("steps", [["rotate"], ["lsar"], ["rotate", "lsar"]])
 def test_one_language_is_not_changed(clouds: dict[str, Tensor], steps: list[str]) -> None:
-    layer = fit_calibration({"en": clouds["en"]}, steps=steps)
+    layer = fit_calibration({"en": clouds["en"]}, steps=steps, options=CalibrationOptions(keep_mean=1))
     torch.testing.assert_close(layer.transform(clouds["en"], "en"), clouds["en"], atol=1e-6, rtol=1e-6)
 
 
@@ -120,7 +121,7 @@ def test_a_planted_map_is_undone_with_pairs() -> None:
     )
 
 
-def test_a_rotation_needs_as_many_sentences_as_dimensions() -> None:
+def test_a_rotation_needs_as_many_texts_as_dimensions() -> None:
     clouds = {
         "en": torch.randn(90, 64),
         "fr": torch.randn(60, 64),
@@ -128,38 +129,53 @@ def test_a_rotation_needs_as_many_sentences_as_dimensions() -> None:
         "de": torch.randn(70, 64),
     }
     pairs = {"de": (torch.randn(10, 64), torch.randn(10, 64))}
-    with pytest.raises(ValueError, match="64 dimensions.*'fr' has 60 sentences, 'sw' has 55.*'de' has 10 pairs"):
-        fit_calibration(clouds, pairs=pairs, options=QUICK)
-    drawn = RotationOptions(max_sentences=50)
-    with pytest.raises(ValueError, match="'en' has 50 sentences"):
+    with pytest.raises(ValueError, match="64 dimensions.*'fr' has 60 texts, 'sw' has 55.*'de' has 10 pairs"):
+        fit_calibration(clouds, steps=PAPER, pairs=pairs, options=QUICK)
+    drawn = RotationOptions(max_texts=50)
+    with pytest.raises(ValueError, match="'en' has 50 texts"):
         fit_calibration(clouds, steps=["rotate"], options=CalibrationOptions(rotation=drawn))
     # Neither a prior, nor other steps, nor a language with enough pairs is a reason to stop.
     near = RotationOptions(initial="identity", refinements=1, prior=1.0)
-    fit_calibration(clouds, pairs=pairs, options=CalibrationOptions(rotation=near))
+    fit_calibration(clouds, steps=PAPER, pairs=pairs, options=CalibrationOptions(rotation=near))
     fit_calibration(clouds, steps=["shift", "scale"])
-    fit_calibration(clouds, strength={"rotate": 0.0}, options=QUICK)
+    fit_calibration(clouds, steps=PAPER, strength={"rotate": 0.0}, options=QUICK)
     enough = {"fr": (torch.randn(80, 64), torch.randn(80, 64))}
     fit_calibration({"en": clouds["en"][:50], "fr": clouds["fr"]}, steps=["shift", "rotate"], pairs=enough)
 
 
+def test_a_quarter_of_the_common_mean_is_kept_for_search(clouds: dict[str, Tensor]) -> None:
+    for steps in (["lsar"], ["shift"]):
+        quarter = fit_calibration(clouds, steps=steps, options=CalibrationOptions(keep_mean=0.25))
+        assert torch.equal(fit_calibration(clouds, steps=steps).bias, quarter.bias)
+    paper = fit_calibration_stages(clouds, steps=["shift", "scale"])["shift"]
+    assert torch.equal(
+        paper.bias, fit_calibration(clouds, steps=["shift"], options=CalibrationOptions(keep_mean=0)).bias
+    )
+
+
+def test_without_the_pivot_another_language_takes_its_place(clouds: dict[str, Tensor]) -> None:
+    del clouds["en"]
+    assert fit_calibration(clouds).pivot == "fr"
+
+
 def test_inputs_can_be_normalized_first(clouds: dict[str, Tensor]) -> None:
-    layer = fit_calibration(clouds, steps=["shift"], options=CalibrationOptions(normalize_inputs=True))
+    layer = fit_calibration(clouds, steps=["shift"], options=CalibrationOptions(keep_mean=0, normalize_inputs=True))
     unit = torch.nn.functional.normalize(clouds["fr"], dim=1)
     torch.testing.assert_close(layer.transform(clouds["fr"], "fr"), unit - unit.mean(dim=0), atol=1e-6, rtol=1e-5)
 
 
 def test_seed_and_numpy(clouds: dict[str, Tensor]) -> None:
     arrays = {language: rows.numpy() for language, rows in clouds.items()}
-    first = fit_calibration(clouds, seed=4, options=QUICK)
-    second = fit_calibration(arrays, seed=4, options=QUICK)  # type: ignore[arg-type]
+    first = fit_calibration(clouds, steps=PAPER, seed=4, options=QUICK)
+    second = fit_calibration(arrays, steps=PAPER, seed=4, options=QUICK)  # type: ignore[arg-type]
     assert torch.equal(first.weight, second.weight)
 
 
 def errors() -> Iterator[tuple[dict, str]]:
     good = {"en": torch.randn(60, 3), "fr": torch.randn(60, 3)}
-    yield {"embeddings": {**good, "sw": torch.randn(7, 3)}}, "'sw' has 7 sentences"
+    yield {"embeddings": {**good, "sw": torch.randn(7, 3)}}, "'sw' has 7 texts"
     yield {"embeddings": {**good, "sw": torch.randn(60, 4)}}, "one dimension.*'sw': 4"
-    yield {"embeddings": good, "pivot": "de"}, "pivot language 'de': there are en, fr"
+    yield {"embeddings": good, "pivot": "de", "steps": ["to_pivot"]}, "pivot language 'de': there are en, fr"
     yield {"embeddings": good, "steps": ["shift", "twist"]}, "'twist': choose from shift, scale"
     yield {"embeddings": good, "steps": "shift"}, "got 'shift'"
     yield {"embeddings": good, "steps": []}, "sequence out of"

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from st_xlret.calibration import CalibrationOptions, fit_calibration, fit_role_calibrations
-from st_xlret.calibration.inputs import STEPS
+from st_xlret.calibration import STEPS, CalibrationOptions, fit_calibration, fit_role_calibrations
 
 CODES = ["en", "fr", "de", "sw"]
 

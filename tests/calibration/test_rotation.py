@@ -7,15 +7,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from st_xlret.calibration.adversarial import AdversarialOptions, adversarial_rotations, pull_to_orthogonal
 from st_xlret.calibration.rotation import (
+    AdversarialOptions,
+    RotationOptions,
+    adversarial_rotations,
+    describe_candidates,
     mean_csls_criterion,
     nearest_orthogonal,
     partial_rotation,
     procrustes,
+    pull_to_orthogonal,
     rotation_agreement,
+    unsupervised_rotation,
 )
-from st_xlret.calibration.unsupervised import RotationOptions, describe_candidates, unsupervised_rotation
 
 
 def random_rotation(dimension: int, seed: int = 0) -> Tensor:
@@ -142,7 +146,28 @@ def test_a_rotation_that_two_halves_do_not_agree_on_is_dropped() -> None:
     assert checked[0].name == "identity"
     assert checked[-1].agreement is not None and abs(checked[-1].agreement) < 0.3
     assert not checked[-1].trusted
-    assert "dropped: identity, refined" in describe_candidates(checked)
+    assert "not verified: identity, refined" in describe_candidates(checked)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("same_topics", [True, False])
+def test_what_cannot_be_verified_is_not_taken(seed: int, same_topics: bool) -> None:
+    # Around a wrong optimum, both halves of the texts find the same rotation, and the criterion rises all the same.
+    generator = torch.Generator().manual_seed(seed)
+    spread = torch.linspace(2, 0.5, 8)
+
+    def cloud(topics: Tensor) -> Tensor:
+        drawn = torch.randint(40, (1200,), generator=generator)
+        rows = topics[drawn] + 0.5 * spread * torch.randn(1200, 8, generator=generator)
+        return rows - rows.mean(dim=0)
+
+    topics = [torch.randn(40, 8, generator=generator) * spread for _ in range(2)]
+    planted = random_rotation(8, seed + 100).float()
+    source, target = cloud(topics[0]) @ planted, cloud(topics[0 if same_topics else 1])
+    candidates = unsupervised_rotation(source, target, RotationOptions(initial="identity"), seed=seed)
+    assert candidates[0].name == "identity"
+    assert any(entry.criterion > candidates[0].criterion and not entry.trusted for entry in candidates)
+    assert "not verified: identity, refined" in describe_candidates(candidates)
 
 
 def test_agreement_is_that_of_the_parts_off_the_identity() -> None:
@@ -156,7 +181,7 @@ def test_agreement_is_that_of_the_parts_off_the_identity() -> None:
 
 def test_the_identity_is_kept_where_nothing_is_better() -> None:
     cloud = anisotropic_cloud(600, 8, 1)
-    candidates = unsupervised_rotation(cloud, cloud, RotationOptions(initial="identity", max_sentences=400))
+    candidates = unsupervised_rotation(cloud, cloud, RotationOptions(initial="identity", max_texts=400))
     torch.testing.assert_close(candidates[0].rotation, torch.eye(8, dtype=torch.float64), atol=0.15, rtol=0)
 
 
@@ -192,5 +217,5 @@ def test_bad_input_is_named() -> None:
         RotationOptions(min_agreement=2)
     with pytest.raises(ValueError, match="between 0 and 1, got 1"):
         RotationOptions(validation_fraction=1.0)
-    with pytest.raises(ValueError, match="at least 4 sentences.*got 2"):
+    with pytest.raises(ValueError, match="at least 4 texts.*got 2"):
         unsupervised_rotation(torch.ones(2, 2), torch.ones(9, 2))

@@ -1,200 +1,208 @@
+"""`st-xlret calibrate` and `report`: options in, a model, a table and one recommendation out."""
+
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.commands.calibrate import calls, main
-from st_xlret.modules.from_scratch import static_encoder, train_tokenizer
+import tests.commands.bias_files as bias_files
+from st_xlret import CalibrationLayer, export
+from st_xlret.calibration import compare_calibrations, usual_calibrations
+from st_xlret.commands.calibrate import calls, command_for, main
+from st_xlret.commands.report import main as report
+from tests import tiny
+from tests.commands.bias_files import WORDS, sentences
 
-WORDS = {
-    "en": ["cat", "dog", "sun", "rain", "book", "house"],
-    "fr": ["chat", "chien", "soleil", "pluie", "livre", "maison"],
-}
-
-
-def sentences(language: str) -> list[str]:
-    words = WORDS[language]
-    return [f"{first} {second} {third}" for first in words for second in words for third in words[:2]]
+Calibrate = Callable[..., SentenceTransformer]
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
-    with (tmp_path / "documents.jsonl").open("w") as file:
-        for language in WORDS:
-            record = {"id": language, "language": language, "title": "", "sentences": sentences(language)}
-            file.write(json.dumps(record) + "\n")
-    with (tmp_path / "pairs.jsonl").open("w") as file:
-        for english, french in zip(sentences("en"), sentences("fr"), strict=True):
-            record = {"source": english, "target": french, "source_language": "en", "target_language": "fr"}
-            file.write(json.dumps(record) + "\n")
-    tokenizer = train_tokenizer([text for language in WORDS for text in sentences(language)], vocabulary=60)
-    static_encoder(tokenizer, features=8).save(str(tmp_path / "encoder"))
+def folder(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    bias_files.write_documents(tmp_path / "documents.jsonl")
+    bias_files.write_questions(tmp_path / "questions.jsonl")
+    bias_files.encoder().save(str(tmp_path / "encoder"))
+    codes = {"source_language": "en", "target_language": "fr"}
+    pairs = [{"source": a, "target": b, **codes} for a, b in zip(sentences("en"), sentences("fr"), strict=True)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
     return tmp_path
 
 
 @pytest.fixture
-def calibrate(files: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SentenceTransformer]:
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", files / "cache")
+def calibrate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Calibrate:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", folder / "cache")
 
-    def run(*arguments: str) -> SentenceTransformer:
-        given = ["--model", str(files / "encoder")]
-        if "--corpus" not in arguments:
-            given += ["--documents", str(files / "documents.jsonl")]
-        main([*given, "--output", str(files / "out"), *arguments])
-        return SentenceTransformer(str(files / "out"), device="cpu")
+    def run(*options: str) -> SentenceTransformer:
+        given = ["--model", str(folder / "encoder"), "--output", str(folder / "out"), "--precision", "fp32"]
+        given += [] if "--corpus" in options else ["--documents", str(folder / "documents.jsonl")]
+        main([*given, *options])
+        return SentenceTransformer(str(folder / "out"), device="cpu")
 
     return run
 
 
-def test_documents_give_a_model_with_a_route_by_language(
-    calibrate: Callable[..., SentenceTransformer], files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # More sentences than dimensions are a rotation's due: the encoder has 8.
-    model = calibrate("--steps", "shift", "scale", "rotate", "--rotation-start", "identity")
-    printed = capsys.readouterr().out
-    text = (files / "out" / "README.md").read_text(encoding="utf-8")
-    card = ModelCard(text).data
-    assert card.language == ["en", "fr"] and {"st-xlret", "calibration", "rotate"} <= {*card.tags}
-    assert "## Calibration" in text and 'task="fr"' in text and "wu2022ccp" in text
-    assert "| documents.jsonl | not stated | texts |" in re.sub(" +", " ", text)
-    assert re.search(r"before .*\n\+ shift .*\n\+ scale .*\n\+ rotate ", printed)
-    assert "shift scale rotate (saved)" in printed
-    for language in WORDS:
-        found = model.encode(sentences(language), task=language)
-        np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-5)
-    raw = SentenceTransformer(str(files / "encoder"), device="cpu").encode(sentences("en"))
-    np.testing.assert_allclose(
-        model.encode_query(sentences("en")), (raw - raw.mean(axis=0)) / raw.std(axis=0), atol=1e-4
-    )
-
-
-def test_pairs_are_used(calibrate: Callable[..., SentenceTransformer], files: Path) -> None:
-    model = calibrate("--pairs", str(files / "pairs.jsonl"), "--steps", "shift", "rotate")
-    english, french = (model.encode(sentences(language), task=language) for language in WORDS)
-    before = SentenceTransformer(str(files / "encoder"), device="cpu")
-    raw_english, raw_french = (before.encode(sentences(language)) for language in WORDS)
-    assert np.linalg.norm(english - french) < 0.8 * np.linalg.norm(
-        raw_english - raw_english.mean(axis=0) - raw_french + raw_french.mean(axis=0)
-    )
-
-
-def test_pairs_of_a_test_set_are_left_out(calibrate: Callable[..., SentenceTransformer], files: Path) -> None:
-    (files / "test.eng").write_text("\n".join(text.upper() + "!" for text in sentences("en")[5:]))
-    few = files / "few.jsonl"
-    few.write_text("\n".join((files / "pairs.jsonl").read_text().splitlines()[:5]))
-    options = ["--steps", "shift", "rotate", "--rotation-prior", "1", "--overwrite"]
-    left = calibrate("--pairs", str(files / "pairs.jsonl"), "--exclude", str(files / "test.eng"), *options)
-    expected = calibrate("--pairs", str(few), *options)
-    np.testing.assert_array_equal(left.encode(["chat"], task="fr"), expected.encode(["chat"], task="fr"))
-
-
-def test_a_model_is_not_overwritten_unless_asked(calibrate: Callable[..., SentenceTransformer], files: Path) -> None:
-    calibrate("--steps", "lsar")
-    before = (files / "out" / "modules.json").read_bytes()
-    with pytest.raises(FileExistsError, match="--overwrite"):
-        calibrate("--steps", "shift")
-    assert (files / "out" / "modules.json").read_bytes() == before
-    model = calibrate("--steps", "shift", "--overwrite")
-    assert "Router" in type(list(model.children())[-1]).__name__
-
-
-def test_a_push_is_shown_before_it_is_made(
-    calibrate: Callable[..., SentenceTransformer], files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    about = ["--license", "mit", "--base-model", "me/encoder"]
-    calibrate(*about, "--push-to-hub", "me/calibrated", "--push-dry-run")
-    printed = capsys.readouterr().out
-    assert re.search(r"[\d,]+  model.safetensors\n", printed) and "files for me/calibrated" in printed
-    assert "license: mit\n" in printed and "base_model: me/encoder\n" in printed and "does not state" not in printed
-    assert 'SentenceTransformer("me/calibrated")' in printed
-    with pytest.raises(ValueError, match="'MIT License'"):
-        calibrate("--license", "MIT License")
-
-
-def test_bad_input_is_named_and_nothing_is_written(calibrate: Callable[..., SentenceTransformer], files: Path) -> None:
-    with pytest.raises(SystemExit):
-        calibrate("--steps", "twist")
-    with pytest.raises(ValueError, match="1000 .*'en' has 72, 'fr' has 72.*--min_texts"):
-        calibrate("--steps", "shift", "--min_texts", "1000")
-    with pytest.raises(ValueError, match="not a repository"):
-        calibrate("--steps", "shift", "--push-to-hub", "no/such/thing")
-    assert not (files / "out").exists() or not any((files / "out").iterdir())
-
-
-def test_by_default_the_result_needs_no_language(
-    calibrate: Callable[..., SentenceTransformer], files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_by_default_the_result_needs_no_language(calibrate: Calibrate, folder: Path, capsys) -> None:
     model = calibrate()
     printed = capsys.readouterr().out
-    assert "lsar (saved)" in printed and "encode_query" in printed
+    assert "lsar (used)" in printed and printed.count("Recommended") == 1 and "encode_query" in printed
     assert "does not state --base_model and --license" in printed
-    raw = SentenceTransformer(str(files / "encoder"), device="cpu")
-    means = [raw.encode(sorted(sentences(code))).mean(axis=0) for code in WORDS]
-    direction = (means[0] - means[1]) / np.linalg.norm(means[0] - means[1])
-    for encode in (model.encode, model.encode_query, model.encode_document):
-        both = encode([*sentences("en"), *sentences("fr")])
-        np.testing.assert_allclose(both @ direction, 0, atol=1e-5)
-    # A quarter of the common mean stays.
-    kept = np.mean([model.encode(sentences(code)).mean(axis=0) for code in WORDS], axis=0)
-    common = np.mean(means, axis=0)
-    np.testing.assert_allclose(kept, 0.25 * (common - (common @ direction) * direction), atol=1e-5)
-    report = json.loads((files / "out" / "language_bias.json").read_text())
-    assert set(report) == {"before", "after"} and set(report["after"]["languages"]) == {"en", "fr"}
+    for encode in (model.encode_query, model.encode_document):
+        assert encode(["cat"]).shape == (1, 8)
+    means = np.stack([model.encode_document(sentences(code)).mean(axis=0) for code in WORDS])
+    np.testing.assert_allclose(means, means[:1].repeat(3, axis=0), atol=1e-5)
+    text = (folder / "out" / "README.md").read_text(encoding="utf-8")
+    card = ModelCard(text).data
+    assert card.language == ["de", "en", "fr"] and {"st-xlret", "calibration", "lsar"} <= {*card.tags}
+    assert "| documents.jsonl | not stated | texts |" in re.sub(" +", " ", text)
+    # `report` finds the same in the same texts.
+    before = json.loads((folder / "out" / "language_bias.json").read_text())["before"]
+    given = ["--model", str(folder / "encoder"), "--documents", str(folder / "documents.jsonl"), "--precision", "fp32"]
+    report([*given, "--output", str(folder / "bias.json")])
+    assert json.loads((folder / "bias.json").read_text()) == before
+    assert f"{100 * before['same_language_share']:.1f}" in capsys.readouterr().out
+    assert before["same_language_share"] != before["documents"]["same_language_share"]
+    with pytest.raises(FileExistsError, match="--overwrite"):
+        calibrate()
+    assert "Router" in type(list(calibrate("--steps", "shift", "--overwrite").children())[-1]).__name__
 
 
-def test_a_corpus_in_beirs_layout(calibrate: Callable[..., SentenceTransformer], files: Path) -> None:
-    folder = files / "beir"
-    folder.mkdir()
-    records = [
-        {"_id": f"{code}{i}", "title": "", "text": text, "metadata": {"language": code}}
-        for code in WORDS
-        for i, text in enumerate(sentences(code))
-    ]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    from_corpus = calibrate("--corpus", str(folder)).encode(["chat chien"])
-    from_documents = calibrate("--overwrite").encode(["chat chien"])
-    np.testing.assert_allclose(from_corpus, from_documents, atol=1e-5)
+def test_the_papers_calibration_with_pairs(calibrate: Calibrate, folder: Path, capsys) -> None:
+    (folder / "test.eng").write_text("\n".join(text.upper() + "!" for text in sentences("en")[5:]))
+    (folder / "few.jsonl").write_text("\n".join((folder / "pairs.jsonl").read_text().splitlines()[:5]))
+    options = ["--steps", "shift", "scale", "rotate", "--rotation-start", "identity", "--rotation-prior", "1"]
+    options += ["--document_prompt", "", "--query_prompt", "", "--overwrite"]
+    model = calibrate("--pairs", str(folder / "pairs.jsonl"), "--exclude", str(folder / "test.eng"), *options)
+    assert re.search(r"before .*\n\+ shift .*\n\+ scale .*\n\+ rotate ", capsys.readouterr().out)
+    for language in WORDS:
+        np.testing.assert_allclose(model.encode(sentences(language), task=language).mean(axis=0), 0, atol=1e-5)
+    expected = calibrate("--pairs", str(folder / "few.jsonl"), *options)
+    np.testing.assert_array_equal(model.encode(["chat"], task="fr"), expected.encode(["chat"], task="fr"))
+
+
+def test_a_corpus_in_beirs_layout(calibrate: Calibrate, folder: Path) -> None:
+    (folder / "beir").mkdir()
+    texts = [(code, text) for code in WORDS for text in sentences(code)]
+    records = [{"_id": str(i), "title": "", "text": t, "metadata": {"language": c}} for i, (c, t) in enumerate(texts)]
+    (folder / "beir" / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    from_corpus = calibrate("--corpus", str(folder / "beir")).encode(["chat chien"])
+    np.testing.assert_allclose(from_corpus, calibrate("--overwrite").encode(["chat chien"]), atol=1e-5)
     del records[7]["metadata"]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    with pytest.raises(ValueError, match=r"corpus.jsonl, line 8.*'en7' names no language"):
-        calibrate("--corpus", str(folder), "--overwrite")
-    # The languages to tell apart being named, it is identified.
-    calibrate("--corpus", str(folder), "--overwrite", "--languages", "en", "fr")
+    (folder / "beir" / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    with pytest.raises(ValueError, match=r"corpus.jsonl, line 8.*'7' names no language"):
+        calibrate("--corpus", str(folder / "beir"), "--overwrite")
+
+
+def test_a_push_is_shown_before_it_is_made(calibrate: Calibrate, capsys) -> None:
+    calibrate("--license", "mit", "--base-model", "me/encoder", "--push-to-hub", "me/calibrated", "--push-dry-run")
+    printed = capsys.readouterr().out
+    assert re.search(r"[\d,]+  model.safetensors\n", printed) and "would be uploaded to me/calibrated" in printed
+    assert "license: mit\n" in printed and "base_model: me/encoder\n" in printed and "does not state" not in printed
+
+
+def test_prompts_that_are_given_are_used_and_saved(calibrate: Calibrate, folder: Path, capsys) -> None:
+    bias_files.encoder(prompts=False).save(str(folder / "encoder"))
+    calibrate()
+    printed = capsys.readouterr().out
+    assert "names no prompts" in printed and "--query_prompt" in printed
+    model = calibrate("--query_prompt", "ask ", "--document_prompt", "tell ", "--by_role", "--overwrite")
+    assert (model.prompts["query"], model.prompts["document"]) == ("ask ", "tell ")
+    means = np.stack([model.encode_query(sentences(code)).mean(axis=0) for code in WORDS])
+    np.testing.assert_allclose(means, means[:1].repeat(3, axis=0), atol=1e-5)
+
+
+def test_questions_are_counted_and_identified(calibrate: Calibrate, folder: Path, capsys) -> None:
+    pytest.importorskip("py3langid")
+    calibrate("--queries", str(folder / "questions.jsonl"), "--steps", "shift")
+    printed = capsys.readouterr().out
+    assert "questions: de 72, en 72, fr 72" in printed and 'task="query_de", prompt_name="query"' in printed
+    lines = ["Where does the train to the old town leave", "D'où part le train pour la vieille ville"]
+    (folder / "questions.txt").write_text("\n".join(f"{line}, {i}" for line in lines for i in range(60)))
+    calibrate("--queries", str(folder / "questions.txt"), "--overwrite")
+    printed = capsys.readouterr().out
+    assert "questions: en 60, fr 60" in printed and "without enough questions of their own: de" in printed
+
+
+def test_wrong_labels_are_reported(calibrate: Calibrate, folder: Path, capsys, monkeypatch) -> None:
+    pytest.importorskip("py3langid")
+    texts = {
+        "en": "The train to the old town leaves at nine",
+        "de": "Le train pour la vieille ville part à neuf heures",
+    }
+    records = [{"language": code, "sentences": [f"{text}, {i}." for i in range(60)]} for code, text in texts.items()]
+    (folder / "documents.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    calibrate()
+    printed = capsys.readouterr().out
+    assert "50.0 % of the labels" in printed and "labelled 'de'" in printed and "'fr'" in printed
+    monkeypatch.setitem(__import__("sys").modules, "py3langid", None)
+    monkeypatch.delitem(__import__("sys").modules, "py3langid.langid", raising=False)
+    calibrate("--overwrite")
+    assert "st-xlret[langid]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    "options, named",
+    ("options", "named"),
     [
         (["--languages", "en"], "one language"),
-        (["--document_prompt", "passage"], "--document_prompt passage.*no prompt of that name"),
-        (["--by_role"], "--by_role"),
-        (["--by_role", "--steps", "shift", "rotate"], "--by_role.*rotate"),
-        (["--languages", "en", "de"], "no text is in de"),
+        (["--languages", "en", "ja"], "no text is in ja"),
+        (["--document_prompt", "passage"], "document prompt 'passage'.*no prompt of that name"),
+        (["--by_role", "--steps", "shift", "rotate"], "rotate.*by_role"),
         (["--steps", "lsar", "--pairs", "p.jsonl"], "--pairs"),
-        (["--steps", "rotate", "--pivot", "de"], "--pivot de"),
+        (["--steps", "rotate", "--pivot", "ja"], "pivot language 'ja'"),
         (["--texts_per_language", "-5"], "--texts_per_language .* -5"),
+        (["--min_texts", "1000", "--model", "no-such-model"], "1000 .*min_texts.*'de' has 72"),
         (["--corpus", "x", "--documents", "y"], "either --corpus"),
+        (["--queries", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--license", "MIT License"], "'MIT License'"),
+        (["--push-to-hub", "no/such/thing"], "not a repository"),
     ],
 )
-def test_what_cannot_work_is_named(
-    calibrate: Callable[..., SentenceTransformer], files: Path, options: list[str], named: str
+def test_what_cannot_work_is_named_and_nothing_is_written(
+    calibrate: Calibrate, folder: Path, options: list[str], named: str
 ) -> None:
+    before = set(folder.iterdir())
     with pytest.raises(ValueError, match=named):
         calibrate(*options)
-    assert not (files / "out").exists() or not any((files / "out").iterdir())
+    assert set(folder.iterdir()) - {folder / "cache"} == before
 
 
-def test_the_call_that_is_shown_names_a_language_and_the_prompts(files: Path) -> None:
-    model = SentenceTransformer(str(files / "encoder"), device="cpu")
-    assert calls(model, None) == ["queries = model.encode_query(texts)", "documents = model.encode_document(texts)"]
-    assert all('task="fr")' in line for line in calls(model, "fr"))
+def test_a_model_without_sentence_embeddings_is_named(calibrate: Calibrate, folder: Path) -> None:
+    SentenceTransformer(modules=[next(iter(tiny.transformer().children()))], device="cpu").save(str(folder / "encoder"))
+    given = ["--model", str(folder / "encoder"), "--documents", str(folder / "documents.jsonl")]
+    for run in (calibrate, lambda: report([*given, "--output", str(folder / "bias.json")])):
+        with pytest.raises(ValueError, match="no sentence embeddings.*Pooling"):
+            run()
+    assert not (folder / "bias.json").exists()
+
+
+def test_the_call_that_is_shown_names_a_language_and_the_prompts() -> None:
+    model = bias_files.encoder(prompts=False)
+    assert calls(model) == ["queries = model.encode_query(texts)", "documents = model.encode_document(texts)"]
     model.prompts = {"query": "query: ", "passage": "passage: "}
-    queries, documents = calls(model, "fr")
-    assert 'prompt_name="query"' in queries and 'prompt_name="passage"' in documents
+    queries, documents = calls(export(model, CalibrationLayer(8, ["en", "fr"], pivot="en")))
+    assert all('task="fr"' in line for line in (queries, documents))
+    assert 'prompt_name="query"' in queries and 'prompt_name="document"' in documents
+
+
+def test_the_command_that_saves_what_is_recommended() -> None:
+    clouds = {code: torch.randn(60, 4) for code in ("en", "fr")}
+    comparison = compare_calibrations(usual_calibrations(clouds, clouds), clouds, chosen="shift")
+    command = ["st-xlret", "calibrate", "--model", "m", "--queries", "a", "b", "--by-role", "--strength=0.5"]
+    command += ["--steps", "shift", "coral", "--output", "o"]
+    for name, end in {
+        "lsar, strength 0.75": "--steps lsar --strength 0.75 --overwrite",
+        "lsar, queries apart": "--queries a b --output o --steps lsar --overwrite",
+        "shift coral": "--steps shift coral --overwrite",
+    }.items():
+        row = replace(comparison.rows[name], kept=9.0)  # the best score
+        found = command_for(replace(comparison, rows={**comparison.rows, name: row}), command)
+        assert found[:4] == command[:4] and " ".join(found).endswith(end)
+        assert ("--queries" in found) == ("apart" in name) and "--by-role" not in found

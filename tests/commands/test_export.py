@@ -34,7 +34,8 @@ def exported(tmp_path: Path, *options: str) -> SentenceTransformer:
 
 def test_adapters_of_a_checkpoint_are_merged(tmp_path: Path, encoder: SentenceTransformer) -> None:
     pytest.importorskip("peft")
-    encoder = add_lora(SentenceTransformer(str(tmp_path / "model"), device="cpu"), 4)
+    encoder = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    add_lora(encoder, 4)
     for name, weight in encoder.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weight)

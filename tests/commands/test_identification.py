@@ -9,11 +9,9 @@ import pytest
 import torch
 
 import tests.commands.bias_files as bias_files
-from st_xlret import export
-from st_xlret.calibration import encode, fit_calibration
-from st_xlret.commands.identification import identifier_for
+from st_xlret import encode, export, fit_calibration
 from st_xlret.commands.index import main as index
-from st_xlret.commands.search_index import SearchIndex
+from st_xlret.commands.search_index import SearchIndex, identifier_for
 from tests.commands.bias_files import WORDS, sentences
 
 pytest.importorskip("py3langid")

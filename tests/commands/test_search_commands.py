@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from datasets import Dataset
+from filelock import FileLock
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
@@ -119,13 +121,14 @@ def test_mining_leaves_nothing_but_the_pairs(tmp_path: Path, model: Path) -> Non
 
 
 def test_mining_by_an_approximate_search(tmp_path: Path, model: Path) -> None:
-    sides = [many_lines(tmp_path, code, f"{code}.txt") for code in WORDS]
+    sides = [lines(tmp_path, code) for code in WORDS]
     found = []
     for option in ([], ["--approximate"]):
         output = tmp_path / f"pairs{len(option)}.tsv"
         main(["mine", *sides, "--model", str(model), "--output", str(output), *option])
         found.append([line.split("\t") for line in output.read_text(encoding="utf-8").splitlines()])
-    assert found[0] == found[1] and len(found[0]) == 78, "each unordered pair of words is a vector"
+    pairs = [{(source, target) for _, source, target in rows} for rows in found]
+    assert pairs[0] == pairs[1] and len(pairs[0]) == 12
 
 
 def test_mining_data_sets(tmp_path: Path, model: Path) -> None:
@@ -248,9 +251,79 @@ def test_an_index_is_replaced_only_if_asked(tmp_path: Path, model: Path, documen
     main([*given, "--overwrite"])
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").touch()
-    with pytest.raises(SystemExit, match="other"):
-        main([*given[:5], str(tmp_path / "other"), "--overwrite"])
-    assert (tmp_path / "other" / "mine.txt").exists()
+    (tmp_path / "site").mkdir()
+    for name in ("index.json", "photo.jpg"):
+        (tmp_path / "site" / name).write_text("{}")
+    for folder in ("other", "site"):
+        with pytest.raises(SystemExit, match=f"{folder}.*not an index alone"):
+            main([*given[:5], str(tmp_path / folder), "--overwrite"])
+    assert (tmp_path / "other" / "mine.txt").exists() and (tmp_path / "site" / "photo.jpg").exists()
+
+
+def test_two_programs_do_not_write_one_index(tmp_path: Path, model: Path, documents: Path) -> None:
+    (tmp_path / ".i.embeddings").mkdir()
+    with FileLock(tmp_path / ".i.embeddings" / "lock"), pytest.raises(SystemExit, match="another program"):
+        main(["index", str(documents), "--model", str(model), "--output", str(tmp_path / "i")])
+    (tmp_path / ".p.tsv.embeddings").mkdir()
+    sides = [lines(tmp_path, "en"), lines(tmp_path, "fr")]
+    with FileLock(tmp_path / ".p.tsv.embeddings" / "lock"), pytest.raises(SystemExit, match="another program"):
+        main(["mine", *sides, "--model", str(model), "--output", str(tmp_path / "p.tsv")])
+    main(["index", str(documents), "--model", str(model), "--output", str(tmp_path / "i")])
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == [".p.tsv.embeddings"]
+
+
+def test_an_index_knows_its_model(
+    tmp_path: Path, model: Path, documents: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(model, tmp_path / "encoder")
+    monkeypatch.chdir(tmp_path)
+    main(["index", str(documents), "--model", "encoder", "--output", "i"])
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    main(["search", str(tmp_path / "i"), "--query", "sun moon", "--top_k", "1"])
+    assert "1.000  en   sun moon" in capsys.readouterr().out
+    other = SentenceTransformer(str(model), device="cpu")
+    with torch.no_grad():
+        other[0].embedding.weight.mul_(2)
+    other.save(str(tmp_path / "encoder"))  # retrained in place: the same name and dimensions
+    with pytest.raises(SystemExit, match="another model"):
+        main(["search", str(tmp_path / "i"), "--query", "sun"])
+    about = json.loads((tmp_path / "i" / "index.json").read_text())
+    for content in ("{", json.dumps({**about, "format": 9}), "[]"):
+        (tmp_path / "i" / "index.json").write_text(content)
+        with pytest.raises(SystemExit, match="build the index again"):
+            main(["search", str(tmp_path / "i"), "--query", "sun"])
+
+
+def test_what_an_index_left_out_is_counted(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "d.jsonl").write_text('{"language": "en", "sentences": ["sun", "", "moon star"]}\n{\n')
+    (tmp_path / "t.txt").write_bytes(b"wolf \xff\nrain wind snow tree\n\x1b[2Jbird\n")
+    given = ["index", "d.jsonl", "t.txt", "--model", str(model), "--output", "i"]
+    with pytest.raises(SystemExit, match="d.jsonl, line 2"):
+        main(given)
+    main([*given, "--skip_bad_lines", "--limits", "sentence_characters=14"])
+    printed = capsys.readouterr().out
+    assert "bad lines skipped: 2" in printed and "sentences cut to 14 characters: 1" in printed
+    main(["search", "i", "--query", "bird"])
+    printed = capsys.readouterr().out
+    assert "rain wind snow\n" in printed and "\x1b" not in printed and printed.count("\n  ") == 4
+
+
+def test_mining_never_writes_over_what_it_mines(tmp_path: Path, model: Path) -> None:
+    english = lines(tmp_path, "en")
+    source = tmp_path / "source.tsv"
+    source.write_text("sun\n")
+    for target in (source, tmp_path / "link.tsv"):
+        if target != source:
+            target.symlink_to(source)
+        with pytest.raises(SystemExit, match="what is mined"):
+            main(["mine", english, str(source), "--model", str(model), "--output", str(target)])
+    assert source.read_text() == "sun\n"
+    with pytest.raises(SystemExit, match="--threshold must be a number, got nan"):
+        main(["mine", english, english, "--model", str(model), "--output", "o.tsv", "--threshold", "nan"])
 
 
 @pytest.mark.parametrize(

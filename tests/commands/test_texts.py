@@ -7,9 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from st_xlret.commands.index import Arguments, index, read_entries
-from st_xlret.commands.texts import read_texts
+from st_xlret.commands.index import Arguments, main, read_entries
+from st_xlret.commands.texts import stream_texts
 from st_xlret.data import DataError
+from st_xlret.data.lines import BadLines
+
+
+def read_texts(file: str, column: str | None = None) -> list[str]:
+    return list(dict.fromkeys(stream_texts(file, column)))
+
+
+def entries(folder: Path, skip: bool = False) -> list[tuple[str, str]]:
+    return list(read_entries(Arguments([str(folder)], "model", "index"), BadLines(skip)))
 
 
 @pytest.mark.parametrize(
@@ -47,6 +56,8 @@ def test_quotes_of_tab_separated_texts_stay(tmp_path: Path) -> None:
         ("a.txt", "one\n", "2", "column"),
         ("a.tsv", "one\n", "2", "line 1.*column 2"),
         ("a.csv", "text,score\n", "title", "'title'.*text, score"),
+        ("a.csv", "one\ntw\ro\n", None, "line 2: no row of a table.*new-line"),
+        ("a.csv", 'one\n"two\nthree\n', None, "line 2: no row of a table.*unexpected end"),
         ("a.jsonl", '{"text": 3}\n', None, "line 1"),
         ("a.jsonl", '{"sentences": ["one", 3]}\n', None, "line 1.*3"),
     ],
@@ -67,25 +78,23 @@ def test_a_missing_file_is_named() -> None:
 def test_documents_to_index_that_are_not_utf8_are_named(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=rf"{name}, line 2: not UTF-8"):
-        list(read_entries(Arguments([str(tmp_path)], "model", "index")))
+        entries(tmp_path)
 
 
 def test_paragraphs_of_markdown_are_separated_by_blank_lines(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# Head\n\none\ntwo\n \n\nthree\n", encoding="utf-8")
-    found = [text for _, text in read_entries(Arguments([str(tmp_path)], "model", "index"))]
-    assert found == ["# Head", "one\ntwo", "three"]
+    assert [text for _, text in entries(tmp_path)] == ["# Head", "one\ntwo", "three"]
 
 
 def test_bad_lines_to_index_are_skipped_where_the_error_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('no JSON\n{"language": "en", "sentences": ["One."]}\n', encoding="utf-8")
-    given = Arguments([str(tmp_path)], "model", "index")
-    with pytest.raises(DataError, match=r"a.jsonl, line 1: .*--skip_bad_lines"):
-        list(read_entries(given))
-    given.skip_bad_lines = True
-    assert list(read_entries(given)) == [("en", "One.")]
+    with pytest.raises(DataError, match=r"a.jsonl, line 1: .*skip_bad_lines"):
+        entries(tmp_path)
+    assert entries(tmp_path, skip=True) == [("en", "One.")]
 
 
 def test_a_folder_without_documents_says_which_formats_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").touch()
     with pytest.raises(DataError, match=rf"{tmp_path}.*\.jsonl, \.txt, \.md"):
-        index(Arguments([str(tmp_path)], "model", str(tmp_path / "index")))
+        main([str(tmp_path), "--model", "model", "--output", str(tmp_path / "index")])
+    assert [path.name for path in tmp_path.iterdir()] == ["a.pdf"]

@@ -11,9 +11,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from st_xlret.evaluation.cache import EmbeddingCache
-from st_xlret.evaluation.retrieval.data import RetrievalData, TextCollection
-from st_xlret.evaluation.retrieval.ranking import evaluate_retrieval
+from st_xlret.evaluation.embedding_cache import EmbeddingCache
+from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, TextCollection
 from tests import tiny
 from tests.distributed.workers import Result, run_on_two_ranks
 
@@ -28,8 +27,8 @@ def vectors(texts: Sequence[str], _: Sequence[str]) -> np.ndarray:
 
 
 class Stream:
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        yield from ((f"id-{row}", text) for row, text in enumerate(TEXTS))
+    def __iter__(self) -> Iterator[str]:
+        yield from TEXTS
 
 
 def queries() -> torch.Tensor:
@@ -48,7 +47,7 @@ def search_and_evaluate(rank: int, ranks: int, folder: Path) -> Result:
     for name, place, shard_size in (("shared", folder / f"disk-of-{ranks}", 8), ("own", own, 8), ("one", own, 100)):
         corpus = cache_of(place, ranks, shard_size).embed(Stream(), vectors, identity={"shards": shard_size})
         scores, rows = corpus.top_k(queries(), K)
-        result[name] = {"scores": scores, "rows": rows, "shards": len(corpus.shards), "length": len(corpus)}
+        result[name] = {"scores": scores, "rows": rows, "shards": len(corpus.files), "length": len(corpus)}
     # A run by as many ranks again, or by another number on the same disk, encodes nothing that is there.
     encoded: list[str] = []
 
@@ -78,7 +77,7 @@ def metrics(cache: EmbeddingCache) -> dict[str, dict[str, float]]:
     questions = TextCollection(["a", "b", "c"], ["moon star", "snow tree", "wolf"], "sw")
     qrels = {"a": {"3": 1, "12": 1}, "b": {"5": 1}, "c": {"29": 1}}
     data = RetrievalData(corpus, questions, qrels)
-    return evaluate_retrieval(tiny.static(), data, metrics=["mrr_at_100", "recall_at_5"], embed_corpus=cache)
+    return RetrievalEvaluator({"sw": data}, embed_corpus=cache).evaluate(tiny.static()).scores
 
 
 @pytest.fixture(scope="module")

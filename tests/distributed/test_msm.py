@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from st_xlret.losses import MaskedLMLoss, MSMLoss
-from st_xlret.losses.gradient_cache import take_texts
+from st_xlret.losses.embedding import take_texts
 from st_xlret.modules import DocumentEncoder
-from st_xlret.training.loss_state_callback import average_gradients
+from st_xlret.training.loss_state import average_gradients
 from tests import tiny
 from tests.distributed.workers import Result, run_on_two_ranks, train
 from tests.losses.documents import block_features
@@ -63,6 +63,7 @@ def summed(rank: int, ranks: int) -> Result:
     torch.manual_seed(1)
     mlm = MaskedLMLoss(model)
     loss = MSMLoss(model, DocumentEncoder(32, dropout=0.0), mini_batch_size=3, mlm=mlm).double()
+    loss.state_is_kept = True
     mask = tiny.tokenizer().mask_token_id
 
     def mask_every_third(input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:

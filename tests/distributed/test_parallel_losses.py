@@ -19,7 +19,7 @@ from st_xlret.losses import (
     SimilarityDistillationLoss,
 )
 from st_xlret.modules import ContextualEncoder, first_last_encoder
-from st_xlret.training.loss_state_callback import average_gradients
+from st_xlret.training.loss_state import average_gradients
 from tests import tiny
 from tests.distributed.workers import Result, run_on_two_ranks, share
 from tests.losses.routers import columns, two_encoders
@@ -74,7 +74,7 @@ def some_steps(name: str, rank: int, ranks: int) -> Result:
     names = {"language": ("source", "target", "other"), "distillation": ("target",)}.get(
         name.partition(",")[0], ("source", "target")
     )
-    loss.double()
+    loss.double().state_is_kept = True
     if ranks > 1:
         wrapped = DistributedDataParallel(model, find_unused_parameters=True)
         for module in loss.modules():

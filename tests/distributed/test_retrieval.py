@@ -10,7 +10,7 @@ import torch
 from tests import tiny
 from tests.distributed.workers import Result, run_on_two_ranks, share, train
 from tests.losses.test_retrieval_contrastive import columns, rows
-from tests.training.ir_runs import ir_run
+from tests.training import runs
 
 pytestmark = pytest.mark.distributed
 
@@ -31,9 +31,9 @@ def retrieval_steps(rank: int, ranks: int, folder: Path) -> Result:
 def joint_run(rank: int, ranks: int, folder: Path) -> Result:
     """A joint run of two encoders, and once more from its checkpoint."""
     steps = {"max_steps": 6, "save_strategy": "steps", "save_steps": 4, "ddp_backend": "gloo"}
-    trainer, recorder = ir_run(folder / "run", two_encoders=True, seed=rank, **steps)
+    trainer, recorder = runs.joint_run(folder / "run", two_encoders=True, seed=rank, **steps)
     trainer.train()
-    resumed, repeated = ir_run(folder / "run", two_encoders=True, seed=5 + rank, **steps)
+    resumed, repeated = runs.joint_run(folder / "run", two_encoders=True, seed=5 + rank, **steps)
     resumed.train(resume_from_checkpoint=str(folder / "run" / "checkpoint-4"))
     return {
         "steps": recorder.steps,

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from sentence_transformers import SentenceTransformerTrainer
+from sentence_transformers.sentence_transformer.losses import (
+    CachedMultipleNegativesRankingLoss,
+    MultipleNegativesRankingLoss,
+)
+from sentence_transformers.util import cos_sim, dot_score
 
-from st_xlret import CrossLingualDataCollator
-from st_xlret.modules.two_encoders import freeze_unused, router_mapping, with_two_encoders
+from st_xlret.batches import DistinctRows
+from st_xlret.modules import with_two_encoders
+from st_xlret.training import CrossLingualTrainer
 from tests import tiny
 from tests.distributed.workers import Result, run_on_two_ranks
 from tests.training.runs import arguments
-from training_scripts.train_retriever import RetrieverArguments, build_batches, build_loss
 
 pytestmark = pytest.mark.distributed
-RUNS: dict[str, dict[str, Any]] = {
-    "shared": {"language_mixing": 0.5},
-    "cached": {"mini_batch_size": 3, "similarity": "dot", "temperature": 1.0},
-    "two encoders": {"two_encoders": True},
-}
+RUNS = ["shared", "cached", "two encoders"]
 
 
 def questions(count: int = 34) -> Dataset:
@@ -35,37 +35,34 @@ def questions(count: int = 34) -> Dataset:
     )
 
 
-def run(rank: int, ranks: int, folder: Path, **options: Any) -> Result:
+def run(rank: int, ranks: int, folder: Path, name: str) -> Result:
     # Ranks start from different weights: rank 0's are to win.
     model = tiny.transformer(seed=rank)
-    method = RetrieverArguments(**options)
-    changed: dict[str, Any] = {"batch_sampler": build_batches(method), "num_train_epochs": 2, "max_grad_norm": 0}
-    if method.two_encoders:
-        model = with_two_encoders(model)
-        freeze_unused(model)
-        changed["ddp_find_unused_parameters"] = False
-    if ranks > 1:
-        changed["ddp_backend"] = "gloo"
-    data = questions()
+    model = with_two_encoders(model) if name == "two encoders" else model
+    loss: Any = MultipleNegativesRankingLoss(model, similarity_fct=cos_sim, gather_across_devices=True)
+    if name == "cached":
+        options: dict[str, Any] = {"scale": 1.0, "similarity_fct": dot_score, "gather_across_devices": True}
+        loss = CachedMultipleNegativesRankingLoss(model, mini_batch_size=3, **options)
     losses: list[float] = []
-    loss = build_loss(model, method)
     loss.register_forward_hook(lambda module, inputs, value: losses.append(value.item()))
-    trainer = SentenceTransformerTrainer(
-        model=model,
-        args=arguments(folder, per_device_train_batch_size=8 // ranks, learning_rate=1e-3, **changed),
-        train_dataset=data,
-        loss=loss,
-        data_collator=CrossLingualDataCollator(
-            model.preprocess, router_mapping=router_mapping(model, {"questions": data}).get("questions", {})
-        ),
+    changed: dict[str, Any] = {"ddp_backend": "gloo"} if ranks > 1 else {}
+    args = arguments(
+        folder,
+        per_device_train_batch_size=8 // ranks,
+        learning_rate=1e-3,
+        num_train_epochs=2,
+        max_grad_norm=0,
+        batch_sampler=DistinctRows(1.0, 0.5 if name == "shared" else 1.0),
+        **changed,
     )
+    trainer = CrossLingualTrainer(model, args, questions(), loss=loss)
     trainer.train()
     weights = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items() if ".pooler." not in name}
     return {"losses": losses, "weights": weights}
 
 
 def work(rank: int, ranks: int, folder: Path) -> Result:
-    return {name: run(rank, ranks, folder / name, **options) for name, options in RUNS.items()}
+    return {name: run(rank, ranks, folder / name, name) for name in RUNS}
 
 
 @pytest.fixture(scope="module")

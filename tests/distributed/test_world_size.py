@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,82 +10,59 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset, DatasetDict
-from sentence_transformers import SentenceTransformerTrainer
+from datasets import Dataset
 from torch import Tensor
 
-from st_xlret import (
-    BlockBatches,
-    ContextualEncoder,
-    CrossLingualBatches,
-    CrossLingualDataCollator,
+from st_xlret.batches import pairs_and_others
+from st_xlret.losses import (
+    CCPLoss,
     CZNCELoss,
-    DocumentEncoder,
-    InterleavedBatches,
-    JointBatches,
-    JointTrainer,
     LangContrastiveLoss,
-    LossStateCallback,
+    MaskedLMLoss,
     MSMLoss,
     RetrievalContrastiveLoss,
+    SemanticContrastiveLoss,
 )
-from st_xlret.data.batches.joint import MixedRowsDataCollator, pairs_and_others
-from st_xlret.losses import CCPLoss, MaskedLMLoss, SemanticContrastiveLoss
-from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank, first_last_encoder
+from st_xlret.modules import ContextualEncoder, LanguageMemoryBank, first_last_encoder
 from tests import tiny
 from tests.distributed.workers import Result, run_on_two_ranks
-from tests.training.ir_runs import questions
-from tests.training.runs import Recorder, arguments
+from tests.training.runs import questions, trainer_of
 
 pytestmark = pytest.mark.distributed
 GLOBAL_BATCH = 8
 KINDS = ["ccp", "msm", "ml-ctl", "joint"]
 
 
-def parts(kind: str) -> dict[str, Any]:
-    """Model, data sets, losses, batches and collator of a system. Without dropout, which every rank draws by itself."""
+def parts(kind: str) -> tuple[dict[str, Any], dict[str, Dataset]]:
+    """Losses and data sets of a system. Without dropout, which every rank draws by itself."""
     model = tiny.transformer()
-    options: dict[str, Any] = {"multi_dataset_batch_sampler": InterleavedBatches()}
-    collator: Any = CrossLingualDataCollator
     if kind == "ccp":
-        bank = LanguageMemoryBank(16, 22)
         losses: dict[str, Any] = {
-            "ccp": CCPLoss(model, AsymmetricBNHead(32, out_features=16), bank),
+            "ccp": CCPLoss(model, {"out_features": 16}, LanguageMemoryBank(16, 22), batches={"window_size": 2}),
             "mlm": MaskedLMLoss(model),
             "pairs": SemanticContrastiveLoss(model),
         }
-        data = {"ccp": tiny.documents(24, 5), "mlm": tiny.texts(48), "pairs": tiny.pairs(48)}
-        options["batch_sampler"] = CrossLingualBatches(window_size=2)
-    elif kind == "msm":
-        losses = {
-            "msm": MSMLoss(model, DocumentEncoder(32, dropout=0.0), num_negatives=5, mini_batch_size=5),
-            "mlm": MaskedLMLoss(model),
-        }
+        return losses, {"ccp": tiny.documents(24, 5), "mlm": tiny.texts(48), "pairs": tiny.pairs(48)}
+    if kind == "msm":
+        msm = MSMLoss(model, {"dropout": 0.0}, num_negatives=5, mini_batch_size=5, batches={"block_size": 4})
         # Documents of 3 to 8 sentences in blocks of up to 4: the ranks have different numbers of sentences.
         rows = [row for row in tiny.documents(48, 8) if row["position"] < 3 + row["document"] % 6]
-        data = {"msm": Dataset.from_list(rows), "mlm": tiny.texts(200)}
-        options["batch_sampler"] = BlockBatches(block_size=4)
-        collator = partial(CrossLingualDataCollator, blocks=True)
-    elif kind == "ml-ctl":
+        return {"msm": msm, "mlm": MaskedLMLoss(model)}, {"msm": Dataset.from_list(rows), "mlm": tiny.texts(200)}
+    if kind == "ml-ctl":
         model = first_last_encoder(model)
-        losses = {"words": CZNCELoss(model, ContextualEncoder(32, out_features=8), mlm=MaskedLMLoss(model))}
-        data = {"words": tiny.pairs(40).map(with_words, with_indices=True)}
-        options["batch_sampler"] = CrossLingualBatches()
-    else:
-        losses = {
-            "semantic": SemanticContrastiveLoss(model),
-            "language": LangContrastiveLoss(model),
-            "retrieval": RetrievalContrastiveLoss(model),
-        }
-        pairs = tiny.pairs(40)
-        data = {
-            "semantic": pairs_and_others(pairs, None),
-            "language": pairs_and_others(pairs, tiny.texts(30)),
-            "retrieval": questions(40),
-        }
-        options["batch_sampler"] = JointBatches(others_batch_size=None)
-        collator = MixedRowsDataCollator
-    return {"model": model, "losses": losses, "data": DatasetDict(data), "options": options, "collator": collator}
+        words = CZNCELoss(model, ContextualEncoder(32, out_features=8), mlm=MaskedLMLoss(model))
+        return {"words": words}, {"words": tiny.pairs(40).map(with_words, with_indices=True)}
+    losses = {
+        "semantic": SemanticContrastiveLoss(model),
+        "language": LangContrastiveLoss(model),
+        "retrieval": RetrievalContrastiveLoss(model),
+    }
+    pairs = tiny.pairs(40)
+    return losses, {
+        "semantic": pairs_and_others(pairs, None),
+        "language": pairs_and_others(pairs, tiny.texts(30)),
+        "retrieval": questions(40),
+    }
 
 
 def with_words(row: dict[str, Any], number: int) -> dict[str, Any]:
@@ -97,31 +75,26 @@ def with_words(row: dict[str, Any], number: int) -> dict[str, Any]:
 
 def run(kind: str, ranks: int, folder: Path, steps: int, save_at: int, resume_from: Path | None = None) -> Result:
     """Losses of every step, and what the run ends with."""
-    found = parts(kind)
-    model, losses = found["model"], found["losses"]
+    losses, datasets = parts(kind)
     # In double precision, so that what remains is a fault and no rounding.
     for loss in losses.values():
         loss.double()
-    recorder = Recorder(losses)
-    make = JointTrainer if kind == "joint" else SentenceTransformerTrainer
-    trainer: Any = make(
-        model=model,
-        args=arguments(
-            folder,
-            per_device_train_batch_size=GLOBAL_BATCH // ranks,
-            max_steps=steps,
-            learning_rate=1e-3,
-            ddp_backend="gloo" if ranks > 1 else None,
-            save_strategy="steps",
-            save_steps=save_at,
-            **found["options"],
-        ),
-        train_dataset=found["data"],
-        loss=losses,
-        data_collator=found["collator"](model.preprocess),
-        callbacks=[recorder, LossStateCallback(losses, resume_from=resume_from)],
+    if resume_from:
+        shutil.copytree(resume_from, folder / resume_from.name, dirs_exist_ok=True)
+    trainer, recorder = trainer_of(
+        folder,
+        losses,
+        datasets,
+        per_device_train_batch_size=GLOBAL_BATCH // ranks,
+        max_steps=steps,
+        learning_rate=1e-3,
+        ddp_backend="gloo" if ranks > 1 else None,
+        save_strategy="steps",
+        save_steps=save_at,
+        joint=kind == "joint",
     )
-    trainer.train(resume_from_checkpoint=str(resume_from) if resume_from else None)
+    trainer.train(resume_from_checkpoint=str(folder / resume_from.name) if resume_from else None)
+    model: Any = trainer.model
     owned = {f"{name}/{key}": tensor for name, loss in losses.items() for key, tensor in loss.owned_state().items()}
     return {
         "steps": [(step, name) for step, name, _ in recorder.steps],

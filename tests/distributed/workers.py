@@ -20,9 +20,8 @@ from torch.nn.parallel import DistributedDataParallel
 from st_xlret.losses import CCPLoss, MaskedLMLoss, SemanticContrastiveLoss
 from st_xlret.losses.base import CrossLingualLoss
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
-from st_xlret.training.loss_state_callback import average_gradients
+from st_xlret.training.loss_state import average_gradients
 from tests import tiny
-from tests.training.runs import interleaved_run
 
 Result = dict[str, Any]
 Features = list[dict[str, Tensor]]
@@ -107,7 +106,7 @@ def mlm(rank: int, ranks: int) -> Result:
 
 def train(loss: CrossLingualLoss, model: SentenceTransformer, batches: list[Features], ranks: int) -> Result:
     """Plain gradient descent in double precision; the result must not depend on the number of ranks."""
-    loss.double()
+    loss.double().state_is_kept = True
     if ranks > 1:
         loss.model = DistributedDataParallel(model, find_unused_parameters=True)
     encoder = {name: p for name, p in model.named_parameters() if ".pooler." not in name}
@@ -130,22 +129,3 @@ def train(loss: CrossLingualLoss, model: SentenceTransformer, batches: list[Feat
     for name, tensor in loss.owned_state().items():
         result[f"state {name}"] = tensor.clone()
     return result
-
-
-def trainer_run_and_resume(rank: int, ranks: int, folder: Path) -> Result:
-    """A real run over three interleaved datasets, and once more from its checkpoint in the second epoch."""
-    steps = {"max_steps": 24, "save_strategy": "steps", "save_steps": 20, "ddp_backend": "gloo"}
-    # Ranks start from different weights: rank 0's are to win.
-    trainer, recorder = interleaved_run(folder / "run", seed=rank, **steps)
-    trainer.train()
-    resumed, repeated = interleaved_run(folder / "run", seed=5 + rank, **steps)
-    resumed.train(resume_from_checkpoint=str(folder / "run" / "checkpoint-20"))
-    owned = {f"{name}/{k}": v for name, loss in trainer.loss.items() for k, v in loss.owned_state().items()}
-    return {
-        "world": ranks,
-        "epoch": trainer.state.epoch,
-        "steps": recorder.steps,
-        "repeated": repeated.steps,
-        "owned": {name: tensor.clone() for name, tensor in owned.items()},
-        "encoder": {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()},
-    }

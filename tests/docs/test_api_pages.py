@@ -1,4 +1,4 @@
-"""The API reference has every public name, and the picture of the house every room."""
+"""The API reference has every public name, and the pictures are those of their programs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import st_xlret
 from docs.tools.api_pages import PAGES, names_of
 from docs.tools.house import ROOMS, house
+from docs.tools.results import results
 from tests.test_house import ROOMS as CHECKED
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -21,3 +22,4 @@ def test_the_picture_of_the_house_has_the_rooms_in_their_order() -> None:
     order = [name for name, _ in ROOMS]
     assert order == CHECKED[: len(order)]
     assert (REPOSITORY / "docs" / "assets" / "house.svg").read_text(encoding="utf-8") == house()
+    assert (REPOSITORY / "docs" / "assets" / "results.svg").read_text(encoding="utf-8") == results()

@@ -38,15 +38,15 @@ def commands_of(page: Path) -> list[list[str]]:
 
 def parse(words: list[str]) -> None:
     """Run a command up to the point where its options are parsed."""
+    if words[:2] == ["st-xlret", "train"]:
+        words = ["python", f"training_scripts/train_{words[2].replace('-', '_')}.py", *words[3:]]
+        words = [f"training_scripts/recipes/{word}" if word.endswith(".yaml") else word for word in words]
     if words[0] == "st-xlret":
         commands.run(words[1], words[2:], prog="st-xlret")
         return
     place = next(i for i, word in enumerate(words) if word.startswith("training_scripts"))
     module = import_module(words[place].removesuffix(".py").replace("/", "."))
-    arguments = words[place + 1 :]
-    if Path(words[place]).name.startswith("train_"):
-        arguments.append("--use_cpu")  # bf16 is refused without a GPU otherwise
-    module.main(arguments)
+    module.main(words[place + 1 :])
 
 
 CASES = [(page, words) for page in PAGES for words in commands_of(page)]

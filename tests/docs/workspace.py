@@ -29,7 +29,6 @@ CHECKPOINTS = {  # configuration, model and vector size; explicit sizes in the d
     "bert-base-multilingual-cased": (BertConfig, BertForMaskedLM, 768),
     "tiny": (XLMRobertaConfig, XLMRobertaForMaskedLM, 32),
 }
-SENTENCE_ENCODERS = ("sentence-transformers/LaBSE", "intfloat/multilingual-e5-small")
 SENTENCES = 70  # of each language: a calibration wants at least 50
 
 
@@ -61,7 +60,7 @@ def write_data(folder: Path) -> None:
         for language in ("fr", "de")
         for source, target in zip(sentences_of("en", 60, 5), sentences_of(language, 60, 5), strict=True)
     ]
-    for name in ("documents.jsonl", "docs/documents.jsonl.gz", "documents/documents.jsonl.gz"):
+    for name in ("documents.jsonl", "documents/documents.jsonl.gz"):
         write_lines(folder / name, documents)
     for name in ("pairs.jsonl", "pairs/pairs.jsonl.gz"):
         write_lines(folder / name, pairs)
@@ -92,8 +91,8 @@ def write_data(folder: Path) -> None:
         for side, of in ((code, language), ("eng", "en")):
             text = "\n".join(sentences_of(of, 20, 11)) + "\n"
             (tatoeba / f"tatoeba.{code}-eng.{side}").write_text(text, encoding="utf-8")
-    write_beir(folder / "xquad-r")
-    write_beir(folder / "benchmarks" / "lareqa")
+    for name in ("xquad-r", "benchmarks/lareqa"):
+        write_beir(folder / name)
 
 
 def write_beir(folder: Path) -> None:
@@ -120,6 +119,7 @@ def write_beir(folder: Path) -> None:
 
 def write_models(folder: Path) -> None:
     """Checkpoints with the names of published ones, and models as runs of this package leave them."""
+    torch.manual_seed(0)
     tokenizer = train_tokenizer([" ".join(words) for words in WORDS.values()] * 3, vocabulary=300)
     for name, (config_class, model_class, size) in CHECKPOINTS.items():
         config = config_class(
@@ -135,18 +135,16 @@ def write_models(folder: Path) -> None:
         tokenizer.save_pretrained(folder / name)
     transformer = Transformer(str(folder / "tiny"), max_seq_length=32)
     model = SentenceTransformer(modules=[transformer, Pooling(32, "mean")], device="cpu")
-    for name in (*SENTENCE_ENCODERS, "runs/ccp/model", "runs/msm/model", "runs/ml-ctl/model", "runs/ir/model"):
+    for name in ("intfloat/multilingual-e5-small", "runs/ccp/model"):
         model.save(str(folder / name))
     clouds = {
         language: torch.from_numpy(model.encode(sentences_of(language, SENTENCES, 3), show_progress_bar=False))
         for language in WORDS
     }
-    for name, steps in (("demo/model", ["shift", "scale"]), ("calibrated", ["lsar"])):
-        export(model, fit_calibration(clouds, steps=steps)).save(str(folder / "runs" / name))
+    export(model, fit_calibration(clouds, steps=["lsar"])).save(str(folder / "runs" / "calibrated"))
 
 
 def make_workspace(folder: Path) -> None:
     """Write everything."""
-    torch.manual_seed(0)
     write_data(folder)
     write_models(folder)

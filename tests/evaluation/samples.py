@@ -12,11 +12,7 @@ PARAGRAPH = {
     "fr": ["Une voiture la nuit.", "Une auberge avec du pain."],
     "de": ["Ein wagen bei nacht.", "Der gasthof hatte brot."],
 }
-QUESTIONS = {
-    "en": ["Who took the taxi", "hotel bread"],
-    "fr": ["voiture", "pain"],
-    "de": ["wagen", "brot"],
-}
+QUESTIONS = {"en": ["Who took the taxi", "hotel bread"], "fr": ["voiture", "pain"], "de": ["wagen", "brot"]}
 
 
 def write_lareqa(folder: Path, languages: tuple[str, ...] = ("en", "fr", "de")) -> Path:
@@ -79,7 +75,6 @@ def write_mewsli_x(folder: Path) -> Path:
                 "title": word,
                 "description": description,
                 "description_language": language,
-                "description_url": "https://example.org",
                 "sentence_spans": spans,
             }
         )
@@ -103,9 +98,6 @@ def write_mewsli_x(folder: Path) -> Path:
             for row in (0, 1, 4)
         ]
         context = {
-            "document_title": "News",
-            "document_url": "https://example.org",
-            "document_id": f"d-{language}",
             "language": language,
             "text": text,
             "sentence_spans": [{"start": start, "end": end} for start, end in spans],

@@ -93,13 +93,6 @@ def rewrite(folder, changed) -> None:
     (folder / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
-def test_a_corpus_with_id_in_place_of_its_other_name_has_paragraphs_too(tmp_path) -> None:
-    folder = write_beir(tmp_path / "beir")
-    expected = read_lareqa(folder, context=True).corpus.texts
-    rewrite(folder, lambda record: record.update(id=record.pop("_id")))
-    assert read_lareqa(folder, context=True).corpus.texts == expected
-
-
 @pytest.mark.parametrize(
     "changed",
     [
@@ -116,11 +109,6 @@ def test_metadata_without_a_paragraph_is_named_by_file_and_line(tmp_path, change
     assert len(read_lareqa(folder).corpus)
     with pytest.raises(ValueError, match=r"corpus\.jsonl, line 2: .*metadata\.context"):
         read_lareqa(folder, context=True)
-
-
-def test_the_folder_above_and_the_folder_itself_are_read(tmp_path) -> None:
-    write_lareqa(tmp_path)
-    assert read_lareqa(tmp_path).corpus.ids == read_lareqa(tmp_path / "xquad-r").corpus.ids
 
 
 def test_an_answer_between_sentences_has_no_candidate(tmp_path) -> None:

@@ -52,6 +52,9 @@ def test_languages_and_split(static_model, tmp_path) -> None:
         MewsliXEvaluator.from_directory(tmp_path, split="train")
 
 
+MENTIONS, ENTITIES = "wikinews_mentions-test", "candidate_set_entities"
+
+
 def rewrite(file, change) -> None:
     records = [json.loads(line) for line in file.read_text().splitlines()]
     change(records)
@@ -61,30 +64,26 @@ def rewrite(file, change) -> None:
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("wikinews_mentions-test", lambda r: r[1]["context"].update(text=""), "line 2: .*text is empty: run the"),
+        (MENTIONS, lambda r: r[1]["context"].update(text=""), "line 2: .*text is empty: run the"),
         (
-            "wikinews_mentions-test",
+            MENTIONS,
             lambda r: r[0]["mentions"][0]["mention_span"].update(text="bus"),
             "line 1: .*mention 'en-0' is 'bus', but the text has 'taxi'",
         ),
-        ("wikinews_mentions-test", lambda r: r[1].pop("mentions"), "line 2: .*no field 'mention'"),
+        (MENTIONS, lambda r: r[1].pop("mentions"), "line 2: .*no field 'mention'"),
+        (MENTIONS, lambda r: r[1]["mentions"][0].update(example_id="en-0"), "line 2: .*'en-0' .*line 1"),
         (
-            "wikinews_mentions-test",
-            lambda r: r[1]["mentions"][0].update(example_id="en-0"),
-            "line 2: .*'en-0' .*line 1",
-        ),
-        (
-            "wikinews_mentions-test",
+            MENTIONS,
             lambda r: r[0]["mentions"][2].update(entity_id="Q99"),
             r"mentions-test.jsonl, line 1: document 'Q99' is not in .*candidate_set_entities.jsonl",
         ),
-        ("candidate_set_entities", lambda r: r[2].update(entity_id="Q0"), "line 3: .*'Q0' .*line 1"),
+        (ENTITIES, lambda r: r[2].update(entity_id="Q0"), "line 3: .*'Q0' .*line 1"),
         (
-            "candidate_set_entities",
+            ENTITIES,
             lambda r: r[1].update(sentence_spans=[{"start": 0, "end": 999}]),
             r"line 2: .*span \(0, 999\) is not within",
         ),
-        ("candidate_set_entities", lambda r: r[3].pop("description_language"), "line 4: .*no field 'description_lang"),
+        (ENTITIES, lambda r: r[3].pop("description_language"), "line 4: .*no field 'description_lang"),
     ],
 )
 def test_broken_lines_are_named(name, change, message, tmp_path) -> None:

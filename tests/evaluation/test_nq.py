@@ -9,28 +9,10 @@ import numpy as np
 import pytest
 import regex
 
-from st_xlret.data.reading.jsonl import DataError
-from st_xlret.evaluation.nq import NQEvaluator, answer_tokens, first_hits, has_answer
-from st_xlret.evaluation.readers.nq import AnsweredQuestions, read_questions
-from st_xlret.evaluation.retrieval.data import TextCollection
+from st_xlret.data.lines import DataError
+from st_xlret.evaluation.nq import AnsweredQuestions, NQEvaluator, answer_tokens, first_hits, has_answer, read_questions
+from st_xlret.evaluation.retrieval import TextCollection
 from tests import tiny
-
-
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        ("The U.S. won 3-0!", ["the", "u", ".", "s", ".", "won", "3", "-", "0", "!"]),
-        ("don't $3.88", ["don", "'", "t", "$", "3", ".", "88"]),
-        ("Caf\u00e9", ["cafe\u0301"]),  # composed and decomposed are the same
-        ("Cafe\u0301", ["cafe\u0301"]),
-        ("na\u00efve\u00a0text\u200b\nnext\tline", ["nai\u0308ve", "text", "next", "line"]),
-        ("\u0915\u094d\u0937 \u6771\u4eac", ["\u0915\u094d\u0937", "\u6771\u4eac"]),
-        ("", []),
-        (" \n\u200b", []),
-    ],
-)
-def test_tokens_of_an_answer(text: str, tokens: list[str]) -> None:
-    assert answer_tokens(text) == tokens
 
 
 @pytest.mark.parametrize(
@@ -121,14 +103,6 @@ def test_fewer_passages_than_the_depth_and_no_hit() -> None:
     assert first_hits([[1, 0], [0, 1]], data) == [1.0, float("inf")]
 
 
-def test_equal_scores_go_to_the_earlier_passage() -> None:
-    corpus = TextCollection([str(i) for i in range(8)], ["sun"] * 8, "en", ["sun"] * 8)
-    data = AnsweredQuestions(corpus, TextCollection(["0"], ["sun"], "en"), [["sun"]])
-    evaluator = NQEvaluator(data)
-    assert evaluator(tiny.static())["nq_average_recall_at_5"] == 1.0
-    assert evaluator.primary_metric == "nq_average_recall_at_20"
-
-
 def test_the_same_question_twice_counts_twice(tmp_path: Path) -> None:
     file = tmp_path / "nq-dev.qa.csv"
     file.write_text('who\t[\'a\']\nwho\t["b\'s"]\n"say ""hi"""\t[\'c\']\n')
@@ -139,8 +113,8 @@ def test_the_same_question_twice_counts_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("who", "line 2.*1 columns"),
-        ("who\t['a']\tmore", "line 2.*3 columns"),
+        ("who", "line 2: expected a question"),
+        ("who\t['a']\tmore", "line 2: expected a question"),
         ("who\ta, b", "line 2.*'a, b'"),
         ("who\t[]", "line 2.*answers"),
         ("who\t[1]", "line 2.*answers"),

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor
 
-from st_xlret.functional.retrieval import retrieval_contrastive_loss
+from st_xlret.functional import retrieval_contrastive_loss
 
 
 def vectors(rows: int, *, features: int = 5, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:

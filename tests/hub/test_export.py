@@ -24,7 +24,7 @@ TEXTS = {
     "fr": ["le chat dort", "un chien aboie", "la pluie tombe", "le soleil brille", "nous lisons un livre"],
     "to": ["'oku mohe 'a e pusi", "'oku ululu 'a e kuli", "'oku 'uha", "'oku ulo 'a e la'a", "'oku mau lau"],
 }
-OPTIONS = CalibrationOptions(min_sentences=2, rotation=RotationOptions(initial="identity", refinements=2, prior=1.0))
+OPTIONS = CalibrationOptions(min_texts=2, rotation=RotationOptions(initial="identity", refinements=2, prior=1.0))
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_lsar_exports_to_one_dense(models: dict[str, SentenceTransformer], tmp_p
 @pytest.mark.parametrize("name", ["transformer", "transformer, normalized"])
 def test_inputs_are_normalized_once(models: dict[str, SentenceTransformer], name: str) -> None:
     model = models[name]
-    calibration = fit(model, "shift", options=CalibrationOptions(min_sentences=2, normalize_inputs=True))
+    calibration = fit(model, "shift", options=CalibrationOptions(min_texts=2, normalize_inputs=True))
     exported = export(model, calibration)
     kinds = [type(module) for module in exported.children()][2:]
     assert kinds == ([Normalize, Router, Normalize] if name.endswith("normalized") else [Normalize, Router])
@@ -194,6 +194,11 @@ def test_bad_input_is_named(models: dict[str, SentenceTransformer]) -> None:
         export(export(model, calibration), calibration)
     with pytest.raises(ValueError, match="CalibrationLayer already"):
         export(SentenceTransformer(modules=[*model.children(), calibration], device="cpu"), calibration)
+    for where in ("weight", "bias"):
+        calibration = fit(model)
+        getattr(calibration, where).flatten()[0] = float("nan")
+        with pytest.raises(ValueError, match=r"values that are NaN or infinite"):
+            export(model, calibration)
     with pytest.raises(ValueError, match="Foreign is no module of Sentence Transformers"):
         export(SentenceTransformer(modules=[*model.children(), Foreign()], device="cpu"), calibration)
 

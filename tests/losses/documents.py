@@ -9,7 +9,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.data.batches.collator import text_to_id
+from st_xlret.batches.collator import text_to_id
 from st_xlret.data.languages import language_to_id
 from tests import tiny
 

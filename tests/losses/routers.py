@@ -8,7 +8,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from torch import Tensor
 
-from st_xlret.data import CrossLingualDataCollator
+from st_xlret.batches import CrossLingualDataCollator
 from tests import tiny
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.losses.columns import embed_in_one_pass, gather_tags, read_tags, translation_groups
+from st_xlret.losses.columns import embed_columns, gather_tags, read_tags, translation_groups
 from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
 
 TEXTS = ["the cat sat on the mat", "a dog", "il pleut sur la ville", "la nuit"]
@@ -26,7 +26,7 @@ def test_columns_together_equal_columns_apart_in_values_and_gradients() -> None:
             columns = [model.preprocess(TEXTS[:2]), model.preprocess(TEXTS[2:])]
             model.zero_grad()
             vectors = (
-                embed_in_one_pass(model, columns)
+                embed_columns(model, columns)
                 if together
                 else [model(features)["sentence_embedding"] for features in columns]
             )
@@ -42,7 +42,7 @@ def test_a_static_encoder_runs_once_for_all_columns() -> None:
     calls = []
     model.register_forward_hook(lambda *_: calls.append(1))
     columns = [model.preprocess(TEXTS[:1]), model.preprocess(TEXTS[1:]), model.preprocess(TEXTS)]
-    assert [len(vectors) for vectors in embed_in_one_pass(model, columns)] == [1, 3, 4]
+    assert [len(vectors) for vectors in embed_columns(model, columns)] == [1, 3, 4]
     assert len(calls) == 1
 
 

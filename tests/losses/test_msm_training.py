@@ -10,7 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 from torch import Tensor
 
-from st_xlret.data import BlockBatchSampler, CrossLingualDataCollator
+from st_xlret.batches import Blocks, CrossLingualDataCollator
 from st_xlret.losses import MaskedLMLoss, MSMLoss
 from st_xlret.modules import DocumentEncoder
 from st_xlret.training import LossStateCallback
@@ -92,10 +92,10 @@ def run(folder: Path, *, seed: int, **options: Any) -> tuple[SentenceTransformer
     torch.manual_seed(seed + 1)
     trainer = SentenceTransformerTrainer(
         model=model,
-        args=arguments(folder, batch_sampler=BlockBatchSampler, per_device_train_batch_size=3, **options),
+        args=arguments(folder, batch_sampler=Blocks(), per_device_train_batch_size=3, **options),
         train_dataset=tiny.documents(12, 4),
         loss=loss,
-        data_collator=CrossLingualDataCollator(model.preprocess, blocks=True),
+        data_collator=CrossLingualDataCollator(model.preprocess),
         callbacks=[recorder, LossStateCallback(loss)],
     )
     return trainer, recorder

@@ -11,7 +11,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from st_xlret.data import CrossLingualDataCollator
+from st_xlret.batches import CrossLingualDataCollator
 from st_xlret.losses import (
     CCPLoss,
     CZNCELoss,
@@ -51,7 +51,7 @@ def test_a_prompt_is_pooled_or_not_as_the_model_says(name: str, include_prompt: 
     prompts = {column: PROMPT[5 * i :] for i, column in enumerate(columns)}
     expected = {c: model.encode([row[c] for row in rows], prompt=prompts[c], convert_to_tensor=True) for c in columns}
 
-    batch = CrossLingualDataCollator(model.preprocess, prompts=prompts, blocks=True)(rows)
+    batch = CrossLingualDataCollator(model.preprocess, prompts=prompts)(rows)
     features = [{k.removeprefix(f"{c}_"): v for k, v in batch.items() if k.startswith(f"{c}_")} for c in columns]
     seen: list[Tensor] = []
     model[1].register_forward_hook(lambda _, given, out: seen.append(out["sentence_embedding"].detach()))

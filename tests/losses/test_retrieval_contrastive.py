@@ -10,8 +10,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-from st_xlret.data import CrossLingualDataCollator
-from st_xlret.functional.retrieval import retrieval_contrastive_loss
+from st_xlret.batches import CrossLingualDataCollator
+from st_xlret.functional import retrieval_contrastive_loss
 from st_xlret.losses.retrieval_contrastive import RetrievalContrastiveLoss
 from st_xlret.modules import with_two_encoders
 from tests import tiny
@@ -81,7 +81,7 @@ def test_the_batch_is_remembered_and_nothing_is_owned() -> None:
     model = tiny.static()
     loss = RetrievalContrastiveLoss(model)
     value = loss(columns(model, rows()))
-    assert loss.last_value == value and loss.last_languages is not None and len(loss.last_languages) == 15
+    assert loss.last_value == value
     with torch.no_grad():
         loss(columns(model, rows(3)))
     assert loss.last_value == value
@@ -92,7 +92,7 @@ def test_wrong_arguments() -> None:
     model = tiny.static()
     with pytest.raises(ValueError, match="temperature.*-1"):
         RetrievalContrastiveLoss(model, temperature=-1)
-    with pytest.raises(ValueError, match="takes queries and passages, got 1 text column"):
+    with pytest.raises(ValueError, match="takes queries, passages.*got 1 text column"):
         RetrievalContrastiveLoss(model)(columns(model, rows())[:1])
 
 

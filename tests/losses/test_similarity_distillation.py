@@ -29,8 +29,7 @@ def test_equals_the_functional_with_the_whole_teacher_as_the_bank(make) -> None:
     loss = SimilarityDistillationLoss(model, vectors, temperature=0.1, cosine_weight=2.0, weight=3.0)
     found = loss([model.preprocess(texts(3))], labels)
     student = model(model.preprocess(texts(3)))["sentence_embedding"]
-    bank = torch.cat([vectors[labels], vectors])
-    expected = similarity_distillation_loss(student, vectors[labels], bank, temperature=0.1, cosine_weight=2.0)
+    expected = similarity_distillation_loss(student, vectors[labels], vectors, temperature=0.1, cosine_weight=2.0)
     torch.testing.assert_close(found, 3 * expected)
     assert torch.equal(loss.last_value, found.detach())
 
@@ -42,8 +41,8 @@ def test_the_bank_depends_on_the_batch_alone() -> None:
     first = loss([batch], labels)
     torch.rand(7)
     assert torch.equal(loss([batch], labels), first)
-    assert not torch.equal(loss._draw(torch.tensor([1, 2, 4])), loss._draw(labels))
-    assert not torch.equal(loss._draw(torch.tensor([3, 2, 1])), loss._draw(labels))
+    assert not torch.equal(loss._bank(torch.tensor([1, 2, 4])), loss._bank(labels))
+    assert not torch.equal(loss._bank(torch.tensor([3, 2, 1])), loss._bank(labels))
 
 
 def test_half_precision_vectors_and_autocast() -> None:
@@ -115,7 +114,7 @@ def test_options_out_of_range_are_refused(shape, options, named) -> None:
 def test_two_columns_are_refused() -> None:
     model = tiny.static()
     batch = model.preprocess(texts(2))
-    with pytest.raises(ValueError, match="one text column, got 2"):
+    with pytest.raises(ValueError, match="one text column.*got 2"):
         SimilarityDistillationLoss(model, teacher(6, model))([batch, batch], torch.tensor([0, 1]))
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from st_xlret.modules import ContextualEncoder
-from st_xlret.modules.contextual_encoder import mean_of_spans
+from st_xlret.modules.ml_ctl import mean_of_spans
 
 START, END = torch.tensor([1, 0, 2]), torch.tensor([3, 1, 5])
 MASK = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]])

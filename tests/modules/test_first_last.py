@@ -15,7 +15,7 @@ from torch import Tensor
 
 from st_xlret.losses import MaskedLMLoss
 from st_xlret.modules import first_last_encoder, transformer_encoder
-from st_xlret.modules.contextual_encoder import mean_of_spans
+from st_xlret.modules.ml_ctl import mean_of_spans
 from tests import tiny
 
 TEXTS = ["sun moon star rain", "wind", "snow tree leaf root fish bird", ""]

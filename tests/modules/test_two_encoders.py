@@ -7,16 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.modules import freeze_unused, router_mapping, with_two_encoders
+from st_xlret.modules import freeze_unused, with_two_encoders
 from tests import tiny
-
-DATASETS = {
-    "retrieval": Dataset.from_dict({"query": ["a"], "positive": ["b"], "negative_1": ["c"], "language": ["en"]}),
-    "language": Dataset.from_dict({"source": ["a"], "target": ["b"], "other": ["c"], "other_language": ["de"]}),
-}
 
 
 @pytest.mark.parametrize("make", [tiny.static, tiny.transformer])
@@ -41,13 +35,6 @@ def test_they_start_alike_and_are_saved_as_the_hosts(make: Any, tmp_path: Path) 
 def test_a_model_with_a_router_is_refused() -> None:
     with pytest.raises(ValueError, match="Router.*--two_encoders"):
         with_two_encoders(with_two_encoders(tiny.static()))
-
-
-def test_columns_take_their_routes() -> None:
-    assert router_mapping(tiny.static(), DATASETS) == {}
-    found = router_mapping(with_two_encoders(tiny.static()), DATASETS)
-    assert found["language"] == dict.fromkeys(["source", "target", "other"], "document")
-    assert found["retrieval"] == {"query": "query", "positive": "document", "negative_1": "document"}
 
 
 def test_what_no_route_uses_is_frozen() -> None:

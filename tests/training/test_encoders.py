@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from dataclasses import fields
 from pathlib import Path
@@ -13,10 +12,10 @@ import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.training import encoders
-from st_xlret.training.arguments import RunArguments, TrainingArguments
-from st_xlret.training.encoders import EncoderArguments, balanced_texts
+from st_xlret.training.encoders import EncoderArguments, PretrainingEncoderArguments, balanced_texts, set_pooling
+from st_xlret.training.script import TrainingArguments
 from tests import tiny
+from tests.training.test_checkpoints import checkpoint
 
 Texts = list[tuple[Dataset, str, str]]
 
@@ -25,10 +24,8 @@ def texts() -> Texts:
     return [(tiny.documents(), "sentence", "language")]
 
 
-def load(arguments: EncoderArguments, texts: Texts, folder: Path, *, overwrite: bool = False) -> SentenceTransformer:
-    """Load an encoder whose tokenizer is kept in a folder that is named tokenizer."""
-    args = TrainingArguments(output_dir=str(folder.parent), use_cpu=True)
-    return arguments.load(texts, args, RunArguments(overwrite=overwrite))
+def load(arguments: EncoderArguments, texts: Texts, folder: Path, **options: Any) -> SentenceTransformer:
+    return arguments.load(texts, TrainingArguments(output_dir=str(folder), use_cpu=True, **options))
 
 
 def source(**rows: tuple[int, int]) -> tuple[Dataset, str, str]:
@@ -49,50 +46,32 @@ def characters(sources: Texts, budget: int, seed: int = 0) -> Counter[str]:
 
 
 def test_every_option_has_a_help() -> None:
-    assert all(option.metadata["help"].endswith(".") for option in fields(EncoderArguments))
+    assert all(option.metadata["help"].endswith(".") for option in fields(PretrainingEncoderArguments) if option.init)
 
 
 def test_a_static_encoder_from_scratch(tmp_path: Path) -> None:
-    arguments = EncoderArguments(from_scratch="static", vocabulary=100, features=12)
-    model = load(arguments, texts(), tmp_path / "a" / "tokenizer")
+    arguments = PretrainingEncoderArguments(from_scratch="static", vocabulary=100, features=12)
+    model = load(arguments, texts(), tmp_path / "a")
     assert model.get_embedding_dimension() == 12
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["tokenizer"]
 
 
 def test_a_transformer_from_scratch(tmp_path: Path) -> None:
-    arguments = EncoderArguments(from_scratch="tiny", vocabulary=100, max_seq_length=9)
-    model = load(arguments, texts(), tmp_path / "tokenizer")
+    arguments = PretrainingEncoderArguments(from_scratch="tiny", vocabulary=100, max_seq_length=9)
+    model = load(arguments, texts(), tmp_path)
     assert model.max_seq_length == 9 and model.get_embedding_dimension() == 32
     assert model.tokenizer.mask_token == "<mask>"
 
 
-def test_a_tokenizer_that_is_there_is_taken_or_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    arguments = EncoderArguments(from_scratch="static", vocabulary=100, features=4)
-    folder = tmp_path / "tokenizer"
-    first = load(arguments, texts(), folder).tokenizer.get_vocab()
-    (folder / "mark").touch()
-    with caplog.at_level(logging.INFO):
-        # A resumed run need not read the texts at all.
-        second = load(arguments, [], folder)
-    assert f"{folder}" in caplog.text
-    assert second.tokenizer.get_vocab() == first and (folder / "mark").exists()
+def test_the_tokenizer_of_a_checkpoint_is_taken_by_a_resumed_run_alone(tmp_path: Path) -> None:
+    arguments = PretrainingEncoderArguments(from_scratch="static", vocabulary=100, features=4)
+    first = load(arguments, texts(), tmp_path).tokenizer.get_vocab()
     other: Texts = [source(en=(5, 9))]
-    third = load(arguments, other, folder, overwrite=True)
-    assert third.tokenizer.get_vocab() != first and not (folder / "mark").exists()
-
-
-def test_a_given_tokenizer_is_taken(tmp_path: Path) -> None:
-    tiny.tokenizer().save_pretrained(tmp_path / "given")
-    arguments = EncoderArguments(from_scratch="static", tokenizer=str(tmp_path / "given"), features=4)
-    model = load(arguments, [], tmp_path / "own" / "tokenizer", overwrite=True)
-    assert model.tokenizer.get_vocab() == tiny.tokenizer().get_vocab() and not (tmp_path / "own").exists()
-
-
-def test_a_tokenizer_that_is_not_fast_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoders.AutoTokenizer, "from_pretrained", lambda name: object())
-    arguments = EncoderArguments(from_scratch="static", tokenizer="some/slow")
-    with pytest.raises(ValueError, match="'some/slow' is no fast tokenizer"):
-        load(arguments, [], tmp_path / "tokenizer")
+    # Killed before its first checkpoint: nothing of it is left in the next run.
+    assert load(arguments, other, tmp_path, resume=True).tokenizer.get_vocab() != first
+    first = load(arguments, texts(), tmp_path).tokenizer.get_vocab()
+    checkpoint(tmp_path, 1)
+    assert load(arguments, [], tmp_path, resume=True).tokenizer.get_vocab() == first
 
 
 @pytest.mark.parametrize("make", [tiny.static, tiny.transformer])
@@ -100,7 +79,7 @@ def test_a_checkpoint_of_either_kind(tmp_path: Path, make: Any) -> None:
     saved: SentenceTransformer = make()
     saved.save(str(tmp_path / "model"))
     arguments = EncoderArguments(model=str(tmp_path / "model"), max_seq_length=5)
-    model = load(arguments, [], tmp_path / "tokenizer").to("cpu")
+    model = load(arguments, [], tmp_path).to("cpu")
     state = saved.state_dict()
     assert all(torch.equal(state[name], tensor) for name, tensor in model.state_dict().items())
     assert make is tiny.static or model.max_seq_length == 5
@@ -110,7 +89,7 @@ def test_a_checkpoint_of_either_kind(tmp_path: Path, make: Any) -> None:
 def test_a_checkpoint_keeps_a_shorter_limit_of_its_own(tmp_path: Path) -> None:
     tiny.transformer().save(str(tmp_path / "model"))
     arguments = EncoderArguments(model=str(tmp_path / "model"), max_seq_length=500)
-    assert load(arguments, [], tmp_path / "tokenizer").max_seq_length == 16
+    assert load(arguments, [], tmp_path).max_seq_length == 16
 
 
 @pytest.mark.parametrize("given", [{}, {"model": "m", "from_scratch": "static"}])
@@ -121,7 +100,7 @@ def test_exactly_one_encoder_is_asked_for(given: dict[str, str]) -> None:
 
 def test_without_texts_there_is_no_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no texts to train a tokenizer on"):
-        load(EncoderArguments(from_scratch="static"), [], tmp_path / "tokenizer")
+        load(EncoderArguments(from_scratch="static"), [], tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -159,6 +138,16 @@ def test_no_sources_give_no_texts() -> None:
 
 
 def test_pooling_checkpoint_is_the_checkpoints_own() -> None:
-    assert EncoderArguments(model="m", pooling="checkpoint") == EncoderArguments(model="m")
+    model = tiny.transformer()
+    assert (
+        set_pooling(model, "checkpoint")[1].pooling_mode == "mean"
+        and set_pooling(model, "cls")[1].pooling_mode == "cls"
+    )
     with pytest.raises(ValueError, match="--pooling checkpoint.*--model"):
         EncoderArguments(from_scratch="tiny", pooling="checkpoint")
+
+
+@pytest.mark.parametrize("given", [{"freeze_embeddings": True}, {"lora_rank": 4}, {"keep_trained": 0.5}])
+def test_from_scratch_all_weights_are_trained(given: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"--{next(iter(given))} .*--model|checkpoint"):
+        load(PretrainingEncoderArguments(from_scratch="tiny"), texts(), tmp_path, **given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.training import LOSS_STATE_FILE, training_layers
-from tests.training.runs import interleaved_run
+from st_xlret.training import LOSS_STATE_FILE
+from tests.training.runs import interleaved_run, joint_run
 
 STEPS = {"max_steps": 100, "save_strategy": "steps", "save_steps": 50}
 
@@ -27,20 +28,18 @@ def final_state(trainer) -> dict[str, Tensor]:
     "scope, options",
     [
         ("total", {}),
-        ("per_language", {"gradient_accumulation_steps": 2, "max_steps": 30, "save_steps": 15}),
+        ("per_language", {"gradient_accumulation_steps": 2, "max_steps": 50, "save_steps": 25}),
     ],
 )
 def test_the_next_losses_after_a_resume_are_equal(tmp_path: Path, scope: str, options: dict[str, int]) -> None:
     steps = {**STEPS, **options}
     whole, recorded = interleaved_run(tmp_path, seed=0, scope=scope, **steps)
-    with training_layers(whole.model, whole.args):
-        whole.train()
+    whole.train()
     next_steps = [entry for entry in recorded.steps if entry[0] >= steps["save_steps"]]
     checkpoint = tmp_path / f"checkpoint-{steps['save_steps']}"
 
     resumed, repeated = interleaved_run(tmp_path, seed=7, scope=scope, **steps)
-    with training_layers(resumed.model, resumed.args):
-        resumed.train(resume_from_checkpoint=str(checkpoint))
+    resumed.train(resume_from_checkpoint=str(checkpoint))
     assert repeated.steps == next_steps
     expected = final_state(whole)
     for name, tensor in final_state(resumed).items():
@@ -76,16 +75,14 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_checkpoint_without_loss_state_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+    shutil.copytree(checkpoint, tmp_path / "checkpoint-2", ignore=shutil.ignore_patterns(LOSS_STATE_FILE))
     trainer, _ = interleaved_run(tmp_path, max_steps=4)
-    # The run has another output folder: nothing tells the callback where the checkpoint lies.
     with pytest.raises(FileNotFoundError, match=r"checkpoint-2.loss_state.safetensors is missing.*resume_from"):
-        trainer.train(resume_from_checkpoint=str(checkpoint))
+        trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
 
 
-def test_the_checkpoint_of_another_folder_can_be_named(checkpoint: Path, tmp_path: Path) -> None:
+def test_the_checkpoint_may_be_in_another_folder(checkpoint: Path, tmp_path: Path) -> None:
     trainer, recorder = interleaved_run(tmp_path, max_steps=4)
-    callback = next(c for c in trainer.callback_handler.callbacks if hasattr(c, "resume_from"))
-    callback.resume_from = checkpoint
     trainer.train(resume_from_checkpoint=str(checkpoint))
     assert len(recorder.steps) == 2
 
@@ -95,3 +92,16 @@ def test_other_options_than_those_of_the_checkpoint_are_refused(checkpoint: Path
     trainer, _ = interleaved_run(checkpoint.parent, max_steps=4, **changed)
     with pytest.raises(ValueError, match="the saved state does not fit CCPLoss"):
         trainer.train(resume_from_checkpoint=str(checkpoint))
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_resumed_joint_run_repeats_the_uninterrupted_one(rounds: int, tmp_path: Path) -> None:
+    steps = {"max_steps": 8, "save_strategy": "steps", "save_steps": 4, "gradient_accumulation_steps": rounds}
+    whole, recorded = joint_run(tmp_path, **steps)
+    whole.train()
+    resumed, repeated = joint_run(tmp_path, seed=7, **steps)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+    assert repeated.steps == [entry for entry in recorded.steps if entry[0] >= 4] and len(repeated.steps) >= 12
+    expected = whole.model.state_dict()
+    for name, tensor in resumed.model.state_dict().items():
+        assert torch.equal(tensor, expected[name]), name

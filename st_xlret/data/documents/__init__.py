@@ -1,1 +1,0 @@
-"""Monolingual documents: reading, splitting into sentences, packing into units."""

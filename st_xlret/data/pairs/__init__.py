@@ -1,1 +1,0 @@
-"""Parallel sentences: reading every format, and choosing which pairs to keep."""

@@ -1,1 +1,0 @@
-"""Streaming text files and records, and caching what was read."""

@@ -1,1 +1,0 @@
-"""Questions with the passages that answer them, in the formats in which they are published."""

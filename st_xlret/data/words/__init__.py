@@ -1,1 +1,0 @@
-"""Word-positioned samples: dictionaries, and finding their words in parallel sentences."""

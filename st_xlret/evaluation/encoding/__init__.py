@@ -1,1 +1,0 @@
-"""Embeddings of texts as the papers define them: layers, poolings, languages."""

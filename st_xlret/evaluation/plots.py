@@ -1,0 +1,160 @@
+"""Plots of training runs and of evaluations. They need matplotlib (the extra `plots`)."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from st_xlret.files import atomic_file
+
+logger = logging.getLogger(__name__)
+
+_COLOURS = ("tab:blue", "tab:orange")
+_INCHES_PER_BAR, _CHARACTERS_PER_LABEL = 0.2, 22
+
+
+def plot_training(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> Path | None:
+    """Draw the losses of a run, and its average scores or MRR@10, over the steps of `trainer.state.log_history`.
+
+    None is returned where matplotlib is not installed or the history holds no losses and no scores.
+    """
+    names = {key for line in history for key in line}
+    losses = sorted(key for key in names if key.startswith("loss_")) or sorted(names & {"loss"})
+    scores = sorted(key for key in names if key.startswith("eval_") and ("average" in key or key.endswith("mrr@10")))
+    panels = [(title, keys) for title, keys in (("training loss", losses), ("evaluation", scores)) if keys]
+    if not panels or (figure := _figure(path, 6 * len(panels), 4.5)) is None:
+        return None
+    axes = figure.subplots(1, len(panels), squeeze=False)
+    for axis, (title, keys) in zip(axes[0], panels, strict=True):
+        for key in keys:
+            points = [(line["step"], line[key]) for line in history if key in line]
+            axis.plot(*zip(*points, strict=True), marker=".", label=key.removeprefix("loss_").removeprefix("eval_"))
+        axis.set(title=title, xlabel="step")
+        axis.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.18))
+        axis.grid(alpha=0.3)
+    return _save(figure, path)
+
+
+def plot_stages(
+    stages: Mapping[str, Mapping[str, float]],
+    path: str | os.PathLike[str],
+    *,
+    title: str = "bilingual retrieval",
+    metric: str = "accuracy",
+) -> Path | None:
+    """Draw scores as groups of horizontal bars: one group per benchmark or kind of language, one bar per stage.
+
+    Args:
+        stages: Stage -> group, such as "all" -> score in [0, 1]. Every stage has the same groups.
+        path: PNG file.
+        title: Title of the plot.
+        metric: What the scores are, for the label of the axis.
+    """
+    groups = list(next(iter(stages.values())))
+    bars = len(groups) * (len(stages) + 1)
+    figure = _figure(path, 8, 1.2 + _INCHES_PER_BAR * (bars + len(stages) / 2))
+    if figure is None:
+        return None
+    axis = figure.subplots()
+    width = 1 / (len(stages) + 1)  # the space of one bar lies between two groups
+    for number, (stage, scores) in enumerate(stages.items()):
+        places = [group + (number - (len(stages) - 1) / 2) * width for group in range(len(groups))]
+        drawn = axis.barh(places, [100 * scores[group] for group in groups], 0.95 * width, label=stage)
+        axis.bar_label(drawn, fmt="%.1f", fontsize=7, padding=2)
+    axis.set_yticks(range(len(groups)), [fill(group.replace("_", " "), _CHARACTERS_PER_LABEL) for group in groups])
+    axis.invert_yaxis()  # the first group and the first stage at the top, as in the legend
+    axis.margins(x=0.08, y=0.02)
+    axis.set(title=title, xlabel=f"{metric} (%)")
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.legend(fontsize="small", loc="outside lower center", ncols=2)
+    return _save(figure, path)
+
+
+def principal_plane(embeddings: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Project the embeddings of several languages on their first two joint principal components."""
+    rows = torch.cat([cloud.double() for cloud in embeddings.values()])
+    if len(rows) < 2:
+        raise ValueError(f"principal components need two rows or more, got {len(rows)}")
+    mean = rows.mean(dim=0)
+    axes = torch.linalg.svd(rows - mean, full_matrices=False).Vh[:2]
+    largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))
+    axes = axes * largest.sign()
+    return {language: ((cloud.double() - mean) @ axes.T).float() for language, cloud in embeddings.items()}
+
+
+def plot_language_planes(
+    panels: Mapping[str, Mapping[str, Tensor]], path: str | os.PathLike[str], *, highlighted: Sequence[int] = range(5)
+) -> Path | None:
+    """Draw two languages in the plane of their principal components, in one panel per stage, as Figure 1 of CCP.
+
+    Args:
+        panels: Title -> language -> (n, d): two languages, row-aligned translations; anything else is a ValueError.
+        path: PNG file.
+        highlighted: Rows whose two sides are numbered and joined by a line.
+    """
+    for title, clouds in panels.items():
+        if len(clouds) != 2 or len({len(cloud) for cloud in clouds.values()}) != 1:
+            shapes = {language: tuple(cloud.shape) for language, cloud in clouds.items()}
+            raise ValueError(f"panel {title!r} must hold two row-aligned languages, got {shapes}")
+    figure = _figure(path, 5.5 * len(panels), 5)
+    if figure is None:
+        return None
+    axes = figure.subplots(1, len(panels), squeeze=False)
+    for axis, (title, clouds) in zip(axes[0], panels.items(), strict=True):
+        plane = principal_plane(clouds)
+        for colour, (language, points) in zip(_COLOURS, plane.items(), strict=True):
+            axis.scatter(*points.T, s=8, alpha=0.35, color=colour, label=language)
+        first, second = plane.values()
+        for number, row in enumerate(highlighted, start=1):
+            ends = torch.stack([first[row], second[row]])
+            axis.plot(*ends.T, color="black", linewidth=0.8, zorder=3)
+            for colour, end in zip(_COLOURS, ends, strict=True):
+                axis.scatter(*end, s=90, color=colour, edgecolors="black", zorder=4)
+                axis.annotate(str(number), end.tolist(), ha="center", va="center", fontsize=7, zorder=5)
+        axis.set(title=fill(title, 40), xticks=[], yticks=[])
+        axis.legend(fontsize="small", loc="upper right")
+    return _save(figure, path)
+
+
+def plot_language_bias(languages: Sequence[str], shares: Any, path: str | os.PathLike[str]) -> Path | None:
+    """Draw a heat map of `shares` (L, L): the language of a query against the languages of its nearest neighbours."""
+    size = 2.5 + 0.42 * len(languages)
+    if (figure := _figure(path, size + 1, size)) is None:
+        return None
+    axis = figure.subplots()
+    image = axis.imshow(100 * shares, cmap="viridis", vmin=0, vmax=100)
+    axis.set_xticks(range(len(languages)), languages, rotation=90)
+    axis.set_yticks(range(len(languages)), languages)
+    axis.set(xlabel="language of the neighbours", ylabel="language of the query")
+    for i, row in enumerate(shares):
+        for j, share in enumerate(row):
+            if share >= 0.005:
+                colour = "black" if share > 0.6 else "white"
+                axis.text(j, i, f"{100 * share:.0f}", ha="center", va="center", fontsize=7, color=colour)
+    figure.colorbar(image, label="share of the nearest neighbours (%)", shrink=0.8)
+    return _save(figure, path)
+
+
+def _figure(path: str | os.PathLike[str], width: float, height: float) -> Any:
+    """A figure outside of pyplot, whose global state belongs to the caller's program."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        logger.warning(
+            '%s is not drawn, as matplotlib is not installed: pip install "st-xlret[plots]"', Path(path).name
+        )
+        return None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _save(figure: Any, path: str | os.PathLike[str]) -> Path:
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, dpi=120)
+    return Path(path)

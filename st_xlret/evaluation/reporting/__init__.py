@@ -1,1 +1,0 @@
-"""Tables, plots, published results, and how results reach the host."""

@@ -1,1 +1,0 @@
-"""Retrieval over a corpus: texts, search, metrics, one evaluator for all benchmarks."""

@@ -1,0 +1,257 @@
+"""Markdown tables of results, beside published ones with their sources."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from st_xlret.evaluation.base import BenchmarkResult
+from st_xlret.evaluation.benchmarks import BENCHMARKS
+
+NOT_COMPARABLE = "†"
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """Render a Markdown table, without a line break at its end.
+
+    Args:
+        header: Names of the columns.
+        rows: One sequence of cells per row. Characters that would break the table are escaped.
+        left: How many columns are aligned to the left. The others, which hold figures, are aligned to the right.
+
+    Raises:
+        ValueError: If a row has another number of cells than the header.
+    """
+    from tabulate import tabulate
+
+    for row in rows:
+        if len(row) != len(header):
+            raise ValueError(f"the header has {len(header)} cells and this row {len(row)}: {list(row)}.")
+    cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in (header, *rows)]
+    alignment = ["left" if column < left else "right" for column in range(len(header))]
+    return tabulate(cells[1:], cells[0], tablefmt="pipe", colalign=alignment if rows else None, disable_numparse=True)
+
+
+def percent(value: float | None) -> str:
+    """A fraction as a percentage with one decimal, `-` for None."""
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def scores_table(result: BenchmarkResult) -> str:
+    """A table with one row per language and one column per metric, in percent; the average is the last row."""
+    header = ["language", *result.average]
+    rows = [[language, *map(percent, values.values())] for language, values in result.scores.items()]
+    return markdown_table(header, [*rows, ["average", *map(percent, result.average.values())]])
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """One row of a table in a paper.
+
+    Attributes:
+        system: The name of the system, as the paper writes it.
+        scores: Language (ISO 639-1) to score; fractions in [0, 1]. Only what the paper reports.
+        average: Name of an average, such as `"average_14"`, to its value as printed in the paper.
+        bilingual_data: Whether the system was trained with parallel text; None if the paper does not say.
+        source: The paper.
+        table: Which table, such as `"Table 1"`.
+        protocol: What the scores are, in the words of the paper or close to them.
+        short_source: The paper in a few words, for tables.
+        metric: The metric, by its name in the results of this library.
+        setting: How the systems were trained for the task, if the paper has several settings.
+        measured_as: Entries of the protocol that a result must share to be comparable, in the words of this library's
+            results, such as `{"split": "test"}`; `"not said"` if the paper does not say.
+        ablation: Whether the row is of an ablation, which is of interest beside a study rather than beside a result.
+    """
+
+    system: str
+    scores: dict[str, float]
+    average: dict[str, float]
+    bilingual_data: bool | None
+    source: str
+    table: str
+    protocol: str
+    short_source: str
+    metric: str = "accuracy"
+    setting: str = ""
+    measured_as: Mapping[str, str] = field(default_factory=dict)
+    ablation: bool = False
+
+    @property
+    def label(self) -> str:
+        """The origin of the row, for a table: a published figure, not a measurement of this library."""
+        split = self.measured_as.get("split")
+        details = [self.setting, "split not said" if split == "not said" else split and f"{split} split"]
+        shown = "; ".join(detail for detail in details if detail)
+        return f"published: {self.short_source}, {self.table}{f' ({shown})' if shown else ''}"
+
+    def differences(self, protocol: Mapping[str, str]) -> dict[str, str]:
+        """Name to this row's value of each entry in which the protocol of a result differs."""
+        return {name: value for name, value in self.measured_as.items() if protocol.get(name, value) != value}
+
+
+def published_benchmarks() -> list[str]:
+    """The benchmarks for which there are published rows."""
+    return sorted(_published())
+
+
+def published_rows(
+    benchmark: str, *, metric: str | None = None, with_languages_only: bool = False, ablations: bool = False
+) -> list[PublishedRow]:
+    """The published rows of one benchmark, in the order of the papers' tables.
+
+    Args:
+        benchmark: Such as `"tatoeba"`.
+        metric: Only rows of one metric, such as `"mrr_at_100"`. Default: all.
+        with_languages_only: Leave out rows for which only an average was published.
+        ablations: Include the rows of ablations.
+
+    Raises:
+        ValueError: If there are none for this benchmark.
+    """
+    if benchmark not in _published():
+        raise ValueError(f"no published rows for {benchmark!r}; there are some for {published_benchmarks()}.")
+    rows = [
+        PublishedRow(
+            system=row["system"],
+            scores={language: _fraction(value, table) for language, value in row.get("scores", {}).items()},
+            average={name: _fraction(value, table) for name, value in row.get("average", {}).items()},
+            bilingual_data=row["bilingual_data"],
+            **{name: value for name, value in table.items() if name not in ("rows", "unit", "note")},
+        )
+        for table in _published()[benchmark]
+        for row in table["rows"]
+        if ablations or not table.get("ablation", False)
+    ]
+    return [row for row in rows if (metric is None or row.metric == metric) and (row.scores or not with_languages_only)]
+
+
+@cache
+def _published() -> dict[str, Any]:
+    file = resources.files("st_xlret.evaluation") / "published_results.json"
+    return json.loads(file.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def _fraction(value: float, table: dict[str, Any]) -> float:
+    return value if table.get("unit") == "fraction" else round(value / 100, 6)
+
+
+def results_table(
+    result: BenchmarkResult,
+    *,
+    model_name: str,
+    published: Sequence[PublishedRow] = (),
+    metric: str = "accuracy",
+    languages: Sequence[str] | None = None,
+    published_average: str | None = None,
+) -> str:
+    """A table of a result beside published ones, one row per system, in percent.
+
+    The columns are languages and their mean, which a published row has if the paper has all of these languages. The
+    last column says which rows are published figures. `NOT_COMPARABLE` marks the rows that were measured differently.
+
+    Args:
+        result: The result.
+        model_name: Name of its row.
+        published: Rows to show below it, if they have any of the languages or the published average.
+        metric: The metric that is compared.
+        languages: The columns. Default: all languages of the result.
+        published_average: An average of the published rows over the languages of the result, such as `"average_112"`
+            for all of Tatoeba. A further column then compares the averages.
+
+    Raises:
+        ValueError: If a language was not evaluated.
+    """
+    shown = list(result.scores if languages is None else languages)
+    missing = [language for language in shown if language not in result.scores]
+    if missing:
+        raise ValueError(f"{missing} were not evaluated; there are results for {list(result.scores)}.")
+
+    def row(system: str, scores: Mapping[str, float], average: float | None, source: str) -> list[str]:
+        known = [scores[language] for language in shown if language in scores]
+        mean = sum(known) / len(known) if known and len(known) == len(shown) else None
+        cells = [system, *(percent(scores.get(language)) for language in shown), percent(mean)]
+        return [*cells, *([percent(average)] if published_average else []), source]
+
+    ours = {language: values[metric] for language, values in result.scores.items()}
+    split = f", {result.protocol['split']} split" if "split" in result.protocol else ""
+    rows = [row(model_name, ours, result.average[metric], f"measured here{split}")]
+    for system in published:
+        average = system.average.get(published_average) if published_average else None
+        if average is not None or any(language in system.scores for language in shown):
+            mark = f" {NOT_COMPARABLE}" if system.differences(result.protocol) else ""
+            rows.append(row(system.system + mark, system.scores, average, system.label))
+    extra = [f"all {len(result.scores)}"] if published_average else []
+    return markdown_table(["system", *shown, "mean", *extra, "source"], rows)
+
+
+def markdown_row(result: BenchmarkResult, model_name: str) -> str:
+    """A table of one row: benchmark, model, averages in percent, and over what they are averaged."""
+    protocol = {
+        name: result.protocol[name] for name in ("split", "direction", "corpus_size") if name in result.protocol
+    }
+    header = ["benchmark", "model", *result.average, "languages", *protocol]
+    row = [result.benchmark, model_name, *map(percent, result.average.values()), str(len(result.scores))]
+    return markdown_table(header, [[*row, *protocol.values()]], left=2)
+
+
+def report(result: BenchmarkResult, model_name: str) -> str:
+    """The whole result for a terminal or a Markdown file, beside published figures if there are any."""
+    protocol = "\n".join(f"- {name}: {value}" for name, value in result.protocol.items())
+    short_name = os.path.basename(os.path.normpath(model_name))
+    parts = [
+        f"{result.benchmark}, {model_name}, in percent",
+        markdown_row(result, short_name),
+        scores_table(result),
+        protocol,
+    ]
+    if result.benchmark in _published():
+        parts += _beside_published(result, short_name)
+    return "\n\n".join(part for part in parts if part)
+
+
+def _beside_published(result: BenchmarkResult, model_name: str) -> list[str]:
+    """One table per metric that the papers report, and notes on the published rows."""
+    known = BENCHMARKS.get(result.benchmark)
+    parts = []
+    for metric in known.metrics if known else ():
+        published = published_rows(result.benchmark, metric=metric)
+        shown = [language for language in result.scores if any(language in row.scores for row in published)]
+        if not shown or metric not in result.average or known is None:
+            continue
+        whole = known.published_average if len(result.scores) == known.languages else None
+        published = [
+            row for row in published if whole in row.average or any(language in row.scores for language in shown)
+        ]
+        table = results_table(
+            result, model_name=model_name, published=published, metric=metric, languages=shown, published_average=whole
+        )
+        parts.append(f"{metric} beside published figures (the papers' own; other training data and sizes):\n\n{table}")
+        parts.append(_differences(result, published))
+        protocols = dict.fromkeys(f"- {_table_of(row)}: {row.protocol}" for row in published)
+        parts.append("\n".join(["Of the published figures:\n", *protocols]))
+    return parts
+
+
+def _table_of(row: PublishedRow) -> str:
+    return f"{row.short_source}, {row.table}"
+
+
+def _differences(result: BenchmarkResult, published: list[PublishedRow]) -> str:
+    """How the marked rows of a table were measured differently; an empty string if none is marked."""
+    found: dict[str, dict[str, dict[str, None]]] = {}
+    for row in published:
+        for name, value in row.differences(result.protocol).items():
+            found.setdefault(name, {}).setdefault(value, {})[_table_of(row)] = None
+    lines = [
+        f"- {name}: {result.protocol[name]} here; "
+        + "; ".join(f"{value} in {' and '.join(tables)}" for value, tables in values.items())
+        for name, values in found.items()
+    ]
+    title = f"{NOT_COMPARABLE} measured differently, or in a way that is not said, and therefore not comparable:\n"
+    return "\n".join([title, *lines]) if lines else ""

@@ -1,0 +1,177 @@
+"""Sentence vectors of texts: in one pass, in parts of similar lengths, or in micro-batches with gradient caching."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.losses.gradcache import RandContext, has_static_embedding_input
+from sentence_transformers.base.losses.merged_forward import merge_feature_batches
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.util.distributed import get_world_size
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+_PARTS = 4  # More of them leave less padding, but smaller matrices take more time for each text.
+_FEWEST = 8  # texts in a part
+_BLOCK = 16  # Lengths of parts are multiples of it: each new length costs oneDNN and compilers time.
+_LEAST_SAVED = 0.2  # of a batch's tokens, padding included
+
+
+def embed(model: nn.Module, features: dict[str, Any], mini_batch_size: int | None = None) -> Tensor:
+    """Embed the texts of a column.
+
+    A text that is shorter than the longest one of its batch is padded, and padding takes as much time as text. Where
+    this saves a fifth of the tokens, a batch is read in up to four parts, each of texts of similar lengths and padded
+    to its own longest text. Vectors and gradients are those of the whole batch, up to rounding and to which values
+    dropout drops. Several processes read whole batches, since each pass exchanges messages.
+
+    With `mini_batch_size`, the micro-batches first run without gradients, and once more in the backward pass, with the
+    same dropout and autocast, each with the gradients of its vectors (gradient caching, Gao et al. 2021). This needs
+    the memory of one micro-batch, takes about a third more computation, and gives the gradients of a single pass.
+
+    Args:
+        model: The encoder.
+        features: Features of the column.
+        mini_batch_size: Texts per micro-batch; None for no gradient caching.
+
+    Returns:
+        Sentence vectors (rows, d) in the order of the column.
+    """
+    if mini_batch_size is None:
+        parts = parts_by_length(features)
+    else:
+        parts = list(_by_length(features)[1].split(mini_batch_size)) if "attention_mask" in features else []
+    if not parts:
+        return model(features)["sentence_embedding"]
+    block = _BLOCK if mini_batch_size is None else 1
+    batches = [take_texts(features, rows, multiple=block) for rows in parts]
+    if mini_batch_size is None or not torch.is_grad_enabled():
+        vectors = torch.cat([model(batch)["sentence_embedding"] for batch in batches])
+    else:
+        vectors = _with_gradients_later(model, batches)
+    return vectors[torch.argsort(torch.cat(parts))]
+
+
+def check_mini_batch_size(model: SentenceTransformer, mini_batch_size: int | None) -> int | None:
+    """Check the number of texts in a micro-batch; None for a `StaticEmbedding`, whose inputs have no padding."""
+    if mini_batch_size is not None and mini_batch_size < 1:
+        raise ValueError(f"mini_batch_size must be at least 1, or None for one pass, got {mini_batch_size}")
+    if mini_batch_size is None or has_static_embedding_input(model):
+        return None
+    if isinstance(model[0], Transformer):
+        # Micro-batches are cut out of the padded layout.
+        model[0].unpad_inputs = False
+    return mini_batch_size
+
+
+def parts_by_length(features: dict[str, Any]) -> list[Tensor]:
+    """The rows of each part of a padded batch, the longest texts first; none if it is better read as it is.
+
+    Example:
+        >>> mask = (torch.arange(64) < torch.tensor([[64]] * 4 + [[9]] * 12)).long()
+        >>> [rows.tolist() for rows in parts_by_length({"input_ids": mask, "attention_mask": mask})]
+        [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15]]
+    """
+    # The host merges what can be cut and put together by rows, unless a wrapper loss needs the columns as they are.
+    if get_world_size() > 1 or "attention_mask" not in features or merge_feature_batches([features]) is None:
+        return []
+    texts, longest = features["attention_mask"].shape
+    count = min(_PARTS, texts // _FEWEST)
+    if count < 2:
+        return []
+    lengths, order = _by_length(features)
+    parts = list(order.tensor_split(count))
+    widths = [min(longest, -(-max(1, int(part[0])) // _BLOCK) * _BLOCK) for part in lengths.tensor_split(count)]
+    read = sum(len(part) * width for part, width in zip(parts, widths, strict=True))
+    return parts if read <= (1 - _LEAST_SAVED) * texts * longest else []
+
+
+def take_texts(features: dict[str, Any], rows: Tensor, *, multiple: int = 1) -> dict[str, Any]:
+    """Select some texts of a column; padded ones are trimmed to the longest of them.
+
+    Example:
+        >>> ids = torch.tensor([[5, 0], [6, 7]])
+        >>> take_texts({"input_ids": ids, "attention_mask": (ids > 0).long()}, torch.tensor([0]))["input_ids"].tolist()
+        [[5]]
+    """
+    if "offsets" in features:
+        ids = torch.tensor_split(features["input_ids"], features["offsets"][1:].cpu())
+        chosen = [ids[row] for row in rows.tolist()]
+        ends = torch.tensor([len(text) for text in chosen], device=rows.device).cumsum(0)
+        return {**features, "input_ids": torch.cat(chosen), "offsets": torch.cat([ends[:1] * 0, ends[:-1]])}
+    count, longest = features["attention_mask"].shape
+    used = features["attention_mask"][rows].any(0).nonzero()
+    width = min(longest, -(-(int(used.max()) + 1) // multiple) * multiple) if len(used) else longest
+    taken = dict(features)
+    for name, tensor in features.items():
+        if isinstance(tensor, Tensor) and tensor.ndim and len(tensor) == count:
+            # Padding before the texts stays: it tells positions.
+            padded = tensor.ndim > 1 and tensor.shape[1] == longest
+            taken[name] = tensor[rows, :width] if padded else tensor[rows]
+    return taken
+
+
+def backward_one_after_the_other(first: Tensor, then: Tensor) -> Tensor:
+    """Return a scalar with the value of `then` whose `backward` runs that of `first` and afterwards that of `then`.
+
+    It is for two losses on one encoder of which `then` has micro-batches. Their second runs must not meet the backward
+    pass of `first`, and in distributed training the gradients of the encoder are exchanged once, at the end. Compute
+    `first` before `then`, within `without_exchange`.
+
+    Example:
+        >>> x = torch.ones((), requires_grad=True)
+        >>> backward_one_after_the_other(2 * x, 3 * x).backward()
+        >>> x.grad
+        tensor(5.)
+    """
+    both = then.detach().requires_grad_()
+
+    def run(scale: Tensor) -> None:
+        first.backward(scale)
+        then.backward(scale)
+
+    both.register_hook(run)
+    return both
+
+
+def without_exchange(model: nn.Module) -> AbstractContextManager:
+    """Return a context in which passes through a distributed encoder leave its gradients on their rank."""
+    # torch.compile wraps the distributed encoder.
+    model = getattr(model, "_orig_mod", model)
+    return model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
+
+
+def _by_length(features: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """Where each text of a padded column ends, the longest first, and the rows in that order."""
+    mask = features["attention_mask"].bool()
+    ends = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(1)
+    return ends.sort(descending=True, stable=True)
+
+
+def _with_gradients_later(model: nn.Module, batches: list[dict[str, Any]]) -> Tensor:
+    """Vectors of micro-batches, whose gradient runs the micro-batches again and passes on to the encoder."""
+    states, vectors = [], []
+    with torch.no_grad():
+        for batch in batches:
+            states.append(RandContext(*batch.values()))
+            vectors.append(model(dict(batch))["sentence_embedding"])
+    whole = torch.cat(vectors).requires_grad_()
+    device = whole.device.type
+    # Without the cache: what it holds from the first run was cast without gradients.
+    autocast: dict[str, Any] = {"enabled": torch.is_autocast_enabled(device), "cache_enabled": False}
+    autocast["dtype"] = torch.get_autocast_dtype(device)
+
+    def run_again(gradient: Tensor) -> None:
+        parts = gradient.split([len(part) for part in vectors])
+        for number, (batch, state, part) in enumerate(zip(batches, states, parts, strict=True), start=1):
+            with without_exchange(model) if number < len(batches) else nullcontext():
+                with torch.enable_grad(), state, torch.autocast(device, **autocast):
+                    again = model(dict(batch))["sentence_embedding"]
+                if again.requires_grad:
+                    again.backward(part)
+
+    whole.register_hook(run_again)
+    return whole

@@ -1,0 +1,326 @@
+"""CrossLingualDataCollator: tags beside the tokens, positions of words, and token dropout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
+
+from st_xlret.batches import CrossLingualDataCollator
+from st_xlret.batches.collator import drop_tokens, text_to_id
+from st_xlret.data.languages import language_to_id
+from tests import tiny
+
+EN, FR, SW = (language_to_id(code) for code in ("en", "fr", "sw"))
+
+
+@pytest.fixture
+def collator() -> CrossLingualDataCollator:
+    return CrossLingualDataCollator(tiny.static().preprocess)
+
+
+def test_one_column_with_language_document_and_position(collator: CrossLingualDataCollator) -> None:
+    rows = [
+        {"sentence": "sun moon", "language": "en", "document": 4, "position": 0},
+        {"sentence": "rain", "language": "fr", "document": 9, "position": 3},
+        {"sentence": "sun moon", "language": "sw", "document": 2**40, "position": 1},
+    ]
+    batch = collator(rows)
+    assert set(batch) == {
+        *("sentence_input_ids", "sentence_offsets"),
+        *("sentence_language_id", "sentence_document_id", "sentence_text_id"),
+        *("sentence_block_id", "sentence_sentence_position"),
+    }
+    assert batch["sentence_language_id"].tolist() == [EN, FR, SW]
+    assert batch["sentence_document_id"].tolist() == [4, 9, 2**40]
+    first, second, third = batch["sentence_text_id"].tolist()
+    assert first == third != second and first == text_to_id("sun moon")
+    assert all(batch[f"sentence_{tag}"].dtype == torch.int64 for tag in ("language_id", "document_id", "text_id"))
+
+
+def test_each_column_may_have_its_own_language(collator: CrossLingualDataCollator) -> None:
+    rows = [
+        {"source": "sun", "target": "moon", "source_language": "fr", "target_language": "en"},
+        {"source": "rain", "target": "sun", "source_language": "sw", "target_language": "en"},
+    ]
+    batch = collator(rows)
+    assert batch["source_language_id"].tolist() == [FR, SW]
+    assert batch["target_language_id"].tolist() == [EN, EN]
+    assert batch["source_text_id"][0] == batch["target_text_id"][1]
+    assert "source_document_id" not in batch
+
+
+def test_a_columns_own_language_goes_before_the_rows(collator: CrossLingualDataCollator) -> None:
+    batch = collator([{"a": "sun", "b": "moon", "language": "en", "b_language": "fr"}])
+    assert batch["a_language_id"].tolist() == [EN] and batch["b_language_id"].tolist() == [FR]
+
+
+def test_tokens_and_labels_are_the_hosts() -> None:
+    model = tiny.transformer()
+    rows = [{"a": "sun moon", "b": "rain", "label": 0.5}, {"a": "wind", "b": "snow tree", "label": 1.0}]
+    expected = SentenceTransformerDataCollator(model.preprocess)(rows)
+    batch = CrossLingualDataCollator(model.preprocess)([{**row, "language": "en", "position": 1} for row in rows])
+    for name, value in expected.items():
+        assert torch.equal(batch[name], value) if isinstance(value, torch.Tensor) else batch[name] == value
+    assert set(batch) - set(expected) == {"a_text_id", "b_text_id", "a_language_id", "b_language_id"}
+
+
+def test_the_dataset_name_is_no_text(collator: CrossLingualDataCollator) -> None:
+    batch = collator([{"sentence": "sun", "language": "en", "dataset_name": "ccp"}])
+    assert batch["dataset_name"] == "ccp" and not [name for name in batch if name.startswith("dataset_name_")]
+
+
+def test_without_metadata_it_gives_text_ids_only(collator: CrossLingualDataCollator) -> None:
+    assert set(collator([{"sentence": "sun"}])) == {
+        "sentence_input_ids",
+        "sentence_offsets",
+        "sentence_text_id",
+    }
+    assert collator([]) == {}
+
+
+def test_an_unknown_language_is_named(collator: CrossLingualDataCollator) -> None:
+    with pytest.raises(ValueError, match="norwegian"):
+        collator([{"sentence": "sun", "language": "norwegian"}])
+
+
+def rows_of(batch: dict, column: str = "sentence") -> list[list[int]]:
+    borders = batch[f"{column}_offsets"].tolist()[1:]
+    return [part.tolist() for part in torch.tensor_split(batch[f"{column}_input_ids"], borders)]
+
+
+@pytest.mark.parametrize("dropout", [0.3, 0.99])
+def test_token_dropout(dropout: float) -> None:
+    preprocess = tiny.static().preprocess
+    rows = [{"sentence": text} for text in ["sun moon star rain", "", "wind", "snow tree leaf root fish bird", ""]]
+    whole = rows_of(CrossLingualDataCollator(preprocess)(rows))
+    dropping = CrossLingualDataCollator(preprocess, token_dropout=dropout)
+    dropped = rows_of(dropping(rows))
+    assert sum(map(len, dropped)) < sum(map(len, whole))
+    for before, after in zip(whole, dropped, strict=True):
+        remaining = iter(before)
+        assert all(token in remaining for token in after), "order and tokens stay"
+        assert bool(before) == bool(after), "a text keeps at least one token"
+    # The same batch loses the same tokens, in a resumed run too; another batch loses others.
+    assert rows_of(dropping(rows)) == dropped
+    if dropout == 0.3:
+        assert rows_of(dropping(rows[:1] + rows[3:4] * 8))[1] != dropped[3]
+
+
+def test_the_model_reads_what_token_dropout_leaves() -> None:
+    model = tiny.static()
+    rows = [{"sentence": "sun moon star rain"}, {"sentence": "wind snow tree leaf"}]
+    batch = CrossLingualDataCollator(model.preprocess, token_dropout=0.5)(rows)
+    features = {k: batch[f"sentence_{k}"] for k in ("input_ids", "offsets")}
+    expected = torch.stack([model[0].embedding.weight[row].mean(0) for row in rows_of(batch)])
+    torch.testing.assert_close(model(features)["sentence_embedding"], expected)
+
+
+def test_the_share_of_dropped_tokens() -> None:
+    kept, starts = drop_tokens(20_000, torch.arange(0, 20_000, 20), 0.15, np.random.default_rng(0))
+    assert len(kept) / 20_000 == pytest.approx(0.85, abs=0.01)
+    assert len(starts) == 1000 and (starts.diff() > 0).all()
+
+
+def test_token_dropout_is_for_static_encoders() -> None:
+    collator = CrossLingualDataCollator(tiny.transformer().preprocess, token_dropout=0.1)
+    with pytest.raises(ValueError, match="token_dropout works on the flattened inputs of a StaticEmbedding"):
+        collator([{"sentence": "sun moon"}])
+
+
+ROW = {
+    "source": "sun moon star",
+    "target": "rain wind",
+    "source_language": "fr",
+    "target_language": "en",
+    "source_word": "moon",
+    "target_word": "wind",
+    "source_start": 2,
+    "source_end": 3,
+    "target_start": 1,
+    "target_end": 4,
+}
+
+
+def collate(*rows: dict[str, Any]) -> dict[str, Any]:
+    return CrossLingualDataCollator(tiny.transformer().preprocess)(list(rows))
+
+
+def test_spans_go_to_their_columns() -> None:
+    batch = collate(ROW, {**ROW, "source_start": 1, "target_end": 2})
+    assert batch["source_word_start"].tolist() == [2, 1] and batch["source_word_end"].tolist() == [3, 3]
+    assert batch["target_word_start"].tolist() == [1, 1] and batch["target_word_end"].tolist() == [4, 2]
+    assert batch["source_word_start"].dtype == torch.int64
+    assert {"source_text_id", "source_language_id", "source_input_ids"} <= set(batch)
+    assert not [name for name in batch if name.startswith(("source_start_", "source_end_", "source_word_input"))]
+
+
+def test_words_are_optional_and_never_tokenised() -> None:
+    without = {name: value for name, value in ROW.items() if not name.endswith("_word")}
+    assert set(collate(without)) == set(collate(ROW))
+
+
+def test_texts_of_such_names_stay_texts() -> None:
+    batch = collate({"the_start": "sun moon", "the_end": "rain", "word": "wind"})
+    assert {"the_start_input_ids", "the_end_input_ids", "word_input_ids"} <= set(batch)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"source_end": 2}, {"source_start": -1}, {"source_end": None}, {"source_start": "2"}]
+)
+def test_a_span_that_is_none_is_named(changed: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="source_start and source_end must be token positions.*'sun moon star'"):
+        collate(ROW, {**ROW, **changed})
+
+
+def test_half_a_span_is_an_error() -> None:
+    with pytest.raises(ValueError, match="got 2 and None"):
+        collate({name: value for name, value in ROW.items() if name != "source_end"})
+
+
+PROMPTS: list[Any] = [
+    "wind ",
+    {"source": "wind ", "target": "snow wind "},
+    {"pairs": {"source": "wind ", "target": "snow wind "}, "other": {"source": "snow "}},
+    {"pairs": "wind ", "other": "snow "},
+    None,
+    {},
+]
+
+
+@pytest.mark.parametrize("prompts", PROMPTS)
+@pytest.mark.parametrize("name", ["pairs", "else"])
+def test_prompts_are_the_hosts(prompts: Any, name: str) -> None:
+    model = tiny.transformer()
+    rows = [{"source": "sun moon", "target": "rain", "dataset_name": name}]
+    expected = SentenceTransformerDataCollator(model.preprocess, prompts=prompts)(rows)
+    tagged = [{**row, "source_language": "en", "target_language": "fr"} for row in rows]
+    batch = CrossLingualDataCollator(model.preprocess, prompts=prompts)(tagged)
+    for key, value in expected.items():
+        assert torch.equal(batch[key], value) if isinstance(value, torch.Tensor) else batch[key] == value
+    assert batch["source_text_id"].tolist() == [text_to_id("sun moon")], "the text is still the same one"
+
+
+@pytest.mark.parametrize("prompts", ["wind ", {"source": "wind snow "}, {"pairs": {"source": "wind "}}])
+def test_spans_move_with_the_prompt(prompts: Any) -> None:
+    model = tiny.transformer()
+    rows = [{**ROW, "dataset_name": "pairs"}, {**ROW, "source_start": 1, "dataset_name": "pairs"}]
+    rows[1]["source"] = "star moon"
+    plain = CrossLingualDataCollator(model.preprocess)(rows)
+    batch = CrossLingualDataCollator(model.preprocess, prompts=prompts)(rows)
+    for column in ("source", "target"):
+        for row in range(2):
+            words = [
+                found[f"{column}_input_ids"][row, found[f"{column}_word_start"][row] : found[f"{column}_word_end"][row]]
+                for found in (plain, batch)
+            ]
+            assert torch.equal(*words)
+    assert (batch["source_word_start"] > plain["source_word_start"]).all()
+
+
+def test_a_span_that_the_prompt_cuts_off_is_an_error() -> None:
+    model = tiny.transformer()
+    length = model.preprocess([ROW["source"]])["input_ids"].shape[1]
+    model.max_seq_length = length
+    collator = CrossLingualDataCollator(model.preprocess, prompts={"source": "wind "})
+    first = collator([{**ROW, "source_start": 1, "source_end": 2}])
+    assert first["source_word_start"].item() > 1, "the prompt is cut off at the end, and found nevertheless"
+    with pytest.raises(ValueError, match="'wind '.*'sun moon star'.*max_seq_length"):
+        collator([{**ROW, "source_start": length - 2, "source_end": length - 1}])
+
+
+def test_the_prompts_of_the_training_arguments_are_adopted(tmp_path: Path) -> None:
+    collator = CrossLingualDataCollator(tiny.static().preprocess)
+    given = {"source": "wind "}
+    collator.adopt_options(SentenceTransformerTrainingArguments(str(tmp_path), prompts=given))
+    assert collator.prompts == given and not collator.router_mapping
+    collator.adopt_options(SentenceTransformerTrainingArguments(str(tmp_path)))
+    assert collator.prompts == given
+    with pytest.raises(ValueError, match="prompts='snow '.*'wind '"):
+        collator.adopt_options(SentenceTransformerTrainingArguments(str(tmp_path), prompts="snow "))
+
+
+def prompted_model(**prompts: str) -> SentenceTransformer:
+    model = tiny.transformer()
+    model.prompts, model.default_prompt_name = prompts, "query"
+    return model
+
+
+@pytest.mark.parametrize("given", [None, ""])
+def test_the_models_prompts_are_taken_where_none_are_given(tmp_path: Path, given: Any) -> None:
+    model = prompted_model(query="wind ", passage="snow ")
+    rows = [{"query": "sun moon", "positive": "rain", "negative_1": "leaf", "source": "tree"}]
+    collator = CrossLingualDataCollator(model.preprocess)
+    collator.adopt_options(SentenceTransformerTrainingArguments(str(tmp_path), prompts=given), model)
+    expected = {"query": "wind sun moon", "positive": "snow rain", "negative_1": "snow leaf", "source": "wind tree"}
+    batch = collator(rows)
+    for column, text in (expected if given is None else rows[0]).items():
+        ids = model.preprocess([text])["input_ids"]
+        assert torch.equal(batch[f"{column}_input_ids"], ids), column
+        assert (f"{column}_prompt_length" in batch) == (given is None)
+
+
+def test_prompts_that_are_given_replace_the_models(tmp_path: Path) -> None:
+    model = prompted_model(query="wind ")
+    collator = CrossLingualDataCollator(model.preprocess, prompts={"source": "snow "})
+    collator.adopt_options(SentenceTransformerTrainingArguments(str(tmp_path)), model)
+    batch = collator([{"source": "sun", "target": "sun"}])
+    for column, text in {"source": "snow sun", "target": "sun"}.items():
+        assert torch.equal(batch[f"{column}_input_ids"], model.preprocess([text])["input_ids"])
+
+
+def test_the_models_prompts_are_taken_by_themselves() -> None:
+    model = prompted_model(query="wind ")
+    rows = [{"sentence": "sun moon"}]
+    batch = CrossLingualDataCollator(model.preprocess)(rows)
+    assert torch.equal(batch["sentence_input_ids"], model.preprocess(["wind sun moon"])["input_ids"])
+    without = CrossLingualDataCollator(model.preprocess, prompts="")(rows)
+    assert torch.equal(without["sentence_input_ids"], model.preprocess(["sun moon"])["input_ids"])
+    # Of a function that belongs to no model, nothing is known.
+    alone = CrossLingualDataCollator(lambda texts, **options: model.preprocess(texts, **options))(rows)
+    assert torch.equal(alone["sentence_input_ids"], without["sentence_input_ids"])
+
+
+def test_documents_may_be_named(collator: CrossLingualDataCollator) -> None:
+    rows = [{"sentence": "sun", "document": name} for name in ("a", "b", "a")]
+    first, second, third = collator(rows)["sentence_document_id"].tolist()
+    assert first == third != second and first == text_to_id("a")
+
+
+def test_shorter_batches_leave_the_model_as_it_is() -> None:
+    model = tiny.transformer()
+    text = " ".join(["sun moon"] * 5)
+    batch = CrossLingualDataCollator(model.preprocess, max_length=6)([{"sentence": text, "language": "en"}])
+    assert batch["sentence_input_ids"].shape[1] == 6
+    assert model.max_seq_length == 16 and model.preprocess([text])["input_ids"].shape[1] > 6
+    static = tiny.static()
+    assert len(CrossLingualDataCollator(static.preprocess, max_length=6)([{"sentence": text}])["sentence_input_ids"])
+
+
+@pytest.mark.parametrize("bf16", [True, False])
+def test_few_lengths_in_bf16_on_a_cpu(tmp_path: Path, bf16: bool) -> None:
+    model = tiny.transformer()
+    collator = CrossLingualDataCollator(model.preprocess)
+    args = SentenceTransformerTrainingArguments(str(tmp_path), use_cpu=True, bf16=bf16)
+    for _ in range(2):  # as often as a training begins
+        collator.adopt_options(args, model)
+    rows = [{"sentence": "sun moon", "language": "en"}, {"sentence": "star", "language": "en"}]
+    batch = collator(rows)
+    mask = batch["sentence_attention_mask"]
+    assert mask.shape[1] == (16 if bf16 else mask.sum(1).max()) and mask.sum(1).max() < 16
+    features = {key: batch[f"sentence_{key}"] for key in ("input_ids", "attention_mask")}
+    expected = model.encode([row["sentence"] for row in rows], convert_to_tensor=True)
+    torch.testing.assert_close(model(features)["sentence_embedding"], expected, atol=1e-6, rtol=0)
+
+
+def test_batches_cut_to_another_length_in_bf16_on_a_cpu(tmp_path: Path) -> None:
+    model = tiny.transformer()
+    collator = CrossLingualDataCollator(model.preprocess, max_length=5)
+    collator.adopt_options(SentenceTransformerTrainingArguments(str(tmp_path), use_cpu=True, bf16=True), model)
+    batch = collator([{"sentence": "sun moon star " * 3, "language": "en"}])
+    assert batch["sentence_input_ids"].shape == (1, 5)

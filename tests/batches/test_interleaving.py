@@ -1,0 +1,163 @@
+"""InterleavedBatchSampler: whose turn it is, on one rank and on several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from sentence_transformers.base.sampler import DefaultBatchSampler
+from torch.utils.data import ConcatDataset, SequentialSampler
+
+from st_xlret.batches import (
+    InterleavedBatches,
+    InterleavedBatchSampler,
+    LanguageBatchSampler,
+    RoundBatchSampler,
+    WindowBatchSampler,
+    interleaving,
+)
+from tests import tiny
+
+SIZES = [60, 20, 40]
+
+
+def parts() -> list[Dataset]:
+    return [tiny.documents(12, 5), tiny.texts(20), tiny.pairs(40)]
+
+
+def interleaved(
+    kind: type[InterleavedBatchSampler] = InterleavedBatchSampler, **options: Any
+) -> InterleavedBatchSampler:
+    datasets = parts()
+    samplers = [
+        WindowBatchSampler(datasets[0], 4),
+        LanguageBatchSampler(datasets[1], 4),
+        LanguageBatchSampler(datasets[2], 4),
+    ]
+    return kind(ConcatDataset(datasets), samplers, **options)
+
+
+def turns(sampler: InterleavedBatchSampler, epoch: int = 0) -> list[int]:
+    """Which dataset each batch comes from; all rows of a batch come from one."""
+    sampler.set_epoch(epoch)
+    sources = [np.digitize(batch, np.cumsum(SIZES)[:-1]) for batch in sampler]
+    assert all((source == source[0]).all() for source in sources)
+    return [int(source[0]) for source in sources]
+
+
+def test_by_default_an_epoch_has_all_batches_and_datasets_come_by_their_size() -> None:
+    sampler = interleaved()
+    assert len(sampler) == len(turns(sampler)) == 15 + 5 + 10
+    counts = np.bincount([turn for epoch in range(60) for turn in turns(sampler, epoch)]) / 1800
+    np.testing.assert_allclose(counts, [15 / 30, 5 / 30, 10 / 30], atol=0.04)
+
+
+def test_ratios() -> None:
+    sampler = interleaved(ratios=[1, 0, 3], batches=2000)
+    counts = np.bincount(turns(sampler), minlength=3) / 2000
+    np.testing.assert_allclose(counts, [0.25, 0, 0.75], atol=0.04)
+
+
+def test_in_turn() -> None:
+    sampler = interleaved(kind=RoundBatchSampler)
+    assert turns(sampler) == [0, 1, 2] * 10 and len(sampler) == 30
+
+
+def test_repeated_passes_have_the_true_epoch_and_seeds_of_their_own() -> None:
+    """A schedule by epoch, in a sampler of the user's own, sees 0, 0, ... and not 0, 1000003."""
+    seen: list[tuple[int, int]] = []
+
+    class Curriculum(LanguageBatchSampler):
+        def __iter__(self) -> Any:
+            seen.append((self.epoch, self.seed))
+            return super().__iter__()
+
+    dataset = tiny.texts(20)
+    sampler = InterleavedBatchSampler(ConcatDataset([dataset]), [Curriculum(dataset, 4, seed=7)], batches=12)
+    for epoch in (0, 1):
+        turns(sampler, epoch)
+    assert [epoch for epoch, _ in seen] == [0, 0, 0, 1, 1, 1]
+    assert [seed for _, seed in seen[:3]] == [seed for _, seed in seen[3:]] and len({seed for _, seed in seen}) == 3
+
+
+def test_windows_have_twice_the_rows() -> None:
+    sampler = interleaved()
+    lengths = {turn: len(batch) for turn, batch in zip(turns(sampler), sampler, strict=True)}
+    assert lengths == {0: 8, 1: 4, 2: 4}
+
+
+def test_an_exhausted_dataset_starts_a_new_pass() -> None:
+    sampler = interleaved(ratios=[0, 1, 0], batches=15)
+    passes = np.array(list(sampler)).reshape(3, -1)
+    assert len({tuple(each) for each in passes.tolist()}) == 3
+    sampler.set_epoch(1)
+    following = np.array(list(sampler)).reshape(3, -1)
+    assert not {tuple(each) for each in passes.tolist()} & {tuple(each) for each in following.tolist()}
+
+
+def test_batches_are_new_in_every_epoch_and_the_same_for_one_seed() -> None:
+    def batches(seed: int, epoch: int) -> list[list[int]]:
+        sampler = interleaved(seed=seed)
+        sampler.set_epoch(epoch)
+        return list(sampler)
+
+    assert batches(0, 3) == batches(0, 3)
+    assert len({str(batches(seed, epoch)) for seed in (0, 1) for epoch in (0, 1, 2)}) == 6
+    assert turns(interleaved(), 0) != turns(interleaved(), 1)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_all_ranks_have_the_same_dataset_in_a_step(monkeypatch: pytest.MonkeyPatch, ranks: int) -> None:
+    monkeypatch.setattr(interleaving, "get_world_size", lambda: ranks)
+    sampler = interleaved()
+    steps = np.array(turns(sampler)).reshape(-1, ranks)
+    assert len(sampler) == steps.size == 30 // ranks * ranks
+    assert (steps == steps[:, :1]).all() and len(np.unique(steps)) > 1
+
+
+def test_no_batch_is_dropped_for_its_length_when_ranks_share_them_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from accelerate.data_loader import BatchSamplerShard
+
+    monkeypatch.setattr(interleaving, "get_world_size", lambda: 2)
+    sampler = interleaved()
+    shards = [list(BatchSamplerShard(sampler, num_processes=2, process_index=rank)) for rank in (0, 1)]
+    assert [batch for step in zip(*shards, strict=True) for batch in step] == list(sampler)
+
+
+def test_windows_alone_are_shared_out_too() -> None:
+    from accelerate.data_loader import BatchSamplerShard
+
+    sampler = WindowBatchSampler(parts()[0], 4)
+    shards = [list(BatchSamplerShard(sampler, num_processes=2, process_index=rank)) for rank in (0, 1)]
+    assert [batch for step in zip(*shards, strict=True) for batch in step] == list(sampler)[:14]
+
+
+def test_a_dataset_of_less_than_a_batch_is_an_error_and_no_endless_loop() -> None:
+    dataset = tiny.texts(3)
+    sampler = DefaultBatchSampler(SequentialSampler(dataset), batch_size=8, drop_last=True)
+    together = InterleavedBatchSampler(ConcatDataset([dataset]), [sampler], ratios=[1], batches=4)
+    with pytest.raises(ValueError, match="DefaultBatchSampler of a data set gives no batch at all"):
+        list(together)
+
+
+def test_wrong_ratios() -> None:
+    for ratios, message in (
+        ([1, 2], r"3 data sets.*ratios, got 2: \[1, 2\]"),
+        ([1, -1, 1], r"must not be negative.*got \[1, -1, 1\]"),
+        ([0, 0, 0], "not all 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            interleaved(ratios=ratios)
+
+
+def test_the_option_makes_the_sampler() -> None:
+    datasets = parts()
+    samplers = [LanguageBatchSampler(dataset, 4) for dataset in datasets]
+    make = InterleavedBatches(ratios=[1, 1, 2], batches=7)
+    sampler = make(ConcatDataset(datasets), batch_samplers=samplers, generator=None, seed=3)
+    assert isinstance(sampler, InterleavedBatchSampler)
+    assert len(sampler) == 7 and sampler.seed == 3 and sampler.probabilities.tolist() == [0.25, 0.25, 0.5]

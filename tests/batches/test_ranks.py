@@ -1,0 +1,121 @@
+"""The batches of a run do not depend on the number of processes: each takes its share of the same batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from accelerate.data_loader import BatchSamplerShard
+from datasets import Dataset
+from torch.utils.data import BatchSampler, ConcatDataset
+
+from st_xlret.batches import (
+    BlockBatchSampler,
+    InterleavedBatchSampler,
+    LanguageBatchSampler,
+    PairsAndOthers,
+    RoundBatchSampler,
+    WindowBatchSampler,
+    blocks,
+    interleaving,
+    lengths,
+    pairs_and_others,
+    rows,
+)
+from st_xlret.batches.blocks import share_blocks
+from st_xlret.batches.lengths import LengthGroupedBatchSampler
+from tests import tiny
+from tests.batches.document_rows import documents as documents_of
+
+GLOBAL_BATCH = 12
+Make = Callable[[int], BatchSampler]
+
+
+def ragged() -> Dataset:
+    return documents_of({"en": [8, 3, 23, 2, 5, 9, 4, 4, 6, 7] * 3, "fr": [5, 4, 9, 2, 2, 3, 12, 6] * 2})
+
+
+def both() -> Dataset:
+    return pairs_and_others(tiny.pairs(50), tiny.texts(40))
+
+
+def interleaved(size: int, kind: type[InterleavedBatchSampler] = InterleavedBatchSampler) -> BatchSampler:
+    parts = [tiny.documents(30, 5), tiny.texts(60), both()]
+    samplers = [
+        WindowBatchSampler(parts[0], size),
+        LanguageBatchSampler(parts[1], size),
+        PairsAndOthers()(parts[2], size),
+    ]
+    return kind(ConcatDataset(parts), samplers)
+
+
+SAMPLERS: dict[str, Make] = {
+    "rows": lambda size: LanguageBatchSampler(tiny.texts(100), size),
+    "rows, one language": lambda size: LanguageBatchSampler(tiny.texts(100), size, language_mixing=0.0),
+    "about one length": lambda size: LengthGroupedBatchSampler(
+        tiny.texts(100), size, True, lengths=np.random.default_rng(0).integers(1, 9, 100).tolist()
+    ),
+    "windows": lambda size: WindowBatchSampler(tiny.documents(30, 5), size),
+    "blocks": lambda size: BlockBatchSampler(ragged(), size, block_size=4),
+    "blocks, not filled": lambda size: BlockBatchSampler(ragged(), size, block_size=4, fill=False),
+    "pairs and others": lambda size: PairsAndOthers()(both(), size),
+    "interleaved": interleaved,
+    "rounds": lambda size: interleaved(size, RoundBatchSampler),
+}
+
+
+def batches_of(make: Make, ranks: int, monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
+    """For every step, the share of each rank as accelerate hands it out, over two epochs."""
+    for module in (blocks, interleaving, lengths, rows):
+        monkeypatch.setattr(module, "get_world_size", lambda: ranks)
+    sampler = make(GLOBAL_BATCH // ranks)
+    steps = []
+    for epoch in (0, 1):
+        sampler.set_epoch(epoch)  # type: ignore[attr-defined]
+        shards = [BatchSamplerShard(sampler, num_processes=ranks, process_index=rank) for rank in range(ranks)]
+        shares = list(zip(*(list(shard) for shard in shards), strict=True))
+        assert {len(shard) for shard in shards} == {len(shares)}
+        steps += [list(step) for step in shares]
+    return steps
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_the_shares_of_all_ranks_are_the_batch_of_one(name: str, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    single = batches_of(SAMPLERS[name], 1, monkeypatch)
+    several = batches_of(SAMPLERS[name], ranks, monkeypatch)
+    assert len(single) == len(several) > 4
+    for (whole,), shares in zip(single, several, strict=True):
+        assert sorted(row for share in shares for row in share) == sorted(whole)
+        assert all(shares)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_windows_stay_together(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = np.array(tiny.documents(30, 5)["document"])
+    for shares in batches_of(SAMPLERS["windows"], ranks, monkeypatch):
+        for share in shares:
+            centres, contexts = np.split(np.array(share), 2)
+            assert (document[centres] == document[contexts]).all() and (centres != contexts).all()
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_blocks_stay_whole_and_ranks_read_about_as_much(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = ragged()
+    document, position = np.array(dataset["document"]), np.array(dataset["position"])
+    for shares in batches_of(SAMPLERS["blocks"], ranks, monkeypatch):
+        assert max(map(len, shares)) - min(map(len, shares)) <= 2 * 4
+        found = [set(document[share]) for share in shares]
+        assert sum(map(len, found)) == len(set.union(*found))
+        for share in shares:
+            for number in set(document[share]):
+                rows = np.sort(position[share][document[share] == number])
+                assert (np.diff(rows) == 1).all() and 2 <= len(rows) <= 4
+
+
+def test_every_rank_has_a_block_where_there_are_fewer_than_ranks() -> None:
+    assert share_blocks(np.array([2, 4]), 3) == [(0, 2), (2, 6), (0, 2)]
+    # A long block at the end leaves each of the others one at least.
+    assert share_blocks(np.array([1, 1, 9]), 3) == [(0, 1), (1, 2), (2, 11)]
+    assert share_blocks(np.array([9, 1, 1]), 3) == [(0, 9), (9, 10), (10, 11)]

@@ -1,0 +1,58 @@
+"""`st-xlret train`: the scripts by name, with recipes by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from st_xlret.commands import main
+from tests.training_scripts.scripts import SCRIPTS, command, write_data
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_scripts_and_recipes_are_listed(
+    arguments: list[str], repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["train", *arguments])
+    lines = capsys.readouterr().out.splitlines()
+    for name in SCRIPTS:
+        assert any(line.startswith(f"{name} ") and line.endswith(".") for line in lines), name
+    for recipe in (repository / "training_scripts" / "recipes").glob("*.yaml"):
+        assert any(line.startswith(f"{recipe.name} ") for line in lines), recipe
+    assert str(repository / "training_scripts") in lines[-1]
+
+
+def test_a_script_runs_by_its_name_with_a_recipe_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.chdir(tmp_path)
+    write_data(tmp_path)
+    # Options on the command line override the recipe's.
+    given = command("ccp", tmp_path, tmp_path / "run", "--max_steps 2 --save_strategy no --pairs --from_scratch static")
+    main(["train", "ccp", "two-cores.yaml", *given])
+    assert (tmp_path / "run" / "model" / "modules.json").is_file()
+    assert "The static model is in" in capsys.readouterr().out
+    # An own file of that name comes first.
+    (tmp_path / "two-cores.yaml").write_text("widow_size: 3\n")
+    with pytest.raises(SystemExit, match=r"two-cores.yaml: unknown option widow_size .*--window_size"):
+        main(["train", "ccp", "two-cores.yaml", *given])
+
+
+def test_a_script_has_its_own_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["train", "ml-ctl", "--help"])
+    assert "--dictionaries" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["cpc", "ml_ctl.py"])
+def test_a_wrong_name_names_the_known_ones(name: str) -> None:
+    with pytest.raises(SystemExit, match=f"error: there is no training script '{name}'; there are: ccp, ") as stop:
+        main(["train", name])
+    assert all(known in str(stop.value) for known in SCRIPTS)
+
+
+def test_an_error_of_a_script_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="error: .*--model"):
+        main(["train", "ccp", "--output_dir", str(tmp_path / "run")])

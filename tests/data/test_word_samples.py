@@ -1,0 +1,316 @@
+"""Algorithm 1 of ML-CTL: case by case, against a slow copy, with several tokenizers."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import Dataset, concatenate_datasets
+
+from st_xlret.data import DataError, PairOptions, WordSampleReport, load_pairs
+from st_xlret.data.dictionaries import Dictionary, read_dictionary
+from st_xlret.data.word_samples import build_word_samples
+from st_xlret.modules import train_tokenizer, transformer_encoder
+from tests.data.word_pieces import ENTRIES, GOOD, german, tokens, word_piece
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Any:
+    def run(pairs: Dataset, entries: Any = None, **options: Any) -> tuple[list[dict[str, Any]], WordSampleReport]:
+        given: dict[str, Any] = {
+            "dictionaries": [Dictionary("en", "de", entries or ENTRIES)],
+            "tokenizer": word_piece(),
+            "cache_dir": tmp_path,
+            "show_progress_bar": False,
+            "report": WordSampleReport(),
+        }
+        return build_word_samples(pairs, **(given | options)).to_list(), given["report"]
+
+    return run
+
+
+def reason(report: WordSampleReport) -> str:
+    counts = report.languages["en>de"]
+    (name,) = [name for name, n in counts.items() if n and name not in ("pairs", "used", "samples")]
+    return name
+
+
+def test_a_word_that_stands_once_on_both_sides_is_a_sample(make: Any) -> None:
+    samples, report = make(german(("The Dog sleeps.", "Der Hund schläft.")))
+    assert samples == [
+        {
+            **{"source": "The Dog sleeps.", "target": "Der Hund schläft."},
+            **{"source_language": "en", "target_language": "de", "source_word": "Dog", "target_word": "Hund"},
+            **{"source_start": 2, "source_end": 3, "target_start": 2, "target_end": 3},
+        }
+    ]
+    counts = report.languages["en>de"]
+    assert (counts["pairs"], counts["used"], counts["samples"], report.total("samples")) == (1, 1, 1, 1)
+
+
+def test_every_such_word_is_a_sample_in_the_order_of_the_sentence(make: Any) -> None:
+    samples, _ = make(german(("A house, a dog; the tree", "Ein Hund, ein Haus: der Baum")))
+    assert [(s["source_word"], s["target_word"]) for s in samples] == [
+        ("house", "Haus"),
+        ("dog", "Hund"),
+        ("tree", "Baum"),
+    ]
+
+
+def test_phrases_and_words_of_several_tokens(make: Any) -> None:
+    samples, _ = make(german(("The (guinea pig)", "Ein Meerschweinchen.")))
+    (sample,) = samples
+    assert tokens(sample, "source", word_piece()) == ["guinea", "pig"]
+    assert tokens(sample, "target", word_piece()) == ["meer", "##schwein", "##chen"]
+    assert sample["source_word"] == "guinea pig"
+
+
+def test_folding_that_changes_the_length_moves_no_positions(make: Any) -> None:
+    # Folded, "ß" is "ss".
+    samples, _ = make(german(("The street, dog", "Die STRASSE (Hund)"), ("A street, dog", "Die Straße (Hund)")))
+    assert [s["target_word"] for s in samples] == ["Hund", "Straße", "Hund"]
+    assert [tokens(s, "target", word_piece()) for s in samples] == [["hund"], ["straße"], ["hund"]]
+
+
+@pytest.mark.parametrize(
+    "source, target, expected",
+    [
+        ("", "Ein Hund", "empty"),
+        ("dog", " ", "empty"),
+        ("dog Hund", "dog Hund", "identical"),
+        ("A cat.", "Eine Katze.", "no_word"),
+        ("A dog.", "Eine Katze.", "no_word"),
+        ("A cat.", "Ein Hund.", "no_word"),
+        ("The cat.", "Der Kater.", "stop_word"),
+        ("The dog and the dog.", "Der Hund.", "repeated"),
+        ("The dog.", "Hund, Hund!", "repeated"),
+        ("The dog, dog, cat", "Der Hund", "repeated"),
+        (*GOOD, "duplicate"),
+        # Once as a word, twice as tokens: dog + ##house, dog + ##s.
+        ("The dog, the doghouse", "Der Hund", "tokens"),
+        ("dogs dog", "Der Hund", "tokens"),
+    ],
+)
+def test_why_a_pair_gives_none(make: Any, source: str, target: str, expected: str) -> None:
+    samples, report = make(concatenate_datasets([german((source, target)), german(GOOD)]))
+    assert len(samples) == 1 and reason(report) == expected
+    counts = report.languages["en>de"]
+    assert counts["pairs"] == counts["used"] + counts[expected] == 2
+
+
+def test_unknown_tokens_are_no_tokens_of_the_word(make: Any) -> None:
+    samples, report = make(german(("The xyzzy", "der Haus"), GOOD), [("xyzzy", "Haus"), ("tree", "Baum")])
+    assert len(samples) == 1 and reason(report) == "tokens"
+
+
+def test_words_after_the_last_token_that_is_read(make: Any) -> None:
+    long = ("the big old big old big dog", "der Hund")
+    samples, report = make(german(long, GOOD), max_seq_length=6)
+    assert len(samples) == 1 and reason(report) == "truncated"
+    assert len(make(german(long, GOOD), max_seq_length=9)[0]) == 2
+    # A word that is cut in its middle is not read as a whole either.
+    cut = ("A guinea pig", "ein ein Meerschweinchen")
+    _, report = make(german(cut, GOOD), max_seq_length=6)
+    assert reason(report) == "truncated"
+
+
+def test_white_space_is_cleaned_and_positions_fit_the_cleaned_text(make: Any) -> None:
+    (sample,), _ = make(german(("  A \n big\ttree ", "Ein  Baum")))
+    assert sample["source"] == "A big tree" and tokens(sample, "source", word_piece()) == ["tree"]
+
+
+def test_a_dictionary_serves_the_other_direction_and_regions(make: Any) -> None:
+    rows = [
+        {"source": "Ein Baum", "target": "A tree", "source_language": "de", "target_language": "en"},
+        {"source": "A tree!", "target": "Ein Baum!", "source_language": "en", "target_language": "de-at"},
+        {"source": "A tree", "target": "Un arbre", "source_language": "en", "target_language": "fr"},
+    ]
+    samples, report = make(Dataset.from_list(rows))
+    assert [(s["source_word"], s["target_language"]) for s in samples] == [("Baum", "en"), ("tree", "de-at")]
+    assert report.languages["en>fr"]["no_dictionary"] == 1
+    lines = str(report).splitlines()
+    assert "no dictionary" in lines[0] and lines[-1].split()[:4] == ["total", "3", "2", "2"]
+
+
+def test_at_most_so_many_samples_of_a_pair(make: Any) -> None:
+    pairs = german(("dog house tree street", "Hund Haus Baum Straße"))
+    everything, _ = make(pairs)
+    two, _ = make(pairs, samples_per_pair=2)
+    assert len(everything) == 4 and len(two) == 2 and all(sample in everything for sample in two)
+    chosen = {tuple(s["source_word"] for s in make(pairs, samples_per_pair=2, seed=seed)[0]) for seed in range(12)}
+    assert len(chosen) > 1
+    with pytest.raises(ValueError, match="samples_per_pair must be at least 1 or None for all, not 0"):
+        make(pairs, samples_per_pair=0)
+
+
+def test_the_same_call_takes_the_stored_samples(make: Any, tmp_path: Path) -> None:
+    first, report = make(german(GOOD))
+    again, stored = make(german(GOOD))
+    assert again == first and not report.reused and stored.reused and stored.languages == report.languages
+    for changed in ({"max_seq_length": 8}, {"stop_words_by_language": {}}, {"samples_per_pair": 3, "seed": 4}):
+        assert not make(german(GOOD), **changed)[1].reused
+    assert not make(german(GOOD), [*ENTRIES, ("x", "y")])[1].reused
+    other = train_tokenizer(["a big tree ein baum"] * 9, vocabulary=60)
+    assert not make(german(GOOD), tokenizer=other)[1].reused
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".tmp"]
+
+
+def test_nothing_found_says_why(make: Any, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no word-positioned samples(.|\n)*no word(.|\n)*en>de +2"):
+        make(german(("A cat", "Eine Katze"), ("A cow", "Eine Kuh")))
+    assert not list(tmp_path.glob("*.arrow"))
+
+
+def test_wrong_input_is_refused(make: Any) -> None:
+    with pytest.raises(ValueError, match="no dictionaries"):
+        build_word_samples(german(GOOD), [], word_piece())
+
+    class SlowTokenizer:
+        is_fast = False
+
+    with pytest.raises(ValueError, match="SlowTokenizer.*tokenizer.json"):
+        make(german(GOOD), tokenizer=SlowTokenizer())
+    numbers = [f"w{chr(97 + i)}" for i in range(12)]
+    entries = [(f"{word}de", f"{word}en") for word in numbers]
+    sentence = [" ".join(f"{word}{code}" for word in numbers) for code in ("en", "de")]
+    with pytest.raises(DataError, match="did you mean to swap"):
+        make(german((sentence[0], sentence[1])), entries)
+
+
+def test_skipped_lines_of_a_dictionary_are_in_the_report(make: Any, tmp_path: Path) -> None:
+    file = tmp_path / "en-de.tsv"
+    file.write_text("tree\tBaum\nnonsense\n", encoding="utf-8")
+    dictionary = read_dictionary(file, "en", "de", skip_bad_lines=True)
+    _, report = make(german(GOOD), dictionaries=[dictionary])
+    assert report.bad_line_count == 1 and "en-de.tsv, line 2" in str(report)
+
+
+def test_a_space_mark_belongs_to_the_word_and_brackets_do_not_hide_it(make: Any) -> None:
+    # A SentencePiece tokenizer whose mark is a token of its own before "hund".
+    tokenizer = train_tokenizer(["the dog sleeps", "der hund schläft"] * 10, vocabulary=80)
+    samples, _ = make(german(("the dog", "der hund"), ("a (dog)", "ein Hund")), tokenizer=tokenizer)
+    marks = [tokens(sample, "target", tokenizer)[0] for sample in samples]
+    assert marks[0].startswith("▁")
+    assert "".join(tokens(samples[1], "source", tokenizer)).strip("▁") == "dog"
+
+
+def test_positions_are_those_of_the_encoder(make: Any) -> None:
+    tokenizer = train_tokenizer(["a big tree and a dog house", "ein baum und ein hund"] * 9, vocabulary=90)
+    model = transformer_encoder(tokenizer, "tiny", max_seq_length=24).to("cpu")
+    samples, _ = make(
+        german(("A big tree", "Ein Baum"), ("The dog", "Hund: " + "ein " * 20), ("A dog", "ein " * 20 + "Hund")),
+        tokenizer=model.tokenizer,
+        max_seq_length=model.max_seq_length,
+    )
+    assert [sample["source_word"] for sample in samples] == ["tree", "dog"]
+    for sample in samples:
+        for side in ("source", "target"):
+            ids = model.preprocess([sample[side]])["input_ids"][0].tolist()
+            text = tokenizer.decode(ids[sample[f"{side}_start"] : sample[f"{side}_end"]])
+            assert text.strip() == sample[f"{side}_word"].lower()
+
+
+def slow_algorithm(row: dict[str, str], entries: Iterable[tuple[str, str]], tokenizer: Any) -> set[tuple[Any, ...]]:
+    """Algorithm 1 as it is printed: a scan of the dictionary, counts of strings and of tokens."""
+
+    def count(tokens_of_all: list[int], part: list[int]) -> list[int]:
+        return [i for i in range(len(tokens_of_all)) if tokens_of_all[i : i + len(part)] == part]
+
+    def place(text: str, word: str) -> tuple[int, int] | None:
+        if len(re.findall(rf"(?<!\w){re.escape(word.lower())}(?!\w)", text.lower())) != 1:
+            return None
+        part = tokenizer(word, add_special_tokens=False)["input_ids"]
+        places = count(tokenizer(text)["input_ids"], part)
+        return (places[0], places[0] + len(part)) if len(places) == 1 else None
+
+    found = set()
+    for source, target in entries:
+        here, there = place(row["source"], source), place(row["target"], target)
+        if here and there:
+            found.add((row["source"], source, target, *here, *there))
+    return found
+
+
+def test_it_finds_what_the_printed_algorithm_finds(make: Any) -> None:
+    dice = random.Random(0)
+    english = ["dog", "doghouse", "dogs", "house", "street", "guinea", "pig", "tree", "big", "old"]
+    foreign = ["hund", "hunds", "haus", "straße", "meerschweinchen", "baum", "baums", "ein"]
+    rows = []
+    for _ in range(400):
+        texts = [
+            "".join(word + dice.choice([" ", " ", ", ", " (", ") ", "-"]) for word in dice.choices(words, k=size))
+            for words, size in ((english, dice.randint(1, 7)), (foreign, dice.randint(1, 5)))
+        ]
+        rows.append((" ".join(texts[0].split()), " ".join(texts[1].split())))
+    entries = [*ENTRIES[:2], *ENTRIES[3:], ("big", "ein"), ("old", "hund"), ("dog", "haus"), ("dogs", "hunds")]
+    entries.append(("guinea", "Baum"))
+    samples, report = make(german(*rows), entries, stop_words_by_language={})
+    columns = ("source_start", "source_end", "target_start", "target_end")
+    words = {(s.lower(), t.lower()): (s, t) for s, t in entries}
+    got = {
+        (s["source"], *words[s["source_word"].lower(), s["target_word"].lower()], *(s[c] for c in columns))
+        for s in samples
+    }
+    tokenizer = word_piece()
+    expected = set()
+    for source, target in set(rows):
+        expected |= slow_algorithm({"source": source, "target": target}, entries, tokenizer)
+    assert got == expected and len(expected) > 100
+    counts = dict(report.languages["en>de"])
+    reasons = sum(n for name, n in counts.items() if name not in ("pairs", "used", "samples"))
+    assert counts["pairs"] == 400 == counts["used"] + reasons
+
+
+@pytest.mark.parametrize(
+    "language, source, target, entry",
+    [
+        ("zh", "A 😀 book", "😀 这本书很好", ("book", "书")),
+        ("zh", "the library", "去图书馆看", ("library", "图书馆")),
+        ("ja", "A book", "昨日、本を読む。", ("book", "本")),
+        ("th", "A book", "เราอ่านหนังสือ", ("book", "หนังสือ")),
+    ],
+)
+def test_languages_without_spaces(make: Any, language: str, source: str, target: str, entry: Any) -> None:
+    pytest.importorskip("icu4py")
+    characters = " ".join(target)
+    tokenizer = train_tokenizer([characters, source.lower()] * 9, vocabulary=90)
+    pairs = Dataset.from_list(
+        [{"source": source, "target": target, "source_language": "en", "target_language": language}]
+    )
+    (sample,), _ = make(pairs, dictionaries=[Dictionary("en", language, [entry])], tokenizer=tokenizer)
+    ids = tokenizer(target)["input_ids"][sample["target_start"] : sample["target_end"]]
+    assert tokenizer.decode(ids).strip() == entry[1] == sample["target_word"]
+
+
+@pytest.mark.slow
+@pytest.mark.real_data
+def test_real_pairs_and_dictionaries(real_data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("icu4py")
+    pairs = load_pairs(
+        real_data / "tico19/pairs",
+        PairOptions(languages=["en", "es", "zh"], per_language=100),
+        cache_dir=tmp_path,
+        show_progress_bar=False,
+    )
+    tokenizer = train_tokenizer([*pairs["source"][:], *pairs["target"][:]], vocabulary=2000)
+    dictionaries = [read_dictionary(real_data / f"dictionaries/enwiktionary.en-{code}.tsv.gz") for code in ("es", "zh")]
+    report = WordSampleReport()
+    options = {"cache_dir": tmp_path, "show_progress_bar": False, "report": report}
+    samples = build_word_samples(pairs, dictionaries, tokenizer, max_seq_length=64, **options)
+    assert all(counts["used"] > 0.25 * counts["pairs"] for counts in report.languages.values()), str(report)
+    for sample in samples.select(range(0, len(samples), 7)):
+        for side in ("source", "target"):
+            ids = tokenizer(sample[side])["input_ids"][sample[f"{side}_start"] : sample[f"{side}_end"]]
+            assert tokenizer.decode(ids).replace(" ", "") == sample[f"{side}_word"].lower().replace(" ", ""), sample
+    with pytest.raises(DataError, match="did you mean to swap"):
+        wrong = Dictionary("en", "es", dictionaries[0].swapped().entries)
+        build_word_samples(pairs, [wrong], tokenizer, cache_dir=tmp_path, show_progress_bar=False)
+
+
+def test_own_stop_words(make: Any) -> None:
+    samples, _ = make(german(("The dog", "Der Hund")), stop_words_by_language={"en": ["DOG"]})
+    assert [s["source_word"] for s in samples] == ["The"]

@@ -1,0 +1,75 @@
+"""What is drawn, and that nothing is drawn over anything else."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from st_xlret.evaluation.plots import plot_stages, plot_training
+
+HISTORY: list[dict[str, Any]] = [
+    {"step": 5, "loss": 2.0, "loss_ccp": 2.5, "loss_pairs": 1.5},
+    {"step": 10, "loss": 1.0, "loss_ccp": 1.2},
+    {"step": 10, "eval_pairs_average_accuracy": 0.4, "eval_pairs_fr_accuracy": 0.4},
+    {"step": 10, "train_runtime": 3.0},
+]
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that are saved."""
+    figure = pytest.importorskip("matplotlib.figure").Figure
+    saved: list[Any] = []
+    save = figure.savefig
+    monkeypatch.setattr(figure, "savefig", lambda self, *a, **k: (saved.append(self), save(self, *a, **k))[1])
+    return saved
+
+
+def test_a_panel_for_the_losses_and_one_for_the_scores(tmp_path: Path, figures: list[Any]) -> None:
+    path = plot_training(HISTORY, tmp_path / "training.png")
+    assert path == tmp_path / "training.png" and path.read_bytes().startswith(b"\x89PNG")
+    assert os.listdir(tmp_path) == ["training.png"]
+    losses, scores = figures[0].axes
+    lines = {line.get_label(): line.get_xydata().tolist() for line in losses.lines}
+    assert lines == {"ccp": [[5, 2.5], [10, 1.2]], "pairs": [[5, 1.5]]}
+    assert [line.get_label() for line in scores.lines] == ["pairs_average_accuracy"]
+    assert (losses.get_title(), scores.get_title()) == ("training loss", "evaluation")
+
+
+@pytest.mark.parametrize("history", [[], HISTORY[3:]])
+def test_nothing_to_draw(tmp_path: Path, history: list[dict[str, Any]]) -> None:
+    assert plot_training(history, tmp_path / "training.png") is None
+    assert not os.listdir(tmp_path)
+
+
+def test_without_matplotlib_there_is_no_plot_and_the_log_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    load = builtins.__import__
+
+    def without(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return load(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert plot_training(HISTORY, tmp_path / "training.png") is None
+    assert "training.png" in caplog.text and "st-xlret[plots]" in caplog.text
+
+
+def test_labels_of_many_long_groups_do_not_overlap(tmp_path: Path, figures: list[Any]) -> None:
+    groups = ["Tatoeba", "tuned: Tatoeba, 13 languages of Table 1", "mAP@20", "MRR@100, own language", "all", "none"]
+    stages = {f"stage {number}": dict.fromkeys(groups, number / 7) for number in range(7)}
+    plot_stages(stages, tmp_path / "stages.png")
+    axis = figures[0].axes[0]
+    names = [label.get_window_extent() for label in axis.get_yticklabels()]
+    values = [text.get_window_extent() for text in axis.texts]
+    assert (len(names), len(values)) == (6, 42)
+    for boxes in (names, values):
+        assert not any(one.overlaps(other) for row, one in enumerate(boxes) for other in boxes[:row])
+    legend = figures[0].legends[0].get_window_extent()
+    assert legend.y0 >= 0 and not legend.overlaps(axis.get_tightbbox()) and axis.get_tightbbox().x0 >= 0

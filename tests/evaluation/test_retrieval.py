@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import BoW
+
+from st_xlret.evaluation import EmbeddingCache
+from st_xlret.evaluation.embedding import TextEmbedder
+from st_xlret.evaluation.retrieval import (
+    RetrievalData,
+    RetrievalEvaluator,
+    TextCollection,
+    mean_average_precision,
+    read_beir,
+    score_ranking,
+    similarity_of,
+)
+from st_xlret.hub.export import export
+from st_xlret.modules.calibration_layer import CalibrationLayer
+from tests.evaluation.samples import write_beir
+
+WORDS = ["query", "passage", "taxi", "hotel", "bread", "water"]
+
+
+@pytest.fixture
+def model() -> SentenceTransformer:
+    return SentenceTransformer(modules=[BoW(vocab=WORDS)], device="cpu")
+
+
+def collection(texts: list[str], languages="en", prefix: str = "d", **more) -> TextCollection:
+    return TextCollection([f"{prefix}{row}" for row in range(len(texts))], texts, languages, **more)
+
+
+def small() -> RetrievalData:
+    corpus = collection(["taxi", "hotel bread", "water", "bread"], ["en", "fr", "en", "fr"])
+    queries = collection(["bread", "hotel", "unjudged", "taxi water"], ["en", "fr", "en", "en"], prefix="q")
+    return RetrievalData(corpus, queries, {"q0": {"d3": 1, "d1": 2}, "q1": {"d1": 1}, "q3": {"d1": 1, "d0": 0}})
+
+
+def evaluate(model, data: RetrievalData, metrics: list[str], **options) -> dict[str, dict[str, float]]:
+    evaluator = RetrievalEvaluator({"all": data}, **options)
+    evaluator.metrics = tuple(metrics)
+    return evaluator.evaluate(model).scores
+
+
+def test_scores_are_means_per_query_language(model) -> None:
+    scores = evaluate(model, small(), ["mrr_at_100", "recall_at_1", "map_at_20"])
+    assert {name: scores["fr"][name] for name in ("mrr_at_100", "recall_at_1", "map_at_20")} == {
+        "mrr_at_100": 1.0,
+        "recall_at_1": 1.0,
+        "map_at_20": 1.0,
+    }
+    # q0 finds both; q3's only relevant document shares no word with it and stands third.
+    assert scores["en"]["recall_at_1"] == pytest.approx((0.5 + 0) / 2)
+    assert scores["en"]["mrr_at_100"] == pytest.approx((1 + 1 / 3) / 2)
+
+
+def test_prompts_and_roles(model) -> None:
+    model.prompts = {"query": "query ", "passage": "passage "}
+    embedder, own = TextEmbedder(), TextEmbedder(query_prompt="", document_prompt="water ")
+    assert embedder.embed(model, ["taxi"], "en", role="query").tolist() == [[1, 0, 1, 0, 0, 0]]
+    assert embedder.embed(model, ["taxi"], "en", role="document").tolist() == [[0, 1, 1, 0, 0, 0]]
+    assert own.embed(model, ["taxi"], "en", role="query").tolist() == [[0, 0, 1, 0, 0, 0]]
+    assert own.embed(model, ["taxi"], "en", role="document").tolist() == [[0, 0, 1, 0, 0, 1]]
+    assert embedder.embed(model, ["taxi"], "en").tolist() == [[0, 0, 1, 0, 0, 0]]
+
+
+def test_roles_are_the_hosts_own(model) -> None:
+    model.prompts = {"query": "query ", "document": "passage "}
+    embedder = TextEmbedder()
+    for role, host in (("query", model.encode_query), ("document", model.encode_document)):
+        ours = embedder.embed(model, ["taxi", "hotel"], "en", role=role)
+        assert torch.equal(ours, host(["taxi", "hotel"], convert_to_tensor=True).float())
+
+
+def test_language_is_the_task_of_a_calibrated_model(model, monkeypatch) -> None:
+    tasks = []
+    model = export(model, CalibrationLayer(len(WORDS), ["en", "fr"]))
+    encode = model.encode
+
+    def record(texts, **options):
+        tasks.append((options.get("task"), sorted(texts)))
+        return encode(texts, **options)
+
+    monkeypatch.setattr(model, "encode", record)
+    evaluate(model, small(), ["mrr_at_100"])
+    assert tasks == [
+        ("en", ["bread", "taxi water"]),
+        ("fr", ["hotel"]),
+        ("en", ["taxi", "water"]),
+        ("fr", ["bread", "hotel bread"]),
+    ]
+
+
+class Shift:
+    languages = ("en", "fr")
+
+    def transform(self, embeddings, language):
+        return embeddings + (100.0 if language == "fr" else 0.0)
+
+
+def test_calibration_follows_each_rows_language(model) -> None:
+    calibrated = TextEmbedder(calibration=Shift())
+    rows = calibrated.embed(model, ["taxi", "taxi"], ["en", "fr"], role="document")
+    assert (rows[1] - rows[0]).tolist() == [100.0] * 6
+    queries_apart = TextEmbedder(calibration=Shift(), query_calibration=CalibrationLayer(6, ["en", "fr"]))
+    assert queries_apart.embed(model, ["taxi"], "fr", role="query").tolist() == [[0, 0, 1, 0, 0, 0]]
+    assert queries_apart.embed(model, ["taxi"], "fr", role="document").equal(rows[1:])
+    with pytest.raises(ValueError, match=r"no map for \['de'\]"):
+        RetrievalEvaluator(
+            {"all": RetrievalData(collection(["a"], "de"), collection(["b"], prefix="q"), {"q0": {"d0": 1}})},
+            calibration=Shift(),
+        )
+
+
+def test_embeddings_of_the_corpus_may_be_kept_on_disk(model, tmp_path, monkeypatch) -> None:
+    cache = EmbeddingCache(tmp_path, shard_size=3, show_progress_bar=False)
+    for options in ({}, {"similarity": "dot"}, {"calibration": CalibrationLayer(6, ["en", "fr"])}):
+        there = evaluate(model, small(), ["mrr_at_100", "map_at_20"], embed_corpus=cache, **options)
+        assert there == evaluate(model, small(), ["mrr_at_100", "map_at_20"], **options)
+    assert len(list(tmp_path.glob("*.npy"))) == 6
+    evaluate(model, small(), ["mrr_at_100"], embed_corpus=cache)
+    assert len(list(tmp_path.glob("*.npy"))) == 6
+
+
+def test_nan_names_the_text(model) -> None:
+    class Broken:
+        languages = ()
+
+        def transform(self, embeddings, language):
+            return torch.where(embeddings[:, 3:4] > 0, torch.nan, embeddings)
+
+    with pytest.raises(ValueError, match=r"NaN or infinite values for the query 'hotel' \(1 of 3"):
+        evaluate(model, small(), ["mrr_at_100"], calibration=Broken())
+
+
+def test_similarity(model) -> None:
+    assert similarity_of(model) == "cosine"
+    model.similarity_fn_name = "dot"
+    assert similarity_of(model) == "dot" and similarity_of(model, "cosine") == "cosine"
+    model.similarity_fn_name = "euclidean"
+    with pytest.raises(ValueError, match="'euclidean'"):
+        similarity_of(model)
+
+
+def test_a_ranking_that_is_too_short_for_a_metric_is_refused(model) -> None:
+    data = small()
+    with pytest.raises(ValueError, match="recall_at_3 needs 3 results a query; the ranking has 2"):
+        score_ranking(np.zeros((3, 2), dtype=np.int64), data, ["recall_at_3"])
+
+
+def test_average_precision_over_the_whole_ranking() -> None:
+    generator = np.random.default_rng(0)
+    scores = generator.integers(0, 9, size=(300, 40)).astype(np.float32)
+    relevant = [np.sort(generator.choice(40, size=1 + query % 7, replace=False)) for query in range(300)]
+    expected = []
+    for row, gold in zip(scores, relevant, strict=True):
+        ranked = [document in gold for document in np.argsort(-row, kind="stable")]
+        hits = np.flatnonzero(ranked) + 1
+        expected.append(np.mean(np.arange(1, len(hits) + 1) / hits))
+    found = mean_average_precision(torch.from_numpy(scores), torch.eye(40), relevant)
+    np.testing.assert_allclose(found, expected)
+
+
+def test_collections_are_checked() -> None:
+    with pytest.raises(ValueError, match=r"differ in length: .*'texts': 1"):
+        TextCollection(["a", "b"], ["one"], "en")
+    with pytest.raises(ValueError, match="there are no texts"):
+        TextCollection([], [], "en")
+    corpus, queries = collection(["one"]), collection(["two"], prefix="q")
+    with pytest.raises(ValueError, match="queries.jsonl: query 'q0' is empty"):
+        RetrievalData(corpus, collection([" "], prefix="q", source="queries.jsonl"), {"q0": {"d0": 1}})
+    with pytest.raises(ValueError, match="'a' .*1 and 3"):
+        RetrievalData(TextCollection(["a", "b", "a"], ["x"] * 3, "en"), queries, {"q0": {"b": 1}})
+    with pytest.raises(ValueError, match="no query has a relevant document"):
+        RetrievalData(corpus, queries, {"q0": {"d0": 0}})
+    for qrels, name in (({"x": {"d0": 1}}, "query 'x'"), ({"q0": {"x": 1}}, "document 'x'")):
+        with pytest.raises(ValueError, match=f"{name} is not in"):
+            RetrievalData(corpus, queries, qrels)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_beir_layout(compressed, tmp_path) -> None:
+    write_beir(tmp_path)
+    if compressed:
+        for file in list(tmp_path.rglob("*.*")):
+            file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+            file.unlink()
+    data = read_beir(tmp_path, languages=["fr"])
+    assert len(data.corpus) == 6 and data.judged.ids == ["fr-q1", "fr-q2"]
+    assert data.corpus.full_texts(slice(1)) == ["Travel A taxi at night."]
+    assert data.qrels["fr-q2"] == {"en-00-0-1": 1, "fr-00-0-1": 1, "de-00-0-1": 1}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("corpus.jsonl", "en-00-0-1", "en-00-0-0", "corpus.jsonl, line 2: .*'en-00-0-0' .*line 1"),
+        ("corpus.jsonl", '"text": "A taxi', '"text": 3, "x": "A taxi', "corpus.jsonl, line 1: .*'text'"),
+        ("queries.jsonl", '"language": "fr"', '"x": 1', "queries.jsonl, line 3: .*no language"),
+        ("queries.jsonl", "Who took the taxi", "", "query 'en-q1' is empty"),
+        (
+            "qrels/test.tsv",
+            "fr-00-0-0\t1\n",
+            "fr-9\t1\n",
+            r"qrels/test.tsv, line \d+: document 'fr-9' is not in .*corp",
+        ),
+        ("qrels/test.tsv", "en-q2\ten", "xx-q2\ten", r"test.tsv, line \d+: query 'xx-q2' is not in .*queries.jsonl"),
+        ("qrels/test.tsv", "fr-00-0-0\t1", "fr-00-0-0\tyes", "line 3: .*'yes'"),
+        ("qrels/test.tsv", "en-q1\tfr-00-0-0\t1", "en-q1", "line 3: .*'en-q1'"),
+    ],
+)
+def test_broken_files_are_named(file, old, new, message, tmp_path) -> None:
+    path = write_beir(tmp_path) / file
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(ValueError, match=message):
+        read_beir(tmp_path)
+
+
+def test_evaluator_over_pools(model, tmp_path) -> None:
+    loads = []
+
+    def load():
+        loads.append(1)
+        return RetrievalData(collection(["taxi"], "de"), collection(["taxi"], "de", prefix="q"), {"q0": {"d0": 1}})
+
+    evaluator = RetrievalEvaluator({"mixed": small(), "german": load}, name="mine", language_metrics=False)
+    assert not loads
+    metrics = evaluator(model, output_path=str(tmp_path))
+    assert set(metrics) == {"mine_average_mrr_at_100", "mine_average_recall_at_100"}
+    assert evaluator.primary_metric == "mine_average_mrr_at_100"
+    header, row = (tmp_path / "mine_evaluation_results.csv").read_text().splitlines()
+    assert "de_mrr_at_100" in header.split(",") and len(row.split(",")) == len(header.split(","))
+    result = evaluator.evaluate(model)
+    assert result.protocol["corpus_size"] == "mixed 4, german 1" and result.protocol["queries"] == "4"
+    with pytest.raises(ValueError, match=r"pool 'again' has queries in \['en', 'fr'\], as another"):
+        RetrievalEvaluator({"mixed": small(), "again": small()}).evaluate(model)
+    with pytest.raises(ValueError, match="no pools"):
+        RetrievalEvaluator({})

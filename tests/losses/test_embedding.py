@@ -1,0 +1,160 @@
+"""Micro-batches with gradient caching against one pass: values, gradients, dropout, autocast, widths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+from st_xlret.losses import MSMLoss
+from st_xlret.losses.embedding import backward_one_after_the_other, take_texts
+from st_xlret.modules import DocumentEncoder
+from tests import tiny
+from tests.losses.documents import block_features
+
+
+def msm(model: SentenceTransformer, *, dropout: float = 0.0, **options: Any) -> MSMLoss:
+    torch.manual_seed(1)
+    return MSMLoss(model, DocumentEncoder(32, dropout=dropout), **options)
+
+
+def gradients(loss: MSMLoss) -> dict[str, Tensor]:
+    found = {name: p.grad.clone() for name, p in loss.named_parameters() if p.grad is not None}
+    loss.zero_grad()
+    return found
+
+
+def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], **tolerance: float) -> None:
+    assert set(ours) == set(theirs)
+    assert any("word_embeddings" in name for name in ours) and any("networks." in name for name in ours)
+    for name, gradient in theirs.items():
+        torch.testing.assert_close(ours[name], gradient, msg=lambda m, n=name: f"{n}: {m}", **tolerance)
+
+
+def in_chunks_with_graph(loss: MSMLoss, features: dict[str, Tensor]) -> Tensor:
+    """The same micro-batches in one ordinary graph."""
+    order = features["attention_mask"].sum(1).argsort(descending=True, stable=True)
+    size = loss.mini_batch_size
+    assert size is not None
+    vectors = []
+    for part in order.split(size):
+        rows = take_texts(features, part)
+        # The cache of weights would have the sums over micro-batches rounded to 16 bits.
+        enabled = torch.is_autocast_enabled("cpu")
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled, cache_enabled=False):
+            vectors.append(loss.model(rows)["sentence_embedding"])
+    tags = {name: features[name] for name in ("block_id", "sentence_position", "language_id", "text_id")}
+    return loss.compute_loss_from_embeddings(torch.cat(vectors)[order.argsort()], tags)
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_equals_one_pass(size: int) -> None:
+    results = []
+    for mini_batch_size in (None, size):
+        model = tiny.transformer()
+        loss = msm(model, mini_batch_size=mini_batch_size).double()
+        value = loss([block_features(model)])
+        value.backward()
+        results.append((value.detach(), gradients(loss), loss.owned_state()))
+    torch.testing.assert_close(results[1][0], results[0][0])
+    assert_same(results[1][1], results[0][1], rtol=1e-7, atol=1e-12)
+    for name, tensor in results[0][2].items():
+        torch.testing.assert_close(results[1][2][name], tensor)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_dropout_and_autocast_are_those_of_the_first_run(autocast: bool) -> None:
+    model = tiny.transformer(dropout=0.3)
+    loss = msm(model, dropout=0.3, mini_batch_size=3)
+    features = block_features(model)
+    states: list[bool] = []
+    model[0].register_forward_pre_hook(lambda *_: states.append(torch.is_autocast_enabled("cpu")))
+    # Whether backward is called outside of the context, as the Trainer does, or inside.
+    for inside in (False, True):
+        results = []
+        for compute in (lambda: in_chunks_with_graph(loss, features), lambda: loss([dict(features)])):
+            loss.steps.zero_()
+            torch.manual_seed(5)
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+                value = compute()
+                if inside:
+                    value.backward()
+            after = torch.get_rng_state()
+            if not inside:
+                value.backward()
+                assert torch.equal(torch.get_rng_state(), after)
+            results.append((value.detach(), gradients(loss)))
+        torch.testing.assert_close(results[1][0], results[0][0])
+        assert_same(results[1][1], results[0][1], rtol=1e-4, atol=1e-6)
+    assert set(states) == {autocast}
+
+
+def test_a_scaled_loss_scales_all_gradients_and_they_accumulate() -> None:
+    model = tiny.transformer()
+    loss = msm(model, mini_batch_size=4).double()
+    features = block_features(model)
+    loss([dict(features)]).backward()
+    once = gradients(loss)
+    (loss([dict(features)]) * 8).backward()
+    loss([dict(features)]).backward()
+    assert_same({name: g / 9 for name, g in gradients(loss).items()}, once)
+
+
+def test_without_gradients() -> None:
+    model = tiny.transformer()
+    loss = msm(model, mini_batch_size=3).double()
+    whole = msm(model).double()
+    whole.load_owned_state(loss.owned_state())
+    features = block_features(model)
+    with torch.no_grad():
+        torch.testing.assert_close(loss([dict(features)]), whole([dict(features)]))
+
+
+def test_micro_batches_are_as_wide_as_their_longest_text() -> None:
+    model = tiny.transformer()
+    loss = msm(model, mini_batch_size=3)
+    shapes = []
+    model[0].register_forward_pre_hook(lambda module, args: shapes.append(tuple(args[0]["input_ids"].shape)))
+    features = block_features(model)
+    lengths = sorted(features["attention_mask"].sum(1).tolist(), reverse=True)
+    loss([features]).backward()
+    once = [(len(lengths[i : i + 3]), lengths[i]) for i in range(0, 10, 3)]
+    assert shapes == once * 2
+    assert sum(rows * width for rows, width in once) < features["input_ids"].numel()
+
+
+def test_a_frozen_encoder_leaves_the_networks_to_learn() -> None:
+    model = tiny.transformer()
+    model.requires_grad_(False)
+    loss = msm(model, mini_batch_size=3)
+    loss([block_features(model)]).backward()
+    assert all(p.grad is None for p in model.parameters())
+    assert loss.networks.document_encoders[0].mask_vector.grad.any()  # type: ignore[union-attr]
+
+
+def test_a_static_encoder_takes_one_pass() -> None:
+    model = tiny.static()
+    loss = MSMLoss(model, mini_batch_size=2)
+    assert loss.mini_batch_size is None and not loss.uses_gradient_cache
+    loss([block_features(model)]).backward()
+    assert model[0].embedding.weight.grad is not None
+
+
+def test_two_backward_passes_in_turn() -> None:
+    x = torch.ones((), requires_grad=True)
+    turns: list[str] = []
+    first, then = x * 2, x * 3
+    first.register_hook(lambda g: turns.append("first"))
+    then.register_hook(lambda g: turns.append("then"))
+    both = backward_one_after_the_other(first, then)
+    assert both == 3
+    (both * 0.5).backward()
+    assert turns == ["first", "then"] and x.grad == 2.5
+
+
+def test_wrong_size() -> None:
+    with pytest.raises(ValueError, match="mini_batch_size must be at least 1, or None for one pass, got 0"):
+        MSMLoss(tiny.transformer(), mini_batch_size=0)

@@ -1,0 +1,135 @@
+"""Texts in several languages through a model that has a map for each."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize
+
+from st_xlret import encode
+from st_xlret.encoding import default_language, known_languages, language_routes
+from st_xlret.hub.export import export
+from st_xlret.modules import CalibrationLayer
+from tests import tiny
+
+LANGUAGES = ["en", "fr", "ru", "zh", "to"]  # "to" is also a method of torch's containers
+TEXTS = ["sun moon", "star rain wind", "snow", "tree leaf root fish", "bird wolf"]
+
+
+def calibration(dimension: int) -> CalibrationLayer:
+    layer = CalibrationLayer(dimension, LANGUAGES, pivot="fr")
+    layer.bias.copy_(torch.arange(5.0)[:, None].expand(5, dimension))
+    return layer
+
+
+@pytest.fixture(scope="module", params=["static", "transformer, normalized"])
+def base(request: pytest.FixtureRequest) -> SentenceTransformer:
+    modules = list((tiny.static() if request.param == "static" else tiny.transformer()).children())
+    modules += [Normalize()] if "normalized" in request.param else []
+    prompts = {"query": "moon bear: ", "passage": "wolf: "}
+    return SentenceTransformer(modules=modules, prompts=prompts, device="cpu")
+
+
+@pytest.fixture
+def model(base: SentenceTransformer, tmp_path: Path) -> SentenceTransformer:
+    export(base, calibration(base.get_embedding_dimension() or 0)).save_pretrained(str(tmp_path))
+    return SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
+
+
+@pytest.mark.parametrize("role", [None, "query", "document"])
+def test_every_role_and_language_is_prompt_and_map_together(
+    base: SentenceTransformer, model: SentenceTransformer, role: str | None
+) -> None:
+    prompt = {None: "", "query": "moon bear: ", "document": "wolf: "}[role]
+    for code in LANGUAGES:
+        layer = calibration(base.get_embedding_dimension() or 0)
+        expected = layer.transform(base.encode(TEXTS, prompt=prompt), code)
+        if isinstance(list(base.children())[-1], Normalize):
+            expected = torch.nn.functional.normalize(expected, dim=1)
+        np.testing.assert_allclose(encode(model, TEXTS, code, role=role), expected, atol=1e-5)
+    assert encode(model, TEXTS[0], "fr", role=role).shape == (base.get_embedding_dimension(),)
+
+
+def test_lists_of_languages_are_grouped_and_keep_their_order(model: SentenceTransformer) -> None:
+    codes = ["rus", "fr-CA", "zh-Hans", "ru", "en"]
+    expected = np.stack(
+        [model.encode(text, task=task) for text, task in zip(TEXTS, ["ru", "fr", "zh", "ru", "en"], strict=True)]
+    )
+    np.testing.assert_allclose(encode(model, TEXTS, codes), expected, atol=1e-5)
+    tensor = encode(model, TEXTS, codes, convert_to_tensor=True, normalize_embeddings=True)
+    assert isinstance(tensor, torch.Tensor)
+    np.testing.assert_allclose(tensor, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-5)
+    of_tensors = encode(model, TEXTS, codes, convert_to_numpy=False)
+    np.testing.assert_allclose(torch.stack(of_tensors), expected, atol=1e-5)
+    assert encode(model, [], []).shape == (0,)
+
+
+def test_the_levels_of_quantized_embeddings_are_those_of_all_texts(model: SentenceTransformer) -> None:
+    codes = ["ru", "fr", "zh", "ru", "en"]
+    from sentence_transformers.util import quantize_embeddings
+
+    expected = quantize_embeddings(encode(model, TEXTS, codes), precision="int8")
+    assert np.array_equal(encode(model, TEXTS, codes, precision="int8"), expected)
+    binary = encode(model, TEXTS, codes, precision="binary", convert_to_tensor=True)
+    assert binary.dtype == torch.int8 and binary.shape == (5, -(-len(expected[0]) // 8))
+
+
+def test_texts_without_a_language_are_warned_of_once(model: SentenceTransformer) -> None:
+    assert default_language(model) == "fr"
+    with pytest.warns(UserWarning, match="map per language .*taken for fr"):
+        plain = encode(model, TEXTS, role="query")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_allclose(encode(model, TEXTS, [None] * 5, role="query"), plain, atol=1e-6)
+        encode(model, TEXTS, "en")
+    np.testing.assert_allclose(plain, encode(model, TEXTS, "fr", role="query"), atol=1e-6)
+    np.testing.assert_allclose(plain, model.encode_query(TEXTS), atol=1e-6)
+
+
+def test_languages_without_a_map_are_named(model: SentenceTransformer) -> None:
+    for code in ("sw", "zh-TW", "english", ""):
+        with pytest.raises(ValueError, match=f"{code!r}.*en, fr, ru, zh, to"):
+            encode(model, TEXTS, code)
+    with pytest.warns(UserWarning, match="no language, sw, und"):
+        assert known_languages(model, ["und", "fra", "sw", ""]) == [None, "fr", None, None]
+
+
+def test_bad_arguments_are_named(model: SentenceTransformer) -> None:
+    with pytest.raises(ValueError, match="5 texts and 2 languages"):
+        encode(model, TEXTS, ["en", "fr"])
+    with pytest.raises(ValueError, match="one text"):
+        encode(model, TEXTS[0], ["en"])
+    with pytest.raises(ValueError, match="'passage'"):
+        encode(model, TEXTS, "en", role="passage")  # type: ignore[arg-type]
+
+
+def test_prompts_that_are_given_stay(model: SentenceTransformer) -> None:
+    by_name = model.encode(TEXTS, task="ru", prompt_name="passage")
+    np.testing.assert_allclose(encode(model, TEXTS, "ru", role="query", prompt="wolf: "), by_name, atol=1e-6)
+    np.testing.assert_allclose(encode(model, TEXTS, "ru", role="query", prompt_name="passage"), by_name, atol=1e-6)
+
+
+def test_a_model_without_maps_is_called_as_it_is(base: SentenceTransformer) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_allclose(encode(base, TEXTS, ["sw"] * 5, role="query"), base.encode_query(TEXTS))
+        np.testing.assert_allclose(encode(base, TEXTS, role="document"), base.encode(TEXTS, prompt="wolf: "))
+        np.testing.assert_allclose(encode(base, TEXTS, "en"), base.encode(TEXTS))
+    assert language_routes(base) == [] and default_language(base) is None
+
+
+def test_queries_may_have_maps_of_their_own() -> None:
+    base = tiny.static()
+    documents, queries = CalibrationLayer(8, ["en", "fr"], pivot="en"), CalibrationLayer(8, ["en", "fr"], pivot="en")
+    queries.bias[1] += 3
+    model = export(base, documents, query_calibration=queries)
+    assert language_routes(model) == ["en", "fr"]
+    codes = ["fra", "en", "fr", "en", "en"]
+    moved = encode(model, TEXTS, codes, role="query") - base.encode(TEXTS)
+    np.testing.assert_allclose(moved[:, 0], [3, 0, 3, 0, 0], atol=1e-5)
+    np.testing.assert_allclose(encode(model, TEXTS, codes, role="document"), base.encode(TEXTS), atol=1e-5)

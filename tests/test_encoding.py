@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from st_xlret.encoding import TOKENS_PER_TEXT, encode_texts, token_batches, token_lengths
+from st_xlret.modules import transformer_encoder
+from st_xlret.precision import few_lengths
+from tests.tiny import sentence, static, tokenizer, transformer
+
+METHODS = {None: "encode", "query": "encode_query", "document": "encode_document"}
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    """Texts whose characters say little about their tokens, some longer than the model reads, one empty."""
+    generator = random.Random(3)
+    # A word of unknown letters is one token, however long it is.
+    unknown = ["zq" * generator.randint(1, 40) for _ in range(20)]
+    return ["", *unknown, *(sentence(generator, generator.choice([1, 2, 24])) for _ in range(40))]
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = transformer()
+    model.prompts = {"query": "sun moon: ", "document": "a star "}
+    return model
+
+
+def record_batches(model, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The shapes of the batches that the model reads."""
+    shapes: list[tuple[int, int]] = []
+    forward = type(model[0]).forward
+
+    def recorded(module, features, **options):
+        if "input_ids" in features and "attention_mask" in features:
+            shapes.append(tuple(features["input_ids"].shape))
+        return forward(module, features, **options)
+
+    monkeypatch.setattr(type(model[0]), "forward", recorded)
+    return shapes
+
+
+@pytest.mark.parametrize("role", METHODS)
+@pytest.mark.parametrize("batch_size", [1, 2, 1000])
+def test_embeddings_are_those_of_the_host(model, texts, role, batch_size) -> None:
+    expected = getattr(model, METHODS[role])(texts)
+    found = encode_texts(model, texts, role=role, batch_size=batch_size)
+    assert isinstance(found, np.ndarray) and found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"normalize_embeddings": True},
+        {"prompt": "wolf "},
+        {"prompt_name": "query"},
+        {"truncate_dim": 4},
+        {"convert_to_tensor": True},
+        {"convert_to_numpy": False},
+        {"precision": "int8"},
+        {"output_value": "token_embeddings"},
+    ],
+)
+def test_options_of_the_host(model, texts, options) -> None:
+    expected, found = model.encode(texts, **options), encode_texts(model, texts, batch_size=1, **options)
+    assert type(found) is type(expected) and len(found) == len(texts)
+    for ours, host in zip(found, expected, strict=True):
+        assert ours.shape == host.shape and ours.dtype == host.dtype
+        np.testing.assert_allclose(np.asarray(ours), np.asarray(host), atol=1 if ours.dtype == np.int8 else 1e-6)
+
+
+def test_one_text_and_no_text(model) -> None:
+    np.testing.assert_allclose(encode_texts(model, "sun moon"), model.encode("sun moon"), atol=1e-6)
+    assert len(encode_texts(model, [])) == 0
+
+
+def test_a_batch_size_below_one_is_refused(model) -> None:
+    with pytest.raises(ValueError, match="batch_size.*0"):
+        encode_texts(model, ["sun"], batch_size=0)
+
+
+def test_an_option_that_the_model_does_not_take_is_refused(model) -> None:
+    with pytest.raises(ValueError, match="colour"):
+        encode_texts(model, ["sun"], colour="red")
+
+
+def test_no_batch_is_larger_than_the_budget_and_prompts_count(model, texts, monkeypatch) -> None:
+    shapes = record_batches(model, monkeypatch)
+    encode_texts(model, texts, role="query", batch_size=1)
+    assert sum(rows for rows, _ in shapes) == len(texts)
+    assert all(rows * tokens <= TOKENS_PER_TEXT for rows, tokens in shapes)
+    lengths = token_lengths(model, texts, prompt="sun moon: ")
+    assert max(tokens for _, tokens in shapes) == max(lengths) == model.max_seq_length
+    assert max(token_lengths(model, ["", "sun"])) < max(token_lengths(model, ["", "sun"], prompt="sun moon: "))
+
+
+def test_less_padding_than_in_batches_of_equally_many_texts(model, texts, monkeypatch) -> None:
+    shapes = record_batches(model, monkeypatch)
+    encode_texts(model, texts, batch_size=1)
+    ours = sum(rows * tokens for rows, tokens in shapes)
+    shapes.clear()
+    model.encode(texts, batch_size=8)
+    host = sum(rows * tokens for rows, tokens in shapes)
+    assert sum(token_lengths(model, texts)) <= ours < host
+
+
+def test_a_model_without_padding_is_given_equally_many_texts(texts) -> None:
+    model = static()
+    assert token_lengths(model, texts) is None
+    np.testing.assert_allclose(encode_texts(model, texts, batch_size=3), model.encode(texts), atol=1e-6)
+
+
+def test_gradients_can_flow_from_what_is_returned(model) -> None:
+    found = encode_texts(model, ["sun", "moon star"], convert_to_tensor=True)
+    layer = torch.nn.Linear(found.shape[1], 1)
+    layer(found).sum().backward()
+    assert layer.weight.grad is not None
+
+
+@pytest.mark.parametrize("budget", [1, 7, 64, 1000])
+def test_batches_hold_every_text_once_longest_first(budget) -> None:
+    generator = random.Random(budget)
+    lengths = [generator.randint(0, 30) for _ in range(200)]
+    batches = list(token_batches(lengths, budget))
+    rows = [row for batch in batches for row in batch]
+    assert sorted(rows) == list(range(200))
+    assert [lengths[row] for row in rows] == sorted(lengths, reverse=True)
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget
+    assert list(token_batches([], budget)) == []
+
+
+def test_a_tokenizer_without_a_limit_reads_whole_texts() -> None:
+    model = transformer()
+    model[0].tokenizer.model_max_length = int(1e30)
+    texts = ["sun", "sun moon star"]
+    assert token_lengths(model, texts) == [len(ids) for ids in model.tokenizer(texts)["input_ids"]]
+    np.testing.assert_allclose(encode_texts(model, texts), model.encode(texts), atol=1e-6)
+
+
+def test_few_lengths_in_bf16_on_a_cpu(texts, monkeypatch) -> None:
+    model = transformer_encoder(tokenizer(), "tiny", max_seq_length=32).to("cpu")
+    expected = model.encode(texts)
+    shapes = record_batches(model, monkeypatch)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = encode_texts(model, texts, batch_size=2)
+    assert {tokens for _, tokens in shapes} == {16, 32}
+    assert all(rows * tokens <= 2 * TOKENS_PER_TEXT for rows, tokens in shapes)
+    np.testing.assert_allclose(found, expected, atol=0.03)
+    shapes.clear()
+    np.testing.assert_allclose(encode_texts(model, texts, batch_size=1), expected, atol=1e-6)
+    assert any(tokens % 16 for _, tokens in shapes)
+
+
+def test_padded_texts_have_the_same_embeddings() -> None:
+    model = transformer_encoder(tokenizer(), "tiny", max_seq_length=32)
+    padded = model.encode(["sun moon", "star"], **few_lengths(model))
+    np.testing.assert_allclose(padded, model.encode(["sun moon", "star"]), atol=1e-6)
+
+
+def test_texts_are_not_padded_beyond_what_a_model_reads() -> None:
+    model = transformer_encoder(tokenizer(), "tiny", max_seq_length=20)
+    assert few_lengths(model) == few_lengths(static()) == {}
+    long = transformer_encoder(tokenizer(), "tiny", max_seq_length=32)
+    assert few_lengths(long) and few_lengths(long, 16) and few_lengths(long, 20) == {}
+    long[0].query_length = 20
+    assert few_lengths(long) == {}
+    with torch.autocast("cpu", torch.bfloat16):
+        assert len(encode_texts(model, ["sun " * 40, "moon"])) == 2

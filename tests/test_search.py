@@ -1,0 +1,359 @@
+"""Search and mining against programs written from the definitions, in double precision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from st_xlret import search
+from st_xlret.search import (
+    csls_nearest,
+    merge_top_k,
+    mine_bitext,
+    mine_pairs,
+    mutual_nearest_neighbours,
+    top_k,
+    unit_rows,
+)
+
+Pairs = list[tuple[float, int, int]]
+
+
+def naive_top_k(queries: np.ndarray, corpus: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    scores = queries.astype(np.float64) @ corpus.astype(np.float64).T
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(scores, order, axis=1), order
+
+
+def small_integers(rows: int, dimension: int, seed: int) -> np.ndarray:
+    # Whole numbers: float32 sums are exact, and a range of five values makes ties by the dozen.
+    return np.random.default_rng(seed).integers(-2, 3, size=(rows, dimension)).astype(np.float32)
+
+
+def set_blocks(monkeypatch: pytest.MonkeyPatch, rows: int, queries: int = 512) -> None:
+    for name, value in {"_ROWS_AT_ONCE": rows, "_QUERIES_AT_ONCE": queries, "_BLOCK": rows}.items():
+        monkeypatch.setattr(search, name, value)
+
+
+@pytest.mark.parametrize("k", [1, 7, 40, 203])
+@pytest.mark.parametrize(("block", "queries_at_once"), [(1, 100), (5, 4), (32, 1), (64, 100), (1000, 100)])
+@pytest.mark.parametrize("sizes", [[203], [0, 100, 0, 3, 100]])
+def test_top_k_is_a_stable_sort(
+    k: int, block: int, queries_at_once: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_blocks(monkeypatch, block, queries_at_once)
+    queries, corpus = small_integers(9, 3, seed=1), small_integers(203, 3, seed=2)
+    ends = np.cumsum([0, *sizes])
+    chunks = [corpus[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    scores, indices = top_k(queries, corpus if len(chunks) == 1 else iter(chunks), k)
+    expected_scores, expected = naive_top_k(queries, corpus, k)
+    np.testing.assert_array_equal(indices.numpy(), expected)
+    np.testing.assert_array_equal(scores.numpy(), expected_scores)
+
+
+@pytest.mark.parametrize("k", [1, 30, 100])
+@pytest.mark.parametrize("rows", [1, 2, 8, 9, 40])
+def test_later_blocks_that_are_all_better_all_worse_or_equal(
+    k: int, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_blocks(monkeypatch, 130)
+    generator = np.random.default_rng(k)
+    rising = np.arange(500, dtype=np.float32)[:, None]
+    for corpus in (rising, rising[::-1].copy(), np.ones_like(rising), generator.permutation(rising)):
+        queries = generator.integers(-2, 3, size=(rows, 1)).astype(np.float32)
+        scores, indices = top_k(queries, corpus, k)
+        expected_scores, expected = naive_top_k(queries, corpus, k)
+        np.testing.assert_array_equal(indices.numpy(), expected)
+        np.testing.assert_array_equal(scores.numpy(), expected_scores)
+
+
+def test_random_floats_equal_a_full_sort() -> None:
+    generator = torch.manual_seed(0)
+    queries, corpus = torch.randn(600, 8, generator=generator), torch.randn(20_000, 8, generator=generator)
+    scores, indices = top_k(queries, corpus, 10)
+    expected_scores, expected = naive_top_k(queries.numpy(), corpus.numpy(), 10)
+    assert (indices.numpy() == expected).mean() > 0.999  # up to rounding
+    np.testing.assert_allclose(scores.numpy(), expected_scores, rtol=1e-5)
+
+
+def test_zero_and_negative_zero_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_blocks(monkeypatch, 1)
+    scores, indices = top_k(torch.ones(1, 1), torch.tensor([[-0.0], [0.0], [-1.0], [0.0]]), 4)
+    assert indices.tolist() == [[0, 1, 3, 2]] and scores.tolist() == [[0.0, 0.0, 0.0, -1.0]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_scores_are_summed_in_float32_whatever_the_input(dtype: torch.dtype) -> None:
+    # In half precision 2048 + 1 would stay 2048.
+    scores, indices = top_k(torch.ones(1, 2049, dtype=dtype), torch.ones(3, 2049, dtype=dtype), 2)
+    assert scores.dtype == torch.float32 and indices.dtype == torch.int64
+    assert scores.tolist() == [[2049.0, 2049.0]]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_memory_mapped_shards_read_only_arrays_and_tensors_that_need_gradients(tmp_path: Path, dtype: type) -> None:
+    queries, corpus = small_integers(5, 30, seed=3), small_integers(70, 30, seed=4)
+    files = [tmp_path / f"{number}.npy" for number in range(2)]
+    for file, part in zip(files, (corpus[:30], corpus[30:]), strict=True):
+        np.save(file, part.astype(dtype))
+    expected = naive_top_k(queries, corpus, 6)[1]
+    weights = torch.from_numpy(corpus.astype(dtype)).requires_grad_()
+    for given in ((np.load(file, mmap_mode="r") for file in files), weights, corpus[::-1][::-1]):
+        scores, indices = top_k(queries, given, 6)
+        assert np.array_equal(indices.numpy(), expected) and not scores.requires_grad
+
+
+def test_no_queries_give_empty_results() -> None:
+    scores, indices = top_k(torch.empty(0, 3), torch.ones(5, 3), 2)
+    assert scores.shape == indices.shape == (0, 2) and indices.dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("queries", "corpus", "k", "message"),
+    [
+        (torch.ones(1, 2), torch.ones(3, 4), 1, r"\(3, 4\), expected \(rows, 2\)"),
+        (torch.ones(1, 2), [torch.ones(3, 2), torch.ones(3, 5)], 1, r"chunk 1 of the corpus has shape \(3, 5\)"),
+        (torch.ones(1, 2), torch.ones(3, 2).unbind(), 1, r"chunk 0 of the corpus has shape \(2,\)"),
+        (torch.ones(2), torch.ones(3, 2), 1, r"queries must be .* \(rows, dimension\), got \(2,\)"),
+        ([[1.0]], torch.ones(3, 1), 1, "queries must be .*, got list"),
+        (torch.ones(1, 2), torch.ones(3, 2), 0, "k=0"),
+        (torch.ones(1, 2), torch.ones(3, 2), 4, "k=4 .* 3 rows"),
+        (torch.ones(1, 2), iter([torch.ones(2, 2), torch.ones(1, 2)]), 4, "k=4 .* 3 rows"),
+        (torch.tensor([[1.0], [float("inf")]]), torch.ones(3, 1), 1, "queries row 1 holds NaN or infinite"),
+        (torch.ones(1, 1), [torch.ones(3, 1), torch.tensor([[1.0], [float("nan")]])], 1, "corpus row 4 holds NaN"),
+        (torch.full((1, 2), 1e30), torch.full((3, 2), 1e30), 1, "overflow float32"),
+        (torch.full((1, 1), -1e30), torch.tensor([[0.0], [1e30]]), 2, "overflow float32"),
+        (torch.tensor([[1e30, -1e30]]), torch.full((3, 2), 1e30), 1, "overflow float32"),
+    ],
+)
+def test_what_cannot_be_searched_is_named(queries: Any, corpus: Any, k: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        top_k(queries, corpus, k)
+
+
+def test_large_finite_values_are_no_error() -> None:
+    assert top_k(torch.tensor([[1e-3, 0.0]]), torch.full((4, 2), 3e38), 1)[1].tolist() == [[0]]
+
+
+@pytest.mark.parametrize("length", [1e-38, 1e-30, 1e-20, 1.0, 1e20, 3e38])
+def test_unit_rows_have_length_one_whatever_their_size(length: float) -> None:
+    torch.testing.assert_close(
+        unit_rows(torch.tensor([[length, length], [0.0, 0.0]])), torch.tensor([[0.5**0.5] * 2, [0.0] * 2])
+    )
+
+
+@pytest.mark.parametrize("bounds", [[0, 60], [0, 1, 59, 60], [0, 3, 6, 9, 60]])
+def test_shards_merge_into_the_whole(bounds: list[int]) -> None:
+    queries, corpus = small_integers(8, 3, seed=1), small_integers(60, 3, seed=2)
+    parts = []
+    for start, end in zip(bounds, bounds[1:], strict=False):
+        scores, rows = top_k(queries, corpus[start:end], min(7, end - start))
+        parts.append((scores, rows + start))
+    scores, indices = (torch.cat(each, dim=1) for each in zip(*parts[::-1], strict=True))
+    for found, expected in zip(merge_top_k(scores, indices, 7), top_k(queries, corpus, 7), strict=True):
+        assert torch.equal(found, expected)
+
+
+# CSLS
+
+
+def cosine(x: Tensor, y: Tensor) -> float:
+    return float(x @ y / (x.norm() * y.norm()))
+
+
+def naive_csls(source: Tensor, target: Tensor, k: int) -> Tensor:
+    def mean_of_nearest(x: Tensor, others: Tensor) -> float:
+        best = sorted((cosine(x, other) for other in others), reverse=True)[:k]
+        return sum(best) / len(best)
+
+    x_mean, y_mean = [mean_of_nearest(x, target) for x in source], [mean_of_nearest(y, source) for y in target]
+    return torch.tensor(
+        [[2 * cosine(x, y) - x_mean[i] - y_mean[j] for j, y in enumerate(target)] for i, x in enumerate(source)]
+    )
+
+
+@pytest.mark.parametrize("k", [1, 4, 50])
+@pytest.mark.parametrize("block", [5, 1000])
+def test_csls_and_mutual_neighbours(k: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_blocks(monkeypatch, block)
+    source, target = torch.randn(23, 5), torch.randn(17, 5) + 0.3
+    scores = naive_csls(source, target, k)
+    best, similarity = csls_nearest(source, 3 * target, k)
+    assert best.tolist() == scores.argmax(dim=1).tolist()
+    expected = torch.tensor([cosine(source[i], target[j]) for i, j in enumerate(best.tolist())])
+    torch.testing.assert_close(similarity, expected, atol=1e-5, rtol=1e-5)
+    mutual = [(i, j) for i, j in enumerate(scores.argmax(dim=1).tolist()) if int(scores[:, j].argmax()) == i]
+    matches = mutual_nearest_neighbours(source, target, k)
+    assert list(zip(matches.source.tolist(), matches.target.tolist(), strict=True)) == mutual
+    torch.testing.assert_close(matches.scores, torch.stack([scores[i, j] for i, j in mutual]), atol=1e-5, rtol=1e-5)
+
+
+def test_a_hub_loses_its_lead() -> None:
+    source = torch.eye(3) + 0.8
+    target = torch.cat([torch.eye(3) + 0.1 * torch.tensor([[0.0, 1.0, 0.0]]), torch.ones(1, 3)])
+    assert (F.normalize(source) @ F.normalize(target).T).argmax(dim=1).tolist() == [3, 3, 3]
+    assert csls_nearest(source, target, 3)[0].tolist() == [0, 1, 2]
+
+
+# Mining
+
+
+def naive_mining(source: Any, target: Any, k: int, margin: str) -> Pairs:
+    x, y = (np.asarray(side, dtype=np.float64) for side in (source, target))
+    cosine = [[float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b))) for b in y] for a in x]
+
+    def nearest(similarities: list[float]) -> list[int]:
+        return sorted(range(len(similarities)), key=lambda other: (-similarities[other], other))[:k]
+
+    columns = [[row[j] for row in cosine] for j in range(len(y))]
+    forward, backward = [nearest(row) for row in cosine], [nearest(column) for column in columns]
+    forward_mean = [sum(cosine[i][j] for j in near) / len(near) for i, near in enumerate(forward)]
+    backward_mean = [sum(cosine[i][j] for i in near) / len(near) for j, near in enumerate(backward)]
+
+    def score(i: int, j: int) -> float:
+        mean = (forward_mean[i] + backward_mean[j]) / 2
+        cos = cosine[i][j]
+        return {"ratio": cos / mean, "distance": cos - mean, "absolute": cos, "csls": 2 * cos - 2 * mean}[margin]
+
+    candidates = [max((score(i, j), i, -j) for j in near) for i, near in enumerate(forward)]
+    candidates += [max((score(i, j), -i, -j) for i in near) for j, near in enumerate(backward)]
+    used_source, used_target, pairs = set(), set(), []
+    for value, i, j in sorted(((v, abs(i), abs(j)) for v, i, j in candidates), key=lambda c: (-c[0], c[1], c[2])):
+        if i not in used_source and j not in used_target:
+            used_source.add(i)
+            used_target.add(j)
+            pairs.append((value, i, j))
+    return pairs
+
+
+def bitext(rows: int, others: int, dimension: int, noise: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Translations among sentences without one, on either side."""
+    generator = torch.manual_seed(seed)
+    shared = torch.randn(rows, dimension, generator=generator) + 0.5
+    extra = torch.randn(2 * others, dimension, generator=generator) + 0.5
+    source = torch.cat([shared, extra[:others]])
+    target = torch.cat([shared + noise * torch.randn(rows, dimension, generator=generator), extra[others:]])
+    return source[torch.randperm(len(source), generator=generator)], target * torch.rand(len(target), 1) * 5
+
+
+@pytest.mark.parametrize("margin", ["ratio", "distance", "absolute", "csls"])
+@pytest.mark.parametrize(("k", "dimension", "block"), [(1, 5, 7), (4, 24, 32), (4, 768, 1000), (200, 24, 16)])
+def test_mining_equals_mining_pair_by_pair(
+    margin: Any, k: int, dimension: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_blocks(monkeypatch, block)
+    source, target = bitext(60, 17, dimension, 0.8, seed=k)
+    expected = naive_mining(source, target, k, margin)
+    found = {(i, j): score for score, i, j in mine_bitext(source, target, k=k, margin=margin)}
+    assert len(found) == len(expected) and list(found.values()) == sorted(found.values(), reverse=True)
+    for score, i, j in expected:
+        assert found[i, j] == pytest.approx(score, abs=1e-6, rel=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (1, 9), (9, 1), (3, 40), (0, 5), (5, 0), (0, 0)])
+@pytest.mark.parametrize("approximate", [False, True])
+def test_uneven_sides(sizes: tuple[int, int], approximate: bool) -> None:
+    generator = torch.manual_seed(3)
+    source, target = (torch.rand(rows, 6, generator=generator) for rows in sizes)
+    found = mine_pairs(source, target, approximate=approximate)
+    expected = naive_mining(source, target, 4, "ratio") if all(sizes) else []
+    assert list(zip(found.source.tolist(), found.target.tolist(), strict=True)) == [(i, j) for _, i, j in expected]
+
+
+def test_equal_scores_and_copies_go_to_the_lower_rows() -> None:
+    found = mine_bitext(torch.eye(4)[[3, 1, 0, 2]], torch.eye(4), k=2)
+    assert [(i, j) for _, i, j in found] == [(0, 3), (1, 1), (2, 0), (3, 2)]
+    source = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    found = mine_bitext(source, source.flip(0), k=1)
+    assert found == [(1.0, 0, 1), (1.0, 2, 0)]  # the other copy's only candidate is taken
+    tied, _, rows, _ = search.neighbours_both_ways(torch.eye(3).repeat(400, 1), torch.eye(3).repeat(500, 1), 5)
+    assert search.neighbours_both_ways(torch.eye(3).repeat(400, 1), torch.eye(3).repeat(500, 1), 5)[3][2].tolist() == [
+        2,
+        5,
+        8,
+        11,
+        14,
+    ]
+    assert tied.eq(1).all() and rows.eq(1).all()
+
+
+def test_threshold_leaves_out_what_scores_below_it() -> None:
+    source, target = bitext(30, 10, 12, 1.0, seed=4)
+    everything = mine_bitext(source, target)
+    assert mine_bitext(source, target, threshold=everything[12][0]) == everything[:13]
+
+
+def test_where_the_mean_of_the_cosines_is_not_positive_a_pair_scores_zero() -> None:
+    assert mine_bitext(torch.zeros(2, 3), torch.zeros(1, 3)) == [(0.0, 0, 0)]
+    away = mine_bitext(torch.tensor([[1.0, 0.0], [1.0, 0.1]]), torch.tensor([[-1.0, 0.2], [-1.0, 0.01]]))
+    assert [score for score, _, _ in away] == [0.0, 0.0]
+
+
+class OnDisk:
+    """A matrix that can be read by slices only, as stored embeddings."""
+
+    def __init__(self, rows: Tensor) -> None:
+        self.rows, self.shape = rows.half().numpy(), tuple(rows.shape)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        return self.rows[part]
+
+
+@pytest.mark.parametrize("approximate", [False, True])
+def test_rows_on_disk_give_the_pairs_of_rows_in_memory(approximate: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = bitext(60, 30, 24, 0.8, seed=5)
+    expected = mine_bitext(source.half(), target.half())
+    found = mine_pairs(OnDisk(source), OnDisk(target), approximate=approximate, show_progress_bar=True)
+    assert list(zip(found.source.tolist(), found.target.tolist(), strict=True)) == [(i, j) for _, i, j in expected]
+    torch.testing.assert_close(found.scores, torch.tensor([score for score, _, _ in expected]), atol=1e-3, rtol=1e-3)
+    assert ("100.0 % of the nearest neighbours" in capsys.readouterr().out) is approximate
+
+
+def test_an_approximate_search_finds_most_pairs() -> None:
+    source, target = bitext(3_000, 1_000, 32, 0.5, seed=6)
+    exact, found = mine_pairs(source, target), mine_pairs(source, target, approximate=True)
+    pairs = [set(zip(each.source.tolist(), each.target.tolist(), strict=True)) for each in (exact, found)]
+    assert len(pairs[0] & pairs[1]) > 0.95 * len(pairs[0])
+
+
+@pytest.mark.parametrize("approximate", [False, True])
+@pytest.mark.parametrize(
+    ("source", "target", "options", "message"),
+    [
+        (torch.ones(2, 3), torch.ones(2, 4), {}, r"\(2, 3\) and \(2, 4\)"),
+        (torch.ones(2), torch.ones(2, 4), {}, r"the source must be a matrix .* got \(2,\)"),
+        (torch.ones(2, 3), [[1.0]], {}, "the target must be a matrix .* got list"),
+        (OnDisk(torch.rand(3)), torch.ones(2, 4), {}, "the source must be a matrix"),
+        (torch.ones(2, 3), torch.ones(2, 3), {"k": 0}, "k must be at least 1, got 0"),
+        (torch.ones(2, 3), torch.ones(2, 3), {"margin": "rato"}, "margin must be one of .*'ratio'.*, got 'rato'"),
+        (torch.ones(2, 1), torch.tensor([[1.0], [1.0], [float("nan")]]), {}, "target row 2 holds NaN"),
+        (torch.tensor([[1.0], [float("inf")]]), torch.ones(2, 1), {}, "source row 1 holds NaN or infinite"),
+    ],
+)
+def test_what_cannot_be_mined_is_named(source: Any, target: Any, options: Any, message: str, approximate: bool) -> None:
+    with pytest.raises(ValueError, match=message):
+        mine_pairs(source, target, approximate=approximate, **options)
+
+
+def test_csls_of_nothing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="0 rows with 2 rows"):
+        mutual_nearest_neighbours(torch.ones(0, 3), torch.ones(2, 3), 1)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_the_gpu_gives_what_the_cpu_gives() -> None:
+    queries, corpus = small_integers(40, 16, seed=1), small_integers(3_000, 16, seed=2)
+    scores, indices = top_k(queries, corpus.astype(np.float16), 20, device="cuda")
+    assert scores.is_cuda and np.array_equal(indices.cpu().numpy(), naive_top_k(queries, corpus, 20)[1])
+    source, target = bitext(300, 100, 16, 0.5, seed=0)
+    on_cpu, on_gpu = (mine_pairs(source, target, device=device) for device in ("cpu", "cuda"))
+    assert torch.equal(on_gpu.source, on_cpu.source) and torch.equal(on_gpu.target, on_cpu.target)

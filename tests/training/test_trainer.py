@@ -1,0 +1,344 @@
+"""CrossLingualTrainer meets what the losses ask for, counts and logs, and stops on what is not finite."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from sentence_transformers.base.modules import Router
+from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
+from torch import Tensor
+
+from st_xlret.batches import LengthGroupedBatches, Rows
+from st_xlret.losses import CCPLoss, MaskedLMLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss
+from st_xlret.modules import with_two_encoders
+from st_xlret.training import CrossLingualTrainer, CrossLingualTrainingArguments
+from tests import tiny
+from tests.training.runs import PARTS, arguments, interleaved_run, joint_run, trainer_of
+
+
+def test_ccp_in_three_names_of_ours(tmp_path: Path) -> None:
+    model, documents = tiny.transformer(), tiny.documents()
+    trainer = CrossLingualTrainer(
+        model=model,
+        args=CrossLingualTrainingArguments(str(tmp_path), max_steps=2, report_to="none", use_cpu=True),
+        train_dataset={"ccp": documents, "mlm": documents},
+        loss={"ccp": CCPLoss(model), "mlm": MaskedLMLoss(model)},
+    )
+    trainer.train()
+    columns = {name: set(rows.column_names) for name, rows in trainer.train_dataset.items()}
+    assert columns["ccp"] >= {"sentence", "language", "document"} and "document" not in columns["mlm"]
+    model.save_pretrained(str(tmp_path / "model"))
+    assert SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(["sun"]).shape == (1, 32)
+
+
+def test_each_loss_draws_its_own_batches_as_often_as_its_ratio_says(tmp_path: Path) -> None:
+    model = tiny.static()
+    losses = {"ccp": CCPLoss(model, bank_size=0, ratio=3.0), "pairs": SemanticContrastiveLoss(model, ratio=1.0)}
+    datasets = {"ccp": tiny.documents(40), "pairs": tiny.pairs(80)}
+    trainer, recorder = trainer_of(tmp_path, losses, datasets, max_steps=60)
+    for batch in trainer.get_train_dataloader():
+        if batch["dataset_name"] == "ccp":
+            centres, contexts = batch["sentence_document_id"].chunk(2)
+            assert torch.equal(centres, contexts) and len(batch["sentence_language_id"].unique()) == 1
+        else:
+            assert len(batch["source_text_id"]) == 4
+    trainer.train()
+    counts = Counter(name for _, name, _ in recorder.steps)
+    assert sum(counts.values()) == 60 and 35 <= counts["ccp"] <= 55
+
+
+def test_samplers_of_the_arguments_and_of_the_loss_replace_the_default(tmp_path: Path) -> None:
+    model = tiny.transformer()
+    loss = SemanticContrastiveLoss(model, batches=LengthGroupedBatches(model.tokenizer))
+    trainer = CrossLingualTrainer(model, arguments(tmp_path), tiny.pairs(), loss=loss)
+    sampler = trainer.get_train_dataloader().batch_sampler
+    assert type(getattr(sampler, "batch_sampler", sampler)).__name__ == "LengthGroupedBatchSampler"
+    trainer = CrossLingualTrainer(model, arguments(tmp_path, batch_sampler=Rows()), tiny.pairs(), loss=loss)
+    sampler = trainer.get_train_dataloader().batch_sampler
+    assert type(getattr(sampler, "batch_sampler", sampler)).__name__ == "LanguageBatchSampler"
+
+
+def test_losses_of_the_host_and_wrapped_losses_work_beside_ours(tmp_path: Path) -> None:
+    model = tiny.static(features=16)
+    ccp = CCPLoss(model, bank_size=8, matryoshka_dims=[8])
+    losses = {"ccp": MatryoshkaLoss(model, ccp, [16, 8]), "host": MultipleNegativesRankingLoss(model)}
+    datasets = {"ccp": tiny.documents(), "host": tiny.pairs().select_columns(["source", "target"])}
+    args = arguments(tmp_path, max_steps=4, save_strategy="steps", save_steps=4)
+    CrossLingualTrainer(model, args, datasets, loss=losses).train()
+    assert len(ccp.bank) and ccp.state_is_kept
+    assert (tmp_path / "checkpoint-4" / "loss_state.safetensors").stat().st_size > 1000
+
+
+def test_losses_may_be_functions_of_the_model(tmp_path: Path) -> None:
+    trainer = CrossLingualTrainer(
+        tiny.static(), arguments(tmp_path, max_steps=1), tiny.pairs(), loss=SemanticContrastiveLoss
+    )
+    trainer.train()
+    assert trainer.state.global_step == 1
+
+
+@pytest.mark.parametrize(
+    ("loss", "dataset", "message"),
+    [
+        (CCPLoss, tiny.texts(), "document"),
+        (CCPLoss, tiny.documents().to_iterable_dataset(), "IterableDataset"),
+        (MaskedLMLoss, Dataset.from_dict({"language": ["en"]}), "text"),
+    ],
+)
+def test_a_data_set_that_lacks_what_the_loss_reads_is_refused(
+    tmp_path: Path, loss: Any, dataset: Any, message: str
+) -> None:
+    model = tiny.transformer()
+    with pytest.raises(ValueError, match=message):
+        CrossLingualTrainer(model, arguments(tmp_path), dataset, loss=loss(model))
+
+
+def test_a_data_set_without_a_loss_is_named(tmp_path: Path) -> None:
+    model = tiny.static()
+    with pytest.raises(ValueError, match=r"no loss for the data sets \['b'\].*\['a'\]"):
+        CrossLingualTrainer(model, arguments(tmp_path), {"b": tiny.pairs()}, loss={"a": SemanticContrastiveLoss(model)})
+
+
+def test_two_encoders_take_queries_and_documents(tmp_path: Path) -> None:
+    trainer, _ = joint_run(tmp_path, two_encoders=True, max_steps=1)
+    assert trainer.args.router_mapping["retrieval"] == {
+        "query": "query",
+        "positive": "document",
+        "negative_1": "document",
+    }
+    sides: Any = trainer.model[0].sub_modules
+    for batch in list(trainer.get_train_dataloader())[:3]:
+        trainer.model.zero_grad()
+        name = batch["dataset_name"]
+        trainer.compute_loss(trainer.model, batch).backward()
+        query = any(p.grad is not None and p.grad.any() for p in sides["query"].parameters())
+        passage = any(p.grad is not None and p.grad.any() for p in sides["document"].parameters())
+        assert (query, passage) == (name == "retrieval", True), name
+
+
+@pytest.mark.parametrize(("column", "route"), [("query", "query"), ("anchor", "query"), ("question_1", "query")])
+def test_columns_of_queries_take_the_encoder_of_queries(tmp_path: Path, column: str, route: str) -> None:
+    model = with_two_encoders(tiny.static())
+    rows = Dataset.from_dict({column: ["sun"] * 4, "positive": ["moon"] * 4})
+    trainer = CrossLingualTrainer(model, arguments(tmp_path), rows, loss=RetrievalContrastiveLoss(model))
+    assert trainer.args.router_mapping == {column: route, "positive": "document"}
+
+
+def test_a_router_of_other_routes_is_left_to_the_user(tmp_path: Path) -> None:
+    encoder = tiny.static()
+    router = Router({"fr": [encoder[0]], "de": [encoder[0]]}, default_route="fr")
+    model = SentenceTransformer(modules=[router], device="cpu")
+    with pytest.raises(ValueError, match=r"routes \['de', 'fr'\].*router_mapping"):
+        CrossLingualTrainer(model, arguments(tmp_path), tiny.pairs(), loss=SemanticContrastiveLoss(model))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"args": SentenceTransformerTrainingArguments("unused")}, "must be CrossLingualTrainingArguments, got Sent"),
+        ({"model_init": tiny.static}, "model_init"),
+        ({"data_collator": object(), "token_dropout": 0.5}, "token_dropout of the arguments are options of the data"),
+        ({"joint": True, "ratio": 0.5}, "joint: a step has one batch of each data set"),
+        ({"joint": True, "multi_dataset_batch_sampler": "round_robin"}, "joint and multi_dataset_batch_sampler"),
+    ],
+)
+def test_what_would_be_without_effect_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    model, ratio = tiny.static(), options.pop("ratio", 1.0)
+    of_trainer = {name: options.pop(name) for name in ("model_init", "data_collator", "args") if name in options}
+    given = {"args": arguments(tmp_path, **options), **of_trainer}
+    loss = {"pairs": SemanticContrastiveLoss(model, ratio=ratio)}
+    with pytest.raises(ValueError, match=message):
+        CrossLingualTrainer(model, train_dataset={"pairs": tiny.pairs()}, loss=loss, **given)
+
+
+# One step on the sum of all losses
+
+
+def naive_gradients(trainer: CrossLingualTrainer, weights: dict[str, Tensor], batches: list[dict[str, Any]]) -> dict:
+    """Of the sum of all losses on these batches, in one backward pass."""
+    own = {name.removeprefix("semantic/model."): w for name, w in weights.items() if name.startswith("semantic/model.")}
+    trainer.model.load_state_dict(own, strict=False)
+    trainer.model.zero_grad()
+    total: Any = 0.0
+    for batch in batches:
+        features, labels = trainer.collect_features({k: v for k, v in batch.items() if k != "dataset_name"})
+        total = total + trainer.loss[batch["dataset_name"]](features, labels)
+    total.backward()
+    return {name: p.grad for name, p in trainer.model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize(("rounds", "two_encoders"), [(1, False), (1, True), (2, False)])
+def test_joint_gradients_are_those_of_the_summed_loss(rounds: int, two_encoders: bool, tmp_path: Path) -> None:
+    options = {"max_steps": 2, "max_grad_norm": 0.0, "gradient_accumulation_steps": rounds}
+    trainer, recorded = joint_run(tmp_path, model=tiny.transformer(), two_encoders=two_encoders, **options)
+    assert trainer.args.gradient_accumulation_steps == 3 * rounds
+    trainer.train()
+    batches = list(trainer.get_train_dataloader())
+    for step, (gradients, weights) in enumerate(zip(recorded.gradients, recorded.weights, strict=True)):
+        own = batches[3 * rounds * step : 3 * rounds * (step + 1)]
+        assert [batch["dataset_name"] for batch in own] == [*PARTS] * rounds
+        for name, expected in naive_gradients(trainer, weights, own).items():
+            torch.testing.assert_close(
+                gradients[f"semantic/model.{name}"], expected / rounds, rtol=1e-4, atol=1e-7, msg=name
+            )
+
+
+def test_each_part_is_logged_and_the_joint_loss_is_their_sum(tmp_path: Path) -> None:
+    trainer, recorder = joint_run(tmp_path, max_steps=4, logging_strategy="steps", logging_steps=2)
+    trainer.train()
+    lines = [line for line in trainer.state.log_history if "loss" in line]
+    assert [line["step"] for line in lines] == [2, 4]
+    for line in lines:
+        assert line["loss"] == pytest.approx(sum(line[f"loss_{part}"] for part in PARTS), abs=2e-4)
+    # 20 questions in batches of 4: an epoch is one of the last data set.
+    assert [(step, name) for step, name, _ in recorder.steps] == [(i // 3, PARTS[i % 3]) for i in range(12)]
+
+
+def test_the_arguments_given_stay_as_they_were(tmp_path: Path) -> None:
+    model, args = tiny.static(), arguments(tmp_path, joint=True, gradient_accumulation_steps=2)
+    datasets = {"a": tiny.pairs(4), "b": tiny.pairs(4)}
+    trainer = CrossLingualTrainer(
+        model, args, datasets, loss={name: SemanticContrastiveLoss(model) for name in datasets}
+    )
+    assert (args.gradient_accumulation_steps, trainer.args.gradient_accumulation_steps) == (2, 4)
+
+
+# What it logs, counts and refuses
+
+
+class Poisoned(SemanticContrastiveLoss):
+    """Is NaN in its third batch."""
+
+    batches_seen = 0
+
+    def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, tags: dict[str, Tensor]) -> Tensor:
+        self.batches_seen += 1
+        loss = super().compute_loss_from_embeddings(source, target, tags)
+        return loss * float("nan") if self.batches_seen == 3 else loss
+
+
+@pytest.mark.parametrize(("accumulation", "step"), [(1, 3), (2, 2), (4, 1)])
+def test_not_a_number_stops_the_run_and_harms_no_weight(tmp_path: Path, accumulation: int, step: int) -> None:
+    loss = Poisoned(tiny.static())
+    trainer, recorder = trainer_of(
+        tmp_path, {"parallel": loss}, {"parallel": tiny.pairs()}, gradient_accumulation_steps=accumulation
+    )
+    message = rf"loss 'parallel' is nan at step {step}, in a batch of (fr|en) \(4 rows\), (fr|en) \(4 rows\)"
+    with pytest.raises(FloatingPointError, match=message):
+        trainer.train()
+    assert len(recorder.weights) == step - 1
+    assert all(bool(weight.isfinite().all()) for weight in trainer.model.parameters())
+
+
+def test_weights_that_are_not_finite_reach_no_checkpoint(tmp_path: Path) -> None:
+    trainer, _ = interleaved_run(tmp_path, max_steps=1)
+    torch.nn.init.constant_(next(trainer.model.parameters()), float("inf"))
+    with pytest.raises(FloatingPointError, match="holds values that are not finite at step 0"):
+        trainer.save_model(str(tmp_path / "checkpoint-1"))
+    assert not (tmp_path / "checkpoint-1").exists()
+
+
+def test_each_loss_has_its_own_line_in_the_log_and_on_the_board(tmp_path: Path, monkeypatch: Any) -> None:
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "board"))
+    options = {"max_steps": 12, "logging_strategy": "steps", "logging_steps": 6, "report_to": "tensorboard"}
+    trainer, recorder = interleaved_run(tmp_path / "run", **options)
+    trainer.train()
+    lines = [line for line in trainer.state.log_history if "loss" in line]
+    assert len(lines) == 2
+    for line, steps in zip(lines, (recorder.steps[:6], recorder.steps[6:]), strict=True):
+        assert {key for key in line if key.startswith("loss_")} == {f"loss_{name}" for _, name, _ in steps}
+        for name in {name for _, name, _ in steps}:
+            values = [value for _, other, value in steps if other == name]
+            assert line[f"loss_{name}"] == pytest.approx(sum(values) / len(values), abs=1e-4)
+    read = events.EventAccumulator(str(next((tmp_path / "board").rglob("events.out.*")).parent))
+    read.Reload()
+    assert {"train/loss_ccp", "train/loss_mlm", "train/loss_pairs"} <= {*read.Tags()["scalars"]}
+
+
+TEXTS = [" ".join(tiny.WORDS[: 1 + i % 3]) for i in range(16)]
+
+
+@pytest.mark.parametrize(("make", "special"), [(tiny.transformer, True), (tiny.static, False)])
+def test_tokens_are_counted_without_padding_and_without_evaluation(tmp_path: Path, make: Any, special: bool) -> None:
+    rows = {"source": TEXTS, "target": TEXTS[::-1], "source_language": ["en"] * 16, "target_language": ["fr"] * 16}
+    model, data = make(), Dataset.from_dict(rows)
+    options = {"max_steps": 4, "eval_strategy": "steps", "eval_steps": 2, "save_strategy": "steps", "save_steps": 2}
+    args = arguments(tmp_path, **options)
+
+    def trainer() -> CrossLingualTrainer:
+        return CrossLingualTrainer(model, args, data, data.select(range(8)), SemanticContrastiveLoss(model))
+
+    whole = trainer()
+    whole.train()
+    count = sum(len(tiny.tokenizer()(text, add_special_tokens=special)["input_ids"]) for text in TEXTS)
+    assert whole.state.num_input_tokens_seen == 2 * count
+    resumed = trainer()
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert resumed.state.num_input_tokens_seen == 2 * count
+
+
+# Options of the arguments
+
+
+def test_part_of_the_training_is_kept(tmp_path: Path) -> None:
+    def trained(share: float) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        model = tiny.transformer()
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        trainer_of(
+            tmp_path, {"p": SemanticContrastiveLoss(model)}, {"p": tiny.pairs()}, max_steps=3, keep_trained=share
+        )[0].train()
+        return before, model.state_dict()
+
+    def resumed(share: float) -> dict[str, Tensor]:
+        model = tiny.transformer()
+        steps = {"max_steps": 3, "save_strategy": "steps", "save_steps": 1, "keep_trained": share}
+        datasets = {"p": tiny.pairs()}
+        trainer_of(tmp_path, {"p": SemanticContrastiveLoss(model)}, datasets, **steps)[0].train()
+        again = tiny.transformer()
+        trainer, _ = trainer_of(tmp_path / "other", {"p": SemanticContrastiveLoss(again)}, datasets, **steps)
+        trainer.train(str(tmp_path / "checkpoint-1"))
+        assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in model.state_dict().items())
+        return again.state_dict()
+
+    resumed(0.25)
+    before, whole = trained(1.0)
+    _, part = trained(0.25)
+    for name, start in before.items():
+        torch.testing.assert_close(part[name], torch.lerp(start, whole[name], 0.25), rtol=1e-4, atol=1e-6)
+
+
+def test_dropout_and_attention_are_those_of_the_checkpoint_again(tmp_path: Path) -> None:
+    model = tiny.transformer(dropout=0.1)
+    seen: list[tuple[float, str]] = []
+
+    def look(module: Any, *_: Any) -> None:
+        shares = {m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)}
+        seen.append((shares.pop(), model[0].auto_model.config._attn_implementation))
+
+    loss = SemanticContrastiveLoss(model)
+    loss.register_forward_pre_hook(look)
+    options = {"max_steps": 1, "dropout": 0.3, "precision": "bf16"}
+    trainer_of(tmp_path, {"p": loss}, {"p": tiny.pairs()}, **options)[0].train()
+    assert seen == [(0.3, "eager")]
+    assert {m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)} == {0.1}
+    assert model[0].auto_model.config._attn_implementation == "sdpa"
+    with pytest.raises(ValueError, match="dropout 0.3: no layer"):
+        static = tiny.static()
+        trainer_of(tmp_path, {"p": SemanticContrastiveLoss(static)}, {"p": tiny.pairs()}, dropout=0.3)[0].train()
+
+
+def test_texts_are_cut_in_training_alone(tmp_path: Path) -> None:
+    model = tiny.transformer()
+    options = {"train_seq_length": 5, "max_steps": 1}
+    trainer, _ = trainer_of(tmp_path, {"p": SemanticContrastiveLoss(model)}, {"p": tiny.pairs()}, **options)
+    batch = next(iter(trainer.get_train_dataloader()))
+    assert batch["source_input_ids"].shape[1] == 5 and model.max_seq_length == 16
+    with pytest.raises(ValueError, match="train_seq_length 99: the model reads only 16"):
+        trainer_of(tmp_path, {"p": SemanticContrastiveLoss(model)}, {"p": tiny.pairs()}, train_seq_length=99)

@@ -1,0 +1,66 @@
+"""What rows of a study share: sentences not to train on, and parts of the texts."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from training_scripts.studies.prepare import main
+
+
+def lines(file: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def test_no_sentence_of_a_test_set_is_trained_on(tmp_path: Path) -> None:
+    pool, tatoeba, mining = tmp_path / "pool", tmp_path / "tatoeba", tmp_path / "mining" / "fr-en"
+    for folder in (pool, tatoeba, mining):
+        folder.mkdir(parents=True)
+    (pool / "corpus.jsonl.gz").write_bytes(gzip.compress(json.dumps({"_id": "a", "text": "An  answer."}).encode()))
+    (pool / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "A question?"}))
+    (tatoeba / "tatoeba.fra-eng.eng").write_text("Good  morning.\n")
+    for split in ("training", "test"):
+        (mining / f"fr-en.{split}.fr").write_text(f"fr-1\tCaché {split}.\nfr-2\tSeul.\n")
+        (mining / f"fr-en.{split}.en").write_text(f"en-1\tAlone.\nen-2\tHidden {split}.\n")
+        (mining / f"fr-en.{split}.gold").write_text("fr-1\ten-2\n")
+    given = ["--kind", "sentences", "--pools", str(pool), "--tatoeba", str(tatoeba), "--mining", str(mining.parent)]
+    main([*given, "--output", str(tmp_path / "sentences.txt")])
+    found = (tmp_path / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    assert found == sorted(["An answer.", "A question?", "Good morning.", "Hidden test.", "Hidden training."])
+
+
+def test_the_held_out_pool(tmp_path: Path) -> None:
+    main(["--kind", "held-out", "--output", str(tmp_path / "pool")])
+    corpus, queries = (lines(tmp_path / "pool" / f"{name}.jsonl") for name in ("corpus", "queries"))
+    assert len(queries) == 500 and len(corpus) == 500 * 10
+    assert len((tmp_path / "pool/qrels/test.tsv").read_text().splitlines()) == 1 + len(corpus)
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ("--without fr", {("en", "de")}),
+        ("--languages en fr de --connections pivot", {("en", "fr"), ("en", "de")}),
+        ("--languages en fr de --connections bridge", {("en", "de"), ("de", "fr")}),
+        ("--languages en fr de --connections single", {("en", "de")}),
+    ],
+)
+def test_pairs_of_some_languages(tmp_path: Path, options: str, kept: set[tuple[str, str]]) -> None:
+    names = ("source_language", "target_language", "source", "target")
+    rows = [("en", "fr", "yes", "oui"), ("en", "de", "yes", "ja"), ("en", "de", "no", "nein")]
+    text = "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows)
+    (tmp_path / "pairs.jsonl").write_text(text)
+    given = ["--kind", "pairs", "--pairs", str(tmp_path / "pairs.jsonl"), *options.split()]
+    main([*given, "--output", str(tmp_path / "some.jsonl")])
+    assert {(row["source_language"], row["target_language"]) for row in lines(tmp_path / "some.jsonl")} == kept
+
+
+def test_some_sentences_of_some_languages(tmp_path: Path) -> None:
+    rows = [{"language": code, "sentences": [f"{code} {n}." for n in range(3)]} for code in ("de", "el", "fr") * 2]
+    (tmp_path / "documents.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = ["--kind", "documents", "--documents", str(tmp_path / "documents.jsonl"), "--languages", "de", "el"]
+    main([*given, "--per_language", "4", "--output", str(tmp_path / "some.jsonl")])
+    assert sorted(row["language"] for row in lines(tmp_path / "some.jsonl")) == ["de"] * 4 + ["el"] * 4

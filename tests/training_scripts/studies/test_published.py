@@ -1,0 +1,152 @@
+"""The published figures: the rows of docs/studies.csv are rows of the studies, and the cards have its figures."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from transformers import HfArgumentParser
+
+from st_xlret import commands
+from training_scripts.studies.run import read_rows, words_of
+from training_scripts.studies.tables import plot
+
+REPOSITORY = Path(__file__).parents[3]
+STUDIES = REPOSITORY / "training_scripts" / "studies"
+CARDS = sorted(card for card in (REPOSITORY / "model_cards").glob("*.md") if card.name != "README.md")
+VALUES = dict.fromkeys(("data", "model", "output", "folder", "trained"), "x") | {"seed": "0"}
+
+
+def published() -> list[dict[str, str]]:
+    with open(REPOSITORY / "docs" / "studies.csv", encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("study", sorted(path.stem for path in STUDIES.glob("*.yaml")))
+def test_every_published_row_is_a_row_of_its_study(study: str) -> None:
+    rows = read_rows(yaml.safe_load((STUDIES / f"{study}.yaml").read_text())["rows"])
+    named = {line["row"] for line in published() if line["study"] == study}
+    assert named and named <= set(rows)
+    if study == "search":
+        assert named == set(rows)
+        for line in published()[: len(rows)]:
+            of = line["learning rate"].partition(" of ")[2]
+            assert of == (rows[line["row"]].rate_of or "")
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.stem)
+def test_the_tables_of_a_card_are_those_of_the_studies(card: Path) -> None:
+    figures = {(line["row"], column): cell for line in reversed(published()) for column, cell in line.items()}
+    header: list[str] = []
+    found = 0
+    for line in card.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split("|")]
+        if not line.startswith("|"):
+            header = []
+        elif not header:
+            header = cells
+        elif header[0] == "row":
+            for column, cell in zip(header[1:], cells[1:], strict=True):
+                if figures.get((cells[0], column)):
+                    assert cell == figures[cells[0], column], (cells[0], column)
+                    found += 1
+    assert found > 40
+
+
+def test_no_row_reads_what_it_is_tested_or_tuned_on() -> None:
+    content = yaml.safe_load((STUDIES / "search.yaml").read_text())
+    for name, row in read_rows(content["rows"]).items():
+        words = words_of({key: value for key, value in row.options.items() if key != "dictionaries"}, VALUES)
+        assert not [word for word in words if "squad_v1.1/dev" in word or "tatoeba" in word], name
+        if row.script and "pairs" in row.options:
+            assert row.options["exclude"] == "{output}/test-sentences.txt", name
+        elif row.script:
+            assert not [word for word in words if "tico19" in word], name
+
+
+def test_rows_of_the_search_study_have_as_many_texts_in_a_batch() -> None:
+    rows = read_rows(yaml.safe_load((STUDIES / "search.yaml").read_text())["rows"])
+    texts = {}
+    for name, row in rows.items():
+        if not row.script:
+            continue
+        size, script = row.options["per_device_train_batch_size"], row.script.rpartition(".")[2]
+        of_a_row: dict[str, float] = {
+            "train_search": 1,
+            "train_ml_ctl": 2,
+            "train_language_agnostic_ir": 2,
+            "train_ccp": 2,
+            "train_msm": 16,
+        }
+        of_a_row |= {
+            "train_rival": {"ict": 10, "contriever": 5.5, "mlm": 1}.get(str(row.options.get("objective")), 0.0)
+        }
+        texts[name] = size * of_a_row[script]
+        if script == "train_language_agnostic_ir":
+            batches = row.options.get("loss_options", {})
+            texts[name] += 2 * batches.get("semantic", {}).get("batches", {}).get("batch_size", size)
+            if row.options["language_weight"]:  # the pairs once more, and other sentences
+                own = batches["language"]["batches"]
+                texts[name] += 2 * own["pairs"] + own["others"]
+    assert texts.pop("ML-CTL, CZ-NCE with words") == 64  # of longer sentences
+    assert max(texts.values()) <= 130 and min(texts.values()) >= 120, texts
+
+
+def test_the_figure_has_the_rows_of_the_study(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    figure = yaml.safe_load((STUDIES / "search.yaml").read_text())["figure"]
+    assert len(figure["rows"]) <= 8
+    plot(REPOSITORY / "docs" / "studies.csv", figure, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+class Parsed(Exception):
+    """The options were understood."""
+
+
+def every_command() -> list[tuple[str, dict[str, Any]]]:
+    """Each script of the studies, with all options that it is given."""
+    found: dict[tuple[str, Any, bool], dict[str, Any]] = {}
+    for file in sorted(STUDIES.glob("*.yaml")):
+        content = yaml.safe_load(file.read_text())
+        commands = [*content["measure"].values(), *content.get("tune", {}).get("measure", {}).values()]
+        for each in content["prepare"].values():
+            commands += each if isinstance(each, list) else [each]
+        commands += [{"script": row.script, "options": row.options} for row in read_rows(content["rows"]).values()]
+        for command in [command for command in commands if command["script"]]:
+            options = {name: value for name, value in command["options"].items() if value is not None}
+            kind = options.get("mode", options.get("objective"))
+            found.setdefault((command["script"], kind, "from_scratch" in options), {}).update(options)
+    return [(script, options) for (script, *_), options in found.items()]
+
+
+@pytest.mark.parametrize(("script", "options"), every_command(), ids=lambda each: each if isinstance(each, str) else "")
+def test_every_command_is_one_that_its_script_takes(
+    script: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    as_it_is = HfArgumentParser.parse_args_into_dataclasses
+
+    def parse(*given: Any, **further: Any) -> Any:
+        as_it_is(*given, **further)
+        raise Parsed
+
+    monkeypatch.setattr(HfArgumentParser, "parse_args_into_dataclasses", parse)
+    values = dict.fromkeys(("data", "model", "output", "folder", "trained"), str(tmp_path)) | {"seed": "0"}
+    words = words_of({name: value for name, value in options.items() if "*" not in str(value)}, values)
+    module, *first = script.split()
+    if module == "st_xlret":
+        with pytest.raises(Parsed):
+            commands.run(first[0], words, prog="st-xlret")
+        return
+    if ".train_" in module:
+        words += ["--output_dir", str(tmp_path / "run"), "--use_cpu"]
+        words += ["--dictionaries", "words.tsv"] if "ML-CTL" in str(options.get("mode")) else []
+    program = import_module(module)
+    monkeypatch.setattr(sys, "argv", [module, *words])
+    with pytest.raises(Parsed):
+        program.main(words) if module != "evaluation.make_mining_test" else program.main()

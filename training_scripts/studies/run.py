@@ -1,0 +1,381 @@
+"""Run a study: train the rows of a YAML file, measure them, and write their table.
+
+    python -m training_scripts.studies.run --study training_scripts/studies/search.yaml --model M --data DATA \\
+        --output runs/search --seeds 0 1 --jobs 2
+
+A row is a command line. search.yaml explains the fields of such a file, line by line. Where a row has several learning
+rates, the first seed is trained with each of them, and the rate with the best held-out score is taken. While that is at
+an end of the rates, one beyond it is tried too, at most `further` of them.
+
+What is finished is not done again: the same command continues an interrupted study. The table is in OUTPUT/study.md and
+OUTPUT/study.csv, each row's model, log and figures in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, fields, replace
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from st_xlret.files import write_json, write_text
+from st_xlret.options import option, parse
+from training_scripts.studies.tables import Found, figure, write_table
+
+REPOSITORY = Path(__file__).parents[2]
+MERGE = "training_scripts.studies.merge_models"
+
+
+@dataclass
+class Arguments:
+    """What to run."""
+
+    study: str = field(metadata={"help": "YAML file of the study."})
+    output: str = field(metadata={"help": "Folder for the runs and the table."})
+    data: str | None = option(None, "Folder of the data, {data} in the file.")
+    model: str | None = option(None, "The checkpoint that the rows start from, {model} in the file.")
+    rows: list[str] = option([], "Rows to run, each in quotes, with those that they need. All by default.")
+    seeds: list[int] = option([0], "Seeds of each row.", minimum=0, maximum=2**32 - 1)
+    jobs: int = option(1, "Commands at a time, each with one thread if there are several.", minimum=1)
+    rates: list[float] = option([], "Learning rates to choose from, in place of those of the file.", above=0)
+    further_rates: int | None = option(None, "Rates beyond an end to try, in place of the file's number.", minimum=0)
+    options: str = option("", "Options that are added to each training command, such as '--max_steps 1000'.")
+    table_only: bool = option(False, "Only tabulate what is finished.")
+
+
+@dataclass(frozen=True)
+class Row:
+    """How the model of a row is made, as search.yaml explains. Without `script` and `merged`, it is the checkpoint."""
+
+    script: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    rates: list[float] = field(default_factory=list)
+    rate_of: str | None = None
+    start: str | None = None
+    merged: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def needs(self) -> list[str]:
+        """The rows whose models it is made of."""
+        return [*self.merged, *filter(None, [self.start])]
+
+
+def read_rows(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
+    """The rows of a study by their names.
+
+    Args:
+        found: Name -> fields of `Row`, and `like`: an earlier row whose script, options and rates it has too.
+
+    Raises:
+        ValueError: If a field is unknown, or a row that another one names does not come before it.
+    """
+    rows: dict[str, Row] = {}
+    for name, content in found.items():
+        given = dict(content)
+        named = [given.get("like"), given.get("rate_of"), given.get("start"), *given.get("merged", {})]
+        if missing := [other for other in named if other is not None and other not in rows]:
+            raise ValueError(f"row {name!r} names {missing[0]!r}: there is no such row before it")
+        if unknown := set(given) - {"like", *(each.name for each in fields(Row))}:
+            raise ValueError(f"row {name!r} has unknown fields: {', '.join(sorted(unknown))}")
+        base = rows[given.pop("like")] if "like" in given else Row()
+        given["options"] = {**base.options, **given.get("options", {})}
+        given["rates"] = [float(rate) for rate in given.get("rates", base.rates)]
+        rows[name] = replace(Row(base.script), **given)
+    return rows
+
+
+def run_name(*parts: Any) -> str:
+    """Name of a run that can be the name of a folder.
+
+    Example:
+        >>> run_name("+ CCP, no BN", 500)
+        'CCP-no-BN-500'
+    """
+    words = " ".join(map(str, parts))
+    return "-".join("".join(c if c.isalnum() else " " for c in words).split())
+
+
+def words_of(options: Mapping[str, Any], values: Mapping[str, str]) -> list[str]:
+    """The words of a command line.
+
+    Args:
+        options: Option -> value. Lists, also those in lists, are several words, mappings are JSON, null is left out.
+        values: Name -> what stands for `{name}`. A path with `*` stands for all that match.
+
+    Raises:
+        ValueError: If a name has no value, or no file matches a path.
+
+    Example:
+        >>> words_of({"pairs": ["{data}/a", ["b"]], "bf16": True, "rates": {"head": 0.1}}, {"data": "d"})
+        ['--pairs', 'd/a', 'b', '--bf16', 'true', '--rates', '{"head": 0.1}']
+    """
+
+    def words(value: Any) -> Iterable[str]:
+        if isinstance(value, list):
+            for each in value:
+                yield from words(each)
+        elif isinstance(value, bool | dict):
+            yield json.dumps(value)
+        elif isinstance(value, str):
+            for name, text in values.items():
+                value = value.replace(f"{{{name}}}", text)
+            if "{" in value:
+                raise ValueError(f"{value}: give --{value.partition('{')[2].partition('}')[0]}")
+            if not (found := sorted(glob(value)) if "*" in value else [value]):
+                raise ValueError(f"there is no {value}")
+            yield from found
+        else:
+            yield f"{value:g}" if isinstance(value, float) else str(value)
+
+    return [word for name, value in options.items() if value is not None for word in (f"--{name}", *words(value))]
+
+
+def trials(
+    rates: Sequence[float], score_of: Callable[[float], float | None], *, further: int
+) -> dict[float, float | None]:
+    """Learning rate -> its score (-inf if its training failed), None if it is to be tried still.
+
+    A rate beyond an end of those that were tried is added while the best is at that end, `further` rates at most. It is
+    as far from the best as the best is from the next one, rounded to one digit.
+
+    Example:
+        >>> trials([3e-5, 1e-4], {3e-5: 0.4, 1e-4: 0.5}.get, further=2)
+        {3e-05: 0.4, 0.0001: 0.5, 0.0003: None}
+    """
+    scores = {rate: score_of(rate) for rate in rates}
+    for _ in range(further if len(scores) > 1 else 0):
+        best, ascending = best_of(scores), sorted(scores)
+        if best is None or best not in (ascending[0], ascending[-1]):
+            break
+        inner = ascending[1] if best == ascending[0] else ascending[-2]
+        beyond = float(f"{best * best / inner:.0e}")
+        # Rates that are close to each other may have no round one between themselves and the next.
+        if not (beyond < ascending[0] if best == ascending[0] else beyond > ascending[-1]):
+            break
+        scores[beyond] = score_of(beyond)
+    return scores
+
+
+def best_of(scores: Mapping[float, float | None]) -> float | None:
+    """The rate of the highest score; None if one is to be tried still, or all have failed."""
+    known = {rate: score for rate, score in scores.items() if score is not None}
+    if not known or len(known) < len(scores):
+        return None
+    best = max(known, key=lambda rate: known[rate])
+    return None if known[best] == -math.inf else best
+
+
+class Study:
+    """The rows of a study in a folder: what is there of them, and what is to be done."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        self.content: dict[str, Any] = yaml.safe_load(Path(arguments.study).read_text(encoding="utf-8"))
+        self.rows = read_rows(self.content["rows"])
+        if rates := arguments.rates:
+            self.rows = {name: replace(row, rates=rates if row.rates else []) for name, row in self.rows.items()}
+        self.arguments, self.output, self.seeds = arguments, Path(arguments.output), arguments.seeds
+        self.tune: dict[str, Any] = self.content.get("tune", {})
+        self.values = {"output": arguments.output}
+        self.values |= {name: value for name in ("data", "model") if (value := getattr(arguments, name)) is not None}
+        self.slots = threading.Semaphore(arguments.jobs)
+        self.futures: dict[str, Future[bool]] = {}
+        self.tunings: dict[str, Future[None]] = {}
+
+    def seeds_of(self, name: str) -> list[int]:
+        """The seeds of a row. The checkpoint has one."""
+        return self.seeds if self.rows[name].script or self.rows[name].merged else [0]
+
+    def folder(self, name: str, seed: int, rate: float | None = None) -> Path:
+        """The folder of a model: with a rate, or with the one that was chosen."""
+        rate = self.rate(name) if rate is None else rate
+        return self.output / run_name(name, *([] if rate is None else [f"{rate:g}"]), seed)
+
+    def model(self, name: str, seed: int) -> Path:
+        """The folder of a row's finished model; that of the checkpoint if it is not trained."""
+        row = self.rows[name]
+        return self.folder(name, seed) / "model" if row.script or row.merged else Path(self.values["model"])
+
+    def rate(self, name: str) -> float | None:
+        """The learning rate that was chosen for a row; None if it is not chosen yet, or is among the options."""
+        row = self.rows[name]
+        if row.rate_of is not None:
+            return self.rate(row.rate_of)
+        return row.rates[0] if len(row.rates) == 1 else best_of(self.trials(name))
+
+    def trials(self, name: str) -> dict[float, float | None]:
+        """Learning rate -> held-out score of the first seed; None if it is to be tried still."""
+
+        def score_of(rate: float) -> float | None:
+            folder = self.folder(name, self.seeds[0], rate)
+            if not (folder / self.tune["by"].partition("/")[0]).is_file():
+                return None
+            return -math.inf if (score := figure(folder, self.tune["by"])) is None else score
+
+        further = self.arguments.further_rates
+        return trials(
+            self.rows[name].rates, score_of, further=self.tune.get("further", 0) if further is None else further
+        )
+
+    def found(self, name: str) -> Found:
+        """The folders of a row's measured models, its rate, and whose rate it is."""
+        row, folders = self.rows[name], []
+        if not row.rates or self.rate(name) is not None:
+            folders = [self.folder(name, seed) for seed in self.seeds_of(name)]
+        files = [*self.content["measure"], *(["results.json"] if row.script else [])]
+        measured = [folder for folder in folders if all((folder / file).exists() for file in files)]
+        return Found(measured, self.rate(name) if row.rates else row.options.get("learning_rate"), row.rate_of)
+
+    def run(self, names: Iterable[str]) -> None:
+        """Train and measure rows, each after those that it is made of and the one whose rate it takes."""
+        wanted = set(names)
+        for name in reversed(self.rows):
+            wanted |= set(self.rows[name].needs) if name in wanted else set()
+        tuned = {self.rows[name].rate_of or name for name in wanted if self.rows[name].rates}
+        self.prepare([self.rows[name] for name in wanted])
+        with ThreadPoolExecutor(2 * len(self.rows)) as pool:  # those that wait take a thread, and no slot
+            for name in self.rows:
+                if name in tuned:
+                    self.tunings[name] = pool.submit(self.choose_rate, name)
+                if name in wanted:
+                    self.futures[name] = pool.submit(self.run_row, name)
+        for tuning in self.tunings.values():
+            tuning.result()
+        for future in self.futures.values():
+            future.result()
+
+    def prepare(self, rows: Iterable[Row]) -> None:
+        """Run the commands that make what these rows, or what is measured of them, mention."""
+        mentioned = json.dumps([[row.options for row in rows], self.content["measure"], self.tune])
+        needed: dict[str, list[dict[str, Any]]] = {}
+        for name, commands in reversed(self.content.get("prepare", {}).items()):
+            if f"{{output}}/{name}" in mentioned:
+                needed[name] = commands if isinstance(commands, list) else [commands]
+                mentioned += json.dumps(commands)
+        for name, each in reversed(needed.items()):
+            folder = self.output / f"prepare-{run_name(name)}"
+            if not (folder / "done").exists():
+                if not all(self.command(folder, command, {}) for command in each):
+                    raise ValueError(f"{self.output / name} could not be made, see {folder / 'log.txt'}")
+                write_text(folder / "done", "")
+
+    def choose_rate(self, name: str) -> None:
+        """Train a row by its first seed with each learning rate, and keep the model of the one that is chosen."""
+        row, seed, tried = self.rows[name], self.seeds[0], set[float]()
+        if len(row.rates) == 1 or not all(self.futures[other].result() for other in row.needs):
+            return
+        file, _, key = self.tune["by"].partition("/")
+        while new := [rate for rate, score in self.trials(name).items() if score is None and rate not in tried]:
+            for rate in new:
+                tried.add(rate)
+                folder = self.folder(name, seed, rate)
+                done = self.make(name, seed, rate) and self.measure(
+                    folder, folder / "model", seed, self.tune["measure"]
+                )
+                if not done and rate not in row.rates:  # large ones may fail, which is no reason to choose none
+                    print(f"{name}: {rate:g} counts as the worst; remove {folder / file} to try it again", flush=True)
+                    write_json(folder / file, {key: None})
+        if (chosen := self.rate(name)) is not None:
+            for rate in set(self.trials(name)) - {chosen}:
+                shutil.rmtree(self.folder(name, seed, rate) / "model", ignore_errors=True)
+
+    def run_row(self, name: str) -> bool:
+        """Train and measure each seed of a row; whether all models are there."""
+        row = self.rows[name]
+        if failed := [other for other in row.needs if not self.futures[other].result()]:
+            print(f"{name} is left out: {' and '.join(failed)} failed", file=sys.stderr, flush=True)
+            return False
+        if row.rates:
+            self.tunings[row.rate_of or name].result()
+            if self.rate(name) is None:
+                print(f"{name} is left out: its learning rate was not found", file=sys.stderr, flush=True)
+                return False
+        made = {seed: self.make(name, seed, self.rate(name)) for seed in self.seeds_of(name)}
+        for seed in (seed for seed in made if made[seed]):
+            self.measure(self.folder(name, seed), self.model(name, seed), seed, self.content["measure"])
+        return all(made.values())
+
+    def make(self, name: str, seed: int, rate: float | None) -> bool:
+        """Train or merge a model that is not there yet.
+
+        Raises:
+            ValueError: If it was made by another command.
+        """
+        row, folder = self.rows[name], self.folder(name, seed, rate)
+        values = {"folder": str(folder), "seed": str(seed)}
+        if row.merged:
+            parts = [f"{self.model(other, seed)}:{share}" for other, share in row.merged.items()]
+            options = {"model": "{model}", "add": parts, "output": "{folder}/model", "overwrite": True}
+            command, further = {"script": MERGE, "options": options}, []
+        elif row.script:
+            options = {**row.options, **({} if rate is None else {"learning_rate": rate}), "output_dir": "{folder}"}
+            command, further = {"script": row.script, "options": options}, shlex.split(self.arguments.options)
+            values |= {"model": str(self.model(row.start, seed))} if row.start else {}
+        else:
+            return True
+        file, line = folder / "command.txt", shlex.join(self.words(command, values)[1:] + further) + "\n"
+        if (folder / "model").is_dir() and (row.merged or (folder / "results.json").is_file()):
+            if file.read_text(encoding="utf-8") != line:
+                raise ValueError(f"{folder} was made by another command, see {file}; remove it or use another --output")
+            return True
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(file, line)
+        return self.command(folder, command, values, further)
+
+    def measure(self, folder: Path, model: Path, seed: int, commands: Mapping[str, Any]) -> bool:
+        """Run the commands whose files are not there yet; whether all are there at the end."""
+        values = {"trained": str(model), "folder": str(folder), "seed": str(seed)}
+        return all((folder / name).exists() or self.command(folder, each, values) for name, each in commands.items())
+
+    def words(self, command: Mapping[str, Any], values: Mapping[str, str]) -> list[str]:
+        """The words of a command line, with its program."""
+        script = command["script"].split()
+        return [sys.executable, "-m", *script, *words_of(command["options"], {**self.values, **values})]
+
+    def command(
+        self, folder: Path, command: Mapping[str, Any], values: Mapping[str, str], further: Sequence[str] = ()
+    ) -> bool:
+        """Run a command with its output in `folder/log.txt`; whether it succeeded."""
+        paths = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": paths}
+        if self.arguments.jobs > 1:
+            environment["OMP_NUM_THREADS"] = "1"
+        folder.mkdir(parents=True, exist_ok=True)
+        words, log = [*self.words(command, values), *further], folder / "log.txt"
+        with self.slots, open(log, "a", encoding="utf-8") as file:
+            print(f"$ {shlex.join(words)}", file=file, flush=True)
+            failed = subprocess.run(words, env=environment, stdout=file, stderr=subprocess.STDOUT).returncode
+        print(f"{folder.name}: {command['script']} " + (f"failed, see {log}" if failed else "is done"), flush=True)
+        return not failed
+
+
+def main(given: Sequence[str] | None = None) -> str:
+    """Run what is missing, and print the table."""
+    (arguments,) = parse([Arguments], given, description=__doc__)
+    study = Study(arguments)
+    rows = arguments.rows or list(study.rows)
+    if unknown := [row for row in rows if row not in study.rows]:
+        raise ValueError(f"there is no row {unknown[0]!r}; there are {', '.join(map(repr, study.rows))}")
+    if not arguments.table_only:
+        study.run(rows)
+    table = write_table(study.content, {row: study.found(row) for row in rows}, study.output)
+    print(table)
+    return table
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
