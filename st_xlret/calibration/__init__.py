@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from st_xlret.calibration.alignment import Alignment, alignment_table, measure_alignment
-from st_xlret.calibration.calibrate import calibrate
+from st_xlret.calibration.calibrate import Alignment, alignment_table, calibrate, measure_alignment
 from st_xlret.calibration.comparison import Comparison, compare_calibrations, usual_calibrations
 from st_xlret.calibration.embedding import embed_pairs, embed_texts
 from st_xlret.calibration.fit import (
