@@ -16,6 +16,7 @@ import pytest
 ROOMS = [
     "commands",
     "training",
+    "vectors",
     "calibration",
     "hub",
     "evaluation",

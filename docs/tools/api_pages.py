@@ -17,6 +17,7 @@ PAGES = {
     "data": "Data",
     "training": "Training",
     "calibration": "Calibration",
+    "vectors": "Stored vectors",
     "evaluation": "Evaluation",
     "search": "Search and mining",
     "hub": "Export and publishing",

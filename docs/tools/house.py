@@ -8,6 +8,7 @@ from pathlib import Path
 ROOMS = [
     ("commands", "st-xlret report, calibrate, train, evaluate, index, search, mine, export"),
     ("training", "CrossLingualTrainer and its arguments; state of losses; logs"),
+    ("vectors", "stored vectors: files and databases, a file each; maps of them"),
     ("calibration", "calibrate(); shift, scale, rotate, LIR, LSAR, CORAL"),
     ("hub", "export to plain modules, model cards, push"),
     ("evaluation", "one file per benchmark; embedding cache; tables; mteb tasks"),

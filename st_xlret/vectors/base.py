@@ -1,0 +1,290 @@
+"""What every store of vectors can do: give rows in batches, a sample of each language, and a place for mapped rows."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Metric = Literal["cosine", "dot", "euclidean"]
+
+_LANGUAGE_FIELDS = ("language", "lang")
+_NAMED = 5  # rows that a message names
+
+
+class Fields(NamedTuple):
+    """Where a store has what. None: the usual names, see `open_vectors`."""
+
+    vector: str | None = None
+    language: str | None = None
+    text: str | None = None
+    languages_file: str | None = None
+
+
+class VectorRows(NamedTuple):
+    """Some rows of a source.
+
+    Attributes:
+        ids: What the store calls the rows: their keys, or their numbers from 0.
+        vectors: (n, d) float32; NaN in rows without a vector.
+        languages: Code of each row, None where there is none.
+        texts: Text of each row, None where there is none, and everywhere unless everything was asked for.
+        records: The rows in the store's own form, for its target. None unless everything was asked for.
+    """
+
+    ids: Sequence[Any]
+    vectors: NDArray[np.float32]
+    languages: list[str | None]
+    texts: list[str | None]
+    records: Any = None
+
+    def usable(self) -> NDArray[np.bool_]:
+        """Which rows have a vector that can be mapped: finite numbers, and not zeros alone; (n,)."""
+        sums = np.einsum("nd,nd->n", self.vectors, self.vectors)
+        return np.isfinite(sums) & (sums > 0)
+
+
+class LeftOut:
+    """Rows that cannot be used: counted, and the first of them named."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._first: defaultdict[str, list[str]] = defaultdict(list)
+
+    def add(self, reason: str, ids: Iterable[Any]) -> None:
+        """Count rows under a reason such as "without a vector"."""
+        for name in ids:
+            self.counts[reason] += 1
+            if len(self._first[reason]) < _NAMED:
+                self._first[reason].append(str(name))
+
+    def add_vectors(self, rows: VectorRows, usable: NDArray[np.bool_]) -> None:
+        """Count the rows whose vectors are not usable, by what is wrong with them."""
+        for i in np.flatnonzero(~usable).tolist():
+            vector = rows.vectors[i]
+            reason = "whose vector is zero" if not vector.any() else "with numbers that are infinite or too large"
+            self.add("without a vector (or with NaN)" if np.isnan(vector).any() else reason, [rows.ids[i]])
+
+    def __str__(self) -> str:
+        parts = []
+        for reason, count in self.counts.items():
+            first = ", ".join(self._first[reason])
+            more = ", ..." if count > _NAMED else ""
+            parts.append(f"{count} row{'s' * (count > 1)} {reason} ({first}{more})")
+        return "; ".join(parts)
+
+
+class VectorTarget(ABC):
+    """Where mapped vectors go: something new beside their source, which a `with` block makes, or continues.
+
+    Attributes:
+        name: What it is, for messages: "the column mapped of docs".
+        switch: The line of a program's own query code that searches the mapped vectors.
+        back: The line that searches the stored vectors, as before.
+        everything: Whether `write` copies the other fields, so that it has to be given everything.
+        already: Rows that are there from an interrupted run.
+    """
+
+    name: str
+    switch: str
+    back: str
+    everything: bool = False
+    already: int = 0
+
+    @abstractmethod
+    def __enter__(self) -> VectorTarget: ...
+
+    @abstractmethod
+    def __exit__(self, *error: Any) -> Any: ...
+
+    def missing(self, rows: VectorRows) -> NDArray[np.bool_]:
+        """Which rows are not there yet, (n,)."""
+        return np.ones(len(rows.ids), dtype=bool)
+
+    @abstractmethod
+    def write(self, rows: VectorRows) -> None:
+        """Write rows with their mapped vectors. A row of NaN has none: it is left out, or stored without a vector."""
+
+
+class VectorSource(ABC):
+    """Stored vectors.
+
+    Attributes:
+        name: What it is, for messages; without passwords and keys.
+        dimension: Numbers in a vector.
+        metric: How the store compares vectors, if it says: "cosine", "dot" or "euclidean".
+        model: Name of the model that made the vectors, if the store says.
+        fields: The fields asked for.
+        secrets: Passwords and keys, which no message shows.
+    """
+
+    name: str
+    dimension: int
+    metric: Metric | None = None
+    model: str | None = None
+    fields: Fields = Fields()
+    secrets: tuple[str, ...] = ()
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def read(self, size: int, everything: bool) -> Iterator[VectorRows]:
+        """The rows as the store has them, at most `size` at a time."""
+
+    @abstractmethod
+    def target(self, name: str, mark: str) -> VectorTarget:
+        """A new place for mapped vectors. Nothing is written before its `with` block.
+
+        Args:
+            name: What to call it: a file, column, named vector, collection or table, as the store has them.
+            mark: Identifies the map. What is there under the name is continued if it has this mark.
+
+        Raises:
+            FileExistsError: If there is something else under the name.
+        """
+
+    def batches(self, size: int = 4096, *, everything: bool = False) -> Iterator[VectorRows]:
+        """All rows, at most `size` at a time, in constant memory.
+
+        Args:
+            size: Rows in a batch.
+            everything: Also read texts and the other fields.
+
+        Raises:
+            OSError: If the store fails; the message names it.
+            ValueError: If the store has vectors of another length.
+        """
+        with self.errors():
+            rows = self.read(size, everything)
+            yield from rows if self.fields.languages_file is None else self._labelled(rows, self.fields.languages_file)
+
+    def sample(
+        self, per_language: int, *, seed: int = 0, languages: Collection[str] | None = None
+    ) -> dict[str, NDArray[np.float32]]:
+        """Vectors of each language, drawn in one pass so that every row has the same chance.
+
+        Rows without a vector or a language are left out, with a warning that counts and names them.
+
+        Args:
+            per_language: Vectors to draw from each language; all, where there are fewer.
+            seed: Seed of the draw.
+            languages: The languages to draw from. Default: all.
+
+        Returns:
+            Language -> (n, d) float32, in the order of the codes.
+
+        Raises:
+            ValueError: If no row has a vector and a language.
+        """
+        generator = np.random.default_rng(seed)
+        found: dict[str, tuple[NDArray[np.float64], NDArray[np.float32]]] = {}
+        left_out = LeftOut()
+        for rows in self.batches(everything=self.fields.text is not None):
+            codes = np.array([code or "" for code in self.languages_of(rows)])
+            usable = rows.usable()
+            left_out.add_vectors(rows, usable)
+            left_out.add("without a language", (rows.ids[i] for i in np.flatnonzero(usable & (codes == "")).tolist()))
+            lots = generator.random(len(codes))
+            for code in set(codes[usable].tolist()) - {""}:
+                if languages is not None and code not in languages:
+                    continue
+                lots_before, before = found.get(code, (np.empty(0), np.empty((0, self.dimension), np.float32)))
+                own = np.flatnonzero(usable & (codes == code))
+                if len(before) == per_language:
+                    own = own[lots[own] < lots_before.max()]
+                merged = np.concatenate([lots_before, lots[own]])
+                kept = np.argsort(merged)[:per_language]
+                found[code] = merged[kept], np.concatenate([before, rows.vectors[own]])[kept]
+        if not found:
+            wanted = f" in {', '.join(languages)}" if languages is not None else ""
+            raise ValueError(
+                f"{self.name}: of {len(self)} rows none has a vector and a language{wanted}. Languages come from a "
+                "field (--language_field), from a file with a code a line (--languages_file, for .npy and .faiss), or "
+                "from texts (--text_field, with the extra langid)"
+            )
+        if left_out.counts:
+            warnings.warn(f"{self.name}: left out: {left_out}", stacklevel=2)
+        return {code: found[code][1] for code in sorted(found)}
+
+    def languages_of(self, rows: VectorRows) -> list[str | None]:
+        """The languages of rows; where one is missing, and a text field is named, identified from the text."""
+        if self.fields.text is None or all(rows.languages):
+            return rows.languages
+        if self._identifier is None:
+            from st_xlret.data.language_identification import LanguageIdentifier
+
+            self._identifier = LanguageIdentifier()
+        pairs = zip(rows.languages, rows.texts, strict=True)
+        return [code or (self._identifier.identify(text) if text else None) for code, text in pairs]
+
+    _identifier: Any = None
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Errors of the store's client name the source, and show no password or key."""
+        try:
+            yield
+        except (ImportError, FileExistsError, FileNotFoundError):
+            raise
+        except Exception as error:
+            message = " ".join(str(error).split()) or type(error).__name__
+            safe = message
+            for secret in self.secrets:
+                safe = safe.replace(secret, "***")
+            if isinstance(error, ValueError | OSError) and self.name in message == safe:
+                raise
+            kind = ValueError if isinstance(error, ValueError) else OSError
+            raise kind(f"{self.name}: {safe}") from (error if safe == message else None)
+
+    def _labelled(self, batches: Iterable[VectorRows], file: str) -> Iterator[VectorRows]:
+        """Rows with the languages of a file, a line for each row."""
+        with open(file, encoding="utf-8") as lines:
+            for rows in batches:
+                codes = [line.strip() or None for line in islice(lines, len(rows.ids))]
+                if len(codes) < len(rows.ids):
+                    raise ValueError(f"{file} has fewer lines than {self.name} has vectors, {len(self)}")
+                yield rows._replace(languages=codes)
+            if next(lines, None) is not None:
+                raise ValueError(f"{file} has more lines than {self.name} has vectors, {len(self)}")
+
+
+def field_among(present: Collection[str], named: str | None, usual: Sequence[str], where: str) -> str | None:
+    """The field that was named, or the first usual one that is there; a `ValueError` lists what there is instead."""
+    if named is None:
+        return next((name for name in usual if name in present), None)
+    if named not in present:
+        raise ValueError(f"{where} has no field {named!r}; it has {', '.join(map(repr, present))}")
+    return named
+
+
+def language_field(present: Collection[str], fields: Fields, where: str) -> str | None:
+    """The field of the languages, if there is one."""
+    return field_among(present, fields.language, _LANGUAGE_FIELDS, where)
+
+
+def value_at(payload: Any, named: str | None, usual: Sequence[str] = _LANGUAGE_FIELDS) -> str | None:
+    """A value of a nested payload: of the field named, such as "metadata.lang", or of the first usual one."""
+    for path in usual if named is None else (named,):
+        value = payload
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        if value not in (None, ""):
+            return str(value)
+    return None
+
+
+def existing_file(path: str) -> Path:
+    """The path of a file or folder that is there."""
+    found = Path(path).expanduser()
+    if not found.exists():
+        raise FileNotFoundError(f"{path}: there is no such file or folder")
+    return found

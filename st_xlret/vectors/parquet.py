@@ -1,0 +1,173 @@
+"""Vectors in a column of a Parquet file, or of a folder of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from st_xlret.files import atomic_file
+from st_xlret.vectors.base import (
+    Fields,
+    VectorRows,
+    VectorSource,
+    VectorTarget,
+    existing_file,
+    field_among,
+    language_field,
+)
+from st_xlret.vectors.numpy_file import new_file
+
+METADATA = b"st_xlret"
+"""Key of the file's metadata: JSON that may have "model", "metric" and "map"."""
+
+
+class ParquetVectors(VectorSource):
+    """A column of lists of floating-point numbers, and columns of languages and texts."""
+
+    def __init__(self, path: str, fields: Fields) -> None:
+        self.name, self.fields = path, fields
+        found = existing_file(path)
+        self.files = sorted(found.rglob("*.parquet")) if found.is_dir() else [found]
+        with self.errors():
+            self.schema = pq.read_schema(self.files[0])
+            self.rows = sum(pq.read_metadata(file).num_rows for file in self.files)
+        self.columns = Columns(self.schema, fields, path)
+        self.about = json.loads((self.schema.metadata or {}).get(METADATA, b"{}"))
+        self.model, self.metric = self.about.get("model"), self.about.get("metric")
+        self.dimension = self.columns.dimension or next(
+            (rows.vectors.shape[1] for rows in self.read(256, False) if rows.usable().any()), 0
+        )
+        if not self.dimension:
+            raise ValueError(f"{path}: the column {self.columns.vector!r} is empty")
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def read(self, size: int, everything: bool) -> Iterator[VectorRows]:
+        """The rows, numbered from 0 through all files."""
+        start = 0
+        for file in self.files:
+            with pq.ParquetFile(file) as opened:
+                for batch in opened.iter_batches(size, columns=None if everything else self.columns.needed):
+                    yield self.columns.rows(batch, start, everything)
+                    start += batch.num_rows
+
+    def target(self, name: str, mark: str) -> VectorTarget:
+        """A new file with all columns; a row without a vector has null."""
+        return _ParquetFile(self, new_file(name, ".parquet"), mark)
+
+
+class Columns:
+    """Which columns of an Arrow table have vectors, languages and texts.
+
+    Args:
+        schema: The schema of the table.
+        fields: What was asked for.
+        where: The source, for messages.
+    """
+
+    def __init__(self, schema: pa.Schema, fields: Fields, where: str) -> None:
+        self.where = where
+        lists = [field.name for field in schema if _is_vector(field.type)]
+        if fields.vector in schema.names and fields.vector not in lists:
+            raise ValueError(
+                f"{where}: the column {fields.vector!r} is of {schema.field(fields.vector).type}, not of lists of "
+                "floating-point numbers"
+            )
+        vector = field_among(lists, fields.vector, ("vector",), f"{where}, among its columns of vectors,")
+        if vector is None:
+            raise ValueError(f"{where} has no column 'vector'; name one (--vector_field): {', '.join(lists) or 'none'}")
+        self.vector, self.type = vector, schema.field(vector).type
+        self.language = language_field(schema.names, fields, where)
+        self.text = field_among(schema.names, fields.text, ("text",), where)
+        self.needed = [name for name in (vector, self.language) if name]
+        self.dimension = self.type.list_size if pa.types.is_fixed_size_list(self.type) else None
+
+    def rows(self, batch: pa.RecordBatch, start: int, everything: bool) -> VectorRows:
+        """A batch of the table, whose rows are numbered from `start`."""
+        nothing: list[str | None] = [None] * batch.num_rows
+        return VectorRows(
+            range(start, start + batch.num_rows),
+            self._vectors(batch.column(self.vector), start),
+            _strings(batch.column(self.language)) if self.language else nothing,
+            _strings(batch.column(self.text)) if everything and self.text else nothing,
+            batch if everything else None,
+        )
+
+    def replaced(self, batch: pa.RecordBatch, vectors: NDArray[np.float32]) -> pa.RecordBatch:
+        """The batch with other vectors, of the same type; rows of NaN become null."""
+        numbers = pa.array(vectors.astype(self.type.value_type.to_pandas_dtype(), copy=False).ravel())
+        missing = np.isnan(vectors[:, 0])
+        mask = pa.array(missing) if missing.any() else None
+        if pa.types.is_fixed_size_list(self.type):
+            column = pa.FixedSizeListArray.from_arrays(numbers, type=self.type, mask=mask)
+        else:
+            is_large = pa.types.is_large_list(self.type)
+            offsets = np.arange(len(vectors) + 1, dtype=np.int64 if is_large else np.int32) * vectors.shape[1]
+            lists = pa.LargeListArray if is_large else pa.ListArray
+            column = lists.from_arrays(pa.array(offsets), numbers, type=self.type, mask=mask)
+        place = batch.schema.get_field_index(self.vector)
+        return batch.set_column(place, batch.schema.field(place), column)
+
+    def _vectors(self, column: Any, start: int) -> NDArray[np.float32]:
+        lengths = pc.unique(pc.drop_null(pc.list_value_length(column))).to_pylist()
+        dimension = self.dimension or (lengths[0] if lengths else 1)
+        if set(lengths) - {dimension}:
+            wrong = pc.index(pc.not_equal(pc.list_value_length(column), dimension), True).as_py()
+            raise ValueError(
+                f"{self.where}: the vector of row {start + wrong} has {len(column[wrong])} numbers, those before it "
+                f"{dimension}"
+            )
+        if not pa.types.is_fixed_size_list(self.type) and lengths:
+            self.dimension = dimension
+        full = column if not column.null_count else column.drop_null()
+        with np.errstate(over="ignore"):  # float64 that float32 does not hold becomes infinite, which is not usable
+            numbers = full.flatten().to_numpy(zero_copy_only=False).astype(np.float32, copy=False)
+        numbers = numbers.reshape(-1, dimension)
+        if not column.null_count:
+            return numbers
+        vectors = np.full((len(column), dimension), np.nan, np.float32)
+        vectors[column.is_valid().to_numpy(zero_copy_only=False)] = numbers
+        return vectors
+
+
+class _ParquetFile(VectorTarget):
+    everything = True
+
+    def __init__(self, source: ParquetVectors, path: Path, mark: str) -> None:
+        self.path, self.name, self.columns = path, str(path), source.columns
+        about = json.dumps({**source.about, "map": mark}).encode()
+        self.schema = source.schema.with_metadata({**(source.schema.metadata or {}), METADATA: about})
+        self.switch, self.back = (f'table = pq.read_table("{file}")' for file in (path, source.name))
+
+    def __enter__(self) -> VectorTarget:
+        self.stack = ExitStack()
+        temporary = self.stack.enter_context(atomic_file(self.path))
+        others = [name for name in self.schema.names if name != self.columns.vector]
+        self.writer = self.stack.enter_context(pq.ParquetWriter(temporary, self.schema, use_dictionary=others))
+        return self
+
+    def write(self, rows: VectorRows) -> None:
+        batch = self.columns.replaced(rows.records, rows.vectors)
+        self.writer.write_batch(batch)
+
+    def __exit__(self, *error: Any) -> Any:
+        return self.stack.__exit__(*error)
+
+
+def _is_vector(kind: pa.DataType) -> bool:
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return is_list and pa.types.is_floating(kind.value_type)
+
+
+def _strings(column: Any) -> list[str | None]:
+    return [str(value) if value not in (None, "") else None for value in column.to_pylist()]
