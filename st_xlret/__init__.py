@@ -41,7 +41,6 @@ _HOMES = {
     "Rows": "st_xlret.batches",
     "SemanticContrastiveLoss": "st_xlret.losses",
     "SimilarityDistillationLoss": "st_xlret.losses",
-    "SpanDataCollator": "st_xlret.batches",
     "TatoebaEvaluator": "st_xlret.evaluation",
     "TatoebaPairsEvaluator": "st_xlret.evaluation",
     "Windows": "st_xlret.batches",

@@ -17,7 +17,7 @@ give them as `batch_sampler` of the training arguments.
 from __future__ import annotations
 
 from st_xlret.batches.blocks import BlockBatchSampler, Blocks
-from st_xlret.batches.collator import CrossLingualDataCollator, SpanDataCollator
+from st_xlret.batches.collator import CrossLingualDataCollator
 from st_xlret.batches.interleaving import InterleavedBatches, InterleavedBatchSampler, RoundBatchSampler
 from st_xlret.batches.lengths import LengthGroupedBatches
 from st_xlret.batches.rows import DistinctRows, LanguageBatchSampler, PairsAndOthers, Rows, pairs_and_others
@@ -37,7 +37,6 @@ __all__ = [
     "PairsAndOthers",
     "Rows",
     "RoundBatchSampler",
-    "SpanDataCollator",
     "WindowBatchSampler",
     "Windows",
     "pairs_and_others",

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +16,6 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 from torch import Tensor
 
 from st_xlret.data.languages import language_to_id
-from st_xlret.data.packing import token_offsets
-from st_xlret.data.text import join_sentences
 from st_xlret.precision import few_lengths
 from st_xlret.prompts import role_prompt
 
@@ -88,6 +86,7 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
     def __post_init__(self) -> None:
         owner = getattr(self.preprocess_fn, "__self__", None)
         self._model = owner if isinstance(owner, SentenceTransformer) else None
+        self._take_prompts_of_model()
 
     def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
         """Collate rows into one batch."""
@@ -119,21 +118,17 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
             if not own and given is not None:
                 setattr(self, name, given)
         self._model = self._model or model
-        if self._takes_prompts_of_model() and (found := prompts_of(self._model)):
+        self._take_prompts_of_model()
+        if isinstance(self.prompts, PromptsOfModel) and (found := prompts_of(self._model)):
             shown = ", ".join(f"{prompt!r} before {texts}" for texts, prompt in found.items())
             logger.info("training with the model's prompts: %s", shown)
         if self._model is not None and args.bf16 and args.device.type == "cpu":
             cuts = self.max_length.values() if isinstance(self.max_length, dict) else [self.max_length]
             self.preprocess_fn = partial(self._model.preprocess, **few_lengths(self._model, *cuts))
 
-    def _takes_prompts_of_model(self) -> bool:
-        return self._model is not None and (self.prompts is None or self.prompts == {})
-
-    def _get_prompt_for_column(self, prompts: str | dict[str, str], column_name: str) -> str | None:
-        """The prompt of a column: one that was given, or the model's own."""
-        if self._takes_prompts_of_model():
-            return model_prompt(self._model, column_name)
-        return super()._get_prompt_for_column(prompts, column_name)
+    def _take_prompts_of_model(self) -> None:
+        if self._model is not None and self.prompts in (None, {}):
+            self.prompts = PromptsOfModel(self._model)
 
     def _text_columns(self, row: dict[str, Any]) -> list[str]:
         not_text = {*metadata_columns(row), "dataset_name", *self.valid_label_columns}
@@ -185,8 +180,7 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
 
     def _prompt_tokens(self, batch: dict[str, Any], column: str, texts: list[str], ends: Tensor) -> Tensor:
         """How many tokens a prompt puts before each text (rows,). Spans are positions in the text without a prompt."""
-        prompt = self._get_prompt_for_column(self._resolve_prompts(batch) or {}, column)
-        if not prompt:
+        if f"{column}_prompt_length" not in batch:
             return torch.zeros_like(ends)
         limit = {} if self.max_length is None else {"max_length": self.max_length}
         without = self.preprocess_fn(texts, task=batch.get(f"{column}_task"), **limit)
@@ -200,8 +194,8 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
             found = [n for n in candidates if n >= 0 and torch.equal(prompted[n + 1 : n + end], ids[1:end])]
             if not found:
                 raise ValueError(
-                    f"with the prompt {prompt!r}, the word before token {end} of {text!r} is cut off or tokenised in "
-                    "another way; build the samples with a lower max_seq_length, or leave the prompt out"
+                    f"with the prompt of {column!r}, the word before token {end} of {text!r} is cut off or has "
+                    "other tokens; build the samples with a lower max_seq_length, or leave the prompt out"
                 )
             shifts.append(found[0])
         return torch.tensor(shifts)
@@ -215,7 +209,21 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
         batch[f"{column}_input_ids"], batch[f"{column}_offsets"] = ids[kept], new_offsets
 
 
-def model_prompt(model: Any, column: str) -> str | None:
+class PromptsOfModel(dict[str, str]):
+    """The prompts of a model by column, for columns of any name: what the host's collator takes as `prompts`."""
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def __contains__(self, column: object) -> bool:
+        return True
+
+    def __missing__(self, column: str) -> str:
+        return model_prompt(self.model, column)
+
+
+def model_prompt(model: Any, column: str) -> str:
     """The prompt of a model for the texts of a column: it is trained with the prompts that it is used with.
 
     Example:
@@ -223,11 +231,11 @@ def model_prompt(model: Any, column: str) -> str | None:
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
         >>> model.prompts = {"query": "query: ", "document": "passage: "}
         >>> [model_prompt(model, column) for column in ("query", "negative_2", "source")]
-        ['query: ', 'passage: ', None]
+        ['query: ', 'passage: ', '']
     """
     kind = column.rstrip("_0123456789")
     role: Any = "query" if kind in QUERY_COLUMNS else "document" if kind in DOCUMENT_COLUMNS else None
-    return role_prompt(model, role) or None
+    return role_prompt(model, role)
 
 
 def prompts_of(model: Any) -> dict[str, str]:
@@ -300,112 +308,3 @@ def drop_tokens(
         keep[spared[emptied]] = True
     before = np.concatenate([[0], np.cumsum(keep)])
     return torch.from_numpy(np.flatnonzero(keep)), torch.from_numpy(before[starts])
-
-
-@dataclass
-class SpanDataCollator(CrossLingualDataCollator):
-    """Makes two text columns, `anchor` and `positive`, of the documents of a batch: crops and ICT.
-
-    The rows are sentences of blocks, as [`Blocks`][st_xlret.Blocks] gives them. Each document
-    of the batch becomes one row, for a loss of two columns such as
-    [`SemanticContrastiveLoss`][st_xlret.SemanticContrastiveLoss]:
-
-    - `"crop"`: two random spans of tokens, drawn independently of each other, so that they may overlap (as in
-      mContriever: Izacard et al., 2021, section 3.1, with up to 256 tokens of a document and spans of 5 % to 50 % of
-      them). The MSM paper's baseline CROP is another method: it pairs two sentences, as CCP does (section 5.3);
-    - `"ict"`: a random sentence, and as its context the other sentences of its block. The context keeps the sentence
-      itself in 10 % of the cases (inverse cloze task: Lee et al., 2019, section 4).
-
-    The random generator is seeded with the rows of the batch in their order, which the sampler shuffles. So spans are
-    drawn anew in every pass, and a resumed run draws the same ones. Rows without a document and a position, such as
-    those for masked language modelling, are collated as
-    [`CrossLingualDataCollator`][st_xlret.CrossLingualDataCollator] does.
-
-    Args:
-        kind: "crop" or "ict".
-        tokenizer: The encoder's tokenizer, a fast one; needed by "crop".
-        max_tokens: Tokens of the random stretch of a document from which "crop" draws both spans.
-        shortest: Minimum length of a crop, as a share of those tokens.
-        longest: Maximum length of a crop, as a share of those tokens.
-        keep_sentence: Probability that the context of "ict" keeps the sentence.
-
-    Raises:
-        ValueError: If an option is out of its range, or "crop" has no tokenizer.
-
-    Example:
-        >>> from st_xlret.modules import static_encoder, train_tokenizer
-        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
-        >>> collator = SpanDataCollator(model.preprocess, kind="ict", keep_sentence=0.0)
-        >>> rows = [{"sentence": "a", "language": "en", "document": 5, "position": 0}]
-        >>> rows += [{"sentence": "b c", "language": "en", "document": 5, "position": 1}]
-        >>> collator.make_pairs(rows)
-        [{'anchor': 'b c', 'positive': 'a', 'language': 'en', 'document': 5}]
-    """
-
-    kind: Literal["crop", "ict"] = "crop"
-    tokenizer: Any = None
-    max_tokens: int = 256
-    shortest: float = 0.05
-    longest: float = 0.5
-    keep_sentence: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.kind not in ("crop", "ict"):
-            raise ValueError(f"kind must be 'crop' or 'ict', got {self.kind!r}")
-        if self.kind == "crop" and self.tokenizer is None:
-            raise ValueError("crops are spans of tokens: give the encoder's tokenizer (model.tokenizer)")
-        if not 0 < self.shortest <= self.longest <= 1:
-            raise ValueError(
-                f"crops must have shares 0 < shortest <= longest <= 1, got {self.shortest} and {self.longest}"
-            )
-        if self.max_tokens < 2:
-            raise ValueError(f"max_tokens must be at least 2, got {self.max_tokens}")
-        if not 0 <= self.keep_sentence <= 1:
-            raise ValueError(f"keep_sentence must lie in [0, 1], got {self.keep_sentence}")
-
-    def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
-        """Collate sentences of blocks into a batch of pairs, and other rows as they are."""
-        if features and {"document", "position"} <= features[0].keys():
-            features = self.make_pairs(features)
-        return super().__call__(features)
-
-    def make_pairs(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Make a pair of texts of each document that has at least two sentences in the batch."""
-        texts = [name for name in rows[0] if name not in ("language", "document", "position", "dataset_name")]
-        if len(texts) != 1:
-            raise ValueError(f"sentences of blocks must be in one text column, got {texts}")
-        generator = np.random.default_rng([text_to_id(f"{row['document']} {row['position']}") for row in rows])
-        blocks: dict[int, list[dict[str, Any]]] = {}
-        for row in sorted(rows, key=lambda row: (row["document"], row["position"])):
-            blocks.setdefault(row["document"], []).append(row)
-        kept = [block for block in blocks.values() if len(block) > 1]
-        if not kept:
-            raise ValueError(f"no document of the batch has two sentences to make a pair of: {rows[0]}")
-        sentences = [[row[texts[0]] for row in block] for block in kept]
-        languages = [block[0]["language"] for block in kept]
-        if self.kind == "ict":
-            pairs = [self._ict(*block, generator) for block in zip(sentences, languages, strict=True)]
-        else:
-            whole = [join_sentences(*block) for block in zip(sentences, languages, strict=True)]
-            spans = token_offsets(self.tokenizer, whole)
-            pairs = [self._crop(text, tokens, generator) for text, tokens in zip(whole, spans, strict=True)]
-        own = [{k: v for k, v in block[0].items() if k not in (texts[0], "position")} for block in kept]
-        return [{"anchor": a, "positive": p, **rest} for (a, p), rest in zip(pairs, own, strict=True)]
-
-    def _ict(self, sentences: list[str], language: str, generator: np.random.Generator) -> tuple[str, str]:
-        chosen = int(generator.integers(len(sentences)))
-        keep = generator.random() < self.keep_sentence
-        context = sentences if keep else sentences[:chosen] + sentences[chosen + 1 :]
-        return sentences[chosen], join_sentences(context, language)
-
-    def _crop(self, text: str, tokens: list[tuple[int, int]], generator: np.random.Generator) -> tuple[str, str]:
-        begin = int(generator.integers(max(0, len(tokens) - self.max_tokens) + 1))
-        tokens = tokens[begin : begin + self.max_tokens]
-        return self._span(text, tokens, generator), self._span(text, tokens, generator)
-
-    def _span(self, text: str, tokens: list[tuple[int, int]], generator: np.random.Generator) -> str:
-        length = max(1, round(generator.uniform(self.shortest, self.longest) * len(tokens)))
-        begin = int(generator.integers(max(0, len(tokens) - length) + 1))
-        span = tokens[begin : begin + length]
-        return text[span[0][0] : span[-1][1]].strip() if span else text

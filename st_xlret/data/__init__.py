@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from st_xlret.data.connections import connect_languages, keep_connections
 from st_xlret.data.dictionaries import Dictionary, load_dictionaries, read_dictionary
 from st_xlret.data.documents import HubDocuments, LoadReport, load_documents, read_documents
 from st_xlret.data.holdout import by_language, hold_out_pairs, hold_out_questions
@@ -29,11 +28,9 @@ __all__ = [
     "build_word_samples",
     "by_language",
     "check_language",
-    "connect_languages",
     "hold_out_pairs",
     "hold_out_questions",
     "id_to_language",
-    "keep_connections",
     "language_to_id",
     "languages_in_name",
     "load_dictionaries",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import datasets
+from datasets.fingerprint import generate_fingerprint
 
 from st_xlret.data.cache import cached_dataset
 from st_xlret.data.languages import check_language, check_languages, match_language
@@ -306,7 +307,7 @@ class HubDocuments:
     Args:
         dataset: Rows with `text`, `content`, `raw_content` or `sentences`; one that is streamed will do.
         language: Language of all of them. By default the rows' own `language` column.
-        identity: What tells this version from others. By default the fingerprint of the data set, if it has one.
+        identity: What tells this version from others. By default the fingerprint of a `datasets.Dataset`.
         total: Number of rows, for the progress bar.
 
     Raises:
@@ -330,8 +331,9 @@ class HubDocuments:
         self.dataset, self.column = dataset, column
         self.language = None if language is None else check_language(language)
         self.total = len(dataset) if total is None and isinstance(dataset, datasets.Dataset) else total
-        identity = identity or getattr(dataset, "_fingerprint", None)
-        self._fingerprint = identity and f"{identity} {column} {self.language}"
+        if identity is None and isinstance(dataset, datasets.Dataset):
+            identity = generate_fingerprint(dataset)
+        self.identity = identity and f"{identity} {column} {self.language}"
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         key = "text" if self.column == "content" else self.column

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import datasets
+from datasets.fingerprint import generate_fingerprint
 from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 
@@ -53,7 +54,7 @@ def pack_documents(
     # These are left behind by earlier calls, and do not change the tokens.
     settings = {name: value for name, value in settings.items() if name not in ("truncation", "padding")}
 
-    key = cache_key([documents._fingerprint, max_tokens, settings])
+    key = cache_key([generate_fingerprint(documents), max_tokens, settings])
     units = _units(documents, tokenizer, max_tokens - specials, show_progress_bar)
     return cached_dataset("units", FEATURES, units, key=key, cache_dir=cache_dir)
 

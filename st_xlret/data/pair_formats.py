@@ -7,14 +7,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from glob import escape
 from itertools import islice, repeat, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from st_xlret.data.documents import Document, documents_of
 from st_xlret.data.languages import NoLanguagesError, check_language, languages_in_name
-from st_xlret.data.lines import BadLines, DataError, OnBytesRead, read_jsonl, read_lines, required_field
+from st_xlret.data.lines import (
+    DAMAGED,
+    BadLines,
+    DataError,
+    OnBytesRead,
+    PathLike,
+    open_bytes,
+    read_jsonl,
+    read_lines,
+    required_field,
+)
 from st_xlret.data.sources import JSONL, Sources, first_record
 from st_xlret.data.text import clean_text, two_columns
-from st_xlret.data.tmx import read_units
 
 FORMATS = """the formats of parallel sentences are:
   .jsonl    records with 'source', 'target', 'source_language' and 'target_language', or documents with 'language',
@@ -28,6 +38,10 @@ each of them plain or gzipped (.gz)"""
 VERSES = "verses"
 _PIVOT = "en"
 _LINES_TO_JUDGE_BY = 20
+_XML_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+_XML_BYTES_AT_A_TIME = 1 << 16
+# These contain mark-up of the translated document, not text of the sentence.
+_XML_MARK_UP = frozenset({"bpt", "ept", "it", "ph", "ut"})
 
 
 class PairFile(NamedTuple):
@@ -203,6 +217,71 @@ _READERS: dict[str, tuple[_Reader, Callable[[PairFile, Any], ReadPair]]] = {
     "scored": (_LINES, _pair_of_scored_columns),
     "moses": (_moses_lines, lambda file, sides: ReadPair(clean_text(sides[0]), clean_text(sides[1]), *file.languages)),
 }
+
+
+def read_units(
+    path: PathLike, bad_lines: BadLines | None = None, on_bytes_read: OnBytesRead = None
+) -> Iterator[list[tuple[str, str]]]:
+    """Stream the units of a TMX file, which may have gigabytes, as lists of (language, text) of two languages at least.
+
+    Raises:
+        DataError: For no XML and a unit without languages, by its number, unless `bad_lines` skips it or the rest.
+    """
+    bad_lines, number, waiting = bad_lines or BadLines(), 0, 0
+    parser: XMLPullParser[Any] = XMLPullParser(("start", "end"))
+    chunk, parents = None, list[Element]()
+    with open_bytes(path, on_bytes_read) as stream:
+        try:
+            while chunk != b"":
+                chunk = stream.read(_XML_BYTES_AT_A_TIME)
+                parser.feed(chunk) if chunk else parser.close()
+                waiting += len(chunk)
+                for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
+                    waiting = 0
+                    if event == "start":
+                        parents.append(element)
+                        continue
+                    parents.pop()
+                    if _tag(element) == "tu":
+                        number += 1
+                        unit = _unit(element, bad_lines, path, number)
+                        if parents:
+                            parents[-1].clear()
+                        if len(unit) > 1:
+                            yield unit
+                if waiting > bad_lines.limits.line_bytes:
+                    raise ParseError(f"a tag or text is longer than {bad_lines.limits.line_bytes:,} bytes")
+        except (ParseError, OSError, *DAMAGED) as error:
+            reason = f"the file is truncated or is not XML from here on ({error})"
+            bad_lines(reason, path, number + 1, unit="entry")
+
+
+def _unit(element: Element, bad_lines: BadLines, path: PathLike, number: int) -> list[tuple[str, str]]:
+    sides: list[tuple[str, str]] = []
+    try:
+        for variant in (child for child in element if _tag(child) == "tuv"):
+            code = variant.get(_XML_LANGUAGE) or variant.get("lang")
+            if code is None:
+                raise ValueError("a <tuv> without xml:lang")
+            code = check_language(code)
+            for segment in (child for child in variant if _tag(child) == "seg"):
+                sides.append((code, clean_text("".join(_texts(segment)))))
+    except (ValueError, RecursionError) as error:
+        bad_lines(str(error), path, number, unit="entry")
+        return []
+    return [(code, bad_lines.cut(text, path, number)) for code, text in sides]
+
+
+def _texts(element: Element) -> Iterator[str]:
+    yield element.text or ""
+    for child in element:
+        if _tag(child) not in _XML_MARK_UP:
+            yield from _texts(child)
+        yield child.tail or ""
+
+
+def _tag(element: Element) -> str:
+    return element.tag.rpartition("}")[2]
 
 
 def pairs_of_verses(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+from datasets.fingerprint import generate_fingerprint
 from tqdm.auto import tqdm
 
 from st_xlret.data.cache import cache_key
@@ -68,7 +69,10 @@ class Sources:
 
     def cache_key(self, options: Any, *, other_files: Iterable[str] = ()) -> str | None:
         """Name what these unchanged sources and options give, or return None if a source has no identity."""
-        identities = [getattr(collection, "_fingerprint", None) for collection in self.collections]
+        identities = [
+            generate_fingerprint(one) if isinstance(one, datasets.Dataset) else getattr(one, "identity", None)
+            for one in self.collections
+        ]
         return None if None in identities else cache_key([options, identities], [*self.files, *other_files])
 
     def in_files(

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 import datasets
+from datasets.fingerprint import generate_fingerprint
 from tqdm.auto import tqdm
 
 from st_xlret.data.cache import cache_key, cached_dataset
@@ -129,7 +130,7 @@ def build_word_samples(
     words = [[one.source_language, one.target_language, one.entries] for one in dictionaries]
     libraries = [_version(library) for library in ("icu4py", "stopwordsiso")]
     options = [max_seq_length, samples_per_pair, seed, stops, libraries]
-    key = cache_key([pairs._fingerprint, words, tokenizer.backend_tokenizer.to_str(), *options])
+    key = cache_key([generate_fingerprint(pairs), words, tokenizer.backend_tokenizer.to_str(), *options])
     samples = cached_dataset("word-samples", _FEATURES, rows(), key=key, report=made, cache_dir=cache_dir)
     made.publish(report, logger)
     return samples

@@ -9,7 +9,7 @@ import pytest
 
 from st_xlret.data import DataError
 from st_xlret.data.lines import BadLines, Limits
-from st_xlret.data.tmx import read_units
+from st_xlret.data.pair_formats import read_units
 from tests.data.files import write_bytes, write_text
 from tests.data.pair_formats import tmx, unit
 

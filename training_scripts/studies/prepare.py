@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from st_xlret.data import PairOptions, connect_languages, keep_connections, load_documents, load_pairs
-from st_xlret.data.connections import without_parallel
+from st_xlret.data import PairOptions, load_documents, load_pairs
 from st_xlret.data.lines import read_jsonl
 from st_xlret.evaluation.bucc import load_bucc_directory
 from st_xlret.files import atomic_directory, write_text
 from st_xlret.options import option, parse
 from training_scripts.demo.demo import read_sentences
+from training_scripts.studies.connections import connect_languages, keep_connections, without_parallel
 
 
 def test_sentences(pools: Iterable[str], tatoeba: str | None, mining: str | None) -> set[str]:

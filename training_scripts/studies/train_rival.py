@@ -19,12 +19,13 @@ from typing import Any
 
 from datasets import Dataset
 
-from st_xlret import CrossLingualTrainer, MaskedLMLoss, SemanticContrastiveLoss, SpanDataCollator
+from st_xlret import CrossLingualTrainer, MaskedLMLoss, SemanticContrastiveLoss
 from st_xlret.batches import Blocks
 from st_xlret.options import option, parse
 from st_xlret.training.data import DataArguments
 from st_xlret.training.encoders import PretrainingEncoderArguments
 from st_xlret.training.script import Run, TrainingArguments, run_script
+from training_scripts.studies.spans import SpanDataCollator
 
 
 @dataclass

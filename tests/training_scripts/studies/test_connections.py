@@ -7,8 +7,8 @@ import itertools
 import pytest
 from datasets import Dataset
 
-from st_xlret.data.connections import SETTINGS, connect_languages, keep_connections, without_parallel
 from st_xlret.data.lines import DataError
+from training_scripts.studies.connections import SETTINGS, connect_languages, keep_connections, without_parallel
 
 PAPER = ["en", "fi", "ja", "ko"]
 
