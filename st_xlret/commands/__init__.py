@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(name: str, arguments: Sequence[str], *, prog: str) -> None:
-    """Run one command, and turn its errors into one line and the exit status 1.
+    """Run one command, and turn its errors and Ctrl+C into one line and the exit status 1.
 
     Args:
         name: One of `COMMANDS`.
@@ -68,6 +68,8 @@ def run(name: str, arguments: Sequence[str], *, prog: str) -> None:
             import_module(f"st_xlret.commands.{name}").main(arguments, prog=prog)
     except (ValueError, OSError, ImportError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("stopped")
 
 
 @contextmanager

@@ -97,11 +97,17 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
     """The host's card data with sections and scores of ours; it shows no texts of the training data.
 
     Attributes:
+        made_from: Folder of the model that was loaded, until its card has become the history.
         sections: Heading -> Markdown, after the section on usage.
         more_citations: Name -> BibTeX entry, beside those of the losses.
         scores: Scores for the metadata, beside those of the host's evaluators.
     """
 
+    local_files_only: bool = True
+    generate_widget_examples: bool = False
+    # The host takes examples from the training data if there is none.
+    widget: list[Any] = field(default_factory=lambda: _widget(_examples([])), init=False)
+    made_from: str = ""
     sections: dict[str, str] = field(default_factory=dict, init=False)
     more_citations: dict[str, str] = field(default_factory=dict, init=False)
     scores: list[EvalResult] = field(default_factory=list, init=False)
@@ -133,20 +139,19 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
 def card_data(model: SentenceTransformer) -> CrossLingualCardData:
     """The model's card data, which is made one of this package's if it is the host's.
 
-    The card that stands beside the weights of a local model becomes its history.
+    The card of the folder that the model was loaded from becomes its history.
     """
-    known: Any = model.model_card_data
-    if not isinstance(known, CrossLingualCardData):
-        card = CrossLingualCardData()
-        vars(card).update(vars(known))
-        card.local_files_only, card.generate_widget_examples = True, False
-        card.widget = _widget(_examples([]))  # the host takes examples from the training data if there is none
-        model.model_card_data = card
+    card: Any = model.model_card_data
+    if not isinstance(card, CrossLingualCardData):
         config = getattr(model.transformers_model, "config", None)
-        folder = Path(getattr(config, "name_or_path", "") or "")
-        if not card.training_logs and (folder / "README.md").is_file():
-            _take_over(card, _read_card(folder / "README.md"))
-    return model.model_card_data  # type: ignore[return-value]
+        ours = CrossLingualCardData(made_from=getattr(config, "name_or_path", "") or "")
+        kept = {"local_files_only", "generate_widget_examples", "widget"}
+        vars(ours).update({name: value for name, value in vars(card).items() if name not in kept})
+        model.model_card_data = card = ours
+    folder, card.made_from = card.made_from, ""
+    if folder and Path(folder, "README.md").is_file():
+        _take_over(card, _read_card(Path(folder, "README.md")))
+    return card  # type: ignore[no-any-return]
 
 
 def set_card_data(
@@ -387,11 +392,12 @@ def _take_facts(card: CrossLingualCardData, before: ModelCard) -> None:
 def _take_over(card: CrossLingualCardData, before: ModelCard) -> None:
     """What a card says of a model becomes the history of the model made from it."""
     _take_facts(card, before)
-    title, *parts = re.split(r"^## ", before.text, flags=re.MULTILINE)
-    found = {heading: text.strip() for heading, _, text in (part.partition("\n") for part in parts)}
+    shown = re.sub(r"<!--.*?-->", "", before.text, flags=re.DOTALL)
+    title, *parts = re.split(r"^## ", shown, flags=re.MULTILINE)
+    sections = (part.partition("### Framework Versions")[0].partition("\n") for part in parts)
+    found = {heading: text.strip() for heading, _, text in sections}
     card.more_citations.update({escape(name): entry for name, entry in _CITATION.findall(found.get("Citation", ""))})
-    kept = [f"### {name}\n\n{found[name].partition('### Framework Versions')[0]}" for name in _PAST if found.get(name)]
-    text = re.sub(r"<!--.*?-->", "", "\n\n".join(kept), flags=re.DOTALL).strip()
+    text = "\n\n".join(f"### {name}\n\n{found[name]}" for name in _PAST if found.get(name))
     if "History" in found or text.count("\n") > 2:
         heading = title.strip().partition("\n")[0].lstrip("# ")
         step = f"<details><summary>{escape(heading)}</summary>\n\n{_FOREIGN_HTML.sub('&lt;', text)}\n\n</details>"

@@ -36,6 +36,8 @@ def load_model(name: str, device: str | None = None, *, backend: Backend = "torc
     """
     from sentence_transformers import SentenceTransformer
 
+    from st_xlret.hub.card import CrossLingualCardData
+
     check_backend(backend)
     if device is not None:
         check_device(device)
@@ -49,7 +51,8 @@ def load_model(name: str, device: str | None = None, *, backend: Backend = "torc
     if is_folder and not {"modules.json", "config.json"} & set(os.listdir(path)):
         raise ValueError(f"--model {name}: the folder holds no model (neither modules.json nor config.json).")
     try:
-        return SentenceTransformer(path, device=device, backend=backend)
+        card = CrossLingualCardData(made_from=path)
+        return SentenceTransformer(path, device=device, backend=backend, model_card_data=card)
     except ImportError as error:
         if backend == "torch":
             raise

@@ -15,6 +15,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from st_xlret.evaluation import TatoebaEvaluator
 from st_xlret.hub.card import carry_card_data, escape, set_card_data, set_scores
 from st_xlret.hub.export import export
+from st_xlret.hub.loading import load_model
 from st_xlret.modules import CalibrationLayer
 from tests import tiny
 from tests.docs.blocks import python_blocks
@@ -95,6 +96,21 @@ def test_an_exported_model_keeps_its_history(tmp_path: Path, loaded: bool) -> No
     again = card(export(SentenceTransformer(str(tmp_path / "exported"), device="cpu")), tmp_path / "again")
     assert again.text.count("<details><summary>SentenceTransformer based on me/base") == 2
     assert again.text.count("Training Hyperparameters") == 1 and again.text.count("### Calibration") == 1
+
+
+def test_a_static_model_keeps_the_history_of_the_folder_that_it_was_loaded_from(tmp_path: Path) -> None:
+    first = tiny.static()
+    set_card_data(first, license="mit", data={"pairs": ["x.jsonl"]})
+    first.save_pretrained(str(tmp_path / "first"))
+    trained, loaded = (load_model(str(tmp_path / "first"), "cpu") for _ in range(2))
+    set_card_data(trained, data={"documents": ["y.jsonl"]}, tags=["generated_from_trainer"])
+    for model in (trained, export(loaded)):
+        written = card(model, tmp_path / "second")
+        assert written.data.license == "mit"
+        before, history = written.text.split("## History")
+        history, after = history.split("</details>", 1)
+        assert "x.jsonl" in history and "<!--" not in history and "Training Details" not in history
+        assert "x.jsonl" not in before + after and ("y.jsonl" in after) == (model is trained)
 
 
 EVIL = "<script>x()</script> [click](javascript:x) | `b`\n\n# Head\n---\n**b** {{ x }}"
