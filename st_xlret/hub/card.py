@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from st_xlret.modules.calibration_layer import CalibrationLayer
 
-FEWEST_PAIRS = 50
-"""Scores of fewer held-out pairs stay out of the metadata."""
+FEWEST = 50
+"""Scores of fewer held-out pairs or questions stay out of the metadata."""
 
 _LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
@@ -405,28 +405,28 @@ def _take_over(card: CrossLingualCardData, before: ModelCard) -> None:
 
 
 def _name_held_out(evaluator: Any, values: dict[str, Any]) -> None:
-    """Call held-out pairs what they are, with their number, and leave scores of few out of the metadata."""
-    name, texts = getattr(evaluator, "name", None), getattr(evaluator, "sentences", None)
-    if name != "pairs" or not isinstance(texts, dict):
+    """Call held-out data what they are, with their number, and leave scores of few out of the metadata."""
+    kind = getattr(evaluator, "name", None)
+    if kind not in ("pairs", "questions"):
         return
-    count = sum(len(sides[0]) for sides in texts.values())
+    texts = (
+        evaluator.queries
+        if kind == "questions"
+        else [text for side, _ in evaluator.sentences.values() for text in side]
+    )
+    task = "Retrieval" if kind == "questions" else "Translation retrieval"
     for about in values.get("eval_metrics") or []:
-        if about["dataset_name"] == name:
-            about.update(description=f"Translation retrieval on {count} held-out pairs", dataset_name="held-out pairs")
-    indices = values["model-index"] or []
-    for index in indices:
-        index["results"] = [
-            {
-                **entry,
-                "task": {"type": "translation-retrieval", "name": "Translation retrieval"},
-                "dataset": {"type": "held-out-pairs", "name": f"{count} held-out pairs of the training data"},
-            }
-            if entry["dataset"]["type"] == name
-            else entry
-            for entry in index["results"]
-            if entry["dataset"]["type"] != name or count >= FEWEST_PAIRS
-        ]
-    values["model-index"] = [index for index in indices if index["results"]] or None
+        if about["dataset_name"] == kind:
+            about.update(description=f"{task} on {len(texts)} held-out {kind}", dataset_name=f"held-out {kind}")
+    named = {
+        "task": {"type": task.lower().replace(" ", "-"), "name": task},
+        "dataset": {"type": f"held-out-{kind}", "name": f"{len(texts)} held-out {kind} of the training data"},
+    }
+    for index in values["model-index"] or []:
+        others = [entry for entry in index["results"] if entry["dataset"]["type"] != kind]
+        held_out = [entry | named for entry in index["results"] if entry["dataset"]["type"] == kind]
+        index["results"] = others + (held_out if len(texts) >= FEWEST else [])
+    values["model-index"] = [index for index in values["model-index"] or [] if index["results"]] or None
 
 
 def _language_snippet(model: SentenceTransformer, name: str) -> str:

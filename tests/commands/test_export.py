@@ -13,6 +13,7 @@ from sentence_transformers import SentenceTransformer
 from st_xlret.commands import main
 from st_xlret.modules import CalibrationLayer, train_tokenizer, transformer_encoder
 from st_xlret.training.trainable import add_lora
+from tests import tiny
 
 TEXTS = ["a b c", "b d", "c a b d a"]
 
@@ -89,6 +90,17 @@ def test_what_cannot_work_is_named(
     with pytest.raises(SystemExit, match=named):
         main(["export", "--model", str(tmp_path / "model"), "--output", str(tmp_path / "out"), *options])
     assert not (tmp_path / "out").exists() or not any((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize(("value", "options"), [(float("nan"), []), (1e6, ["--dtype", "float16"])])
+def test_weights_that_are_not_finite_are_not_written(tmp_path: Path, value: float, options: list[str]) -> None:
+    model = tiny.static()
+    with torch.no_grad():
+        next(model.parameters())[0, 0] = value
+    model.save(str(tmp_path / "model"))
+    with pytest.raises(SystemExit, match="holds 1 of .* NaN or infinite"):
+        exported(tmp_path, "--model", str(tmp_path / "model"), *options)
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_existing_model_stays_unless_it_is_to_be_replaced(tmp_path: Path, encoder: SentenceTransformer) -> None:

@@ -28,6 +28,15 @@ def test_an_error_is_one_line(tmp_path) -> None:
     assert str(stop.value).startswith("error: ") and "bucket" in str(stop.value)
 
 
+def test_an_interrupted_command_ends_in_one_line(monkeypatch) -> None:
+    def interrupted(*_, **__) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("st_xlret.commands.train.main", interrupted)
+    with pytest.raises(SystemExit, match="^stopped$"):
+        main(["train"])
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_under_its_own_name(command, capsys) -> None:
     with contextlib.suppress(SystemExit):

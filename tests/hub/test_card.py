@@ -17,6 +17,7 @@ from st_xlret.hub.card import carry_card_data, escape, set_card_data, set_scores
 from st_xlret.hub.export import export
 from st_xlret.hub.loading import load_model
 from st_xlret.modules import CalibrationLayer
+from st_xlret.training.data import question_evaluator
 from tests import tiny
 from tests.docs.blocks import python_blocks
 
@@ -24,11 +25,12 @@ SECRET = "moon bear <script>"
 
 
 def trained(folder: Path, *, pairs: int = 60) -> SentenceTransformer:
-    """A model that the host's Trainer has trained and evaluated on held-out pairs."""
+    """A model that the host's Trainer has trained and evaluated on held-out pairs, and on a tenth as many questions."""
     model = tiny.transformer()
     model[0].auto_model.config.name_or_path = "me/base"
     set_card_data(model, languages=["en", "fr"], license="apache-2.0", tags=["toy"])
     sides = ([f"{word} sun" for word in tiny.WORDS] * 5)[:pairs]
+    questions = question_evaluator(Dataset.from_dict({"query": tiny.WORDS[:6], "positive": tiny.WORDS[:6]}))
     SentenceTransformerTrainer(
         model=model,
         args=SentenceTransformerTrainingArguments(
@@ -43,7 +45,7 @@ def trained(folder: Path, *, pairs: int = 60) -> SentenceTransformer:
         ),
         train_dataset=Dataset.from_dict({"one": [SECRET] * 8, "two": ["sun"] * 8}),
         loss=MultipleNegativesRankingLoss(model),
-        evaluator=TatoebaEvaluator({"fr": (sides, sides)}, name="pairs"),
+        evaluator=[TatoebaEvaluator({"fr": (sides, sides)}, name="pairs"), questions],
     ).train()
     return model
 
@@ -61,6 +63,7 @@ def test_the_card_of_a_trained_model(tmp_path: Path) -> None:
     written = card(trained(tmp_path), tmp_path / "model")
     (score,) = {entry.dataset_name for entry in written.data.eval_results}
     assert score == "60 held-out pairs of the training data"
+    assert "Retrieval on 6 held-out questions" in written.text
     assert "Translation retrieval on 60 held-out pairs" in written.text and "Tatoeba\n" not in written.text
     assert (written.data.language, written.data.license, written.data.base_model) == (
         ["en", "fr"],
