@@ -24,6 +24,7 @@ __all__ = [
     "mine_pairs",
     "mutual_nearest_neighbours",
     "neighbours_both_ways",
+    "prefer",
     "top_k",
     "unit_rows",
 ]
@@ -107,6 +108,37 @@ def merge_top_k(scores: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor
         (tensor([[0.9000, 0.9000]]), tensor([[3, 4]]))
     """
     return _unpacked(_packed(scores, indices).topk(k, dim=1).values)
+
+
+def prefer(scores: Matrix, same_language: Matrix, strength: float) -> Tensor:
+    """Add a bonus to the results in the query's language, so that of near-ties the one that can be read comes first.
+
+    The bonus is the same share of the distance between the best and the worst score of each list. A result passes
+    those in other languages whose scores are less than that higher, such as translations of the same answer, and none
+    that is better by more. Results of one language keep their order.
+
+    Args:
+        scores: Scores of each query's results, (Q, K), or (K,) of one query. Any order.
+        same_language: Which results are in the query's language, boolean, of the same shape.
+        strength: The share, from 0 (scores as they are) to 1 (the query's language before all others).
+
+    Returns:
+        The new scores, float32, of the same shape: sort the results by them.
+
+    Raises:
+        ValueError: If the strength is not in 0..1, or the shapes differ.
+
+    Example:
+        >>> prefer(torch.tensor([1.0, 0.9375, 0.5]), torch.tensor([False, True, True]), strength=0.25).tolist()
+        [1.0, 1.0625, 0.625]
+    """
+    found, is_same = torch.as_tensor(scores).float(), torch.as_tensor(same_language).bool()
+    if not 0 <= strength <= 1:
+        raise ValueError(f"strength must be from 0 to 1, got {strength}.")
+    if found.shape != is_same.shape:
+        raise ValueError(f"scores {tuple(found.shape)} and same_language {tuple(is_same.shape)} differ in shape.")
+    spread = found.amax(dim=-1, keepdim=True) - found.amin(dim=-1, keepdim=True)
+    return found + strength * spread * is_same
 
 
 def unit_rows(rows: Matrix, name: str = "embeddings", *, device: torch.device | None = None) -> Tensor:

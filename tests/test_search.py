@@ -18,6 +18,7 @@ from st_xlret.search import (
     mine_bitext,
     mine_pairs,
     mutual_nearest_neighbours,
+    prefer,
     top_k,
     unit_rows,
 )
@@ -107,6 +108,19 @@ def test_memory_mapped_shards_read_only_arrays_and_tensors_that_need_gradients(t
     for given in ((np.load(file, mmap_mode="r") for file in files), weights, corpus[::-1][::-1]):
         scores, indices = top_k(queries, given, 6)
         assert np.array_equal(indices.numpy(), expected) and not scores.requires_grad
+
+
+def test_the_querys_language_breaks_near_ties_alone() -> None:
+    scores = torch.tensor([[0.90, 0.89, 0.70, 0.69, 0.40], [0.9, 0.8, 0.7, 0.6, 0.5]])
+    own = torch.tensor([[False, True, False, False, True], [False, False, True, True, False]])
+    order = prefer(scores, own, 0.1).argsort(dim=1, descending=True, stable=True).tolist()
+    assert order == [[1, 0, 2, 3, 4], [0, 1, 2, 3, 4]]
+    assert prefer(scores, own, 1.0)[0].argsort(descending=True)[0] == 1
+    assert prefer(scores[0], own[0], 0.0).equal(scores[0])
+    with pytest.raises(ValueError, match="from 0 to 1, got 2"):
+        prefer(scores, own, 2)
+    with pytest.raises(ValueError, match=r"\(2, 5\) and same_language \(5,\) differ"):
+        prefer(scores, own[0], 0.1)
 
 
 def test_no_queries_give_empty_results() -> None:
