@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 import torch
+from accelerate.utils import extract_model_from_parallel
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.distributed import get_world_size
@@ -29,7 +30,6 @@ from torch import Tensor, nn
 from st_xlret.batches.collator import metadata_columns
 from st_xlret.batches.rows import Rows
 from st_xlret.batches.sampling import BatchFactory
-from st_xlret.data.languages import check_language
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class CrossLingualLoss(nn.Module):
         else:
             self.batches = batches
         self.last_value: Tensor | None = None
-        self._state_is_kept = self._has_warned = self._has_read = False
+        self._state_is_kept = self._has_warned = False
 
     def default_batches(self) -> BatchFactory:
         """The batches that this loss is drawn by default."""
@@ -121,31 +121,26 @@ class CrossLingualLoss(nn.Module):
         wanted = {*texts, *required, "language", *(f"{text}_language" for text in texts)}
         return dataset.select_columns([column for column in dataset.column_names if column in wanted])
 
-    def read_columns(self, sentence_features: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def read_columns(
+        self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None
+    ) -> list[dict[str, Any]]:
         """The text columns of a batch, if they are what the loss takes.
 
         Raises:
-            ValueError: If there are more or fewer, one of them is a column of language codes, or several processes
-                train a loss with parameters of its own that nobody synchronises.
+            ValueError: If there are more or fewer; or some may be languages or ids: more than the loss needs, without
+                the collator of this package and without the labels of `model.fit`; or if several processes train a loss
+                with parameters of its own that nobody synchronises.
         """
         columns = list(sentence_features)
-        name = type(self).__name__
-        if not self._takes(len(columns)):
+        # The host's collator makes texts of all columns. `model.fit` has no others, and gives labels.
+        collated = labels is not None or all("text_id" in features for features in columns)
+        if not self._takes(len(columns)) or (len(columns) > self.least_columns and not collated):
             raise ValueError(
-                f"{name} takes {self.takes}, got {len(columns)} text columns. Sentence Transformers' own collator "
-                "makes texts of all columns: give the Trainer "
+                f"{type(self).__name__} takes {self.takes}, got {len(columns)} text columns. Sentence Transformers' "
+                "own collator makes texts of all columns, of languages and ids too: give the Trainer "
                 "data_collator=CrossLingualDataCollator(model.preprocess), which reads languages and documents as "
-                "such, or use CrossLingualTrainer"
+                "such, or use CrossLingualTrainer; with model.fit, give the examples labels other than 0"
             )
-        if not self._has_read:
-            for number, features in enumerate(columns):
-                if "text_id" not in features and _are_languages(unwrapped(self.model), features):
-                    raise ValueError(
-                        f"text column {number} of the batch consists of language codes, which {name} would train on as "
-                        "texts: give the Trainer data_collator=CrossLingualDataCollator(model.preprocess), use "
-                        "CrossLingualTrainer, or remove the column"
-                    )
-            self._has_read = True
         if self.updates_state and not self.state_is_kept and not self._has_warned:
             self._has_warned = True
             self._say_that_state_is_lost()
@@ -265,11 +260,7 @@ def embedding_size(model: SentenceTransformer) -> int:
 
 def unwrapped(model: Any) -> Any:
     """The SentenceTransformer inside the wrappers of distributed training and of `torch.compile`."""
-    while True:
-        inner = getattr(model, "_orig_mod", getattr(model, "module", None))
-        if inner is None:
-            return model
-        model = inner
+    return extract_model_from_parallel(model, keep_torch_compile=False)
 
 
 def check_positive(name: str, value: float) -> None:
@@ -280,26 +271,3 @@ def check_positive(name: str, value: float) -> None:
 
 def _holds_texts(dataset: Dataset, column: str) -> bool:
     return getattr(dataset.features.get(column), "dtype", None) in ("string", "large_string")
-
-
-def _are_languages(model: SentenceTransformer, features: dict[str, Any]) -> bool:
-    """Whether all texts of a column are language codes, as far as its tokens tell."""
-    decode = getattr(model.tokenizer, "batch_decode", None) or getattr(model.tokenizer, "decode_batch", None)
-    ids = features.get("input_ids")
-    if decode is None or not isinstance(ids, Tensor):
-        return False
-    if "offsets" in features:
-        rows = [row.tolist() for row in torch.tensor_split(ids.cpu(), features["offsets"].cpu()[1:])]
-    elif ids.ndim == 2:
-        rows = ids.tolist()
-    else:
-        return False
-    texts = [text.strip() for text in decode(rows, skip_special_tokens=True)]
-    return len(texts) > 1 and all(len(text) < 8 and _is_language(text) for text in texts)
-
-
-def _is_language(text: str) -> bool:
-    try:
-        return bool(check_language(text))
-    except ValueError:
-        return False

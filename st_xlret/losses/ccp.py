@@ -162,7 +162,7 @@ class CCPLoss(CrossLingualLoss):
                 languages are missing where they are needed, a window's sentences are of different documents or
                 languages, or the vectors have a size for which there is no head.
         """
-        columns = self.read_columns(sentence_features)
+        columns = self.read_columns(sentence_features, labels)
         tags = read_tags(columns)
         if "language_id" not in tags and labels is not None and not labels.is_floating_point():
             for label in labels.unique().tolist():

@@ -127,7 +127,7 @@ class CZNCELoss(CrossLingualLoss):
             ValueError: If there are not exactly two columns, CZ-NCE gets a single pair, or word positions are missing
                 where they are needed.
         """
-        columns = self.read_columns(sentence_features)
+        columns = self.read_columns(sentence_features, labels)
         tags = read_tags(columns)
         texts = [{key: value for key, value in column.items() if key not in SPAN} for column in columns]
         if self.contextual_encoder is None:
@@ -141,7 +141,7 @@ class CZNCELoss(CrossLingualLoss):
         if self.mlm is None:
             return self._record(value)
         merged = merge_feature_batches(texts)
-        masked = self.mlm_weight * self.mlm(texts if merged is None else [merged])
+        masked = self.mlm_weight * self.mlm(texts if merged is None else [merged], labels)
         self._record(value + masked)
         return {self.objective: value, "mlm": masked}
 

@@ -140,8 +140,8 @@ def backward_one_after_the_other(first: Tensor, then: Tensor) -> Tensor:
 def without_exchange(model: nn.Module) -> AbstractContextManager:
     """Return a context in which passes through a distributed encoder leave its gradients on their rank."""
     # torch.compile wraps the distributed encoder.
-    model = getattr(model, "_orig_mod", model)
-    return model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
+    distributed = (module for module in model.modules() if isinstance(module, DistributedDataParallel))
+    return next((module.no_sync() for module in distributed), nullcontext())
 
 
 def _by_length(features: dict[str, Any]) -> tuple[Tensor, Tensor]:

@@ -41,7 +41,7 @@ class LangContrastiveLoss(CrossLingualLoss):
         >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
         >>> loss = LangContrastiveLoss(model)
-        >>> columns = [["a", "b"], ["c", "d"], ["a b", "c d"]]      # two translations, two further sentences
+        >>> columns = [["a", "b"], ["c", "d"]]      # two translations
         >>> loss([model.preprocess(texts) for texts in columns]).item() > 2 * 0.693
         True
     """
@@ -80,7 +80,7 @@ class LangContrastiveLoss(CrossLingualLoss):
             ValueError: If there are not two or three columns, a column was made for the query encoder, or there is a
                 single pair and nothing else.
         """
-        columns = self.read_columns(sentence_features)
+        columns = self.read_columns(sentence_features, labels)
         vectors = embed_columns(self.model, self.passage_side(columns))
         return self._record(self.compute_loss_from_embeddings(*vectors))
 

@@ -123,7 +123,7 @@ class MaskedLMLoss(CrossLingualLoss):
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of a batch of texts."""
-        columns = self.read_columns(sentence_features)
+        columns = self.read_columns(sentence_features, labels)
         vectors, targets = [], []
         for features in columns:
             masked_ids, chosen = self.mask_tokens(features["input_ids"], features["attention_mask"])

@@ -200,7 +200,7 @@ class MSMLoss(CrossLingualLoss):
             ValueError: If tags are missing, blocks are not runs of a document's sentences, a block is too long for the
                 document encoder, or no block has two sentences.
         """
-        columns = self.read_columns(sentence_features)
+        columns = self.read_columns(sentence_features, labels)
         tags = read_tags(columns)
         if len(columns) > 1:
             features, tags = self._rows_of_blocks(columns, tags, labels)

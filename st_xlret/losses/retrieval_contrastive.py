@@ -76,7 +76,7 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         Raises:
             ValueError: If there are fewer than two columns.
         """
-        columns = self.read_columns(sentence_features)
+        columns = self.read_columns(sentence_features, labels)
         tags = read_tags(columns)
         if all("offsets" in features for features in columns):
             vectors = embed_columns(self.model, columns)

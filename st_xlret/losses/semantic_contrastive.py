@@ -78,7 +78,7 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         Raises:
             ValueError: If there are not exactly two columns, or one was made for the query encoder.
         """
-        columns = self.read_columns(sentence_features)
+        columns = self.read_columns(sentence_features, labels)
         source, target = embed_columns(self.model, self.passage_side(columns))
         return self._record(self.compute_loss_from_embeddings(source, target, read_tags(columns)))
 

@@ -128,7 +128,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         Raises:
             ValueError: If there is not exactly one text column, or labels are missing or no rows of `teacher`.
         """
-        columns = self.read_columns(sentence_features)
+        columns = self.read_columns(sentence_features, labels)
         if labels is None or labels.is_floating_point() or labels.ndim != 1:
             raise ValueError(
                 "SimilarityDistillationLoss needs a column `label` with the row of the teacher's vectors of each text"

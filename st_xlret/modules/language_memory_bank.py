@@ -71,6 +71,7 @@ class LanguageMemoryBank(nn.Module):
         self.register_buffer("slot_language", torch.full((slots,), _NO_LANGUAGE, dtype=torch.long))
         self.register_buffer("pointer", torch.zeros(slots, dtype=torch.long))
         self.register_buffer("count", torch.zeros(slots, dtype=torch.long))
+        self.register_load_state_dict_pre_hook(_fit_to_saved)
 
     def __len__(self) -> int:
         return int(self.count.sum())
@@ -156,14 +157,14 @@ class LanguageMemoryBank(nn.Module):
             new[:kept] = old[:kept]
             setattr(self, name, new)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        saved = state_dict.get(f"{prefix}slot_language")
-        if saved is not None:
-            if len(saved) and bool((saved == _NO_LANGUAGE).any()) != (self.scope == "total"):
-                error_messages: list[str] = args[-1]
-                error_messages.append(f"the saved bank has another scope than {self.scope!r}")
-                return
-            if self.scope == "per_language":
-                # The number of languages seen is part of the state, not of the configuration.
-                self._resize(len(saved))
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+def _fit_to_saved(bank: LanguageMemoryBank, state: dict[str, Any], prefix: str, *args: Any) -> None:
+    """Make room for the languages of a saved bank: how many were seen is part of the state, not of the options."""
+    saved = state.get(f"{prefix}slot_language")
+    if saved is None:
+        return
+    if len(saved) and bool((saved == _NO_LANGUAGE).any()) != (bank.scope == "total"):
+        error_messages: list[str] = args[-1]
+        error_messages.append(f"the saved bank has another scope than {bank.scope!r}")
+    elif bank.scope == "per_language":
+        bank._resize(len(saved))

@@ -62,18 +62,26 @@ def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
     Raises:
         ImportError: If there are adapters and PEFT is not installed (extra `peft`).
     """
-    for transformer in [part for part in transformers_of(model) if getattr(part, "peft_config", None)]:
+    for adapted in [part for part in transformers_of(model) if getattr(part, "peft_config", None)]:
         tuners = import_optional("peft.tuners.tuners_utils", extra="peft", needed_for="merging adapters")
-        for name, module in list(transformer.named_modules()):
-            if isinstance(module, tuners.BaseTunerLayer):
-                module.merge(safe_merge=True)
-                parent, _, own = name.rpartition(".")
-                setattr(transformer.get_submodule(parent), own, module.get_base_layer())
-        transformer.delete_adapter(list(transformer.peft_config))
-        # A model that was loaded with adapters would save its weights under PEFT's names, and load as random ones.
-        vars(transformer).pop("_weight_conversions", None)
-        transformer.requires_grad_(True)
+        for layer in adapted.modules():
+            if isinstance(layer, tuners.BaseTunerLayer):
+                layer.merge(safe_merge=True)
+        with torch.random.fork_rng(devices=[]):
+            plain = type(adapted)(adapted.config).to(adapted.device).train(adapted.training)
+        merged = adapted.state_dict()
+        plain.load_state_dict({name: merged[_in_adapted(name, merged)] for name in plain.state_dict()}, assign=True)
+        for parent in list(model.modules()):
+            for name, child in parent.named_children():
+                if child is adapted:
+                    setattr(parent, name, plain)
     return model
+
+
+def _in_adapted(name: str, weights: Mapping[str, Tensor]) -> str:
+    """What a weight is called in a model with adapters: layers that have one are inside of it."""
+    layer, _, weight = name.rpartition(".")
+    return name if name in weights else f"{layer}.base_layer.{weight}"
 
 
 def transformers_of(model: nn.Module) -> Iterator[PreTrainedModel]:

@@ -34,8 +34,8 @@ def test_the_encoder_is_not_owned() -> None:
 
 def test_the_encoder_inside_of_its_wrappers() -> None:
     model = tiny.static()
-    assert unwrapped(model) is model and unwrapped(Wrapper(model)) is model
-    assert unwrapped(torch.compile(Wrapper(model))) is model
+    assert unwrapped(model) is model and unwrapped(nn.DataParallel(model)) is model
+    assert unwrapped(torch.compile(nn.DataParallel(model))) is model
 
 
 def test_an_encoder_that_does_not_tell_its_size() -> None:

@@ -286,7 +286,7 @@ def test_bad_batches(model: SentenceTransformer) -> None:
     with pytest.raises(ValueError, match="one text column without documents.*CrossLingualTrainer.*two text columns"):
         loss([untagged])
     with pytest.raises(ValueError, match="does not know the languages.*language_to_id.*cross_language_negatives=True"):
-        loss([untagged, model.preprocess(["star", "wolf"])])
+        loss([{**features, "text_id": torch.arange(2)} for features in (untagged, untagged)])
     with pytest.raises(ValueError, match="got 3 rows"):
         loss([tiny.features(model, tiny.window_rows(2)[:3])])
     with pytest.raises(ValueError, match="two text columns.*got 3.*CrossLingualDataCollator"):

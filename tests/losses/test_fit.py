@@ -15,6 +15,7 @@ from datasets import Dataset
 from sentence_transformers import InputExample, SentenceTransformer
 from torch.utils.data import DataLoader
 
+from st_xlret.batches.collator import text_to_id
 from st_xlret.data.languages import language_to_id
 from st_xlret.losses import (
     CCPLoss,
@@ -34,7 +35,7 @@ EN, FR = language_to_id("en"), language_to_id("fr")
 
 def examples(texts: int, labels: list[int] | None = None, *, count: int = 12) -> list[InputExample]:
     generator = random.Random(0)
-    labels = labels or [0]
+    labels = labels or [1]
     return [
         InputExample(texts=[tiny.sentence(generator) for _ in range(texts)], label=labels[i % len(labels)])
         for i in range(count)
@@ -60,9 +61,9 @@ def fit(folder: Path, model: SentenceTransformer, loss: CrossLingualLoss, given:
     ("build", "texts", "labels"),
     [
         (CCPLoss, 2, [EN, FR]),
-        (lambda model: CCPLoss(model, cross_language_negatives=True), 2, None),
+        (lambda model: CCPLoss(model, cross_language_negatives=True), 2, [EN]),
         (MSMLoss, 4, [7, 8, 9]),
-        (lambda model: MSMLoss(model, cross_language_negatives=True), 4, None),
+        (lambda model: MSMLoss(model, cross_language_negatives=True), 4, list(range(7, 19))),
         (CZNCELoss, 2, None),
         (SemanticContrastiveLoss, 2, None),
         (LangContrastiveLoss, 2, None),
@@ -91,11 +92,12 @@ def test_the_label_is_the_language_of_a_window() -> None:
     columns = [model.preprocess(["sun", "moon", "star", "wolf"]), model.preprocess(["rain", "wind", "snow", "tree"])]
     torch.manual_seed(0)
     loss = CCPLoss(model, bank_size=8)
-    tagged = [{**features, "language_id": torch.tensor([EN, EN, FR, FR])} for features in columns]
+    languages = torch.tensor([EN, EN, FR, FR])
+    tagged = [{**features, "language_id": languages} for features in columns]
     start = {name: tensor.clone() for name, tensor in loss.owned_state().items()}
-    expected = loss(tagged)
+    expected = loss(tagged, languages)
     loss.load_owned_state(start)
-    assert loss(columns, torch.tensor([EN, EN, FR, FR])) == expected
+    assert loss(columns, languages) == expected
     loss.load_owned_state(start)
     assert loss(columns, torch.tensor([EN] * 4)) != expected
     with pytest.raises(ValueError, match="does not know the languages"):
@@ -113,13 +115,15 @@ def test_a_row_of_texts_is_a_block(caplog: pytest.LogCaptureFixture) -> None:
         one = model.preprocess([text for text, _, _ in rows])
         one["block_id"] = torch.tensor([block for _, block, _ in rows])
         one["sentence_position"] = torch.tensor([place for _, _, place in rows])
-        for documents in (None, torch.tensor([5, 6, 6])):
-            one["document_id"] = one["block_id"] if documents is None else documents[one["block_id"]]
-            torch.testing.assert_close(loss([dict(c) for c in columns], documents), loss([dict(one)]))
+        documents = torch.tensor([5, 6, 6])
+        tagged = [{**c, "text_id": torch.tensor([text_to_id(b[i]) for b in blocks])} for i, c in enumerate(columns)]
+        for given, labels in ((tagged, None), (columns, documents)):
+            one["document_id"] = one["block_id"] if labels is None else labels[one["block_id"]]
+            torch.testing.assert_close(loss([dict(c) for c in given], labels), loss([dict(one)]))
     unsure = MSMLoss(model, document_encoder={"dropout": 0.0}, heads="none")
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            assert unsure([dict(c) for c in columns]).isfinite()
+            assert unsure([dict(c) for c in tagged]).isfinite()
     assert caplog.text.count("MSMLoss does not know the languages") == 1
 
 

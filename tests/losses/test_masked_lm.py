@@ -25,6 +25,7 @@ from transformers import (
     XLMRobertaConfig,
 )
 
+from st_xlret import CrossLingualDataCollator
 from st_xlret.losses import CZNCELoss, MaskedLMLoss
 from st_xlret.losses.masked_lm import has_language_model_head
 from tests import tiny
@@ -128,7 +129,7 @@ def test_two_columns_weigh_every_token_alike(monkeypatch: pytest.MonkeyPatch) ->
     loss = MaskedLMLoss(model)
     monkeypatch.setattr(loss, "mask_tokens", mask_every_third)
     sides = [model.preprocess(texts()[:2]), model.preprocess(texts()[2:])]
-    torch.testing.assert_close(loss(sides), loss([model.preprocess(texts())]))
+    torch.testing.assert_close(loss(sides, torch.ones(2)), loss([model.preprocess(texts())]))
 
 
 def test_gradients_of_a_model_from_scratch() -> None:
@@ -298,7 +299,10 @@ def test_in_the_hosts_trainer_with_torch_compile(tmp_path: Path, beside: bool) -
         report_to="none",
         save_strategy="no",
     )
-    trainer = SentenceTransformerTrainer(model=model, args=arguments, train_dataset=rows, loss=loss)
+    collator = CrossLingualDataCollator(model.preprocess)
+    trainer = SentenceTransformerTrainer(
+        model=model, args=arguments, train_dataset=rows, loss=loss, data_collator=collator
+    )
     assert trainer.train().global_step == 2
 
 
