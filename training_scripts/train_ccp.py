@@ -18,10 +18,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from st_xlret import CCPLoss, CrossLingualTrainer, MaskedLMLoss, SemanticContrastiveLoss
+from st_xlret import CCPLoss, CrossLingualTrainer, SemanticContrastiveLoss
 from st_xlret.options import option, parse
 from st_xlret.training.data import DataArguments
-from st_xlret.training.encoders import PretrainingEncoderArguments, learns_masked_words
+from st_xlret.training.encoders import PretrainingEncoderArguments
 from st_xlret.training.script import Run, TrainingArguments, keep_best, loss_options, run_script
 
 
@@ -88,9 +88,10 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
             ),
         )
     smoothing = {"language_smoothing": method.language_smoothing}
-    if documents is not None and method.mlm_ratio and learns_masked_words(model):
-        datasets["mlm"] = documents
-        losses["mlm"] = MaskedLMLoss(model, **run.loss_options("mlm", batches=smoothing, ratio=method.mlm_ratio))
+    if documents is not None and method.mlm_ratio:
+        options = run.loss_options("mlm", batches=smoothing, ratio=method.mlm_ratio)
+        if (words := encoder.masked_words(model, texts, args, **options)) is not None:
+            datasets["mlm"], losses["mlm"] = documents, words
     if pairs is not None and method.pairs_ratio:
         datasets["pairs"] = pairs
         losses["pairs"] = SemanticContrastiveLoss(

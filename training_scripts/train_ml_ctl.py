@@ -23,7 +23,7 @@ from typing import Any
 
 from sentence_transformers.base.modules import Transformer
 
-from st_xlret import ContextualEncoder, CrossLingualTrainer, CZNCELoss, MaskedLMLoss
+from st_xlret import ContextualEncoder, CrossLingualTrainer, CZNCELoss
 from st_xlret.modules import first_last_encoder
 from st_xlret.options import option, parse
 from st_xlret.training import encoders, script
@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     loss = CZNCELoss(
         model,
         ContextualEncoder(int(model.get_embedding_dimension() or 0)) if words else None,
-        mlm=MaskedLMLoss(model) if method.mlm_weight and encoders.learns_masked_words(model) else None,
+        mlm=encoder.masked_words(model, texts, args) if method.mlm_weight else None,
         **run.loss_options(
             "pairs",
             objective=objective,

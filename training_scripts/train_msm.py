@@ -23,12 +23,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from st_xlret import CrossLingualTrainer, MaskedLMLoss, MSMLoss, SemanticContrastiveLoss
+from st_xlret import CrossLingualTrainer, MSMLoss, SemanticContrastiveLoss
 from st_xlret.data import pack_documents
 from st_xlret.options import option, parse
 from st_xlret.training import script
 from st_xlret.training.data import DataArguments
-from st_xlret.training.encoders import PretrainingEncoderArguments, learns_masked_words
+from st_xlret.training.encoders import PretrainingEncoderArguments
 from st_xlret.training.script import Run, keep_best, loss_options, run_script
 
 
@@ -91,11 +91,17 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         documents = pack_documents(documents, model.tokenizer, max_tokens=method.pack_tokens)
     datasets, losses, smoothing = {}, {}, {"language_smoothing": method.language_smoothing}
     if documents is not None:
-        words = (method.sum_mlm or method.mlm_ratio > 0) and learns_masked_words(model)
+        words = None
+        if method.sum_mlm:
+            words = encoder.masked_words(model, texts, args)
+        elif method.mlm_ratio:
+            batches = {"batch_scale": method.block_sentences, **smoothing}
+            options = run.loss_options("mlm", batches=batches, ratio=method.mlm_ratio)
+            words = encoder.masked_words(model, texts, args, **options)
         datasets["msm"] = documents
         losses["msm"] = MSMLoss(
             model,
-            mlm=MaskedLMLoss(model) if method.sum_mlm and words else None,
+            mlm=words if method.sum_mlm else None,
             **run.loss_options(
                 "msm",
                 document_encoder={"max_sentences": method.block_sentences},
@@ -104,10 +110,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
                 batches={"block_size": method.block_sentences, **smoothing},
             ),
         )
-        if words and not method.sum_mlm:
-            batches = {"batch_scale": method.block_sentences, **smoothing}
-            datasets["mlm"] = documents
-            losses["mlm"] = MaskedLMLoss(model, **run.loss_options("mlm", batches=batches, ratio=method.mlm_ratio))
+        if words is not None and not method.sum_mlm:
+            datasets["mlm"], losses["mlm"] = documents, words
     if pairs is not None and method.pairs_ratio:
         batches = {"batch_scale": method.block_sentences / 2, **smoothing}
         datasets["pairs"] = pairs

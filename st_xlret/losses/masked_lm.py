@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
+from sentence_transformers.util import batch_to_device
 from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor, nn
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PretrainedConfig
@@ -19,6 +22,8 @@ from transformers.utils import logging as transformers_logging
 from st_xlret.functional import chunked_cross_entropy
 from st_xlret.losses.base import Batches, CrossLingualLoss, unwrapped
 from st_xlret.losses.embedding import parts_by_length, take_texts
+
+logger = logging.getLogger(__name__)
 
 CITATION = """
 @inproceedings{devlin2019bert,
@@ -57,8 +62,8 @@ class MaskedLMLoss(CrossLingualLoss):
         chunk_size: Number of vocabulary entries whose logits exist at a time. Default: about 4M logits.
         lm_head_from: Checkpoint (name or folder) to take the head from. Default: the encoder's own checkpoint. An
             encoder from scratch has none, and its head is trained from scratch with it.
-        fresh_head: Train a new head for a checkpoint without one. Its gradients are random at first and disturb the
-            encoder, so this is not done unless asked for.
+        fresh_head: Make a new head for a checkpoint without one. Its gradients are random at first and disturb the
+            encoder: call [`train_head`][st_xlret.MaskedLMLoss.train_head] before the training.
         seed: Seed of the choice of tokens. Default: that of torch's global random generator.
 
     Attributes:
@@ -123,7 +128,88 @@ class MaskedLMLoss(CrossLingualLoss):
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of a batch of texts."""
-        columns = self.read_columns(sentence_features, labels)
+        vectors, target = self._read(self.read_columns(sentence_features, labels))
+        loss = self._cross_entropy(vectors, target)
+        if self.updates_state:
+            self.steps += 1
+        return self._record(self.weight * loss * self._share_of_masked_tokens(target))
+
+    def train_head(
+        self,
+        texts: Sequence[str],
+        *,
+        batch_size: int = 64,
+        learning_rate: float = 1e-3,
+        max_steps: int = 2000,
+        evaluate_every: int = 50,
+        held_out: int = 256,
+    ) -> list[float]:
+        """Train a new head alone, before the encoder is trained with it: the encoder stays as it is.
+
+        The projection to the vocabulary is that of the encoder's word embeddings, where the checkpoint ties the two, so
+        that the small layer before it and the bias are all that learns. Some texts are held out, and when their loss
+        falls by less than 1 % in three evaluations, the head is trained. The random state and `steps` stay as they are.
+
+        Args:
+            texts: Texts as the encoder is to read them, in any order.
+            batch_size: Texts of a step.
+            learning_rate: Learning rate of AdamW.
+            max_steps: Most steps.
+            evaluate_every: Steps between two evaluations.
+            held_out: Texts to evaluate on, at most a tenth of all.
+
+        Returns:
+            The held-out losses: before the first step, and at each evaluation.
+
+        Raises:
+            ValueError: If there are fewer than 20 texts.
+
+        Example:
+            >>> from st_xlret.modules import train_tokenizer, transformer_encoder
+            >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=60), "tiny").to("cpu")
+            >>> losses = MaskedLMLoss(model).train_head(["a b c d"] * 40, max_steps=20, evaluate_every=10)
+            >>> losses[-1] < losses[0]
+            True
+        """
+        if len(texts) < 20:
+            raise ValueError(f"{len(texts)} texts are too few to train a head on: give 20 or more, better thousands")
+        order = np.random.default_rng(int(self.seed)).permutation(len(texts)).tolist()
+        size = min(held_out, len(texts) // 10)
+        test, rest = order[:size], order[size:]
+        optimizer = torch.optim.AdamW(self.owned_parameters(), lr=learning_rate)
+        training, steps = self.model.training, int(self.steps)
+        self.model.eval()
+        losses = [self._head_loss(texts, test, batch_size)]
+        for step in range(1, max_steps + 1):
+            self.steps.fill_(step)  # other words of a text are hidden in each pass over the texts
+            start = (step - 1) * batch_size % len(rest)
+            self._loss_of_frozen(texts, rest[start : start + batch_size]).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            if step % evaluate_every == 0:
+                losses.append(self._head_loss(texts, test, batch_size))
+                logger.info("head for masked words: held-out loss %.3f after %d steps", losses[-1], step)
+                if len(losses) > 3 and losses[-1] > 0.99 * losses[-4]:
+                    break
+        self.steps.fill_(steps)
+        self.model.train(training)
+        return losses
+
+    @torch.no_grad()
+    def _head_loss(self, texts: Sequence[str], rows: list[int], batch_size: int) -> float:
+        self.steps.zero_()
+        parts = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
+        return sum(float(self._loss_of_frozen(texts, part)) * len(part) for part in parts) / len(rows)
+
+    def _loss_of_frozen(self, texts: Sequence[str], rows: list[int]) -> Tensor:
+        """The loss of some texts, whose gradient reaches the head alone."""
+        features = self.model.preprocess([texts[row] for row in rows])
+        with torch.no_grad():
+            vectors, target = self._read([batch_to_device(features, self.steps.device)])
+        return self._cross_entropy(vectors, target, frozen=True)
+
+    def _read(self, columns: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
+        """The encoder's vectors of hidden tokens (M, d), and these tokens (M,)."""
         vectors, targets = [], []
         for features in columns:
             masked_ids, chosen = self.mask_tokens(features["input_ids"], features["attention_mask"])
@@ -134,14 +220,15 @@ class MaskedLMLoss(CrossLingualLoss):
                 here = chosen[rows, : part["input_ids"].shape[1]]
                 vectors.append(_last_layer(self.model(part))[here])
                 targets.append(features["input_ids"][rows, : here.shape[1]][here])
-        hidden, target = self.lm_head(torch.cat(vectors)), torch.cat(targets)
+        return torch.cat(vectors), torch.cat(targets)
+
+    def _cross_entropy(self, vectors: Tensor, target: Tensor, *, frozen: bool = False) -> Tensor:
         weight = self.lm_head.own_projection
         if weight is None:
-            weight = unwrapped(self.model)[0].auto_model.get_input_embeddings().weight
-        loss = chunked_cross_entropy(hidden, weight, self.lm_head.bias, target, chunk_size=self.chunk_size)
-        if self.updates_state:
-            self.steps += 1
-        return self._record(self.weight * loss * self._share_of_masked_tokens(target))
+            tied = unwrapped(self.model)[0].auto_model.get_input_embeddings().weight
+            weight = tied.detach() if frozen else tied
+        hidden = self.lm_head(vectors)
+        return chunked_cross_entropy(hidden, weight, self.lm_head.bias, target, chunk_size=self.chunk_size)
 
     def mask_tokens(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Choose tokens to predict and hide them."""
@@ -238,7 +325,7 @@ def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None, fresh: boo
         raise ValueError(
             f"{name!r} has no trained language-model head (no {', '.join(sorted(missing))}); leave masked language "
             "modelling out, take the head of another checkpoint of this size (lm_head_from=...), or train a new one "
-            "(fresh_head=True)"
+            "(fresh_head=True, and train_head before the training)"
         )
     return mlm
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from accelerate import PartialState
@@ -19,9 +20,10 @@ from transformers import PreTrainedTokenizerFast
 from st_xlret.batches.sampling import rows_by_language
 from st_xlret.files import atomic_directory
 from st_xlret.hub.loading import load_model
-from st_xlret.losses.masked_lm import has_language_model_head
+from st_xlret.losses.masked_lm import MaskedLMLoss, has_language_model_head
 from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
 from st_xlret.options import option
+from st_xlret.precision import autocast
 from st_xlret.training.checkpoints import last_checkpoint
 from st_xlret.training.script import TrainingArguments
 
@@ -29,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 TOKENIZER_CHARACTERS = 10_000_000
 """Characters to train a tokenizer on, spread evenly over the languages."""
+
+HEAD_CHARACTERS = 10_000_000
+"""Characters to train a new head for masked words on, likewise."""
 
 MAX_SEQ_LENGTH = 64
 """Tokens that a Transformer from scratch reads of a text."""
@@ -120,7 +125,7 @@ class EncoderArguments:
 
 @dataclass
 class PretrainingEncoderArguments(EncoderArguments):
-    """The encoder to train, with the sizes of one from scratch."""
+    """The encoder to train, with the sizes of one from scratch, and masked words."""
 
     vocabulary: int = option(
         60_000, "From scratch: size of the vocabulary of the tokenizer.", minimum=16, maximum=10_000_000, expert=True
@@ -128,6 +133,43 @@ class PretrainingEncoderArguments(EncoderArguments):
     features: int = option(
         256, "From scratch: vector size of a static encoder.", minimum=1, maximum=65_536, expert=True
     )
+    train_head: bool = option(
+        False,
+        "For a checkpoint without a head for masked words, such as E5: train one first, on the encoder as it is, until "
+        "its loss on held-out texts is flat. Without it, masked words are left out.",
+        expert=True,
+    )
+
+    def masked_words(
+        self,
+        model: SentenceTransformer,
+        texts: Iterable[tuple[Dataset, str, str]],
+        args: TrainingArguments,
+        **options: Any,
+    ) -> MaskedLMLoss | None:
+        """The loss of masked words; None, for a Transformer with a warning, if it has no head to start from.
+
+        Args:
+            model: The encoder. A static one has no masked words, and one from scratch learns its head with all else.
+            texts: As in `load`; `train_head` trains on them.
+            args: The training arguments. A resumed run takes the head from its checkpoint.
+            **options: Further options of the loss.
+        """
+        if not isinstance(model[0], Transformer):
+            return None
+        if has_language_model_head(model):
+            return MaskedLMLoss(model, **options)
+        if not self.train_head:
+            logger.warning(
+                "masked language modelling is left out: the checkpoint has no pre-trained language-model head "
+                "(--train_head trains one first)"
+            )
+            return None
+        loss = MaskedLMLoss(model, fresh_head=True, **options)
+        if not (args.resume and last_checkpoint(Path(str(args.output_dir)))):
+            with autocast(args.precision, model.device):
+                loss.train_head(list(balanced_texts(texts, HEAD_CHARACTERS, seed=args.seed)))
+        return loss
 
 
 @dataclass
@@ -173,20 +215,6 @@ def set_pooling(model: SentenceTransformer, pooling: str | None) -> SentenceTran
         if pooling in ("cls", "mean") and isinstance(module, Pooling):
             model[place] = Pooling(module.embedding_dimension, pooling_mode=pooling)  # type: ignore[arg-type]
     return model
-
-
-def learns_masked_words(model: SentenceTransformer) -> bool:
-    """Whether masked language modelling has a head to start from; warns once if a checkpoint lacks it.
-
-    A static encoder has no masked language modelling, and a Transformer from scratch learns its head with everything
-    else. A new head on a trained encoder would disturb the encoder.
-    """
-    if not isinstance(model[0], Transformer):
-        return False
-    found = has_language_model_head(model)
-    if not found:
-        logger.warning("masked language modelling is left out: the checkpoint has no pre-trained language-model head")
-    return found
 
 
 def balanced_texts(sources: Iterable[tuple[Dataset, str, str]], characters: int, *, seed: int = 0) -> Iterator[str]:

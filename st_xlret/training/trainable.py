@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -68,7 +69,8 @@ def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
             if isinstance(layer, tuners.BaseTunerLayer):
                 layer.merge(safe_merge=True)
         with torch.random.fork_rng(devices=[]):
-            plain = type(adapted)(adapted.config).to(adapted.device).train(adapted.training)
+            plain: Any = type(adapted)(adapted.config)
+        plain.to(adapted.device).train(adapted.training)
         merged = adapted.state_dict()
         plain.load_state_dict({name: merged[_in_adapted(name, merged)] for name in plain.state_dict()}, assign=True)
         for parent in list(model.modules()):

@@ -251,6 +251,20 @@ def test_where_the_head_comes_from(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert capfd.readouterr().err == "", "the host's report of missing weights is not shown"
 
 
+def test_a_new_head_learns_while_the_encoder_stays() -> None:
+    model = tiny.transformer(dropout=0.1).train()
+    loss = MaskedLMLoss(model)
+    encoder, random_state = [p.clone() for p in model.parameters()], torch.random.get_rng_state()
+    curve = loss.train_head(tiny.texts(200)["sentence"], batch_size=32, max_steps=40, evaluate_every=20)
+    assert len(curve) == 3 and curve[2] < curve[1] < curve[0]
+    assert all(torch.equal(*pair) for pair in zip(encoder, model.parameters(), strict=True))
+    assert all(p.grad is None for p in model.parameters()) and model.training and loss.steps == 0
+    assert torch.equal(random_state, torch.random.get_rng_state())
+    assert len(loss.train_head(["sun moon"] * 40, learning_rate=0.0, evaluate_every=1)) == 4, "the loss is flat"
+    with pytest.raises(ValueError, match="19 texts are too few to train a head on"):
+        loss.train_head(["sun"] * 19)
+
+
 def test_which_encoders_have_a_head(tmp_path: Path) -> None:
     assert not has_language_model_head(tiny.static())
     model = tiny.transformer()

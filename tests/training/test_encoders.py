@@ -45,6 +45,20 @@ def characters(sources: Texts, budget: int, seed: int = 0) -> Counter[str]:
     return counts
 
 
+def test_masked_words_of_a_checkpoint_without_a_head(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tiny.transformer().save(str(tmp_path / "encoder"))
+    arguments = PretrainingEncoderArguments(model=str(tmp_path / "encoder"))
+    model, args = load(arguments, [], tmp_path), TrainingArguments(output_dir=str(tmp_path / "run"), use_cpu=True)
+    assert arguments.masked_words(model, texts(), args) is None and "--train_head" in caplog.text
+    arguments.train_head = True
+    loss = arguments.masked_words(model, texts(), args, weight=0.5)
+    assert loss is not None and loss.weight == 0.5 and loss.lm_head.bias.any(), "the head has learnt"
+    args.resume = True
+    checkpoint(tmp_path / "run", 2)
+    resumed = arguments.masked_words(model, texts(), args)
+    assert resumed is not None and not resumed.lm_head.bias.any(), "the head is that of the checkpoint"
+
+
 def test_every_option_has_a_help() -> None:
     assert all(option.metadata["help"].endswith(".") for option in fields(PretrainingEncoderArguments) if option.init)
 
