@@ -37,7 +37,8 @@ class VectorRows(NamedTuple):
         vectors: (n, d) float32; NaN in rows without a vector.
         languages: Code of each row, None where there is none.
         texts: Text of each row, None where there is none, and everywhere unless everything was asked for.
-        records: The rows in the store's own form, for its target. None unless everything was asked for.
+        records: The other fields in the store's own form, for its target: a list, or an Arrow batch. None unless
+            everything was asked for.
     """
 
     ids: Sequence[Any]
@@ -45,6 +46,18 @@ class VectorRows(NamedTuple):
     languages: list[str | None]
     texts: list[str | None]
     records: Any = None
+
+    def of(self, chosen: NDArray[np.bool_]) -> VectorRows:
+        """The chosen rows; (n,) of whether a row is."""
+        if chosen.all():
+            return self
+        rows = np.flatnonzero(chosen).tolist()
+        columns = (self.ids, self.languages, self.texts, self.records)
+        ids, languages, texts, records = (
+            [column[i] for i in rows] if isinstance(column, Sequence) else column and column.take(rows)
+            for column in columns
+        )
+        return VectorRows(ids, self.vectors[chosen], languages, texts, records)
 
     def usable(self) -> NDArray[np.bool_]:
         """Which rows have a vector that can be mapped: finite numbers, and not zeros alone; (n,)."""
@@ -226,6 +239,15 @@ class VectorSource(ABC):
         pairs = zip(rows.languages, rows.texts, strict=True)
         return [code or (self._identifier.identify(text) if text else None) for code, text in pairs]
 
+    def close(self) -> None:  # noqa: B027
+        """Close the connection to the store, if there is one; a `with` block does."""
+
+    def __enter__(self) -> VectorSource:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()
+
     _identifier: Any = None
 
     @contextmanager
@@ -269,6 +291,11 @@ def field_among(present: Collection[str], named: str | None, usual: Sequence[str
 def language_field(present: Collection[str], fields: Fields, where: str) -> str | None:
     """The field of the languages, if there is one."""
     return field_among(present, fields.language, _LANGUAGE_FIELDS, where)
+
+
+def taken(where: str, what: str) -> FileExistsError:
+    """The error for a name under which there is something that was not made by the same map."""
+    return FileExistsError(f"{where} has {what} already, not of this map: nothing is overwritten, give another name")
 
 
 def value_at(payload: Any, named: str | None, usual: Sequence[str] = _LANGUAGE_FIELDS) -> str | None:

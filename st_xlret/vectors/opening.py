@@ -6,6 +6,7 @@ import os
 from importlib import import_module
 from pathlib import Path
 
+from st_xlret.vectors.address import parse_address
 from st_xlret.vectors.base import Fields, VectorSource
 
 _SCHEMES = {
@@ -77,15 +78,12 @@ def open_vectors(
         module, name = _SUFFIXES[path.suffix]
     else:
         known = ", ".join([*_SUFFIXES, *(f"{known}:..." for known in _SCHEMES)])
-        raise ValueError(f"{_without_password(address)} names no stored vectors; known are {known}")
+        raise ValueError(f"{parse_address(address, optional=None).shown} names no stored vectors; known are {known}")
     file = None if languages_file is None else os.fspath(languages_file)
     if file is not None and module not in ("numpy_file", "faiss_file"):
-        raise ValueError(f"--languages_file {file}: the languages of {_without_password(address)} are in a field of it")
+        raise ValueError(
+            f"--languages_file {file} is for .npy and .faiss files; elsewhere languages are in a field of the store"
+        )
     fields = Fields(vector_field, language_field, text_field, file)
     opened: VectorSource = getattr(import_module(f"st_xlret.vectors.{module}"), name)(address, fields)
     return opened
-
-
-def _without_password(address: str) -> str:
-    user, at, rest = address.rpartition("@")
-    return f"{user.partition(':')[0]}:***@{rest}" if at else address.partition("?")[0]

@@ -1,0 +1,61 @@
+"""Addresses of stores: `scheme:PLACE?name=value`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+
+class Address(NamedTuple):
+    """An address in its parts.
+
+    Attributes:
+        place: The path or URL, with user and password.
+        values: What follows the question mark.
+        shown: The address for messages: without user, password and key.
+        secrets: Passwords and keys in it.
+    """
+
+    place: str
+    values: dict[str, str]
+    shown: str
+    secrets: tuple[str, ...]
+
+
+def parse_address(address: str, *required: str, optional: tuple[str, ...] | None = ()) -> Address:
+    """Take an address apart.
+
+    Args:
+        address: The address.
+        required: Names that have to be given a value.
+        optional: Names that may be. None: all names; those that are not required are not shown.
+
+    Raises:
+        ValueError: If a name is missing or unknown.
+
+    Example:
+        >>> parse_address("qdrant:http://me:secret@host:6333?collection=docs", "collection").shown
+        'qdrant:http://host:6333?collection=docs'
+    """
+    scheme, _, rest = address.partition(":")
+    place, _, query = rest.partition("?")
+    values = dict(parse_qsl(query))
+    shown_names = {*required, *(optional or ())} - {"api_key"}
+    shown = f"{scheme}:{_without_user(place)}?" + "&".join(f"{n}={v}" for n, v in values.items() if n in shown_names)
+    shown = shown.removesuffix("?")
+    if missing := [name for name in required if not values.get(name)]:
+        raise ValueError(
+            f"{shown}: {missing[0]} is missing; write {scheme}:PLACE?{'&'.join(f'{n}=...' for n in required)}"
+        )
+    if optional is not None and (unknown := set(values) - {*required, *optional}):
+        raise ValueError(
+            f"{shown}: unknown {', '.join(sorted(unknown))}; known are {', '.join([*required, *optional])}"
+        )
+    secrets = [urlsplit(place).password, values.get("api_key"), values.get("password")]
+    given = {form for secret in secrets if secret for form in (secret, unquote(secret))}
+    return Address(place, values, shown, tuple(given))
+
+
+def _without_user(place: str) -> str:
+    user, at, _ = urlsplit(place).netloc.rpartition("@")
+    return place.replace(user + at, "", 1)

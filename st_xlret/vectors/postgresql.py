@@ -1,0 +1,210 @@
+"""Vectors in a column of PostgreSQL, of pgvector's types `vector` and `halfvec`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from st_xlret.optional import import_optional
+from st_xlret.vectors.address import parse_address
+from st_xlret.vectors.base import (
+    Fields,
+    Metric,
+    VectorRows,
+    VectorSource,
+    VectorTarget,
+    field_among,
+    language_field,
+    taken,
+)
+
+_METRICS: dict[str, Metric] = {"cosine": "cosine", "ip": "dot", "l2": "euclidean"}
+_OPERATORS = {"dot": "<#>", "euclidean": "<->"}
+_COLUMNS = """
+SELECT attname, format_type(atttypid, NULL), atttypmod, col_description(attrelid, attnum)
+FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum"""
+_KEYS = """
+SELECT attname FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY(indkey)
+WHERE indrelid = %s AND indisprimary"""
+_INDEXES = """
+SELECT opcname FROM pg_index JOIN pg_opclass ON pg_opclass.oid = indclass[0]
+JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = %s AND attname = %s"""
+
+
+class PostgresVectors(VectorSource):
+    """A column of a table that has a primary key of one column."""
+
+    def __init__(self, source: str, fields: Fields) -> None:
+        address = parse_address(source, "table", "column", optional=None)
+        self.name, self.fields, self.secrets = address.shown, fields, address.secrets
+        psycopg = import_optional("psycopg", extra="pgvector", needed_for="vectors in PostgreSQL")
+        pgvector = import_optional("pgvector.psycopg", extra="pgvector", needed_for="vectors in PostgreSQL")
+        self.sql, table, column = psycopg.sql, address.values["table"], address.values["column"]
+        others = {name: value for name, value in address.values.items() if name not in ("table", "column")}
+        self.table = self.sql.Identifier(*table.split("."))
+        with self.errors():
+            place = f"postgresql:{address.place}"
+            self.connection = psycopg.connect(place, autocommit=True, **{"connect_timeout": "10", **others})
+            pgvector.register_vector(self.connection)
+            ((oid,),) = self._rows("SELECT to_regclass(%s)::oid", self.table.as_string(self.connection))
+            columns = {name: rest for name, *rest in self._rows(_COLUMNS, oid)}
+            keys = [name for (name,) in self._rows(_KEYS, oid)]
+            classes = [name for (name,) in self._rows(_INDEXES, oid, column)]
+        if oid is None:
+            raise ValueError(f"{self.name}: there is no table {table}")
+        lists = [name for name, (kind, *_) in columns.items() if kind in ("vector", "halfvec")]
+        field_among(lists, column, (), f"{self.name}, among its columns of type vector and halfvec,")
+        if len(keys) != 1:
+            raise ValueError(f"{self.name}: the table needs a primary key of one column, by which rows are found again")
+        self.column, self.kind, self.key, self.columns = column, columns[column][0], keys[0], columns
+        self.key_type = columns[self.key][0]
+        self.language = self._field("language", language_field, fields)
+        self.text = self._field("text", lambda names, f, where: field_among(names, f.text, ("text",), where), fields)
+        self.metric = next((_METRICS[name.split("_")[1]] for name in classes if name.split("_")[1] in _METRICS), None)
+        self.dimension = columns[column][1]
+        if self.dimension < 1:
+            found = self._rows(
+                self._sql("SELECT vector_dims({column}) FROM {table} WHERE {column} IS NOT NULL LIMIT 1")
+            )
+            if not found:
+                raise ValueError(f"{self.name}: the column is empty")
+            self.dimension = found[0][0]
+
+    def __len__(self) -> int:
+        with self.errors():
+            return int(self._rows(self._sql("SELECT count(*) FROM {table}"))[0][0])
+
+    def read(self, size: int, everything: bool) -> Iterator[VectorRows]:
+        """The rows in the order of their keys, by their keys."""
+        texts = self.text if everything and self.text else self.sql.SQL("NULL")
+        select = "SELECT {key}, {column}, {language}, {texts} FROM {table}"
+        first, rest = (
+            self._sql(f"{select} {where} ORDER BY {{key}} LIMIT {size}", language=self.language, texts=texts)
+            for where in ("", "WHERE {key} > %s")
+        )
+        found = self._rows(first)
+        while found:
+            keys, vectors, languages, written = zip(*found, strict=True)
+            yield VectorRows(
+                list(keys),
+                self._vectors(keys, vectors),
+                [str(code) if code not in (None, "") else None for code in languages],
+                [str(text) if text is not None else None for text in written],
+            )
+            found = self._rows(rest, keys[-1])
+
+    def target(self, name: str, mark: str) -> VectorTarget:
+        """A new column of the same table and type; a row without a vector has null in it."""
+        return _Column(self, name, mark)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def _rows(self, query: Any, *values: Any) -> list[tuple[Any, ...]]:
+        with self.connection.cursor(binary=True) as cursor:
+            rows: list[tuple[Any, ...]] = cursor.execute(query, values).fetchall()
+            return rows
+
+    def _sql(self, text: str, **more: Any) -> Any:
+        name = self.sql.Identifier
+        return self.sql.SQL(text).format(
+            table=self.table,
+            column=name(self.column),
+            key=name(self.key),
+            **more,  # noqa
+        )
+
+    def _field(self, what: str, choose: Any, fields: Fields) -> Any:
+        """A column, or a value in a column of JSON such as `metadata.language`, or NULL."""
+        named: str | None = getattr(fields, what)
+        column, _, path = (named or "").partition(".")
+        if path and named not in self.columns:
+            choose(list(self.columns), fields._replace(**{what: column}), self.name)
+            parts = self.sql.SQL(", ").join(map(self.sql.Literal, path.split(".")))
+            return self.sql.SQL("jsonb_extract_path_text({}::jsonb, {})").format(self.sql.Identifier(column), parts)
+        found = choose(list(self.columns), fields, self.name)
+        return self.sql.Identifier(found) if found else self.sql.SQL("NULL")
+
+    def _vectors(self, keys: Any, found: Any) -> NDArray[np.float32]:
+        vectors = np.full((len(found), self.dimension), np.nan, np.float32)
+        for row, (key, vector) in enumerate(zip(keys, found, strict=True)):
+            if vector is not None and vector.dimensions() != self.dimension:
+                raise ValueError(
+                    f"{self.name}: the vector of row {key} has {vector.dimensions()} numbers, not {self.dimension}"
+                )
+            if vector is not None:
+                vectors[row] = vector.to_numpy()
+        return vectors
+
+
+class _Column(VectorTarget):
+    def __init__(self, source: PostgresVectors, name: str, mark: str) -> None:
+        self.source, self.comment = source, f"st-xlret apply: {mark}"
+        self.column = source.sql.Identifier(name)
+        self.is_new = name not in source.columns
+        table, operator = source.table.as_string(source.connection), _OPERATORS.get(source.metric or "", "<=>")
+        self.name = f"the column {name} of {table}"
+        self.switch, self.back = (
+            f"SELECT ... FROM {table} ORDER BY {quoted.as_string(source.connection)} {operator} %(query)s LIMIT 10"
+            for quoted in (self.column, source.sql.Identifier(source.column))
+        )
+        if not self.is_new:
+            if source.columns[name][2] != self.comment:
+                raise taken(source.name, f"a column {name}")
+            with source.errors():
+                self.already = self._run("SELECT count(*) FROM {table} WHERE {new} IS NOT NULL")[0][0]
+
+    def __enter__(self) -> VectorTarget:
+        with self.source.errors(), self.source.connection.transaction():
+            execute = self.source.connection.execute
+            if self.is_new:
+                execute(self._sql(f"ALTER TABLE {{table}} ADD {{new}} {self.source.kind}({self.source.dimension})"))
+                execute(
+                    self._sql(
+                        "COMMENT ON COLUMN {table}.{new} IS {comment}", comment=self.source.sql.Literal(self.comment)
+                    )
+                )
+        return self
+
+    def missing(self, rows: VectorRows) -> NDArray[np.bool_]:
+        if not self.already:
+            return super().missing(rows)
+        there = {
+            key
+            for (key,) in self._run(
+                "SELECT {key} FROM {table} WHERE {key} = ANY(%s) AND {new} IS NOT NULL", list(rows.ids)
+            )
+        }
+        return np.array([key not in there for key in rows.ids])
+
+    def write(self, rows: VectorRows) -> None:
+        """One transaction: a batch is there as a whole, or not at all."""
+        kinds = import_optional("pgvector", extra="pgvector", needed_for="vectors in PostgreSQL")
+        kind = {"vector": kinds.Vector, "halfvec": kinds.HalfVector}[self.source.kind]
+        connection = self.source.connection
+        with connection.transaction(), connection.cursor() as cursor:
+            cursor.execute(
+                f"CREATE TEMP TABLE mapped_rows (key {self.source.key_type}, mapped {self.source.kind}) ON COMMIT DROP"
+            )
+            with cursor.copy("COPY mapped_rows FROM STDIN (FORMAT BINARY)") as copy:
+                copy.set_types([self.source.key_type, self.source.kind])
+                for key, vector in zip(rows.ids, rows.vectors, strict=True):
+                    if not np.isnan(vector[0]):
+                        copy.write_row((key, kind(vector)))
+            update = (
+                "UPDATE {table} SET {new} = mapped_rows.mapped FROM mapped_rows WHERE {table}.{key} = mapped_rows.key"
+            )
+            cursor.execute(self._sql(update))
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    def _sql(self, text: str, **more: Any) -> Any:
+        return self.source._sql(text, new=self.column, **more)
+
+    def _run(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self.source._rows(self._sql(text), *values)

@@ -1,0 +1,236 @@
+"""Stored vectors in databases: each runs in its real engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from st_xlret.vectors import VectorSource, VectorTarget
+from tests.vectors import stores
+from tests.vectors.stores import LANGUAGES, TEXTS, VECTORS
+
+Opened = Callable[..., VectorSource]
+
+
+def read(source: VectorSource, **how: Any) -> tuple[np.ndarray, list[str | None], list[str | None], list[str]]:
+    """The rows in the order of their ids."""
+    batches = list(source.batches(3, **how))
+    ids = [str(name) for rows in batches for name in rows.ids]
+    order = np.argsort(ids)
+    vectors = np.concatenate([rows.vectors for rows in batches])
+    columns = [[value for rows in batches for value in getattr(rows, name)] for name in ("languages", "texts")]
+    return (vectors[order], *([column[i] for i in order] for column in columns), [ids[i] for i in order])  # type: ignore[return-value]
+
+
+def write(source: VectorSource, target: VectorTarget, batches: int | None = None) -> int:
+    """Write the negative vectors of what is not there yet; returns how many rows that were."""
+    written = 0
+    with target:
+        for number, rows in enumerate(source.batches(3, everything=target.everything)):
+            if number == batches:
+                raise KeyboardInterrupt
+            missing = target.missing(rows)
+            written += int(missing.sum())
+            if missing.any():
+                target.write(rows.of(missing)._replace(vectors=-rows.vectors[missing]))
+    return written
+
+
+def new_name(address: str) -> str:
+    return address.replace("docs.faiss", "mapped.faiss") if address.endswith(".faiss") else "mapped"
+
+
+def mapped(address: str) -> str:
+    """The address of what was written."""
+    for before, after in (
+        ("collection=docs&vector=dense", "collection=docs&vector=mapped"),
+        ("docs.faiss", "mapped.faiss"),
+        ("column=dense", "column=mapped"),
+        ("table=docs", "table=mapped"),
+    ):
+        if before in address:
+            return address.replace(before, after)
+    return address.replace("=docs", "=mapped")
+
+
+def test_rows(address: str, opened: Opened) -> None:
+    source = opened(address)
+    vectors, languages, texts, ids = read(source, everything=True)
+    assert (len(source), source.dimension) == (10, 4) and len(set(ids)) == 10
+    assert source.metric == {"faiss": "dot", "colum": None}.get(address[-5:], source.metric)
+    np.testing.assert_allclose(vectors, VECTORS, atol=1e-3)
+    assert languages == LANGUAGES and (texts == TEXTS or address.endswith(".faiss"))
+    with pytest.warns(UserWarning, match="1 row without a language"):
+        assert {code: len(found) for code, found in source.sample(3).items()} == {"de": 2, "en": 3, "fr": 2}
+
+
+def test_vectors_go_beside_the_stored_ones_and_continue(address: str, opened: Opened) -> None:
+    source = opened(address)
+    target = source.target(new_name(address), "this map")
+    assert target.switch != target.back and "mapped" in target.switch and "mapped" not in target.back
+    with pytest.raises(KeyboardInterrupt):
+        write(source, target, batches=2)
+    source.close()
+
+    source = opened(address)
+    target = source.target(new_name(address), "this map")
+    assert target.already == (0 if address.endswith(".faiss") else 6)
+    assert write(source, target) == 10 - target.already
+    source.close()
+
+    with opened(mapped(address)) as written:
+        np.testing.assert_allclose(read(written)[0], -VECTORS, atol=1e-3)
+    source = opened(address)
+    np.testing.assert_allclose(read(source)[0], VECTORS, atol=1e-3)
+    with pytest.raises(FileExistsError, match="nothing is overwritten"):
+        source.target(new_name(address), "another map")
+
+
+def test_a_row_without_a_vector_stays_without(address: str, opened: Opened) -> None:
+    source = opened(address)
+    target = source.target(new_name(address), "")
+    with target:
+        for rows in source.batches(20, everything=target.everything):
+            vectors = rows.vectors.copy()
+            vectors[[2, 5]] = np.nan
+            target.write(rows._replace(vectors=vectors))
+    source.close()
+    after = opened(mapped(address))
+    vectors = np.concatenate([rows.vectors[rows.usable()] for rows in after.batches()])
+    np.testing.assert_allclose(np.sort(vectors, axis=0), np.sort(np.delete(VECTORS, [2, 5], axis=0), axis=0), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("build", "change", "message"),
+    [
+        ("qdrant", ("=docs", "=other"), r"qdrant:\S+\?collection=other: Collection other not found"),
+        ("qdrant", ("?collection=docs", ""), "collection is missing; write qdrant:PLACE"),
+        ("qdrant", ("=docs", "=docs&vektor=a"), "unknown vektor; known are collection, vector"),
+        ("named_qdrant", ("=dense", "=other"), "name one of the collection's vectors.*: dense"),
+        ("qdrant", ("/qdrant?", "/nothing?"), "no such folder"),
+        ("chroma", ("=docs", "=other"), r"chroma:\S+ Collection \[other\] does not exist"),
+        ("chroma", ("/chroma?", "/nothing?"), "no such folder"),
+        ("lance", ("=docs", "=other"), r"lance:\S+ Table 'other' was not found"),
+        ("lance", ("=docs", "=docs&column=text"), "not of lists of floating-point numbers"),
+        ("lance", ("/lance?", "/nothing?"), "no such folder"),
+    ],
+)
+def test_what_is_not_there(build: str, change: tuple[str, str], message: str, tmp_path: Path, opened: Opened) -> None:
+    address = stores.BUILDERS[build](tmp_path)
+    with pytest.raises((ValueError, OSError), match=message):
+        opened(address.replace(*change))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("table=docs", "table=other"), "there is no table other"),
+        (("column=dense", "column=other"), "no field 'other'; it has 'dense'"),
+        (("column=dense", "column=text"), "no field 'text'; it has 'dense'"),
+        (("/postgres?", "/nowhere?"), 'database "nowhere" does not exist'),
+        (("postgres:@", "stranger:hunter2@"), 'role "stranger" does not exist'),
+    ],
+)
+def test_what_is_not_in_postgresql(
+    change: tuple[str, str], message: str, postgresql_server: str, opened: Opened
+) -> None:
+    address = stores.postgres(postgresql_server, "vector(4)")
+    with pytest.raises((ValueError, OSError), match=message) as error:
+        opened(address.replace(*change))
+    assert "hunter2" not in str(error.value) and str(error.value).startswith("postgresql:///")
+
+
+def test_a_table_without_a_key(postgresql_server: str, opened: Opened) -> None:
+    address = stores.postgres(postgresql_server, "vector(4)")
+    with stores.connected(postgresql_server) as connection:
+        connection.execute("ALTER TABLE docs DROP CONSTRAINT docs_pkey")
+    with pytest.raises(ValueError, match="needs a primary key of one column"):
+        opened(address)
+
+
+def test_vectors_of_several_lengths_in_postgresql(postgresql_server: str, opened: Opened) -> None:
+    address = stores.postgres(postgresql_server, "vector")
+    with stores.connected(postgresql_server) as connection:
+        connection.execute("UPDATE docs SET dense = '[1,2,3]' WHERE key = 7")
+    with pytest.raises(ValueError, match="the vector of row 7 has 3 numbers, not 4"):
+        list(opened(address).batches(4))
+
+
+def test_languages_inside_a_payload(tmp_path: Path, postgresql_server: str, opened: Opened) -> None:
+    assert read(opened(stores.qdrant(tmp_path), language_field="metadata.language"))[1] == LANGUAGES
+    source = opened(stores.postgres(postgresql_server, "vector(4)"), language_field="about.lang")
+    assert read(source)[1] == [code or "None" for code in LANGUAGES]
+
+
+def test_a_read_only_table(postgresql_server: str, opened: Opened) -> None:
+    address = stores.postgres(postgresql_server, "vector(4)")
+    with stores.connected(postgresql_server) as connection:
+        connection.execute(
+            "DROP OWNED BY reader; DROP ROLE reader"
+            if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'reader'").fetchone()
+            else "SELECT 1"
+        )
+        connection.execute("CREATE ROLE reader LOGIN")
+        connection.execute("GRANT SELECT ON docs TO reader")
+    source = opened(address.replace("postgres:@", "reader:@"))
+    with pytest.raises(OSError, match="docs: must be owner of table docs|must be owner"), source.target("mapped", ""):
+        pass
+
+
+def test_a_server_that_dies(postgresql_server: str, opened: Opened) -> None:
+    source = opened(stores.postgres(postgresql_server, "vector(4)"))
+    batches = source.batches(3)
+    next(batches)
+    with stores.connected(postgresql_server) as connection:
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+    with pytest.raises(OSError, match=r"postgresql:///.*table=docs.*: .*(terminat|clos|lost)"):
+        next(batches)
+
+
+def test_a_server_that_does_not_answer(opened: Opened) -> None:
+    pytest.importorskip("qdrant_client")
+    with pytest.raises(OSError) as error:
+        opened("qdrant:http://127.0.0.1:9?collection=docs&api_key=hunter2")
+    assert re.match(r"qdrant:http://127.0.0.1:9\?collection=docs: .*refused", str(error.value))
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_collection_that_disappears(tmp_path: Path, opened: Opened) -> None:
+    source: Any = opened(stores.qdrant(tmp_path))
+    batches = source.batches(3)
+    next(batches)
+    source.client.delete_collection("docs")
+    with pytest.raises(ValueError, match=r"qdrant:.*Collection docs not found"):
+        next(batches)
+
+
+@pytest.mark.parametrize("build", ["qdrant", "named_qdrant"])
+def test_points_that_come_and_go_while_vectors_are_written(build: str, tmp_path: Path, opened: Opened) -> None:
+    address = stores.BUILDERS[build](tmp_path)
+    source: Any = opened(address)
+    with source.target("mapped", "") as target:
+        rows = next(source.batches(3, everything=True))
+        source.client.delete("docs", [1])
+        target.write(rows)
+    vector: Any = [1.0, 0, 0, 0] if build == "qdrant" else {"dense": [1.0, 0, 0, 0]}
+    source.client.upsert("docs", [source.models.PointStruct(id=77, vector=vector)])
+    source.close()
+    source = opened(address)
+    assert write(source, source.target("mapped", "")) == 8
+
+
+@pytest.mark.parametrize("kind", ["IndexPQ", "IndexHNSWFlat"])
+def test_indexes_of_codes(kind: str, tmp_path: Path, opened: Opened) -> None:
+    import faiss
+
+    index = faiss.index_factory(4, {"IndexPQ": "PQ2x2", "IndexHNSWFlat": "HNSW8"}[kind])
+    index.train(VECTORS)
+    index.add(VECTORS)
+    faiss.write_index(index, str(tmp_path / "docs.faiss"))
+    with pytest.raises(ValueError, match=f"docs.faiss is a {kind}.*map the queries alone"):
+        opened(str(tmp_path / "docs.faiss"))
