@@ -13,6 +13,7 @@ from datasets import Dataset
 from torch import Tensor
 
 from st_xlret.data.beir import is_beir, read_texts
+from st_xlret.data.document_formats import Unit
 from st_xlret.data.documents import read_documents
 from st_xlret.data.language_identification import LanguageIdentifier
 from st_xlret.data.languages import check_language, check_languages, language_in_name, match_language
@@ -39,6 +40,7 @@ def sample_texts(
     languages: Sequence[str] | None = None,
     texts_per_language: int = 1500,
     min_texts: int = 1,
+    unit: Unit | None = None,
     skip_bad_lines: bool = False,
     limits: Limits | None = None,
     seed: int = 0,
@@ -52,6 +54,8 @@ def sample_texts(
         languages: Languages to keep; all by default.
         texts_per_language: How many, at most. A smaller sample is the beginning of a larger one.
         min_texts: Fewest texts of a language.
+        unit: What a text of files is, see `read_documents`. By default a document of a folder in BEIR's layout, and a
+            sentence of other sources.
         skip_bad_lines: Skip bad lines of files, and log how many there were.
         limits: Longest line and sentence of files. By default those of `Limits`.
         seed: Seed of the draw.
@@ -75,7 +79,9 @@ def sample_texts(
         found: dict[str, dict[str, tuple[int, int]]] = {}  # language -> text -> the numbers of its file and document
         files: dict[str, int] = {}
         numbers: dict[tuple[str, str], int] = {}
-        for language, text, file, document in _entries(texts, wanted, BadLines(skip_bad_lines, limits or Limits())):
+        for language, text, file, document in _entries(
+            texts, wanted, unit, BadLines(skip_bad_lines, limits or Limits())
+        ):
             place = files.setdefault(file, len(files)), numbers.setdefault((file, document), len(numbers))
             found.setdefault(language, {}).setdefault(text, place)
         if missing := sorted((wanted or frozenset()) - found.keys()):
@@ -166,7 +172,7 @@ def _take_turns(groups: np.ndarray) -> np.ndarray:
     return np.argsort(turns, kind="stable")
 
 
-def _entries(texts: Any, wanted: frozenset[str] | None, bad_lines: BadLines) -> _Entries:
+def _entries(texts: Any, wanted: frozenset[str] | None, unit: Unit | None, bad_lines: BadLines) -> _Entries:
     if isinstance(texts, Mapping):
         return _of_rows(((code, text, str(row)) for code in texts for row, text in enumerate(texts[code])), wanted)
     if isinstance(texts, Dataset):
@@ -178,9 +184,8 @@ def _entries(texts: Any, wanted: frozenset[str] | None, bad_lines: BadLines) -> 
         documents = texts["document"] if "document" in texts.column_names else range(len(texts))
         return _of_rows(zip(*names, map(str, documents), strict=True), wanted)
     sources = [texts] if isinstance(texts, str | Path) else list(texts)
-    if len(sources) == 1 and is_beir(sources[0]):
-        return _of_beir(Path(sources[0]), wanted, bad_lines)
-    return _of_documents(sources, wanted, bad_lines)
+    is_corpus = len(sources) == 1 and isinstance(sources[0], str | Path) and is_beir(sources[0])
+    return _of_documents(sources, wanted, unit or ("document" if is_corpus else "sentence"), bad_lines)
 
 
 def _of_rows(rows: Iterable[tuple[str, str, str]], wanted: frozenset[str] | None) -> _Entries:
@@ -190,47 +195,11 @@ def _of_rows(rows: Iterable[tuple[str, str, str]], wanted: frozenset[str] | None
             yield language, text.strip(), language, document
 
 
-def _of_beir(folder: Path, wanted: frozenset[str] | None, bad_lines: BadLines) -> _Entries:
-    """The corpus of a folder in BEIR's layout."""
-    file = next(path for name in ("corpus.jsonl", "corpus.jsonl.gz") if (path := folder / name).is_file())
-    identifier = None
-    for entry in read_texts(file, bad_lines):
-        text = entry.text.strip()
-        if not text:
-            continue
-        if entry.language is None:
-            identifier = identifier or _identifier(wanted, file, entry.id, entry.line)
-            language: str | None = identifier.identify(text)
-        else:
-            try:
-                language = match_language(check_language(entry.language), wanted)
-            except ValueError as error:
-                bad_lines(str(error), file, entry.line)
-                continue
-        if language is not None:
-            document = entry.metadata.get("document") or entry.title or entry.id
-            yield language, text, file.name, f"{language} {document}"
-    bad_lines.warn(logger)
-
-
-def _identifier(languages: frozenset[str] | None, file: Path, name: str, line: int) -> LanguageIdentifier:
-    """An identifier for texts that name no language, if there is a closed list of languages to choose from."""
-    ways = "add metadata.language to the corpus, or use documents that name theirs"
-    if not languages:
-        reason = f"the text {name!r} names no language: {ways}, or list the languages to tell apart"
-        raise DataError(reason, file=str(file), line=line)
-    try:
-        return LanguageIdentifier(sorted(languages))
-    except ImportError as error:
-        raise DataError(f"the text {name!r} names no language: {ways} ({error})", file=str(file), line=line) from error
-
-
-def _of_documents(sources: Sequence[Any], wanted: frozenset[str] | None, bad_lines: BadLines) -> _Entries:
-    """The sentences of documents."""
-    for entry in read_documents(list(sources), languages=wanted, bad_lines=bad_lines):
-        for text in entry.sentences:
-            if text:
-                yield entry.language, text, entry.file, str(entry.line)
+def _of_documents(sources: Sequence[Any], wanted: frozenset[str] | None, unit: Unit, bad_lines: BadLines) -> _Entries:
+    """The texts of documents; those of a document in several languages are documents of their own."""
+    for entry in read_documents(list(sources), languages=wanted, unit=unit, bad_lines=bad_lines):
+        for text in filter(None, entry.sentences):
+            yield entry.language, text, entry.file, f"{entry.language} {entry.name}"
     bad_lines.warn(logger)
 
 

@@ -2,9 +2,9 @@ r"""Index documents of many languages, to search them with `st-xlret search`.
 
     st-xlret index documents/ --model runs/calibrated --output runs/index
 
-Documents are JSON lines {"language", "sentences" or "text"}, text files (a line is a document), tables with --column,
-or Markdown files. The index is a folder of NumPy arrays and JSON; the model is named in it, not copied. Interrupted?
-The same command continues where it stopped.
+Documents are JSON lines {"language", "sentences" or "text"}, Parquet files and tables with these columns, folders in
+BEIR's layout, text files (a line is a document) or Markdown files (a block is a document). The index is a folder of
+NumPy arrays and JSON; the model is named in it, not copied. Interrupted? The same command continues where it stopped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from st_xlret.commands import working_folder
 from st_xlret.files import atomic_directory
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from st_xlret.data.lines import BadLines
 
 UNKNOWN = "und"  # undetermined, in ISO 639
-FORMATS = "only .jsonl, .txt, .md, .tsv and .csv files are indexed (or .gz)"
 _SHARD = 4_096  # texts that an interrupted run has to encode again at most
 
 
@@ -91,7 +90,7 @@ def _index(options: Arguments, target: Path, work: Path) -> None:
     read = read_entries(options, bad_lines)
     first = next(read, None)
     if first is None:
-        raise DataError(f"{', '.join(options.documents)}: there is no text; {FORMATS}")
+        raise DataError(f"{', '.join(options.documents)}: there is no text")
     model = load_model(options.model, options.device)
     found = set()
     identify = identifier_for(model)
@@ -129,30 +128,8 @@ def _index(options: Arguments, target: Path, work: Path) -> None:
 
 def read_entries(options: Arguments, bad_lines: BadLines) -> Iterator[tuple[str, str]]:
     """(language, text) of everything to index; documents without a language have "und" (undetermined)."""
-    from st_xlret.commands.texts import stream_texts
     from st_xlret.data.documents import read_documents
-    from st_xlret.data.lines import DataError, read_lines
-    from st_xlret.data.sources import existing_path
 
-    language = options.language or UNKNOWN
-    for source in options.documents:
-        path = existing_path(source)
-        for file in sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]:
-            kind = file.name.removesuffix(".gz").rpartition(".")[2].lower()
-            if kind == "jsonl":
-                for document in read_documents([str(file)], bad_lines=bad_lines, show_progress_bar=False):
-                    sentences = [text for text in document.sentences if text]
-                    texts = [" ".join(sentences)] if options.unit == "document" else sentences
-                    yield from ((document.language, text) for text in texts if text)
-            elif kind == "md":
-                lines: list[str] = []
-                for number, line in read_lines(file, bad_lines):
-                    lines += [""] * (number - len(lines) - 1) + [line]
-                for part in "\n".join(lines).split("\n\n"):
-                    if part.strip():
-                        yield language, bad_lines.cut(part.strip(), file, 0)
-            elif kind in ("txt", "tsv", "csv"):
-                distinct = dict.fromkeys(stream_texts(str(file), options.column, bad_lines=bad_lines))
-                yield from ((language, bad_lines.cut(text, file, 0)) for text in distinct)
-            elif file == path:
-                raise DataError(FORMATS, file=str(file))
+    how: Any = {"language": options.language or UNKNOWN, "unit": options.unit, "column": options.column}
+    for document in read_documents(options.documents, bad_lines=bad_lines, show_progress_bar=False, **how):
+        yield from ((document.language, text) for text in document.sentences if text)

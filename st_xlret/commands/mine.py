@@ -5,7 +5,8 @@ r"""Mine parallel sentences from two collections of texts by margin (Artetxe and
 A line of the output is score, source and target, separated by tabs, best first; each text is in one pair at most. The
 ratio margin divides the cosine of a pair by the mean cosine of both texts with their nearest neighbours: 1 is a pair
 that is as similar as any other, and good pairs are above about 1.05. Collections are files with lines of text, tables
-(.tsv, .csv), JSON lines or documents, gzipped or not, or Hugging Face data sets (NAME[:CONFIG[:SPLIT]], or a folder).
+(.tsv, .csv), JSON lines, documents or Parquet files, folders of them, or Hugging Face data sets
+(NAME[:CONFIG[:SPLIT]][=LANGUAGE]).
 Texts and embeddings are kept on the disk while the command runs. Interrupted? The same command continues where it
 stopped. A file with the languages in its name, such as mined.en-fr.tsv, can be trained on as it is (--pairs).
 """
@@ -52,7 +53,6 @@ class Arguments:
     target_column: str | None = option(None, "The same for the target.", expert=True)
     source_language: str | None = option(None, "Language of the source, for a model with a map per language.")
     target_language: str | None = option(None, "The same for the target.")
-    streaming: bool = option(False, "Read data sets from the Hub without downloading them first.", expert=True)
     margin: str = option(
         "ratio",
         "How the cosine is set off against the neighbours'.",
@@ -91,11 +91,11 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
     """Run the command `mine`."""
     given = name_leading_words(arguments, "source", "target")
     (options,) = parse([Arguments], given, description=__doc__, prog=prog)
-    from st_xlret.commands.texts import check_source
+    from st_xlret.data.documents import find_documents
 
     output = check_output_file(options.output)
-    for source in (options.source, options.target):
-        check_source(source)
+    for source, column in ((options.source, options.source_column), (options.target, options.target_column)):
+        find_documents(source, language="und", column=column)
         if output.exists() and Path(source).expanduser().exists() and output.samefile(Path(source).expanduser()):
             raise ValueError(f"--output {options.output} is what is mined: name another file, or its texts are lost")
     work = Path(options.embedding_cache or output.with_name(f".{output.name}.embeddings"))
@@ -104,7 +104,6 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
 
 
 def _mine(options: Arguments, output: Path, work: Path) -> None:
-    from st_xlret.commands.texts import stream_texts
     from st_xlret.evaluation.embedding_cache import EmbeddingCache
     from st_xlret.hub.loading import load_model
     from st_xlret.search import mine_pairs
@@ -118,8 +117,10 @@ def _mine(options: Arguments, output: Path, work: Path) -> None:
         (options.source, options.source_column, options.source_language),
         (options.target, options.target_column, options.target_language),
     ):
-        texts = stream_texts(source, column, streaming=options.streaming, show_progress_bar=True)
-        sides.append(TextTable.of(texts, work / "texts", _key_of(source, column), language or ""))
+        texts = TextTable.of(_texts(source, column), work / "texts", _key_of(source, column), language or "")
+        if not len(texts):
+            raise ValueError(f"{source} holds no text")
+        sides.append(texts)
     print(f"{len(sides[0])} distinct source texts, {len(sides[1])} target texts", flush=True)
     cache = EmbeddingCache(work, shard_size=_SHARD)
     how: dict[str, Any] = {"batch_size": options.batch_size, "prompt_name": options.prompt_name}
@@ -188,6 +189,16 @@ class TextTable:
         return list(self.texts[self.rows[list(numbers)]]["text"])
 
 
+def _texts(source: str, column: str | None) -> Iterator[str]:
+    """The texts of a source as they stand, whatever their language; what was cut of them is said."""
+    from st_xlret.data import BadLines, read_documents
+
+    bad_lines = BadLines()
+    for document in read_documents(source, language="und", unit="text", column=column, bad_lines=bad_lines):
+        yield from filter(None, document.sentences)
+    print("".join(f"{line}\n" for line in bad_lines.losses()), end="")
+
+
 def _key_of(source: str, *options: str | None) -> str | None:
     """What identifies the texts of a file as it is now; None for a folder or a data set, whose changes are not seen."""
     path = Path(source).expanduser()
@@ -199,7 +210,7 @@ def _key_of(source: str, *options: str | None) -> str | None:
 
 
 def _hash(text: str) -> int:
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
 
 
@@ -211,10 +222,6 @@ def _lines(found: MinedPairs, source: TextTable, target: TextTable, *, as_table:
         texts = source[part[1].tolist()], target[part[2].tolist()]
         for score, one, other in zip(part[0].tolist(), *texts, strict=True):
             if as_table:
-                yield f"{score:.6f}\t{_cell(one)}\t{_cell(other)}\n"
+                yield f"{score:.6f}\t{one}\t{other}\n"
             else:
                 yield json.dumps({"score": score, "source": one, "target": other}, ensure_ascii=False) + "\n"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,35 +16,28 @@ import datasets
 from datasets.fingerprint import generate_fingerprint
 
 from st_xlret.data.cache import cached_dataset
-from st_xlret.data.languages import check_language, check_languages, match_language
-from st_xlret.data.lines import (
-    DAMAGED,
-    BadLines,
-    DataError,
-    Limits,
-    OnBytesRead,
-    PathLike,
-    Report,
-    open_bytes,
-    read_jsonl,
-    read_lines,
-    required_field,
+from st_xlret.data.document_formats import (
+    FORMATS,
+    TEXT_FIELDS,
+    Unit,
+    ending,
+    is_in_folder,
+    language_of_record,
+    read_records,
+    text_field,
+    texts_of,
 )
-from st_xlret.data.sources import JSONL, Sources, first_record, split_sources, texts_to_exclude
-from st_xlret.data.text import check_characters, clean_text, normalise_text, split_sentences
+from st_xlret.data.language_identification import LanguageIdentifier
+from st_xlret.data.languages import UNKNOWN, check_language, check_languages, match_language
+from st_xlret.data.lines import BadLines, DataError, Limits, PathLike, Report
+from st_xlret.data.sources import Sources, split_sources, texts_to_exclude
+from st_xlret.data.text import normalise_text
 
 logger = logging.getLogger(__name__)
 
 FEATURES = {"sentence": "string", "language": "string", "document": "int64", "position": "int32"}
-FORMATS = (
-    "documents are read from JSON lines (.jsonl or .json, also .gz and .xz), a document per line: "
-    '{"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."} (CCNet: "raw_content"); and from text '
-    "files that are named after their language (fr.txt.xz), with a blank line between documents"
-)
-_JSON = (".json", ".json.gz", ".json.xz")
-_PLAIN_TEXT = (".txt", ".txt.gz", ".txt.xz")
-_ROMANISED = "_rom"  # CC-100's hi_rom.txt.xz and others
-_TEXT_COLUMNS = ("sentences", "text", "raw_content", "content")
+_IDENTIFIED_BY = 1_000  # characters
+_ON_DISK = ("info", "dict")  # what save_to_disk writes: dataset_info.json or dataset_dict.json
 
 
 class LoadReport(Report):
@@ -63,7 +56,6 @@ def load_documents(
     languages: Iterable[str] | None = None,
     exclude: Sequence[PathLike] = (),
     skip_bad_lines: bool = False,
-    split_text: bool = True,
     min_sentences: int = 1,
     max_documents_per_language: int | None = None,
     limits: Limits | None = None,
@@ -78,17 +70,18 @@ def load_documents(
     contiguous. White space becomes single spaces; sentences that are empty or excluded do not count in positions.
 
     Args:
-        sources: One or several of: a file of JSON lines; a text file with a paragraph per line and a blank line between
-            documents, named after its language (CC-100's `fr.txt.xz`); a folder, searched recursively; a Hugging Face
-            data set `NAME:CONFIG=LANGUAGE` (its `train` split, streamed); a `datasets.Dataset` or another iterable of
-            records. A record has `language` and one of `sentences` (list of strings), `text`, or CCNet's `raw_content`.
-            Files may be compressed (`.gz`, `.xz`).
+        sources: One or several of: a file of JSON lines, a Parquet file, a table (`.tsv`, `.csv`) with names in its
+            first line; a text file with a paragraph per line and a blank line between documents, best named after its
+            language (CC-100's `fr.txt.xz`), or a Markdown file; a folder, searched recursively, also one in BEIR's
+            layout; a Hugging Face data set `NAME[:CONFIG[:SPLIT]][=LANGUAGE]`, streamed; a `datasets.Dataset` or
+            another iterable of records. A record has one of `sentences` (list of strings), `text`, `sentence`,
+            `raw_content` (CCNet) or `content`, and `language` or `lang`. The language of a text that names none is
+            identified, among `languages` if they are given, which needs the extra `langid`. Files may be compressed.
         languages: Language codes to keep. All by default. `"pt"` also takes `"pt-br"` and stores it as `"pt"`, unless
             `"pt-br"` is named too; `"zh"` does not take `"zh-tw"`, which is in another script.
         exclude: Text files, one sentence per line, such as a test set. Sentences that occur in them are left out,
             whatever their case, punctuation and white space.
         skip_bad_lines: Skip and count bad lines instead of raising an error.
-        split_text: Split `text` into sentences; otherwise each line is one.
         min_sentences: Documents with fewer sentences are left out; 1 keeps one-sentence documents.
         max_documents_per_language: The first documents of each language to keep. No limit by default.
         limits: Longest line and sentence; longer sentences are cut and counted.
@@ -102,7 +95,7 @@ def load_documents(
 
     Raises:
         DataError: For a bad line (file and line are named), a source that does not exist, or if no document is left.
-        ValueError: For an unknown language, a limit below 1, or a Hugging Face data set without text or language.
+        ValueError: For an unknown language, a limit below 1, or a Hugging Face data set without text.
 
     Example:
         >>> import tempfile
@@ -115,15 +108,13 @@ def load_documents(
             raise ValueError(f"{name} must be at least 1, not {value}")
     wanted, limits = check_languages(languages), limits or Limits()
     excluded, found = texts_to_exclude(exclude), find_documents(sources)
-    options = [wanted and sorted(wanted), sorted(excluded), skip_bad_lines, split_text, min_sentences]
+    options = [wanted and sorted(wanted), sorted(excluded), skip_bad_lines, min_sentences]
     key = found.cache_key([*options, max_documents_per_language, astuple(limits)])
     made = LoadReport(skip_bad_lines, limits, skipped_files=found.skipped)
 
     def rows() -> Iterator[tuple[Any, ...]]:
         number = 0
-        for document in documents_of(
-            found, wanted, made, made.other_languages, split_text=split_text, show_progress_bar=show_progress_bar
-        ):
+        for document in documents_of(found, wanted, made, made.other_languages, show_progress_bar=show_progress_bar):
             counts = made.languages[document.language]
             sentences = [sentence for sentence in document.sentences if sentence]
             if excluded:
@@ -154,7 +145,7 @@ def load_documents(
 
 
 class Document(NamedTuple):
-    """A document as read: its cleaned sentences (`""` where one is empty), its record, and its (last) line."""
+    """A document as read: its cleaned texts (`""` where one is empty), its record, and its (last) line."""
 
     language: str
     sentences: list[str]
@@ -162,57 +153,74 @@ class Document(NamedTuple):
     file: str
     line: int
 
+    @property
+    def name(self) -> str:
+        """What the texts of one document have in common: `metadata.document`, the title, or the line."""
+        metadata = self.record.get("metadata")
+        named = metadata.get("document") if isinstance(metadata, Mapping) else None
+        return str(named or self.record.get("title") or self.line)
+
 
 def read_documents(
     sources: Any,
     *,
     languages: Iterable[str] | None = None,
+    language: str | None = None,
+    unit: Unit = "sentence",
+    column: str | None = None,
     bad_lines: BadLines | None = None,
     show_progress_bar: bool = True,
 ) -> Iterator[Document]:
-    """Stream documents, without keeping anything.
+    """Stream documents, without keeping anything: the one reader of all commands.
 
     Args:
         sources: As for [`load_documents`][st_xlret.load_documents].
         languages: As for `load_documents`.
-        bad_lines: What to do about bad lines and too long sentences; `bad_lines.warn` says what was lost.
+        language: Language of texts that name none; "und" if it does not matter. Text files of a folder that are not
+            named after a language are read only then. By default it is identified.
+        unit: What the texts of a document are: its sentences; what is there, as it stands ("text"): `text`, an element
+            of `sentences`, a line of a text file, a block of a Markdown file; or the same with the elements of
+            `sentences` joined ("document").
+        column: Field of the text, by default the first of `sentences`, `text`, `sentence`, `raw_content` and `content`;
+            of a table without names, the number of its column from 1.
+        bad_lines: What to do about bad lines and too long texts; `bad_lines.warn` says what was lost.
         show_progress_bar: Show a progress bar.
 
     Raises:
         DataError: As for `load_documents`.
+
+    Example:
+        >>> record = {"language": "en", "text": "It rained. We stayed in."}
+        >>> [document.sentences for document in read_documents([record], unit="document")]
+        [['It rained. We stayed in.']]
     """
     bad_lines, wanted = bad_lines or BadLines(), check_languages(languages)
-    yield from documents_of(find_documents(sources), wanted, bad_lines, show_progress_bar=show_progress_bar)
+    found = find_documents(sources, language=language, column=column)
+    how: dict[str, Any] = {"language": language, "unit": unit, "column": column}
+    yield from documents_of(found, wanted, bad_lines, show_progress_bar=show_progress_bar, **how)
 
 
-def find_documents(sources: Any) -> Sources:
+def find_documents(sources: Any, *, language: str | None = None, column: str | None = None) -> Sources:
     """The files, Hugging Face data sets and in-memory records of a `sources` argument that contain documents."""
 
     def choose(file: Path, is_named: bool) -> bool | None:
-        if file.name.endswith(JSONL):
-            record = {} if is_named else first_record(file)
-            # A file whose lines are all bad is taken: reading it then reports them.
-            return record is not None and (not record or _is_document(record))
-        problem = "is not in a format of documents"
-        if file.name.endswith(_PLAIN_TEXT):
-            try:
-                return bool(_language_of_text(file))
-            except DataError:
-                if is_named:
-                    raise
-        elif file.name.endswith(_JSON):
-            if _begins_with_a_document(file):
-                return True
-            problem = "does not begin with a document"
-        if is_named:
+        if not is_named:
+            return is_in_folder(file, column, language is not None)
+        if not ending(file) or (ending(file) == "json" and not is_in_folder(file, column, False)):
+            problem = "does not begin with a document" if ending(file) else "is not in a format of documents"
             raise DataError(f"{str(file)!r} {problem}; {FORMATS}")
-        return None
+        return True
 
     paths, collections = split_sources(sources)
-    hub = [path for path in paths if (":" in path or "=" in path) and not os.path.lexists(os.path.expanduser(path))]
-    there = [path for path in paths if path not in hub]
-    nothing = f"contains no documents; {FORMATS}"
-    return Sources.find([*there, *map(HubDocuments.load, hub), *collections], choose, nothing=nothing)
+    found: list[Any] = []
+    for path in paths:
+        there = os.path.lexists(os.path.expanduser(path))
+        if not there and not (":" in path or "=" in path):
+            hint = "a Hugging Face data set is named NAME:CONFIG, NAME:CONFIG:SPLIT or NAME=LANGUAGE"
+            raise DataError(f"no such file or directory: {path!r}; {hint}")
+        is_dataset = not there or any((Path(path).expanduser() / f"dataset_{n}.json").is_file() for n in _ON_DISK)
+        found.append(HubDocuments.load(path, column) if is_dataset else path)
+    return Sources.find([*found, *collections], choose, nothing=f"contains no documents; {FORMATS}")
 
 
 def documents_of(
@@ -221,84 +229,49 @@ def documents_of(
     bad_lines: BadLines,
     left_out: Counter[str] | None = None,
     *,
-    split_text: bool = True,
+    language: str | None = None,
+    unit: Unit = "sentence",
+    column: str | None = None,
     show_progress_bar: bool = True,
 ) -> Iterator[Document]:
     """Stream the documents in wanted languages; `left_out` counts the others."""
     shown: dict[str, Any] = {"show_progress_bar": show_progress_bar, "description": "Reading documents"}
-    for records in (found.in_files(_read_file, bad_lines, **shown), found.in_collections(bad_lines, **shown)):
+    default = language if language in (None, UNKNOWN) else check_language(language)
+    identifier: LanguageIdentifier | None = None
+
+    def read(file: str, *options: Any) -> Any:
+        return read_records(file, column, *options)
+
+    for records in (found.in_files(read, bad_lines, **shown), found.in_collections(bad_lines, **shown)):
         for file, (line, record) in records:
             try:
-                code = check_language(required_field(record, "language", str))
-                language = match_language(code, wanted)
-                sentences = [] if language is None else _sentences(record, language, split_text)
+                code = language_of_record(record) or default
+                if code is None:
+                    value = record[text_field(record, column)]
+                    identifier = identifier or _identifier(wanted, file, line)
+                    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+                    code = identifier.identify(text[:_IDENTIFIED_BY])
+                code = code if code == UNKNOWN else check_language(code)
+                kept_as = match_language(code, wanted)
+                texts = [] if kept_as is None else texts_of(record, kept_as, unit, column)
             except ValueError as error:
+                if isinstance(error, DataError):
+                    raise
                 bad_lines(str(error), file, line)
                 continue
-            if language is not None:
-                yield Document(language, [bad_lines.cut(text, file, line) for text in sentences], record, file, line)
+            if kept_as is not None:
+                yield Document(kept_as, [bad_lines.cut(text, file, line) for text in texts], record, file, line)
             elif left_out is not None:
                 left_out[code] += 1
 
 
-def _sentences(record: Mapping[str, Any], language: str, split_text: bool) -> list[str]:
-    if record.get("sentences") is not None:
-        return [clean_text(sentence) for sentence in required_field(record, "sentences", list)]
-    name = "raw_content" if "raw_content" in record and "text" not in record else "text"
-    if name not in record:
-        raise ValueError(f"no field 'sentences' or 'text' (the record has {', '.join(map(repr, record))})")
-    text = required_field(record, name, str)
-    check_characters(text)
-    if not split_text:
-        return [clean_text(line) for line in text.splitlines()]
-    # A line of CCNet is a paragraph.
-    return split_sentences(text.replace("\n", "\n\n") if name == "raw_content" else text, language)
-
-
-def _is_document(record: Mapping[str, Any]) -> bool:
-    return "language" in record and not {"sentences", "text", "raw_content"}.isdisjoint(record)
-
-
-def _begins_with_a_document(file: Path) -> bool:
-    """Whether the first line of a file is a document; JSON files of other kinds are one object or list."""
+def _identifier(languages: frozenset[str] | None, file: str, line: int) -> LanguageIdentifier:
+    logger.info("the language of texts that name none, such as %s, line %d, is identified", file, line)
     try:
-        with open_bytes(file) as stream:
-            record = json.loads(stream.readline(1 << 26))
-    except (ValueError, RecursionError, *DAMAGED):
-        return False
-    return isinstance(record, dict) and _is_document(record)
-
-
-def _read_file(file: str, bad_lines: BadLines, on_bytes_read: OnBytesRead) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """(number of the last line, record) of each document of a file."""
-    if not file.endswith(_PLAIN_TEXT):
-        yield from read_jsonl(file, bad_lines, on_bytes_read)
-        return
-    language, limit = _language_of_text(file), bad_lines.limits.line_bytes
-    paragraphs: list[str] = []
-    size = last = 0
-    for number, line in read_lines(file, bad_lines, on_bytes_read):
-        # A document longer than the limit is cut into several: a file without blank lines does not fill the memory.
-        if paragraphs and (number > last + 1 or size > limit):
-            yield last, {"language": language, "text": "\n\n".join(paragraphs)}
-            paragraphs, size = [], 0
-        paragraphs.append(line)
-        size += len(line)
-        last = number
-    if paragraphs:
-        yield last, {"language": language, "text": "\n\n".join(paragraphs)}
-
-
-def _language_of_text(path: PathLike) -> str:
-    """The language that a text file is named after: `zh-Hans.txt.xz`, `hi_rom.txt` (`hi-latn`)."""
-    name = Path(path).name.partition(".")[0]
-    code = f"{name.removesuffix(_ROMANISED)}-latn" if name.endswith(_ROMANISED) else name
-    try:
-        return check_language(code)
-    except ValueError as error:
-        raise DataError(
-            f"{os.fspath(path)!r} is not named after its language, as fr.txt.xz is ({error}); rename it"
-        ) from error
+        return LanguageIdentifier(sorted(languages) if languages else None)
+    except ImportError as error:
+        reason = f"no field 'language': name the language of each text, or have it identified ({error})"
+        raise DataError(reason, file=file, line=line) from error
 
 
 class HubDocuments:
@@ -306,12 +279,13 @@ class HubDocuments:
 
     Args:
         dataset: Rows with `text`, `content`, `raw_content` or `sentences`; one that is streamed will do.
-        language: Language of all of them. By default the rows' own `language` column.
+        language: Language of all of them. By default the rows' own `language`, if they have one.
+        column: The text column, if it has another name.
         identity: What tells this version from others. By default the fingerprint of a `datasets.Dataset`.
         total: Number of rows, for the progress bar.
 
     Raises:
-        ValueError: If the data set has none of the text columns, or no language is known.
+        ValueError: If the data set has none of the text columns.
     """
 
     def __init__(
@@ -319,39 +293,52 @@ class HubDocuments:
         dataset: datasets.Dataset | datasets.IterableDataset,
         language: str | None = None,
         *,
+        column: str | None = None,
         identity: str | None = None,
         total: int | None = None,
     ) -> None:
         names = dataset.column_names or list(next(iter(dataset), {}))
-        column = next((name for name in _TEXT_COLUMNS if name in names), None)
-        if column is None:
-            raise ValueError(f"the data set needs a column out of {', '.join(_TEXT_COLUMNS)}; it has {names}")
-        if language is None and "language" not in names:
-            raise ValueError("the data set has no 'language' column: name the language as NAME:CONFIG=LANGUAGE")
-        self.dataset, self.column = dataset, column
+        found = next((name for name in ([column] if column else TEXT_FIELDS) if name in names), None)
+        if found is None:
+            wanted = column or f"out of {', '.join(TEXT_FIELDS)}"
+            raise DataError(f"the data set needs a text column {wanted}; it has: {', '.join(names)}")
+        self.dataset, self.column = dataset, found
         self.language = None if language is None else check_language(language)
         self.total = len(dataset) if total is None and isinstance(dataset, datasets.Dataset) else total
         if identity is None and isinstance(dataset, datasets.Dataset):
             identity = generate_fingerprint(dataset)
-        self.identity = identity and f"{identity} {column} {self.language}"
+        self.identity = identity and f"{identity} {found} {self.language}"
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        key = "text" if self.column == "content" else self.column
         for row in self.dataset:
-            yield {"language": self.language or row["language"], key: row[self.column]}
+            yield {"language": self.language or language_of_record(row), self.column: row[self.column]}
 
     @classmethod
-    def load(cls, name: str) -> HubDocuments:
-        """Find the `train` split of `NAME=LANGUAGE`, `NAME:CONFIG=LANGUAGE` or `NAME:CONFIG`, to be streamed.
+    def load(cls, name: str, column: str | None = None) -> HubDocuments:
+        """Find the data set `NAME[:CONFIG[:SPLIT]][=LANGUAGE]`, to be streamed; by default its `train` split.
 
-        When offline (`HF_HUB_OFFLINE`), the local cache has it. A folder of Parquet files will do as the name.
+        When offline (`HF_HUB_OFFLINE`), the local cache has it. A folder of Parquet files will do as the name, and one
+        that `save_to_disk` wrote.
+
+        Raises:
+            DataError: If it cannot be loaded, or has no text column.
         """
         path, _, language = name.rpartition("=") if "=" in name else (name, "", "")
-        path, _, config = path.partition(":")
-        if datasets.config.HF_HUB_OFFLINE and not os.path.isdir(path):
-            return cls(datasets.load_dataset(path, config or None, split="train"), language or None)
-        builder = datasets.load_dataset_builder(path, config or None)
-        known = (builder.info.splits or {}).get("train")
-        total = None if known is None else known.num_examples
-        rows = builder.as_streaming_dataset(split="train")
-        return cls(rows, language or None, identity=builder.cache_dir, total=total)
+        path, config, split = (*path.split(":", 2), "", "")[:3]
+        make = partial(cls, language=language or None, column=column)
+        split = split or "train"
+        try:
+            if os.path.isdir(path) and not config and any(Path(path, f"dataset_{n}.json").is_file() for n in _ON_DISK):
+                stored = datasets.load_from_disk(path)
+                return make(stored[split] if isinstance(stored, datasets.DatasetDict) else stored)
+            if datasets.config.HF_HUB_OFFLINE and not os.path.isdir(path):
+                return make(datasets.load_dataset(path, config or None, split=split))
+            builder = datasets.load_dataset_builder(path, config or None)
+            known = (builder.info.splits or {}).get(split)
+            total = None if known is None else known.num_examples
+            return make(builder.as_streaming_dataset(split=split), identity=builder.cache_dir, total=total)
+        except DataError as error:
+            raise DataError(f"{name}: {error}") from error
+        except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:
+            reason = "there is no such file, and it cannot be loaded as a data set NAME[:CONFIG[:SPLIT]][=LANGUAGE]"
+            raise DataError(f"{name}: {reason}: {error}") from error

@@ -13,6 +13,9 @@ from st_xlret.data.lines import DataError
 MAX_CODE_BYTES = 7
 """Longest code that fits into a signed 64-bit id with room for the sign (`zh-hans` has 7 bytes)."""
 
+UNKNOWN = "und"
+"""Undetermined, in ISO 639: for texts whose language does not matter."""
+
 _LOOKS_LIKE_A_PAIR = re.compile(r"[A-Za-z]{2,3}-[A-Za-z]{2,3}")
 _NOT_ONE_LANGUAGE = frozenset({"mis", "mul", "und", "zxx"})
 

@@ -138,13 +138,13 @@ def test_mining_data_sets(tmp_path: Path, model: Path) -> None:
     (tmp_path / "french" / "train.jsonl").write_text(
         "".join(json.dumps({"words": word}) + "\n" for word in WORDS["fr"])
     )
-    for options in ([], ["--streaming"], ["--source_column", "sentence", "--target_column", "words"]):
+    for options in ([], ["--source_column", "sentence"]):
         output = tmp_path / "pairs.jsonl"
         given = [str(tmp_path / "english"), str(tmp_path / "french"), "--model", str(model), "--output", str(output)]
-        main(["mine", *given, *options])
+        main(["mine", *given, "--target_column", "words", *options])
         found = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
         assert {(pair["source"], pair["target"]) for pair in found} == set(zip(*WORDS.values(), strict=True))
-    with pytest.raises(SystemExit, match="'title' is no column of text; there are: number, sentence"):
+    with pytest.raises(SystemExit, match="a text column title; it has: number, sentence"):
         main(["mine", *given, "--source_column", "title"])
     with pytest.raises(SystemExit, match="no-such-set.*NAME"):
         main(["mine", "no-such-set", *given[1:]])

@@ -60,20 +60,13 @@ def test_languages_without_documents_are_named(read: Any) -> None:
         read([document("en", "A.")], languages=["fr"])
 
 
-def test_text_is_split_or_taken_line_by_line(read: Any) -> None:
-    record = {"language": "en", "text": "One. Two.\nThree."}
-    assert read([record])[0]["sentence"][:] == ["One.", "Two.", "Three."]
-    assert read([record], split_text=False)[0]["sentence"][:] == ["One. Two.", "Three."]
-
-
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
         ("{", "not valid JSON"),
-        ({"id": "1", "sentences": ["A."]}, "no field 'language'"),
         ({"language": "en", "title": "T"}, "no field 'sentences' or 'text'"),
         ({"language": "xx1", "sentences": ["A."]}, "unknown language code 'xx1'"),
-        ({"language": "en", "sentences": "A."}, "field 'sentences' must be a list, found str"),
+        ({"language": "en", "sentences": {}}, "field 'sentences' must be a text or a list of texts, found dict"),
         ({"language": "en", "sentences": ["A.", 3]}, "a sentence must be a string, found int"),
         ('{"language": "en", "sentences": ["\\ud800"]}', "the text .* half of a surrogate pair"),
         ('{"language": "en", "text": "\\ud800"}', "the text .* half of a surrogate pair"),

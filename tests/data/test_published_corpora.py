@@ -11,8 +11,7 @@ import datasets
 import pytest
 from datasets import Dataset
 
-from st_xlret.data import DataError, HubDocuments, LoadReport, load_documents, read_documents
-from st_xlret.data.lines import BadLines, Limits
+from st_xlret.data import DataError, HubDocuments, LoadReport, load_documents
 from tests.data.files import write_jsonl, write_text
 
 
@@ -55,14 +54,6 @@ def test_cc100_has_blank_lines_between_documents(tmp_path: Path, read: Any) -> N
         ("Deux.", "fr", 1, 0),
         ("下雨了。", "zh-hans", 2, 0),
     ]
-    with pytest.raises(DataError, match="README.txt.*fr.txt.xz"):
-        rows(read, tmp_path / "in" / "README.txt")
-
-
-def test_text_without_blank_lines_does_not_fill_the_memory(tmp_path: Path) -> None:
-    file = write_text(tmp_path / "en.txt", "one two\n" * 10)
-    found = list(read_documents(file, bad_lines=BadLines(limits=Limits(line_bytes=20)), show_progress_bar=False))
-    assert [document.line for document in found] == [3, 6, 9, 10]
 
 
 def test_a_damaged_xz_file_is_named(tmp_path: Path, read: Any) -> None:
@@ -125,18 +116,3 @@ def test_an_unchanged_data_set_is_not_read_again(tmp_path: Path) -> None:
         load_documents(HubDocuments(texts, language), report=report, cache_dir=tmp_path, show_progress_bar=False)
         reused.append(report.reused)
     assert reused == [False, True, False]
-
-
-def test_without_a_language_the_way_out_is_named(asked: list[tuple]) -> None:
-    with pytest.raises(ValueError, match="NAME:CONFIG=LANGUAGE"):
-        load_documents("some/texts:default")
-
-
-def test_a_name_without_config_and_language_is_a_missing_file() -> None:
-    with pytest.raises(DataError, match="some/texts"):
-        load_documents("some/texts")
-
-
-def test_without_text_the_columns_are_named() -> None:
-    with pytest.raises(ValueError, match="'body'"):
-        HubDocuments(Dataset.from_dict({"body": ["x"]}), "fr")
