@@ -155,14 +155,18 @@ def evaluate(arguments: Arguments) -> None:
     from st_xlret.hub.loading import check_backend, load_model
 
     check_backend(arguments.backend)
-    known = benchmark(_benchmark_name(arguments))
+    kind = benchmark(_benchmark_name(arguments))
     tables = Path(arguments.output).with_suffix(".md")
     if tables == Path(arguments.output):
         raise ValueError(f"--output {arguments.output}: this file is for the tables; name the JSON file otherwise.")
     is_writer = int(os.environ.get("RANK", "0")) == 0  # every process of torchrun has the result; one writes it
     for file in (arguments.output, tables) if is_writer else ():
         check_output_file(file)
-    evaluator = known.load(arguments.data, arguments.pairs or arguments.languages, evaluator_options(arguments))
+    languages, options = arguments.pairs or arguments.languages, evaluator_options(arguments)
+    if arguments.data is None:
+        evaluator = kind.from_hub(languages, **options)
+    else:
+        evaluator = kind.from_directory(arguments.data, languages, **options)
     model = load_model(arguments.model, arguments.device, backend=arguments.backend)
     result = evaluator.evaluate(model)
     if arguments.backend != "torch":

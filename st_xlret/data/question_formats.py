@@ -265,6 +265,18 @@ def entity_text(entity: Mapping[str, Any]) -> str:
     return " ".join(" ".join(sentences).split()) or " ".join(description.split())
 
 
+def sentence_in_paragraph(sentence: str, paragraph: str) -> str:
+    """The text of a candidate of LAReQA that is read in its context: the sentence, then its paragraph.
+
+    This is the order of XTREME-R's baseline, whose code puts nothing between the two; here a space keeps words apart.
+
+    Example:
+        >>> sentence_in_paragraph("It rained.", "We left. It rained.")
+        'It rained. We left. It rained.'
+    """
+    return f"{sentence} {paragraph}"
+
+
 def _read_triplets(path: PathLike, bad_lines: BadLines, on_bytes_read: OnBytesRead) -> Iterator[tuple[int, list[str]]]:
     """MS MARCO's `query<TAB>positive<TAB>negative`; the texts of ids are taken from the files beside it."""
     first = next(_cells(path, 3, BadLines(skip=True)), None)

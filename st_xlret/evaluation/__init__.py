@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult
-from st_xlret.evaluation.bilingual import (
-    BilingualRetrievalEvaluator,
-    bilingual_accuracies,
-    retrieval_accuracy,
-    summarise_accuracies,
-    weighted_f1,
-)
 from st_xlret.evaluation.bucc import BUCCEvaluator
 from st_xlret.evaluation.embedding import TextEmbedder
 from st_xlret.evaluation.embedding_cache import EmbeddingCache, StoredEmbeddings, fingerprint
 from st_xlret.evaluation.language_bias import LanguageBias, measure_language_bias
 from st_xlret.evaluation.lareqa import LAReQAEvaluator
-from st_xlret.evaluation.metrics import language_preference, map_at_k, mrr_at_k, ndcg_at_k, recall_at_k
 from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
 from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator
 from st_xlret.evaluation.nq import NQEvaluator
-from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, TextCollection, read_beir, score_ranking
+from st_xlret.evaluation.passages import AnsweredQuestions, AnswerEvaluator
+from st_xlret.evaluation.retrieval import (
+    RetrievalEvaluator,
+    language_preference,
+    map_at_k,
+    mrr_at_k,
+    ndcg_at_k,
+    recall_at_k,
+    score_ranking,
+)
+from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection, read_beir
 from st_xlret.evaluation.tables import PublishedRow, markdown_table, published_rows, results_table, scores_table
-from st_xlret.evaluation.tatoeba import TatoebaEvaluator, TatoebaPairsEvaluator
+from st_xlret.evaluation.tatoeba import (
+    BilingualRetrievalEvaluator,
+    TatoebaEvaluator,
+    TatoebaPairsEvaluator,
+    retrieval_accuracy,
+    weighted_f1,
+)
 from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator
 
 __all__ = [
+    "AnswerEvaluator",
+    "AnsweredQuestions",
     "BUCCEvaluator",
     "BenchmarkEvaluator",
     "BenchmarkResult",
@@ -44,7 +54,6 @@ __all__ = [
     "TextCollection",
     "TextEmbedder",
     "XORRetrieveEvaluator",
-    "bilingual_accuracies",
     "fingerprint",
     "language_preference",
     "map_at_k",
@@ -59,6 +68,5 @@ __all__ = [
     "retrieval_accuracy",
     "score_ranking",
     "scores_table",
-    "summarise_accuracies",
     "weighted_f1",
 ]

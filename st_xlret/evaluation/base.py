@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from inspect import signature
+from pathlib import Path
+from typing import Any, TypeVar
 
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
 
 from st_xlret.evaluation.embedding import Calibration, Pooling, TextEmbedder
+
+Evaluator = TypeVar("Evaluator", bound="BenchmarkEvaluator")
 
 
 @dataclass(frozen=True)
@@ -47,9 +51,10 @@ def macro_average(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]
 
 
 class BenchmarkEvaluator(BaseEvaluator):
-    """Base of the evaluator of a benchmark. A subclass measures (`score`) and describes how (`protocol`).
+    """Base of the evaluator of a benchmark.
 
-    Metrics: `average_{metric}`, the mean over the languages, and `{language}_{metric}`.
+    A subclass reads its files (`read`), measures (`score`) and describes how (`protocol`). Metrics: `average_{metric}`,
+    the mean over the languages, and `{language}_{metric}`.
 
     Args:
         name: Prefix of the metrics. Default: the benchmark's.
@@ -69,6 +74,14 @@ class BenchmarkEvaluator(BaseEvaluator):
     benchmark: str = ""
     primary: str = ""
     """The metric by which the best model is chosen; the only one that the model card has for each language."""
+    layout: str = ""
+    """Files of the official layout."""
+    splits: tuple[str, ...] = ("test",)
+    is_on_hub: bool = False
+    published_metrics: tuple[str, ...] = ()
+    """The metrics that published rows are compared by."""
+    languages_in_all: int = 0
+    """How many languages the whole benchmark has."""
 
     def __init__(
         self,
@@ -96,6 +109,63 @@ class BenchmarkEvaluator(BaseEvaluator):
         self.write_csv = write_csv
         self.language_metrics = language_metrics
 
+    @classmethod
+    def from_directory(
+        cls: type[Evaluator],
+        path: str | os.PathLike[str],
+        languages: str | Sequence[str] | None = None,
+        **options: Any,
+    ) -> Evaluator:
+        """Read the files of the benchmark as they were published, plain or gzip.
+
+        Args:
+            path: Their folder.
+            languages: ISO 639-1 codes of the languages (of the queries) to evaluate, in this order. Default: all there.
+            **options: Options of reading, which the class describes, such as `split`, and those of the evaluator.
+
+        Raises:
+            ValueError: If an option, split or language is unknown, or a file is malformed (file and line are named).
+            FileNotFoundError: If the folder or a file is missing.
+        """
+        folder = Path(path).expanduser()
+        load = cls._reader(options)
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder} is no directory: expected one with {cls.layout}.")
+        return load(folder, languages)
+
+    @classmethod
+    def from_hub(cls: type[Evaluator], languages: str | Sequence[str] | None = None, **options: Any) -> Evaluator:
+        """Load the benchmark from the Hugging Face Hub or, when offline, from its cache; see `from_directory`."""
+        if not cls.is_on_hub:
+            raise ValueError(f"{cls.benchmark} is not on the Hub: give the folder of {cls.layout}.")
+        return cls._reader(options)(None, languages)
+
+    @classmethod
+    def _reader(
+        cls: type[Evaluator], options: Mapping[str, Any]
+    ) -> Callable[[Path | None, str | Sequence[str] | None], Evaluator]:
+        """Check the options, before any file is read, as reading a corpus can take minutes."""
+        of_reading = signature(cls.read).parameters
+        constructors = [vars(kind)["__init__"] for kind in cls.__mro__ if "__init__" in vars(kind)]
+        accepted = {*of_reading, *(name for each in constructors for name in signature(each).parameters)}
+        if unknown := sorted(set(options) - accepted):
+            raise ValueError(f"{cls.benchmark} has no such option: {', '.join(unknown)}.")
+        if (split := options.get("split", cls.splits[0])) not in cls.splits:
+            raise ValueError(f"split must be one of {cls.splits}, got {split!r}.")
+
+        def load(folder: Path | None, languages: str | Sequence[str] | None) -> Evaluator:
+            chosen = [languages] if isinstance(languages, str) else languages
+            reading = {name: value for name, value in options.items() if name in of_reading}
+            found = cls.read(folder, None if chosen is None else list(chosen), **reading)
+            return cls(**{**found, **{name: value for name, value in options.items() if name not in of_reading}})
+
+        return load
+
+    @classmethod
+    def read(cls, folder: Path | None, languages: list[str] | None, *_: Any, **__: Any) -> dict[str, Any]:
+        """What the files of a folder, or of the Hub if it is None, are for the constructor: name to argument."""
+        raise NotImplementedError
+
     def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:
         """Language to metric to value."""
         raise NotImplementedError
@@ -117,9 +187,15 @@ class BenchmarkEvaluator(BaseEvaluator):
         averages = {f"average_{metric}": value for metric, value in result.average.items()}
         every = {f"{code}_{name}": value for code, found in result.scores.items() for name, value in found.items()}
         if output_path is not None and self.write_csv:
-            append_csv_row(
-                os.path.join(output_path, self.csv_file), {"epoch": epoch, "steps": steps, **averages, **every}
-            )
+            row = {"epoch": epoch, "steps": steps, **averages, **every}
+            file = Path(output_path, self.csv_file)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            is_new = not file.is_file()
+            with open(file, "a", newline="", encoding="utf-8") as target:
+                writer = csv.DictWriter(target, fieldnames=list(row))
+                if is_new:
+                    writer.writeheader()
+                writer.writerow(row)
         on_card = {f"{code}_{self.primary}": found[self.primary] for code, found in result.scores.items()}
         # Not the dictionary that is returned, as the host's card keeps a reference to it.
         card = self.prefix_name_to_metrics({**averages, **on_card}, self.name)
@@ -129,14 +205,3 @@ class BenchmarkEvaluator(BaseEvaluator):
     def get_config_dict(self) -> dict[str, Any]:
         """The protocol, for the model card."""
         return self.protocol()
-
-
-def append_csv_row(path: str, row: Mapping[str, object]) -> None:
-    """Append one row to a CSV file, with a header if the file is new. Missing folders are made."""
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    is_new = not os.path.isfile(path)
-    with open(path, "a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(row))
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from sentence_transformers import SentenceTransformer
 from tqdm.auto import tqdm
@@ -19,8 +19,6 @@ from st_xlret.search import Margin, mine_bitext
 
 HUB_DATASET = "mteb/BUCC"
 BUCC_LANGUAGES = ("de", "fr", "ru", "zh")
-
-BUCCSplit = Literal["sample", "training", "test"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,12 @@ class BUCCEvaluator(BenchmarkEvaluator):
     best F1 on the training split is applied to the test split. Pairs with a sentence that occurs more than once in its
     corpus are dropped, as its id is ambiguous. (mteb's tasks of this name are retrieval between the gold pairs alone.)
 
+    The folder is that of `de-en.training.de` and so on, or of folders `de-en`; default languages are all that have the
+    split. `mteb/BUCC` on the Hub has the training split alone, on which the threshold is then chosen as well.
+
+    Options of reading: `split` (evaluated), and `threshold_split`, whose gold pairs give the threshold. XTREME, and the
+    ML-CTL paper, evaluate `"training"` with the threshold of `"sample"`.
+
     Metrics: `average_f1` (primary), `average_precision`, `average_recall`, and the same per language, such as `de_f1`.
     A language without gold pairs gets no scores; its pairs are in `mined_pairs` and in the files of `pairs_directory`.
 
@@ -81,6 +85,11 @@ class BUCCEvaluator(BenchmarkEvaluator):
 
     benchmark = "bucc"
     primary = "f1"
+    published_metrics = ("f1",)
+    layout = "files such as de-en.training.de, de-en.training.en, de-en.training.gold, de-en.test.de (BUCC 2018)"
+    splits = ("test", "training", "sample")
+    languages_in_all = 4
+    is_on_hub = True
 
     def __init__(
         self,
@@ -118,45 +127,26 @@ class BUCCEvaluator(BenchmarkEvaluator):
         self.thresholds: dict[str, float] = {}
 
     @classmethod
-    def from_directory(
+    def read(
         cls,
-        path: str | os.PathLike[str],
-        languages: Sequence[str] | None = None,
-        *,
-        split: BUCCSplit = "test",
-        threshold_split: BUCCSplit = "training",
-        **options: Any,
-    ) -> BUCCEvaluator:
-        """Read the files of the shared task, see `load_bucc_directory`.
-
-        Args:
-            path: The folder of `de-en.training.de` and so on, or of folders `de-en`.
-            languages: Such as `["de", "zh"]`. Default: all that have the split.
-            split: The evaluated split.
-            threshold_split: The split whose gold pairs give the threshold. XTREME, and the ML-CTL paper, evaluate
-                `"training"` with the threshold of `"sample"`.
-            **options: The evaluator's own.
-        """
-        corpora = load_bucc_directory(path, languages, split=split)
-        training = None
+        folder: Path | None,
+        languages: list[str] | None,
+        *_: Any,
+        split: str | None = None,
+        threshold_split: str = "training",
+        **__: Any,
+    ) -> dict[str, Any]:
+        """The corpora of the evaluated split, and those of the split for the threshold if that is another one."""
+        split = split or ("training" if folder is None else "test")
+        if folder is None:
+            if {split, threshold_split} != {"training"}:
+                asked = threshold_split if split == "training" else split
+                raise ValueError(f"split {asked!r}: the data set on the Hub has the training split only.")
+            return {"corpora": load_bucc_hub(languages), "split": split}
+        corpora, training = load_bucc_directory(folder, languages, split=split), None
         if split != threshold_split:
-            training = load_bucc_directory(path, list(corpora), split=threshold_split)
-        return cls(corpora, training, split=split, threshold_split=threshold_split, **options)
-
-    @classmethod
-    def from_hub(
-        cls, languages: Sequence[str] | None = None, *, threshold_split: str = "training", **options: Any
-    ) -> BUCCEvaluator:
-        """Load `mteb/BUCC`. It has the training split alone, on which the threshold is then chosen as well.
-
-        Raises:
-            ValueError: If a language or split is not there, or the data set holds aligned pairs only.
-        """
-        if threshold_split != "training":
-            raise ValueError(
-                f"threshold_split {threshold_split!r}: the data set on the Hub has the training split only."
-            )
-        return cls(load_bucc_hub(languages), **{"split": "training", **options})
+            training = load_bucc_directory(folder, list(corpora), split=threshold_split)
+        return {"corpora": corpora, "training": training, "split": split, "threshold_split": threshold_split}
 
     def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:
         """Precision, recall and F1 per language with gold pairs."""
@@ -247,7 +237,7 @@ def mining_scores(pairs: Sequence[MinedPair], gold: set[tuple[str, str]]) -> dic
 
 
 def load_bucc_directory(
-    path: str | os.PathLike[str], languages: Sequence[str] | None = None, *, split: BUCCSplit = "training"
+    path: str | os.PathLike[str], languages: Sequence[str] | None = None, *, split: str = "training"
 ) -> dict[str, BUCCCorpus]:
     """Read one split of the files of the shared task: `de-en.training.de`, `.en`, `.gold` and so on.
 
@@ -258,24 +248,20 @@ def load_bucc_directory(
 
     Raises:
         FileNotFoundError: If the folder or a file is missing.
-        ValueError: If the split is unknown, or a file is malformed (file and line are named).
+        ValueError: If a file is malformed (file and line are named).
     """
-    if split not in get_args(BUCCSplit):
-        raise ValueError(f"split must be one of {list(get_args(BUCCSplit))}, got {split!r}.")
     folder = Path(path)
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no directory: expected one with files such as de-en.{split}.de.")
-    if languages is None:
-        languages = _languages_of(folder, split)
-    languages = [languages] if isinstance(languages, str) else languages
-    return {language: _read_corpus(folder, language, split) for language in languages}
+    chosen = _languages_of(folder, split) if languages is None else languages
+    return {language: _read_corpus(folder, language, split) for language in chosen}
 
 
 def load_bucc_hub(languages: Sequence[str] | None = None) -> dict[str, BUCCCorpus]:
     """Load `mteb/BUCC` from the Hub or, when offline, its cache: the training split, named "test" there."""
     from datasets import load_dataset
 
-    languages = [languages] if isinstance(languages, str) else languages or BUCC_LANGUAGES
+    languages = languages or BUCC_LANGUAGES
     unknown = [language for language in languages if language not in BUCC_LANGUAGES]
     if unknown:
         raise ValueError(f"{HUB_DATASET} has no {unknown}; it has {list(BUCC_LANGUAGES)}.")

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.data.beir import read_texts
+from st_xlret.data.beir import is_beir, read_texts
 from st_xlret.data.lines import DataError
-from st_xlret.evaluation.retrieval import (
+from st_xlret.data.question_formats import sentence_in_paragraph
+from st_xlret.evaluation.retrieval import RetrievalEvaluator, mean_average_precision, score_ranking, search
+from st_xlret.evaluation.retrieval_data import (
     RetrievalData,
-    RetrievalEvaluator,
     TextCollection,
     find_file,
-    mean_average_precision,
+    listing,
     read_beir,
     rows_in_languages,
-    score_ranking,
-    search,
 )
 
-LareqaSplit = Literal["test", "test-same-language"]
-
-_SPLITS = ("test", "test-same-language")
 _LAYOUTS = (
     "XQuAD-R is read from google-research-datasets/lareqa (files such as xquad-r/en.json) or in BEIR's layout "
     "(corpus.jsonl, queries.jsonl, qrels/test.tsv, qrels/test-same-language.tsv)"
@@ -47,7 +42,11 @@ class LAReQAEvaluator(RetrievalEvaluator):
     - `"test-same-language"`: Monolingual retrieval from the candidates of the question's language alone.
 
     The models of XTREME-R read each sentence together with its paragraph; by default a candidate is the sentence alone
-    here.
+    here. The folder is that of `en.json` and so on, its parent, or one in BEIR's layout. The languages chosen are those
+    of the questions; the pool stays whole.
+
+    Options of reading: `split`, and `context`: whether each candidate is followed by its paragraph, as in XTREME-R (see
+    `sentence_in_paragraph`).
 
     Metrics: `map_at_20` (primary), `map` over the whole ranking, `mrr_at_100`, `recall_at_100`; for the mixed pool also
     `language_preference`, `recall_at_10`, `recall_at_10_same_language` and `recall_at_10_other_languages`.
@@ -55,6 +54,10 @@ class LAReQAEvaluator(RetrievalEvaluator):
 
     benchmark = "lareqa"
     metrics = ("map_at_20", "mrr_at_100", "recall_at_100")
+    published_metrics = ("map_at_20", "map")
+    layout = "files such as xquad-r/en.json, or BEIR's corpus.jsonl, queries.jsonl, qrels/test.tsv"
+    splits = ("test", "test-same-language")
+    languages_in_all = 11
     task = "retrieval of the answer sentence in every language from one pool in all languages (XQuAD-R)"
     direction = "question to candidate sentences"
 
@@ -65,30 +68,25 @@ class LAReQAEvaluator(RetrievalEvaluator):
             self.task = "retrieval of the answer sentence from the question's language alone (XQuAD-R)"
 
     @classmethod
-    def from_directory(
+    def read(
         cls,
-        path: str | os.PathLike[str],
-        languages: Sequence[str] | None = None,
-        *,
-        split: LareqaSplit = "test",
+        folder: Path | None,
+        languages: list[str] | None,
+        *_: Any,
+        split: str = "test",
         context: bool = False,
-        **options: Any,
-    ) -> LAReQAEvaluator:
-        """Read the official release, or BEIR's layout.
-
-        Args:
-            path: The folder of `en.json` and so on, its parent, or a folder in BEIR's layout.
-            languages: Languages of the questions; the pool stays whole. Default: all.
-            split: See the class.
-            context: Whether each candidate is followed by its paragraph, as in XTREME-R.
-            **options: The evaluator's own.
-        """
-        data = read_lareqa(path, split=split, context=context)
+        **__: Any,
+    ) -> dict[str, Any]:
+        """One pool in all languages, or one per language for the split `"test-same-language"`."""
+        assert folder is not None
+        data = read_lareqa(folder, split=split, context=context)
         if languages is not None:
             data = data.of_languages(languages)
-        pools = {"all": data} if split == "test" else same_language_pools(data)
+        pools = {"all": data}
+        if split == "test-same-language":
+            pools = {code: _of_language(data, code) for code in data.judged.language_set()}
         candidate = "sentence followed by its paragraph" if context else "sentence"
-        return cls(pools, candidate=candidate, split=split, **options)
+        return {"pools": pools, "split": split, "candidate": candidate}
 
     def score_pool(self, model: SentenceTransformer, data: RetrievalData) -> dict[str, dict[str, float]]:
         """Language of the questions to metric to value."""
@@ -106,33 +104,28 @@ class LAReQAEvaluator(RetrievalEvaluator):
         return {**super().protocol(model), "candidate": self.candidate, "average": "mean of the languages' means"}
 
 
-def read_lareqa(path: str | os.PathLike[str], *, split: LareqaSplit = "test", context: bool = False) -> RetrievalData:
-    """Read XQuAD-R as one corpus with its questions, see `LAReQAEvaluator.from_directory`."""
-    if split not in _SPLITS:
-        raise ValueError(f"split must be one of {_SPLITS}, got {split!r}.")
+def read_lareqa(path: str | os.PathLike[str], *, split: str = "test", context: bool = False) -> RetrievalData:
+    """Read XQuAD-R as one corpus with its questions; the arguments are those of reading of `LAReQAEvaluator`."""
     folder = Path(path)
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no directory. {_LAYOUTS}.")
-    if any((folder / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz")):
+    if is_beir(folder):
         data = read_beir(folder, split=split)
-        paragraphs = _beir_paragraphs(folder) if context else None
+        paragraphs = _beir_paragraphs(folder) if context else {}
     else:
         data, paragraphs = _read_release(_release_folder(folder), split)
     # Titles are no part of a candidate in the published protocol.
     corpus = replace(data.corpus, titles=None)
-    if context and paragraphs is not None:
-        texts = [f"{text} {paragraphs[name]}" for name, text in zip(corpus.ids, corpus.texts, strict=True)]
-        corpus = replace(corpus, texts=texts)
+    if context:
+        pairs = zip(corpus.texts, corpus.ids, strict=True)
+        corpus = replace(corpus, texts=[sentence_in_paragraph(text, paragraphs[name]) for text, name in pairs])
     return replace(data, corpus=corpus)
 
 
-def same_language_pools(data: RetrievalData) -> dict[str, RetrievalData]:
-    """One pool per query language: its queries and the documents in that language."""
-    pools = {}
-    for language in data.judged.language_set():
-        of_language = data.of_languages([language])
-        pools[language] = replace(of_language, corpus=data.corpus.take(rows_in_languages(data.corpus, language)))
-    return pools
+def _of_language(data: RetrievalData, language: str) -> RetrievalData:
+    """The queries and the documents in one language."""
+    corpus = data.corpus.take(rows_in_languages(data.corpus, language))
+    return replace(data.of_languages([language]), corpus=corpus)
 
 
 def _beir_paragraphs(folder: Path) -> dict[str, str]:
@@ -155,11 +148,10 @@ def _release_folder(folder: Path) -> Path:
     for candidate in (folder, folder / "xquad-r"):
         if any(len(file.stem) == 2 for file in candidate.glob("*.json")):
             return candidate
-    there = sorted(entry.name for entry in folder.iterdir())[:12]
-    raise FileNotFoundError(f"{folder} holds neither layout of XQuAD-R, but {there}. {_LAYOUTS}.")
+    raise FileNotFoundError(f"{folder} holds neither layout of XQuAD-R, but {listing(folder)}. {_LAYOUTS}.")
 
 
-def _read_release(folder: Path, split: LareqaSplit) -> tuple[RetrievalData, dict[str, str]]:
+def _read_release(folder: Path, split: str) -> tuple[RetrievalData, dict[str, str]]:
     """Read the SQuAD-like files with `sentence_breaks`, one per language; returns the data and the paragraphs."""
     sentences: dict[str, tuple[str, str]] = {}
     paragraphs: dict[str, str] = {}

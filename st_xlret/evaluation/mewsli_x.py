@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sentence_transformers import SentenceTransformer
-from tqdm.auto import tqdm
 
 from st_xlret.data.lines import DataError, read_jsonl
 from st_xlret.data.question_formats import entity_text, mention_in_context, spans_of_sentences
-from st_xlret.evaluation.retrieval import Columns, RetrievalData, RetrievalEvaluator, TextCollection, find_file
-
-MewsliSplit = Literal["test", "dev"]
-
-_LAYOUT = " of the Mewsli-X release (candidate_set_entities.jsonl, wikinews_mentions-{dev,test}.jsonl)"
+from st_xlret.evaluation.retrieval import RetrievalEvaluator
+from st_xlret.evaluation.retrieval_data import Columns, RetrievalData, TextCollection, find_file
 
 
 class MewsliXEvaluator(RetrievalEvaluator):
@@ -27,38 +21,32 @@ class MewsliXEvaluator(RetrievalEvaluator):
     average is the macro-average over the languages of the mentions. A query is the mention followed by its sentence in
     which the mention is marked, `Smith: The verdict for { Smith } came.`; a candidate is the sentences of the
     description. Both are as in XTREME-R's baseline. The embeddings of the candidates can come from a cache
-    (`embed_corpus`).
+    (`embed_corpus`). The splits are `"test"` and `"dev"`. The download (`wikinews_mentions_no_text`) leaves `text`
+    empty; the release's script fills it in.
 
     Metrics: `map_at_20` (primary), `mrr_at_100`, `recall_at_100` and `language_preference`.
     """
 
     benchmark = "mewsli-x"
     metrics = ("map_at_20", "mrr_at_100", "recall_at_100")
+    published_metrics = ("map_at_20",)
+    layout = "candidate_set_entities.jsonl and wikinews_mentions-test.jsonl"
+    splits = ("test", "dev")
+    languages_in_all = 11
     task = "retrieval of the mentioned entity from one pool in all languages; one relevant entity a mention"
     direction = "mention in its sentence to entity descriptions"
 
     @classmethod
-    def from_directory(
-        cls,
-        path: str | os.PathLike[str],
-        languages: Sequence[str] | None = None,
-        *,
-        split: MewsliSplit = "test",
-        **options: Any,
-    ) -> MewsliXEvaluator:
-        """Read the files that the scripts of the release write, see `read_mewsli_x`.
-
-        Args:
-            path: The folder of `candidate_set_entities.jsonl` and `wikinews_mentions-{split}.jsonl`.
-            languages: Languages of the mentions; all candidates are kept. Default: all 11.
-            split: `"test"` or `"dev"`.
-            **options: The evaluator's own.
-        """
-        show_progress = bool(options.get("show_progress_bar", False))
-        data = read_mewsli_x(path, split=split, show_progress_bar=show_progress)
-        if languages is not None:
-            data = data.of_languages(languages)
-        return cls({"all": data}, split=split, **options)
+    def read(
+        cls, folder: Path | None, languages: list[str] | None, *_: Any, split: str = "test", **__: Any
+    ) -> dict[str, Any]:
+        """One pool of entities, and the mentions of a split."""
+        assert folder is not None
+        layout = f" of the Mewsli-X release ({cls.layout})"
+        entities = find_file(folder, "candidate_set_entities.jsonl", layout=layout)
+        mentions = find_file(folder, f"wikinews_mentions-{split}.jsonl", layout=layout)
+        data = RetrievalData(_read_entities(entities), *_read_mentions(mentions), str(mentions))
+        return {"pools": {"all": data if languages is None else data.of_languages(languages)}, "split": split}
 
     def protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
         """What determines the scores, apart from the weights of the model."""
@@ -70,29 +58,9 @@ class MewsliXEvaluator(RetrievalEvaluator):
         }
 
 
-def read_mewsli_x(
-    path: str | os.PathLike[str], *, split: MewsliSplit = "test", show_progress_bar: bool = False
-) -> RetrievalData:
-    """Read the files of the release: one corpus of entities, and the mentions of a split.
-
-    The download (`wikinews_mentions_no_text`) leaves `text` empty; the release's script fills it in.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        DataError: If a line lacks a field, a span does not fit its text, or an id occurs twice.
-    """
-    if split not in ("test", "dev"):
-        raise ValueError(f"split must be 'test' or 'dev', got {split!r}.")
-    entities = find_file(path, "candidate_set_entities.jsonl", layout=_LAYOUT)
-    mentions = find_file(path, f"wikinews_mentions-{split}.jsonl", layout=_LAYOUT)
-    corpus = _read_entities(entities, show_progress_bar)
-    queries, qrels = _read_mentions(mentions)
-    return RetrievalData(corpus, queries, qrels, str(mentions))
-
-
-def _read_entities(file: Path, show_progress_bar: bool) -> TextCollection:
+def _read_entities(file: Path) -> TextCollection:
     columns = Columns(str(file))
-    for number, record in tqdm(read_jsonl(file), desc="Entities", unit="", disable=not show_progress_bar):
+    for number, record in read_jsonl(file):
         try:
             found = record["entity_id"], entity_text(record), record["description_language"]
         except (KeyError, TypeError, ValueError) as error:

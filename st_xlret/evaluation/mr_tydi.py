@@ -14,12 +14,12 @@ from st_xlret.data.beir import read_qrels
 from st_xlret.data.lines import DataError, read_jsonl, read_lines
 from st_xlret.data.question_formats import MR_TYDI_LANGUAGES
 from st_xlret.evaluation.passages import Passage, load_passages
-from st_xlret.evaluation.retrieval import Columns, RetrievalData, RetrievalEvaluator, TextCollection
+from st_xlret.evaluation.retrieval import RetrievalEvaluator
+from st_xlret.evaluation.retrieval_data import Columns, RetrievalData, TextCollection, listing
 
 HUB_QUERIES, HUB_CORPUS = "castorini/mr-tydi", "castorini/mr-tydi-corpus"
 
 _CORPUS_FILES = ("collection/docs.jsonl.gz", "collection/docs.jsonl", "corpus.jsonl.gz", "corpus.jsonl")
-_SPLITS = ("train", "dev", "test")
 
 Find = Callable[[str, str], "Path | None"]
 
@@ -33,53 +33,39 @@ class MrTyDiEvaluator(RetrievalEvaluator):
     as title and text. The large languages need a cache of the embeddings: `embed_corpus=EmbeddingCache(folder)`; the
     passages are memory-mapped, one language at a time. The arguments are those of `RetrievalEvaluator`; each pool is a
     language.
+
+    The folder holds `mrtydi-v1.1-<language>` of the official release, with `collection/docs.jsonl.gz`,
+    `topic.<split>.tsv` and `qrels.<split>.txt` in each, or of the Hub, whose `castorini/mr-tydi-corpus` and
+    `castorini/mr-tydi` may be merged into one folder or be side by side in it. Languages are codes (`sw`) or names
+    (`swahili`).
+
+    Options of reading: `split` (`"test"`, `"dev"` or `"train"`), and `cache_dir` (folder for the passages as
+    memory-mapped columns; default: the data cache).
     """
 
     benchmark = "mrtydi"
-    metrics = ("mrr_at_100", "recall_at_100")
+    metrics = published_metrics = ("mrr_at_100", "recall_at_100")
+    layout = "folders such as mrtydi-v1.1-swahili, each with collection/docs.jsonl.gz, topic.test.tsv, qrels.test.txt"
+    splits = ("test", "dev", "train")
+    languages_in_all = 11
+    is_on_hub = True
     task = "retrieval of passages that answer a question, in its language (Mr.TyDi v1.1)"
     direction = "question to passages in the same language"
 
     @classmethod
-    def from_directory(
+    def read(
         cls,
-        path: str | os.PathLike[str],
-        languages: Sequence[str] | None = None,
-        *,
+        folder: Path | None,
+        languages: list[str] | None,
+        *_: Any,
         split: str = "test",
         cache_dir: str | os.PathLike[str] | None = None,
-        **options: Any,
-    ) -> MrTyDiEvaluator:
-        """Read the folders `mrtydi-v1.1-<language>` of the official release or of the Hub.
-
-        The release has `collection/docs.jsonl.gz`, `topic.<split>.tsv` and `qrels.<split>.txt` in each; the Hub's
-        `castorini/mr-tydi-corpus` and `castorini/mr-tydi` may be merged into one folder or be side by side in it.
-
-        Args:
-            path: The folder that holds them.
-            languages: ISO 639-1 codes (`sw`) or names (`swahili`). Default: all there.
-            split: `"test"`, `"dev"` or `"train"`.
-            cache_dir: Folder for the passages as memory-mapped columns. Default: the data cache.
-            **options: The evaluator's own.
-        """
-        return cls._from_files(find_in_directory(path, languages, split), split, cache_dir, options)
-
-    @classmethod
-    def from_hub(
-        cls,
-        languages: Sequence[str] | None = None,
-        *,
-        split: str = "test",
-        cache_dir: str | os.PathLike[str] | None = None,
-        **options: Any,
-    ) -> MrTyDiEvaluator:
-        """Load `castorini/mr-tydi` and `castorini/mr-tydi-corpus` from the Hub or its cache; see `from_directory`."""
-        return cls._from_files(find_on_hub(languages, split), split, cache_dir, options)
-
-    @classmethod
-    def _from_files(cls, files: Any, split: str, cache_dir: Any, options: dict[str, Any]) -> MrTyDiEvaluator:
+        **__: Any,
+    ) -> dict[str, Any]:
+        """A function per language that loads its pool."""
+        files = find_on_hub(languages, split) if folder is None else find_in_directory(folder, languages, split)
         pools = {code: partial(load_mr_tydi, of_code, code, cache_dir=cache_dir) for code, of_code in files.items()}
-        return cls(pools, split=split, **options)
+        return {"pools": pools, "split": split}
 
     def protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
         """What determines the scores, apart from the weights of the model."""
@@ -95,22 +81,18 @@ class MrTyDiFiles(NamedTuple):
     qrels: Path
 
 
-def find_in_directory(
-    path: str | os.PathLike[str], languages: Sequence[str] | None, split: str
-) -> dict[str, MrTyDiFiles]:
-    """Language to its files, see `MrTyDiEvaluator.from_directory`."""
-    root = Path(path)
-    if not root.is_dir():
-        raise FileNotFoundError(f"{root} is no directory: expected one with folders such as {_folder('sw')}.")
+def find_in_directory(root: Path, languages: Sequence[str] | None, split: str) -> dict[str, MrTyDiFiles]:
+    """Language to its files, see `MrTyDiEvaluator`."""
     if root.name in map(_folder, MR_TYDI_LANGUAGES):  # the folder of one language
+        languages = [root.name.rpartition("-")[2]] if languages is None else languages
         root = root.parent
-        languages = [Path(path).name.rpartition("-")[2]] if languages is None else languages
     places = [root, root / Path(HUB_QUERIES).name, root / Path(HUB_CORPUS).name]
     if languages is None:
         languages = [code for code in MR_TYDI_LANGUAGES if any((place / _folder(code)).is_dir() for place in places)]
         if not languages:
-            there = sorted(entry.name for entry in root.iterdir())[:12]
-            raise FileNotFoundError(f"expected folders such as {root / _folder('sw')}; the folder holds {there}.")
+            raise FileNotFoundError(
+                f"expected folders such as {root / _folder('sw')}; the folder holds {listing(root)}."
+            )
 
     def find(_: str, name: str) -> Path | None:
         return next((place / name for place in places if (place / name).is_file()), None)
@@ -192,14 +174,12 @@ def _folder(language: str) -> str:
 
 
 def _find_all(languages: Sequence[str], split: str, find: Find, where: str) -> dict[str, MrTyDiFiles]:
-    if split not in _SPLITS:
-        raise ValueError(f"split must be one of {_SPLITS}, got {split!r}.")
     code_of = {name: code for code, full in MR_TYDI_LANGUAGES.items() for name in (code, full)}
-    chosen = [languages] if isinstance(languages, str) else list(languages)
-    unknown = [language for language in chosen if language not in code_of]
-    if unknown or not chosen:
+    unknown = [language for language in languages if language not in code_of]
+    if unknown or not languages:
         raise ValueError(f"Mr.TyDi has no {unknown}; it has {list(MR_TYDI_LANGUAGES)}.")
-    return {code: _find_language(code, split, find, where) for code in dict.fromkeys(map(code_of.__getitem__, chosen))}
+    codes = dict.fromkeys(map(code_of.__getitem__, languages))
+    return {code: _find_language(code, split, find, where) for code in codes}
 
 
 def _find_language(code: str, split: str, find: Find, where: str) -> MrTyDiFiles:

@@ -65,7 +65,7 @@ class LocalTask(AbsTask):
                 raise ValueError(f"{self.metadata.name} has no {unknown}; it has {list(known)}.")
             self.hf_subsets = [known[language] for language in languages]
         if "split" in options:
-            self._eval_splits = [options["split"]]
+            self.filter_eval_splits([options["split"]])
 
     @staticmethod
     def language_of(subset: str) -> str:
@@ -76,7 +76,7 @@ class LocalTask(AbsTask):
         """Read the folder, once."""
         if self.data_loaded:
             return
-        evaluator = benchmark(self.benchmark).load(self.folder, self.chosen_languages, self.options)
+        evaluator: Any = benchmark(self.benchmark).from_directory(self.folder, self.chosen_languages, **self.options)
         if isinstance(evaluator, RetrievalEvaluator):
             pools: dict[str, Any] = {name: pool() if callable(pool) else pool for name, pool in evaluator.pools.items()}
             evaluator.pools = pools
@@ -95,10 +95,10 @@ class LocalTask(AbsTask):
         hf_split: str,
         hf_subset: str,
         encode_kwargs: Any,
-        prediction_folder: Any = None,
         **__: Any,
     ) -> Any:
-        # mteb asks for one subset after the other; all are measured at once, so that every text is embedded once.
+        # mteb's extension point, an abstract method of AbsTask.
+        # It is called for one subset after the other; all are measured at once, so that every text is embedded once.
         language = self.language_of(hf_subset)
         if self.measured is not model:
             arguments = {"task_metadata": self.metadata, "hf_split": hf_split, **encode_kwargs}
@@ -106,9 +106,6 @@ class LocalTask(AbsTask):
             name = model.mteb_model_meta.similarity_fn_name
             self.evaluator.similarity = str(getattr(name, "value", name) or "cosine")
             self.found, self.measured = self.evaluator.evaluate(model).scores, model
-        if prediction_folder and self.benchmark == "bucc":
-            pairs = [pair._asdict() for pair in self.evaluator.mined_pairs[language]]
-            self._save_task_predictions(pairs, model, prediction_folder, hf_subset=hf_subset, hf_split=hf_split)
         if language not in self.found:
             raise ValueError(f"{hf_subset}: the {hf_split} split has nothing to score by; give another split.")
         return dict(self.found[language])

@@ -1,4 +1,4 @@
-"""Questions with the strings that answer them, and Wikipedia's passages in which those are looked for, as in DPR."""
+"""Questions with the strings that answer them, which are looked for in the best passages of Wikipedia, as in DPR."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import csv
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from sentence_transformers import SentenceTransformer
 
 from st_xlret.data.cache import cache_key, cached_dataset
 from st_xlret.data.lines import DataError, read_lines
-from st_xlret.evaluation.retrieval import TextCollection
+from st_xlret.evaluation.retrieval import RetrievalEvaluator
+from st_xlret.evaluation.retrieval_data import TextCollection, find_file, rows_in_languages
 
 Passage: TypeAlias = tuple[str, str, str]
 """Id, title and text."""
+Questions: TypeAlias = tuple[TextCollection, list[list[str]]]
+"""Questions, and the strings that answer each."""
 
 _LONGEST_FIELD = 2**27
 
@@ -43,6 +49,62 @@ class AnsweredQuestions:
     def judged(self) -> TextCollection:
         """The questions that count, which are all of them."""
         return self.queries
+
+
+class AnswerEvaluator(RetrievalEvaluator):
+    """Base of the evaluators of questions whose answers are looked for in the texts of the best passages.
+
+    A passage is encoded as title and text, and its text alone is searched for answers. The corpora have some 20 million
+    passages: use `embed_corpus=EmbeddingCache(folder)`. A subclass names the files of its questions, and reads them.
+
+    Args:
+        pools: Name to [`AnsweredQuestions`][st_xlret.evaluation.AnsweredQuestions], or to a function that loads them.
+        **options: Those of [`RetrievalEvaluator`][st_xlret.evaluation.RetrievalEvaluator].
+
+    Options of reading: `split`, `passages` (the file of the passages, if it is not `psgs_w100.tsv` in the folder), and
+    `cache_dir` (folder for the passages as memory-mapped columns; default: the data cache).
+    """
+
+    question_files: tuple[str, ...] = ()
+    """Names of the file of the questions, of which the first one there is read, with `{split}` in them."""
+
+    @classmethod
+    def read(
+        cls,
+        folder: Path | None,
+        languages: list[str] | None,
+        *_: Any,
+        split: str | None = None,
+        passages: str | os.PathLike[str] | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        **__: Any,
+    ) -> dict[str, Any]:
+        """The questions and passages, which are read when they are needed."""
+        assert folder is not None
+        split = split or cls.splits[0]
+        questions = find_file(folder, *(name.format(split=split) for name in cls.question_files))
+        table = find_file(folder, "psgs_w100.tsv", "*w100*.tsv") if passages is None else Path(passages)
+        if not table.is_file():
+            raise FileNotFoundError(f"{table}: there is no such file of passages.")
+        return {"pools": {"english": partial(cls._load, questions, table, languages, cache_dir)}, "split": split}
+
+    @classmethod
+    def _load(cls, questions: Path, passages: Path, languages: list[str] | None, cache_dir: Any) -> AnsweredQuestions:
+        asked, answers = cls.read_questions(questions)
+        if languages is not None:
+            rows = rows_in_languages(asked, languages)
+            asked, answers = asked.take(rows), [answers[row] for row in rows]
+        return AnsweredQuestions(load_passages(passages, read_dpr_passages, "en", cache_dir=cache_dir), asked, answers)
+
+    @staticmethod
+    def read_questions(path: str | os.PathLike[str]) -> Questions:
+        """Read the questions and their answers."""
+        raise NotImplementedError
+
+    def protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
+        """What determines the scores, apart from the weights of the model."""
+        passage = "title and text are encoded, the text is searched for answers"
+        return {**super().protocol(model), "passage": passage}
 
 
 def load_passages(

@@ -9,14 +9,11 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from st_xlret.files import atomic_file
 
 logger = logging.getLogger(__name__)
 
-_COLOURS = ("tab:blue", "tab:orange")
+_LABELLED_LANGUAGES = 40
 _INCHES_PER_BAR, _CHARACTERS_PER_LABEL = 0.2, 22
 
 
@@ -77,63 +74,22 @@ def plot_stages(
     return _save(figure, path)
 
 
-def principal_plane(embeddings: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Project the embeddings of several languages on their first two joint principal components."""
-    rows = torch.cat([cloud.double() for cloud in embeddings.values()])
-    if len(rows) < 2:
-        raise ValueError(f"principal components need two rows or more, got {len(rows)}")
-    mean = rows.mean(dim=0)
-    axes = torch.linalg.svd(rows - mean, full_matrices=False).Vh[:2]
-    largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))
-    axes = axes * largest.sign()
-    return {language: ((cloud.double() - mean) @ axes.T).float() for language, cloud in embeddings.items()}
-
-
-def plot_language_planes(
-    panels: Mapping[str, Mapping[str, Tensor]], path: str | os.PathLike[str], *, highlighted: Sequence[int] = range(5)
-) -> Path | None:
-    """Draw two languages in the plane of their principal components, in one panel per stage, as Figure 1 of CCP.
-
-    Args:
-        panels: Title -> language -> (n, d): two languages, row-aligned translations; anything else is a ValueError.
-        path: PNG file.
-        highlighted: Rows whose two sides are numbered and joined by a line.
-    """
-    for title, clouds in panels.items():
-        if len(clouds) != 2 or len({len(cloud) for cloud in clouds.values()}) != 1:
-            shapes = {language: tuple(cloud.shape) for language, cloud in clouds.items()}
-            raise ValueError(f"panel {title!r} must hold two row-aligned languages, got {shapes}")
-    figure = _figure(path, 5.5 * len(panels), 5)
-    if figure is None:
-        return None
-    axes = figure.subplots(1, len(panels), squeeze=False)
-    for axis, (title, clouds) in zip(axes[0], panels.items(), strict=True):
-        plane = principal_plane(clouds)
-        for colour, (language, points) in zip(_COLOURS, plane.items(), strict=True):
-            axis.scatter(*points.T, s=8, alpha=0.35, color=colour, label=language)
-        first, second = plane.values()
-        for number, row in enumerate(highlighted, start=1):
-            ends = torch.stack([first[row], second[row]])
-            axis.plot(*ends.T, color="black", linewidth=0.8, zorder=3)
-            for colour, end in zip(_COLOURS, ends, strict=True):
-                axis.scatter(*end, s=90, color=colour, edgecolors="black", zorder=4)
-                axis.annotate(str(number), end.tolist(), ha="center", va="center", fontsize=7, zorder=5)
-        axis.set(title=fill(title, 40), xticks=[], yticks=[])
-        axis.legend(fontsize="small", loc="upper right")
-    return _save(figure, path)
-
-
 def plot_language_bias(languages: Sequence[str], shares: Any, path: str | os.PathLike[str]) -> Path | None:
-    """Draw a heat map of `shares` (L, L): the language of a query against the languages of its nearest neighbours."""
-    size = 2.5 + 0.42 * len(languages)
+    """Draw a heat map of `shares` (L, L): the language of a query against the languages of its nearest neighbours.
+
+    The figures are written into the squares of up to 40 languages; of more, the picture stays as large.
+    """
+    places = range(len(languages))
+    size = 2.5 + 0.42 * min(len(languages), _LABELLED_LANGUAGES)
     if (figure := _figure(path, size + 1, size)) is None:
         return None
     axis = figure.subplots()
     image = axis.imshow(100 * shares, cmap="viridis", vmin=0, vmax=100)
-    axis.set_xticks(range(len(languages)), languages, rotation=90)
-    axis.set_yticks(range(len(languages)), languages)
+    font = 10 * min(1, _LABELLED_LANGUAGES / len(languages))
+    axis.set_xticks(places, languages, rotation=90, fontsize=font)
+    axis.set_yticks(places, languages, fontsize=font)
     axis.set(xlabel="language of the neighbours", ylabel="language of the query")
-    for i, row in enumerate(shares):
+    for i, row in enumerate(shares) if len(languages) <= _LABELLED_LANGUAGES else ():
         for j, share in enumerate(row):
             if share >= 0.005:
                 colour = "black" if share > 0.6 else "white"

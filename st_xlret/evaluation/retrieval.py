@@ -1,280 +1,25 @@
-"""Retrieval: a corpus, queries and judgements, an exact search, and the evaluator that the benchmarks share."""
+"""Retrieval: metrics of ranked results, an exact search, and the evaluator that the benchmarks share."""
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.data.beir import find_beir, read_qrels, read_texts
-from st_xlret.data.lines import DataError, read_lines
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, macro_average
 from st_xlret.evaluation.embedding_cache import EmbeddingCache, StoredEmbeddings, fingerprint
-from st_xlret.evaluation.metrics import hits_of_ranking, language_preference, parse_metric, recall_by_language
+from st_xlret.evaluation.retrieval_data import TextCollection
 from st_xlret.search import top_k
 
 Similarity = Literal["cosine", "dot"]
-Qrels = Mapping[str, Mapping[str, int]]
-
-
-@dataclass(frozen=True)
-class TextCollection:
-    """Texts with ids and languages: a corpus or the queries of a benchmark.
-
-    The columns may be anything that is indexed and sliced like a list, such as memory-mapped columns of a data set.
-
-    Attributes:
-        ids: The id of each text.
-        texts: The texts.
-        languages: ISO 639-1 code of each text, or one code for all.
-        titles: Titles, which are put before the texts with a space. Default: none.
-        source: Origin of the texts, for error messages.
-
-    Raises:
-        ValueError: If the columns differ in length, or there are no texts.
-    """
-
-    ids: Sequence[str]
-    texts: Sequence[str]
-    languages: str | Sequence[str]
-    titles: Sequence[str] | None = None
-    source: str = "collection"
-
-    def __post_init__(self) -> None:
-        columns = {"ids": self.ids, "texts": self.texts, "titles": self.titles, "languages": self.languages}
-        lengths = {name: len(column) for name, column in columns.items() if not isinstance(column, str | None)}
-        if len(set(lengths.values())) > 1:
-            raise ValueError(f"{self.source}: the columns differ in length: {lengths}.")
-        if not len(self.ids):
-            raise ValueError(f"{self.source}: there are no texts.")
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def language_of(self, row: int) -> str:
-        """The language of one row."""
-        return self.languages if isinstance(self.languages, str) else self.languages[row]
-
-    def full_texts(self, rows: slice = slice(None)) -> list[str]:
-        """What is encoded: title and text of some rows, joined with a space as in BEIR and mteb."""
-        if self.titles is None:
-            return list(self.texts[rows])
-        return [f"{title} {text}".strip() for title, text in zip(self.titles[rows], self.texts[rows], strict=True)]
-
-    def languages_of(self, rows: slice = slice(None)) -> list[str]:
-        """The languages of some rows."""
-        if isinstance(self.languages, str):
-            return [self.languages] * len(range(*rows.indices(len(self))))
-        return list(self.languages[rows])
-
-    def language_set(self) -> list[str]:
-        """The distinct languages, in order of appearance."""
-        return [self.languages] if isinstance(self.languages, str) else list(dict.fromkeys(self.languages))
-
-    def take(self, rows: Sequence[int] | NDArray[np.int64]) -> TextCollection:
-        """A collection of the given rows, in memory."""
-
-        def pick(column: Sequence[str]) -> list[str]:
-            return [column[int(row)] for row in rows]
-
-        languages = self.languages if isinstance(self.languages, str) else pick(self.languages)
-        titles = None if self.titles is None else pick(self.titles)
-        return replace(self, ids=pick(self.ids), texts=pick(self.texts), titles=titles, languages=languages)
-
-    def require_distinct_ids(self) -> None:
-        """Raise a ValueError that names the first id that occurs twice. Needs 8 bytes of memory per id."""
-        hashes = np.fromiter((hash(name) for name in self.ids), dtype=np.int64, count=len(self.ids))
-        ordered = np.sort(hashes)
-        suspects = ordered[1:][ordered[1:] == ordered[:-1]]
-        seen: dict[str, int] = {}
-        for row in np.isin(hashes, suspects).nonzero()[0].tolist() if len(suspects) else []:
-            name = self.ids[row]
-            if name in seen:
-                raise ValueError(
-                    f"{self.source}: id {name!r} occurs twice, as texts {seen[name] + 1} and {row + 1}: "
-                    "ids must be distinct."
-                )
-            seen[name] = row
-
-    def require_texts(self) -> None:
-        """Raise a ValueError that names the first empty text."""
-        for row, text in enumerate(self.texts):
-            if not text.strip():
-                raise ValueError(f"{self.source}: query {self.ids[row]!r} is empty.")
-
-
-@dataclass(frozen=True)
-class RetrievalData:
-    """A corpus, queries and relevance judgements, checked.
-
-    A document is relevant if its judgement is above 0. Queries without a relevant document have no score; `judged` has
-    the others, which all count, whether a relevant document is found or not.
-
-    Attributes:
-        corpus: The documents.
-        queries: The queries.
-        qrels: Query id to document id to judgement.
-        qrels_file: File of the judgements, of which error messages name the line.
-
-    Raises:
-        ValueError: If a query is empty, an id occurs twice, a judgement names an unknown id, or no query has a relevant
-            document.
-    """
-
-    corpus: TextCollection
-    queries: TextCollection
-    qrels: Qrels
-    qrels_file: str | None = field(default=None)
-
-    def __post_init__(self) -> None:
-        self.corpus.require_distinct_ids()
-        self.queries.require_distinct_ids()
-        self.queries.require_texts()
-        if not self.relevant:
-            raise ValueError(f"{self._where()} no query has a relevant document.")
-
-    @cached_property
-    def _judged_rows(self) -> tuple[list[int], list[NDArray[np.int64]]]:
-        """Rows of the queries that count, and the corpus rows relevant to each."""
-        row_of_query = {name: row for row, name in enumerate(self.queries.ids)}
-        judged_documents = {document for judgements in self.qrels.values() for document in judgements}
-        row_of_document = {name: row for row, name in enumerate(self.corpus.ids) if name in judged_documents}
-        relevant: dict[int, NDArray[np.int64]] = {}
-        for query, judgements in self.qrels.items():
-            for document in judgements:
-                if query not in row_of_query or document not in row_of_document:
-                    raise ValueError(self._unknown_id(query, document, query_is_known=query in row_of_query))
-            rows = [row_of_document[document] for document, judgement in judgements.items() if judgement > 0]
-            if rows:
-                relevant[row_of_query[query]] = np.array(sorted(rows), dtype=np.int64)
-        return sorted(relevant), [relevant[row] for row in sorted(relevant)]
-
-    @property
-    def relevant(self) -> list[NDArray[np.int64]]:
-        """The corpus rows relevant to each of the `judged` queries."""
-        return self._judged_rows[1]
-
-    @cached_property
-    def judged(self) -> TextCollection:
-        """The queries that count, which are those with a relevant document, in their order."""
-        return self.queries.take(self._judged_rows[0])
-
-    def of_languages(self, languages: str | Sequence[str]) -> RetrievalData:
-        """The same corpus with the queries of some languages only.
-
-        Raises:
-            ValueError: If one of them has no query.
-        """
-        queries = self.queries.take(rows_in_languages(self.queries, languages))
-        kept = set(queries.ids)
-        return replace(self, queries=queries, qrels={q: found for q, found in self.qrels.items() if q in kept})
-
-    def _where(self) -> str:
-        return f"{self.qrels_file}:" if self.qrels_file else "qrels:"
-
-    def _unknown_id(self, query: str, document: str, *, query_is_known: bool) -> str:
-        unknown = f"document {document!r}" if query_is_known else f"query {query!r}"
-        source = self.corpus.source if query_is_known else self.queries.source
-        where = self._where()
-        for number, line in read_lines(self.qrels_file) if self.qrels_file else ():
-            fields = set(line.split())
-            if all(name in fields or f'"{name}"' in line for name in (query, document)):
-                where = f"{self.qrels_file}, line {number}:"
-                break
-        return f"{where} {unknown} is not in {source}. Give the queries, corpus and qrels of one split and version."
-
-
-def rows_in_languages(texts: TextCollection, languages: str | Sequence[str]) -> list[int]:
-    """The rows of the texts in some languages."""
-    chosen = [languages] if isinstance(languages, str) else list(languages)
-    there = texts.language_set()
-    unknown = [language for language in chosen if language not in there]
-    if unknown or not chosen:
-        raise ValueError(f"{texts.source} has no {unknown}; it has {sorted(there)}.")
-    return [row for row in range(len(texts)) if texts.language_of(row) in chosen]
-
-
-def read_beir(
-    folder: str | os.PathLike[str],
-    *,
-    split: str = "test",
-    language: str | None = None,
-    languages: Sequence[str] | None = None,
-) -> RetrievalData:
-    """Read a retrieval benchmark in BEIR's layout: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv`, plain or gzip.
-
-    Args:
-        folder: The folder of these files.
-        split: Name of the judgements. Queries without a judgement are left out.
-        language: Language of the texts that have no `metadata.language` and no field `language`.
-        languages: Languages of the queries to keep; the corpus stays whole. Default: all.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If a file is malformed (file and line are named).
-    """
-    files = find_beir(folder, split)
-    corpus, queries = (_read_collection(file, language) for file in (files.corpus, files.queries))
-    data = RetrievalData(corpus, queries, read_qrels(files.qrels), str(files.qrels))
-    return data if languages is None else data.of_languages(languages)
-
-
-def _read_collection(path: Path, language: str | None) -> TextCollection:
-    columns = Columns(str(path))
-    titles = []
-    for record in read_texts(path):
-        of_record = record.language or language
-        if of_record is None:
-            reason = "the text has no language: give metadata.language, or one language for all texts"
-            raise DataError(reason, file=str(path), line=record.line)
-        columns.add(record.id, record.text, of_record, record.line)
-        titles.append(record.title)
-    return replace(columns.collection(), titles=titles if any(titles) else None)
-
-
-class Columns:
-    """Collects the columns of a `TextCollection` from a file, and refuses an id that stands twice."""
-
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self.line_of: dict[str, int] = {}
-        self.texts: list[str] = []
-        self.languages: list[str] = []
-
-    def add(self, name: str, text: str, language: str, line: int) -> None:
-        """Add a text; its id must be new."""
-        if name in self.line_of:
-            reason = f"the id {name!r} occurs in line {self.line_of[name]} too"
-            raise DataError(reason, file=self.source, line=line)
-        self.line_of[name] = line
-        self.texts.append(text)
-        self.languages.append(language)
-
-    def collection(self) -> TextCollection:
-        """The texts."""
-        return TextCollection(list(self.line_of), self.texts, self.languages, source=self.source)
-
-
-def find_file(folder: str | os.PathLike[str], *names: str, layout: str = "") -> Path:
-    """Find the first of several files in a folder, plain or gzipped."""
-    for name in names:
-        for candidate in (Path(folder) / name, Path(folder) / f"{name}.gz"):
-            if candidate.is_file():
-                return candidate
-    there = sorted(entry.name for entry in Path(folder).iterdir())[:12] if Path(folder).is_dir() else None
-    found = f"the folder holds {there}" if there is not None else "there is no such folder"
-    raise FileNotFoundError(f"expected {Path(folder) / names[0]} (or {names[0]}.gz){layout}; {found}.")
-
-
+Metric = Callable[[NDArray[np.bool_], NDArray[np.int64]], NDArray[np.float64]]
 Data: TypeAlias = Any
 """What is searched: `RetrievalData`, or other data with `corpus`, `queries` and `judged`."""
 
@@ -426,7 +171,7 @@ def search(queries: Tensor, documents: Tensor | StoredEmbeddings, k: int) -> NDA
 
 
 def score_ranking(
-    ranking: NDArray[np.int64], data: RetrievalData, metrics: Sequence[str] = ("mrr_at_100", "recall_at_100")
+    ranking: NDArray[np.int64], data: Data, metrics: Sequence[str] = ("mrr_at_100", "recall_at_100")
 ) -> dict[str, dict[str, float]]:
     """Language of the queries to metric to its mean over them; metrics by language only for a corpus in several.
 
@@ -468,3 +213,147 @@ def mean_average_precision(queries: Tensor, documents: Tensor, relevant: Sequenc
             before = [np.count_nonzero(row > row[at]) + np.count_nonzero(row[:at] == row[at]) for at in gold]
             found.append(float((np.arange(1, len(gold) + 1) / (np.sort(before) + 1)).mean()))
     return np.array(found)
+
+
+def hits_of_ranking(ranking: ArrayLike, relevant: Sequence[ArrayLike], corpus_size: int) -> NDArray[np.bool_]:
+    """Which of the ranked rows are relevant."""
+    rows = np.asarray(ranking, dtype=np.int64)
+    if rows.ndim != 2 or len(rows) != len(relevant):
+        raise ValueError(f"a ranking of shape {rows.shape} does not fit {len(relevant)} queries.")
+    gold = [np.asarray(documents, dtype=np.int64) + query * corpus_size for query, documents in enumerate(relevant)]
+    gold_keys = np.concatenate(gold) if gold else np.empty(0, dtype=np.int64)
+    return np.isin(rows + np.arange(len(rows))[:, None] * corpus_size, gold_keys)
+
+
+def mrr_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> NDArray[np.float64]:
+    """Reciprocal rank of the first hit of each query among its k best results, 0 if there is none: (Q,), float64.
+
+    Args:
+        hits: Boolean (Q, K), whether the result at each rank is relevant, best first. Missing ranks (K < k) are no
+            hits.
+        relevant: (Q,), the number of documents that are relevant to each query, found or not; at least 1.
+        k: Number of results per query that are considered.
+
+    Raises:
+        ValueError: If the shapes disagree, k is below 1, or a query has no relevant document or more hits than those.
+    """
+    found, _ = _checked(hits, relevant, k)
+    if not found.size:
+        return np.zeros(len(found))
+    return np.where(found.any(axis=1), 1.0 / (found.argmax(axis=1) + 1), 0.0)
+
+
+def recall_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> NDArray[np.float64]:
+    """Fraction of the relevant documents of each query that are among its k best results; see `mrr_at_k`.
+
+    Example:
+        >>> recall_at_k([[False, True, True], [False, False, True]], [4, 1], k=3).tolist()
+        [0.5, 1.0]
+    """
+    found, counts = _checked(hits, relevant, k)
+    return found.sum(axis=1) / counts
+
+
+def map_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> NDArray[np.float64]:
+    """Average precision of the k best results of each query, whose mean is mAP@k; see `mrr_at_k`.
+
+    `AP@k = sum_{r<=k} hit_r * (hits among the first r) / r / min(R, k)` with R relevant documents. A perfect ranking
+    thus has 1 even if more than k documents are relevant. (trec_eval's `map_cut` divides by R. The two agree if R <= k,
+    as on LAReQA and Mewsli-X.)
+
+    Example:
+        >>> map_at_k([[True, False, True], [False, True, True]], [2, 5], k=2).tolist()
+        [0.5, 0.25]
+    """
+    found, counts = _checked(hits, relevant, k)
+    ranks = np.arange(1, found.shape[1] + 1)
+    return (found * found.cumsum(axis=1) / ranks).sum(axis=1) / np.minimum(counts, k)
+
+
+def ndcg_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> NDArray[np.float64]:
+    """Normalised discounted cumulative gain of the k best results of each query; see `mrr_at_k`.
+
+    Example:
+        >>> ndcg_at_k([[True, False, True]], [1 + 1], k=3).round(4).tolist()
+        [0.9197]
+    """
+    found, counts = _checked(hits, relevant, k)
+    discounts = 1 / np.log2(np.arange(2, k + 2))
+    return (found * discounts[: found.shape[1]]).sum(axis=1) / discounts.cumsum()[np.minimum(counts, k) - 1]
+
+
+def _checked(hits: ArrayLike, relevant: ArrayLike, k: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    found, counts = np.asarray(hits, dtype=bool), np.asarray(relevant, dtype=np.int64)
+    if k < 1:
+        raise ValueError(f"k must be at least 1, got {k}.")
+    if found.ndim != 2 or counts.shape != (len(found),):
+        raise ValueError(
+            f"expected hits (Q, K) and numbers of relevant documents (Q,), got {found.shape}, {counts.shape}."
+        )
+    bad = (counts < 1) | (found.sum(axis=1) > counts)
+    if bad.any():
+        row = int(bad.nonzero()[0][0])
+        raise ValueError(f"query row {row} has {int(found[row].sum())} hits and {int(counts[row])} relevant documents.")
+    return found[:, :k], counts
+
+
+_METRICS = {"mrr": mrr_at_k, "recall": recall_at_k, "map": map_at_k, "ndcg": ndcg_at_k}
+
+
+def parse_metric(name: str) -> tuple[Metric, int]:
+    """The function and the k of a metric, by its name."""
+    match = re.fullmatch(r"(mrr|recall|map|ndcg)_at_([1-9]\d*)", name)
+    if match is None:
+        raise ValueError(f"unknown metric {name!r}: give names such as 'mrr_at_100', 'recall_at_100', 'map_at_20'.")
+    function, k = _METRICS[match[1]], int(match[2])
+    return lambda hits, relevant: function(hits, relevant, k), k
+
+
+def language_preference(
+    ranking: NDArray[np.int64],
+    relevant: Sequence[NDArray[np.int64]],
+    query_languages: ArrayLike,
+    document_languages: ArrayLike,
+    *,
+    k: int = 20,
+) -> NDArray[np.float64]:
+    """How much more often top results share the query's language than the relevant documents do: (Q,), from -1 to 1.
+
+    For a query with R relevant documents, the top min(R, k) results are considered: a perfect ranking has 0 whatever
+    its languages, and a model that groups texts by language has nearly 1 minus the share of the query's language.
+
+    Args:
+        ranking: Shape (Q, K), corpus rows, best first.
+        relevant: The relevant corpus rows of each query.
+        query_languages: (Q,) languages, or numbers of them.
+        document_languages: (C,) languages of the corpus.
+        k: Maximum number of results per query that are considered.
+    """
+    of_documents = np.asarray(document_languages)
+    return np.array(
+        [
+            (of_documents[ranked[: min(len(gold), k)]] == language).mean() - (of_documents[gold] == language).mean()
+            for ranked, gold, language in zip(ranking, relevant, np.asarray(query_languages), strict=True)
+        ]
+    )
+
+
+def recall_by_language(
+    ranking: NDArray[np.int64],
+    relevant: Sequence[NDArray[np.int64]],
+    query_languages: ArrayLike,
+    document_languages: ArrayLike,
+    *,
+    k: int = 10,
+) -> dict[str, NDArray[np.float64]]:
+    """Recall@k of the relevant documents in the query's language, and of those in other languages, each (Q,).
+
+    The arguments are those of `language_preference`; NaN for queries without such a relevant document.
+    """
+    of_documents = np.asarray(document_languages)
+    found: dict[str, list[float]] = {"same_language": [], "other_languages": []}
+    for ranked, gold, language in zip(ranking, relevant, np.asarray(query_languages), strict=True):
+        is_found, is_same = np.isin(gold, ranked[:k]), of_documents[gold] == language
+        for name, part in (("same_language", is_same), ("other_languages", ~is_same)):
+            found[name].append(is_found[part].mean() if part.any() else np.nan)
+    return {name: np.array(values) for name, values in found.items()}

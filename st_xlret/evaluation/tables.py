@@ -210,24 +210,25 @@ def report(result: BenchmarkResult, model_name: str) -> str:
         scores_table(result),
         protocol,
     ]
-    if result.benchmark in _published():
+    if result.benchmark in BENCHMARKS and result.benchmark in _published():
         parts += _beside_published(result, short_name)
     return "\n\n".join(part for part in parts if part)
 
 
 def _beside_published(result: BenchmarkResult, model_name: str) -> list[str]:
     """One table per metric that the papers report, and notes on the published rows."""
-    known = BENCHMARKS.get(result.benchmark)
+    known = BENCHMARKS[result.benchmark]
     parts = []
-    for metric in known.metrics if known else ():
+    for metric in known.published_metrics:
         published = published_rows(result.benchmark, metric=metric)
         shown = [language for language in result.scores if any(language in row.scores for row in published)]
-        if not shown or metric not in result.average or known is None:
-            continue
-        whole = known.published_average if len(result.scores) == known.languages else None
+        count = known.languages_in_all
+        whole = f"average_{count}" if len(result.scores) == count else None
         published = [
             row for row in published if whole in row.average or any(language in row.scores for language in shown)
         ]
+        if not published or metric not in result.average:
+            continue
         table = results_table(
             result, model_name=model_name, published=published, metric=metric, languages=shown, published_average=whole
         )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,109 +14,46 @@ from sentence_transformers import SentenceTransformer
 from tqdm.auto import tqdm
 
 from st_xlret.data.lines import DataError, read_jsonl
-from st_xlret.evaluation.passages import AnsweredQuestions, load_passages, read_dpr_passages
-from st_xlret.evaluation.retrieval import Columns, RetrievalEvaluator, TextCollection, rows_in_languages, search
+from st_xlret.evaluation.passages import AnsweredQuestions, AnswerEvaluator, Questions
+from st_xlret.evaluation.retrieval import search
+from st_xlret.evaluation.retrieval_data import Columns, TextCollection
 from st_xlret.optional import import_optional
 
 BUDGETS = {"recall_at_2kt": 2_000, "recall_at_5kt": 5_000}
-YES_NO = ("yes", "no")
-_SPLITS = ("train", "dev", "test")
 _FIRST_DEPTH = 128
 
 
-@dataclass(frozen=True)
-class XorRetrieveData(AnsweredQuestions):
-    """English passages, questions in other languages, and the annotated answers of each, which may be yes or no.
-
-    Raises:
-        ValueError: As `AnsweredQuestions`, or if no question has an answer that can be searched for.
-    """
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self._judged_rows:
-            raise ValueError(f"{self.queries.source}: no question has an answer other than yes and no.")
-
-    @cached_property
-    def _judged_rows(self) -> list[int]:
-        return [row for row, answers in enumerate(self.answers) if span_answers(answers)]
-
-    @property
-    def judged(self) -> TextCollection:
-        """The questions that count, which are those with an answer that can be searched for."""
-        return self.queries.take(self._judged_rows)
-
-    @property
-    def judged_answers(self) -> list[list[str]]:
-        """The answers that are searched for, of each of the `judged` questions."""
-        return [span_answers(self.answers[row]) for row in self._judged_rows]
-
-
-class XORRetrieveEvaluator(RetrievalEvaluator):
+class XORRetrieveEvaluator(AnswerEvaluator):
     """R@2kt and R@5kt of XOR-Retrieve, per question language and averaged over the languages.
 
     The benchmark is by Asai et al. (2021), [arXiv:2010.11856](https://arxiv.org/abs/2010.11856), and reported by CCP
     (Table 4) and MSM (Tables 3 and 10). The texts of the best passages, tokenised by `nltk.word_tokenize`, are
     concatenated and cut after 2 000 and 5 000 tokens. A question is a hit if one of its answers is a case-sensitive
     substring of these tokens joined by spaces. The answers "yes" and "no" are left out, and so are questions without
-    another answer. A passage is encoded as title and text, and its text alone is searched for answers.
-
-    The official corpus has 18 million passages: use `embed_corpus=EmbeddingCache(folder)`. Counting tokens needs NLTK
-    (the extra `eval`). Metrics: `average_recall_at_5kt` (primary), `average_recall_at_2kt`, and both per language.
+    another answer. Counting tokens needs NLTK (the extra `eval`). The splits are `"dev"`, `"test"` (the released file
+    has no answers) and `"train"`; for options see [`AnswerEvaluator`][st_xlret.evaluation.passages.AnswerEvaluator].
 
     Args:
-        data: Passages, questions and answers, or a function that loads them.
+        pools: Passages, questions and answers, see `AnswerEvaluator`.
         tokenizer: How tokens are counted, which the result says. Default: that of `word_tokenizer`.
-        **options: Those of `RetrievalEvaluator`.
+        **options: Those of `AnswerEvaluator`.
     """
 
     benchmark = "xor-retrieve"
-    metrics = tuple(BUDGETS)
+    metrics = published_metrics = tuple(BUDGETS)
     primary = "recall_at_5kt"
+    layout = "xor_dev_retrieve_eng_span_v1_1.jsonl and psgs_w100.tsv"
+    splits = ("dev", "test", "train")
+    languages_in_all = 7
     task = "an answer among the first 2 000 and 5 000 tokens of the best English passages (XOR-Retrieve)"
     direction = "question in seven languages to English passages"
+    question_files = ("xor_{split}_retrieve_eng_span*.jsonl",)
 
-    def __init__(
-        self,
-        data: XorRetrieveData | Callable[[], XorRetrieveData],
-        *,
-        tokenizer: WordTokenizer | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__({"english": data}, **{"split": "dev", **options})
+    def __init__(self, pools: Any, *, tokenizer: WordTokenizer | None = None, **options: Any) -> None:
+        super().__init__(pools, **{"split": "dev", **options})
         self.tokenizer = tokenizer or word_tokenizer()
 
-    @classmethod
-    def from_directory(
-        cls,
-        path: str | os.PathLike[str],
-        languages: Sequence[str] | None = None,
-        *,
-        split: str = "dev",
-        passages: str | os.PathLike[str] | None = None,
-        cache_dir: str | os.PathLike[str] | None = None,
-        **options: Any,
-    ) -> XORRetrieveEvaluator:
-        """Read the official files, plain or gzip.
-
-        Args:
-            path: The folder of `xor_<split>_retrieve_eng_span*.jsonl` and DPR's `psgs_w100.tsv` (or the one
-                `*w100*.tsv`).
-            languages: Languages of the questions, as ISO 639-1 codes. Default: all in the file.
-            split: `"dev"`, `"test"` or `"train"`. (The released test file has no answers.)
-            passages: The file of the passages, if it is elsewhere.
-            cache_dir: Folder for the passages as memory-mapped columns. Default: the data cache.
-            **options: The evaluator's own.
-        """
-        if split not in _SPLITS:
-            raise ValueError(f"split must be one of {_SPLITS}, got {split!r}.")
-        questions = _only_file(path, f"xor_{split}_retrieve_eng_span*.jsonl")
-        table = _only_file(path, "psgs_w100.tsv", "*w100*.tsv") if passages is None else Path(passages)
-        if not table.is_file():
-            raise FileNotFoundError(f"{table}: there is no such file of passages.")
-        return cls(partial(load_xor_retrieve, questions, table, languages, cache_dir=cache_dir), split=split, **options)
-
-    def score_pool(self, model: SentenceTransformer, data: XorRetrieveData) -> dict[str, dict[str, float]]:
+    def score_pool(self, model: SentenceTransformer, data: AnsweredQuestions) -> dict[str, dict[str, float]]:
         """Question language to metric to value."""
         if not self.tokenizer.is_official:
             warnings.warn(
@@ -156,14 +91,14 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
 
     @staticmethod
     def _score(
-        xor: XorRetrieveData, rows: NDArray[np.int64], tokenized: dict[int, TokenizedPassage]
+        data: AnsweredQuestions, rows: NDArray[np.int64], tokenized: dict[int, TokenizedPassage]
     ) -> dict[str, dict[str, float]]:
         hits: dict[str, list[list[bool]]] = {}
-        for number, (ranked, answers) in enumerate(zip(rows, xor.judged_answers, strict=True)):
+        for number, (ranked, answers) in enumerate(zip(rows, data.answers, strict=True)):
             passages = [tokenized[row] for row in ranked.tolist() if row in tokenized]
             found = [first_tokens(passages, budget) for budget in BUDGETS.values()]
             of_question = [any(answer in text for answer in answers) for text in found]
-            hits.setdefault(xor.judged.language_of(number), []).append(of_question)
+            hits.setdefault(data.queries.language_of(number), []).append(of_question)
         means = {language: np.mean(of_language, axis=0) for language, of_language in hits.items()}
         return {language: dict(zip(BUDGETS, map(float, mean), strict=True)) for language, mean in means.items()}
 
@@ -171,11 +106,36 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
         """What determines the scores, apart from the weights of the model."""
         return {
             **super().protocol(model),
-            "passage": "title and text are encoded, the text is searched for answers",
             "tokens": self.tokenizer.description,
             "answers": 'case-sensitive substrings of the tokens joined by spaces; "yes" and "no" left out',
             "average": "mean over the question languages",
         }
+
+    @staticmethod
+    def read_questions(path: str | os.PathLike[str]) -> Questions:
+        """Read `{"id", "question", "lang", "answers": [...]}` per line: the questions that count, and their answers."""
+        columns = Columns(os.fspath(path))
+        answers = []
+        for number, record in read_jsonl(path):
+            identifier, question, language = (record.get(field) for field in ("id", "question", "lang"))
+            if not isinstance(identifier, str | int) or not isinstance(question, str) or not isinstance(language, str):
+                reason = 'expected {"id", "question", "lang", "answers"}'
+                raise DataError(f"{reason}, got the fields {sorted(record)}", file=columns.source, line=number)
+            found = record.get("answers")
+            if not isinstance(found, list) or not all(isinstance(answer, str) for answer in found):
+                reason = (
+                    f"question {identifier!r} has no list of answers: the released test file holds questions only, "
+                    "evaluate on dev"
+                )
+                raise DataError(reason, file=columns.source, line=number)
+            if not question.strip():
+                raise DataError(f"question {identifier!r} is empty", file=columns.source, line=number)
+            if spans := [answer for answer in found if answer not in ("yes", "no") and answer.strip()]:
+                columns.add(str(identifier), question, language, number)
+                answers.append(spans)
+        if not answers:
+            raise ValueError(f"{columns.source}: no question has an answer other than yes and no.")
+        return columns.collection(), answers
 
 
 @dataclass(frozen=True)
@@ -232,61 +192,3 @@ def first_tokens(passages: Iterable[TokenizedPassage], budget: int) -> str:
             parts.append(passage.text if passage.tokens <= left else " ".join(passage.text.split(" ")[:left]))
             left -= passage.tokens
     return " ".join(parts)
-
-
-def load_xor_retrieve(
-    questions: Path,
-    passages: Path,
-    languages: Sequence[str] | None = None,
-    *,
-    cache_dir: str | os.PathLike[str] | None = None,
-) -> XorRetrieveData:
-    """Load passages (memory-mapped), questions and answers, which are checked."""
-    asked, answers = read_questions(questions)
-    if languages is not None:
-        rows = rows_in_languages(asked, languages)
-        asked, answers = asked.take(rows), [answers[row] for row in rows]
-    return XorRetrieveData(load_passages(passages, read_dpr_passages, "en", cache_dir=cache_dir), asked, answers)
-
-
-def read_questions(path: str | os.PathLike[str]) -> tuple[TextCollection, list[list[str]]]:
-    """Read questions and their answers: `{"id", "question", "lang", "answers": [...]}` per line."""
-    columns = Columns(os.fspath(path))
-    answers = []
-    for number, record in read_jsonl(path):
-        identifier, question, language = (record.get(field) for field in ("id", "question", "lang"))
-        if not isinstance(identifier, str | int) or not isinstance(question, str) or not isinstance(language, str):
-            reason = 'expected {"id", "question", "lang", "answers"}'
-            raise DataError(f"{reason}, got the fields {sorted(record)}", file=columns.source, line=number)
-        found = record.get("answers")
-        if not isinstance(found, list) or not all(isinstance(answer, str) for answer in found):
-            reason = (
-                f"question {identifier!r} has no list of answers: the released test file holds questions only, "
-                "evaluate on dev"
-            )
-            raise DataError(reason, file=columns.source, line=number)
-        if not question.strip():
-            raise DataError(f"question {identifier!r} is empty", file=columns.source, line=number)
-        columns.add(str(identifier), question, language, number)
-        answers.append(found)
-    return columns.collection(), answers
-
-
-def span_answers(answers: Iterable[str]) -> list[str]:
-    """The answers that can be searched for in a text, which are all but "yes", "no" and blank ones."""
-    return [answer for answer in answers if answer not in YES_NO and answer.strip()]
-
-
-def _only_file(folder: str | os.PathLike[str], *patterns: str) -> Path:
-    """The only file that matches the first pattern that any file matches, plain or gzipped."""
-    root = Path(folder)
-    if not root.is_dir():
-        raise FileNotFoundError(f"{root} is no directory: expected one with {patterns[0]}.")
-    for pattern in patterns:
-        found = sorted({*root.glob(pattern), *root.glob(f"{pattern}.gz")})
-        if len(found) > 1:
-            raise FileNotFoundError(f"{root}: {[file.name for file in found]} all match {pattern}: leave one there.")
-        if found:
-            return found[0]
-    there = sorted(entry.name for entry in root.iterdir())[:12]
-    raise FileNotFoundError(f"{root}: expected {patterns[0]}; the folder holds {there}.")

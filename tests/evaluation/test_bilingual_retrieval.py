@@ -1,73 +1,38 @@
 from __future__ import annotations
 
-import csv
-
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import f1_score
 from sklearn.metrics.pairwise import cosine_similarity
 
-from st_xlret.evaluation import BilingualRetrievalEvaluator, retrieval_accuracy, summarise_accuracies, weighted_f1
+from st_xlret.evaluation import BilingualRetrievalEvaluator, retrieval_accuracy, weighted_f1
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
 from .conftest import WORDS
 
 
-def test_every_pair_both_ways_and_their_means(static_model) -> None:
-    evaluator = BilingualRetrievalEvaluator(
-        WORDS, name="toy", groups={"aligned": ["fr"], "loose": ["de"], "all": ["en", "fr", "de"]}
-    )
+def test_every_pair_both_ways_and_their_mean(static_model) -> None:
+    evaluator = BilingualRetrievalEvaluator.of_parallel(WORDS, name="toy", calibration=CalibrationLayer(16))
     metrics = evaluator(static_model)
-    for pair in ("en-fr", "fr-en"):
-        assert metrics[f"toy_{pair}_accuracy"] == 1.0
-    for pair in ("en-de", "de-en", "fr-de", "de-fr"):
-        assert metrics[f"toy_{pair}_accuracy"] == 0.5
-    assert metrics["toy_de_accuracy"] == metrics["toy_loose_accuracy"] == 0.5
-    assert metrics["toy_fr_accuracy"] == metrics["toy_aligned_accuracy"] == 0.75
-    assert metrics["toy_accuracy"] == metrics["toy_all_accuracy"] == pytest.approx(4 / 6)
-    assert evaluator.primary_metric == "toy_accuracy"
-    assert evaluator.greater_is_better
-
-
-def test_a_calibration_without_languages_serves_all(static_model) -> None:
-    evaluator = BilingualRetrievalEvaluator(WORDS, calibration=CalibrationLayer(16))
-    assert evaluator(static_model)["fr_accuracy"] == 0.75
-
-
-def test_csv_grows_by_one_row_per_call(static_model, tmp_path) -> None:
-    evaluator = BilingualRetrievalEvaluator(WORDS, name="toy")
-    evaluator(static_model, str(tmp_path / "eval"), epoch=1, steps=10)
-    evaluator(static_model, str(tmp_path / "eval"), epoch=1, steps=20)
-    with open(tmp_path / "eval" / "bilingual_retrieval_evaluation_toy_results.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["steps"] for row in rows] == ["10", "20"]
-    assert float(rows[0]["fr_accuracy"]) == 0.75
-
-
-def test_summary_counts_pairs_that_touch_a_group() -> None:
-    pairs = {("a", "b"): 1.0, ("b", "a"): 0.8, ("a", "c"): 0.6, ("c", "a"): 0.4, ("b", "c"): 0.2, ("c", "b"): 0.0}
-    means = summarise_accuracies(pairs, {"pair": ["a", "b"], "single": ["c"]})
-    assert means["accuracy"] == pytest.approx(0.5)
-    assert means["a_accuracy"] == pytest.approx(0.7)
-    assert means["single_accuracy"] == pytest.approx(0.3)
-    assert means["pair_accuracy"] == pytest.approx(0.5)
+    assert metrics["toy_en-fr_accuracy"] == metrics["toy_en-fr_accuracy_backward"] == 1.0
+    assert metrics["toy_en-de_accuracy"] == metrics["toy_fr-de_accuracy_forward"] == 0.5
+    assert metrics["toy_average_accuracy"] == pytest.approx(4 / 6)
+    assert evaluator.primary_metric == "toy_average_accuracy"
 
 
 @pytest.mark.parametrize(
     ("sentences", "options", "message"),
     [
-        ({"en": ["a"]}, {}, r"two languages or more, got \['en'\]"),
-        ({"en": ["a"], "fr": ["b", "c"]}, {}, "'en': 1, 'fr': 2"),
-        ({"en": [], "fr": []}, {}, "'en': 0, 'fr': 0"),
-        ({"en": ["a"], "fr": ["b"]}, {"groups": {"x": ["de"]}}, r"group 'x' .* got \['de'\]"),
-        ({"en": ["a"], "fr": ["b"]}, {"groups": {"x": []}}, r"group 'x' .* got \[\]"),
+        ({"en": ["a"]}, {}, "no languages"),
+        ({"en": ["a"], "fr": ["b", "c"]}, {}, "'en-fr' has 1 sentences and 2"),
+        ({"en": [], "fr": []}, {}, "'en-fr' has 0 sentences"),
         ({"en": ["a"], "fr": ["b"]}, {"pooling": "max"}, "'max'"),
     ],
 )
 def test_bad_arguments_are_named(sentences, options, message) -> None:
     with pytest.raises(ValueError, match=message):
-        BilingualRetrievalEvaluator(sentences, **options)
+        BilingualRetrievalEvaluator.of_parallel(sentences, **options)
 
 
 def naive_accuracy(queries: np.ndarray, corpus: np.ndarray) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import datasets
 import pytest
 
-from st_xlret.evaluation.bucc import BUCCCorpus, load_bucc_directory, load_bucc_hub
+from st_xlret.evaluation.bucc import BUCCCorpus, BUCCEvaluator, load_bucc_directory, load_bucc_hub
 
 TEXTS = {
     "de-en.training.de": "de-1\tJa .\nde-2\tNein .\nde-3\tKatze\u2028Hund\n",
@@ -71,7 +71,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="de-en.training.en is missing"):
         load_bucc_directory(tmp_path, ["de"])
     with pytest.raises(ValueError, match="split must be one of .*'training'.* got 'train'"):
-        load_bucc_directory(tmp_path, split="train")  # type: ignore[arg-type]
+        BUCCEvaluator.from_directory(tmp_path, split="train")
 
 
 def test_sides_and_gold_must_fit() -> None:
@@ -102,9 +102,9 @@ def test_the_hub_has_row_numbers_from_one(monkeypatch: pytest.MonkeyPatch) -> No
 def test_hub_data_of_another_kind_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     hub(monkeypatch, {"sentence1": "Ja", "sentence2": "Yes"})
     with pytest.raises(ValueError, match="aligned pairs.*nothing to mine"):
-        load_bucc_hub("de")
+        load_bucc_hub(["de"])
     hub(monkeypatch, {"sentence1": ["Ja"], "sentence2": ["Yes"], "gold": [[1, 3]]})
     with pytest.raises(ValueError, match="en-000000003', which is no sentence's id"):
-        load_bucc_hub("de")
+        load_bucc_hub(["de"])
     with pytest.raises(ValueError, match=r"has no \['es'\]"):
         load_bucc_hub(["es"])

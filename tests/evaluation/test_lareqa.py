@@ -133,7 +133,7 @@ def test_wrong_layouts_say_what_was_expected(tmp_path) -> None:
     with pytest.raises(ValueError, match="en.json is no SQuAD-like file with sentence_breaks.*sentence_breaks"):
         read_lareqa(tmp_path)
     with pytest.raises(ValueError, match="split must be one of"):
-        read_lareqa(tmp_path, split="dev")
+        LAReQAEvaluator.from_directory(tmp_path, split="dev")
     beir = write_beir(tmp_path / "beir")
     (beir / "qrels" / "test.tsv").unlink()
     with pytest.raises(FileNotFoundError, match=r"qrels/test.tsv .*test-same-language"):

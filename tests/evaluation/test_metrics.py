@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from st_xlret.evaluation.metrics import (
+from st_xlret.evaluation.retrieval import (
     hits_of_ranking,
     language_preference,
     map_at_k,

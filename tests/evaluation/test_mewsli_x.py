@@ -1,12 +1,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from st_xlret.evaluation.mewsli_x import MewsliXEvaluator, read_mewsli_x
+from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
+from st_xlret.evaluation.retrieval_data import RetrievalData
 from tests.evaluation.samples import write_mewsli_x
+
+
+def read_mewsli_x(folder: Path) -> RetrievalData:
+    return MewsliXEvaluator.read(folder, None)["pools"]["all"]
 
 
 def test_reads_the_release(tmp_path) -> None:
@@ -48,7 +54,7 @@ def test_languages_and_split(static_model, tmp_path) -> None:
     write_mewsli_x(tmp_path)
     assert list(MewsliXEvaluator.from_directory(tmp_path, ["de"]).evaluate(static_model).scores) == ["de"]
     assert list(MewsliXEvaluator.from_directory(tmp_path, split="dev").evaluate(static_model).scores) == ["en"]
-    with pytest.raises(ValueError, match="split must be 'test' or 'dev', got 'train'"):
+    with pytest.raises(ValueError, match=r"split must be one of \('test', 'dev'\), got 'train'"):
         MewsliXEvaluator.from_directory(tmp_path, split="train")
 
 

@@ -10,8 +10,9 @@ import pytest
 import regex
 
 from st_xlret.data.lines import DataError
-from st_xlret.evaluation.nq import AnsweredQuestions, NQEvaluator, answer_tokens, first_hits, has_answer, read_questions
-from st_xlret.evaluation.retrieval import TextCollection
+from st_xlret.evaluation.nq import NQEvaluator, first_hits
+from st_xlret.evaluation.passages import AnsweredQuestions
+from st_xlret.evaluation.retrieval_data import TextCollection
 from tests import tiny
 
 
@@ -38,10 +39,9 @@ from tests import tiny
     ],
 )
 def test_whether_a_passage_has_an_answer(answers: list[str], text: str, expected: bool) -> None:
-    assert has_answer(answers, text) is expected
-    assert has_answer([answer for answer in answers if answer_tokens(answer)], text) is dpr_has_answer(
-        [answer for answer in answers if answer_tokens(answer)], text
-    )
+    data = AnsweredQuestions(TextCollection(["a"], [text], "en"), TextCollection(["0"], ["who"], "en"), [answers])
+    assert (first_hits([[0]], data) == [0.0]) is expected
+    assert dpr_has_answer([answer for answer in answers if answer.strip("\u200b")], text) is expected
 
 
 def dpr_has_answer(answers: list[str], text: str) -> bool:
@@ -99,14 +99,14 @@ def test_fewer_passages_than_the_depth_and_no_hit() -> None:
     corpus = TextCollection(["a", "b"], ["sun moon", "rain"], "en", ["", "snow"])
     questions = TextCollection(["0", "1"], ["sun", "snow"], "en")
     data = AnsweredQuestions(corpus, questions, [["moon"], ["snow"]])  # the title is not searched
-    assert NQEvaluator(data).evaluate(tiny.static()).scores["en"]["recall_at_100"] == 0.5
+    assert NQEvaluator({"english": data}).evaluate(tiny.static()).scores["en"]["recall_at_100"] == 0.5
     assert first_hits([[1, 0], [0, 1]], data) == [1.0, float("inf")]
 
 
 def test_the_same_question_twice_counts_twice(tmp_path: Path) -> None:
     file = tmp_path / "nq-dev.qa.csv"
     file.write_text('who\t[\'a\']\nwho\t["b\'s"]\n"say ""hi"""\t[\'c\']\n')
-    questions, answers = read_questions(file)
+    questions, answers = NQEvaluator.read_questions(file)
     assert list(questions.texts) == ["who", "who", 'say "hi"'] and answers == [["a"], ["b's"], ["c"]]
 
 
@@ -125,7 +125,7 @@ def test_the_same_question_twice_counts_twice(tmp_path: Path) -> None:
 def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "nq-test.csv").write_text(f"first\t['a']\n{line}\n")
     with pytest.raises(DataError, match=message):
-        read_questions(tmp_path / "nq-test.csv")
+        NQEvaluator.read_questions(tmp_path / "nq-test.csv")
 
 
 def test_files_splits_and_languages_that_are_not_there(tmp_path: Path) -> None:
@@ -138,8 +138,9 @@ def test_files_splits_and_languages_that_are_not_there(tmp_path: Path) -> None:
         NQEvaluator.from_directory(tmp_path, passages=tmp_path / "elsewhere.tsv")
     with pytest.raises(ValueError, match="train"):
         NQEvaluator.from_directory(tmp_path, split="train")
-    with pytest.raises(ValueError, match="fr"):
-        NQEvaluator.from_directory(tmp_path, ["fr"])
+    write_dpr(tmp_path)
+    with pytest.raises(ValueError, match=r"no \['fr'\]; it has \['en'\]"):
+        NQEvaluator.from_directory(tmp_path, ["fr"], cache_dir=tmp_path / "cache").evaluate(tiny.static())
     (tmp_path / "nq-test.csv").write_text("")
     with pytest.raises(DataError, match="no questions"):
-        read_questions(tmp_path / "nq-test.csv")
+        NQEvaluator.read_questions(tmp_path / "nq-test.csv")

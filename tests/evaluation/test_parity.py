@@ -7,7 +7,8 @@ import pytest
 import pytrec_eval
 import torch
 
-from st_xlret.evaluation.retrieval import RetrievalData, TextCollection, score_ranking
+from st_xlret.evaluation.retrieval import score_ranking
+from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
 from st_xlret.search import top_k
 
 CORPUS, QUERIES, DIMENSION = 700, 90, 24

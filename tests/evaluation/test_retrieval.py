@@ -10,15 +10,8 @@ from sentence_transformers.sentence_transformer.modules import BoW
 
 from st_xlret.evaluation import EmbeddingCache
 from st_xlret.evaluation.embedding import TextEmbedder
-from st_xlret.evaluation.retrieval import (
-    RetrievalData,
-    RetrievalEvaluator,
-    TextCollection,
-    mean_average_precision,
-    read_beir,
-    score_ranking,
-    similarity_of,
-)
+from st_xlret.evaluation.retrieval import RetrievalEvaluator, mean_average_precision, score_ranking, similarity_of
+from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection, read_beir
 from st_xlret.hub.export import export
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests.evaluation.samples import write_beir

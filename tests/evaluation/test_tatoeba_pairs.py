@@ -102,7 +102,7 @@ def test_scores_by_hand(static_model, tatoeba_folder: Path) -> None:
     # German is aligned in its first three words of six.
     assert result.scores == {"fr-de": {"accuracy": 0.5, "accuracy_forward": 0.5, "accuracy_backward": 0.5}}
     assert result.benchmark == "tatoeba-pairs" and result.average["accuracy"] == 0.5
-    assert result.protocol["sentences_per_pair"] == "fr-de 6" and "English" in result.protocol["sentences"]
+    assert result.protocol["sentences_per_language"] == "fr-de 6" and "English" in result.protocol["sentences"]
 
 
 def test_unusable_input_is_refused() -> None:

@@ -17,15 +17,9 @@ import pytest
 from nltk.tokenize.punkt import PunktTrainer, save_punkt_params
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.evaluation.passages import read_dpr_passages
-from st_xlret.evaluation.retrieval import TextCollection
-from st_xlret.evaluation.xor_retrieve import (
-    TokenizedPassage,
-    XorRetrieveData,
-    XORRetrieveEvaluator,
-    first_tokens,
-    word_tokenizer,
-)
+from st_xlret.evaluation.passages import AnsweredQuestions, read_dpr_passages
+from st_xlret.evaluation.retrieval_data import TextCollection
+from st_xlret.evaluation.xor_retrieve import TokenizedPassage, XORRetrieveEvaluator, first_tokens, word_tokenizer
 from tests import tiny
 
 pytestmark = pytest.mark.filterwarnings("ignore:XOR-Retrieve")
@@ -112,8 +106,8 @@ def test_scores_are_those_of_the_definition(model, tmp_path, passages, words) ->
 
 def answered(texts: Sequence[str], answers: Sequence[str], model: SentenceTransformer) -> float:
     corpus = TextCollection([str(row) for row in range(len(texts))], list(texts), "en", titles=["Secret"] * len(texts))
-    data = XorRetrieveData(corpus, TextCollection(["q"], ["sun?"], "ja"), [list(answers)])
-    return XORRetrieveEvaluator(data).evaluate(model).average["recall_at_2kt"]
+    data = AnsweredQuestions(corpus, TextCollection(["q"], ["sun?"], "ja"), [list(answers)])
+    return XORRetrieveEvaluator({"english": data}).evaluate(model).average["recall_at_2kt"]
 
 
 def test_what_counts_as_a_hit(model) -> None:
@@ -123,7 +117,6 @@ def test_what_counts_as_a_hit(model) -> None:
     assert answered(["it is (in) Tokyo"], ["(in)"], model) == 0  # of tokens: "( in )"
     assert answered(["born in", "1905"], ["in 1905", "1905 born"], model) == 1  # across passages
     assert answered(["born there"], ["Secret"], model) == 0  # not of titles
-    assert answered(["yes or no"], ["yes", "maybe"], model) == 0
 
 
 def test_the_budget_is_cut_to_the_token(model) -> None:
@@ -203,14 +196,12 @@ def test_only_yes_and_no(model, tmp_path) -> None:
 
 
 def test_a_wrong_layout_says_what_was_expected_where(model, tmp_path) -> None:
-    with pytest.raises(
-        FileNotFoundError, match=r"is no directory: expected one with xor_dev_retrieve_eng_span\*.jsonl"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"is no directory: expected one with xor_dev_retrieve_eng_span"):
         XORRetrieveEvaluator.from_directory(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match=r"expected xor_dev_retrieve_.*; the folder holds \[\]"):
+    with pytest.raises(FileNotFoundError, match=r"expected .*xor_dev_retrieve_.*; the folder holds \[\]"):
         XORRetrieveEvaluator.from_directory(tmp_path)
     write_official(tmp_path, *sample(5, 10, 6))
-    with pytest.raises(FileNotFoundError, match=r"expected xor_test_retrieve"):
+    with pytest.raises(FileNotFoundError, match=r"expected .*xor_test_retrieve"):
         XORRetrieveEvaluator.from_directory(tmp_path, split="test")
     with pytest.raises(ValueError, match="split must be one of"):
         XORRetrieveEvaluator.from_directory(tmp_path, split="validation")
