@@ -1,32 +1,31 @@
 r"""Index documents of many languages, to search them with `st-xlret search`.
 
-    st-xlret index documents/ --model runs/calibrated --output runs/index
+    st-xlret index documents/ --model runs/calibrated --output runs/index.parquet
 
 Documents are JSON lines {"language", "sentences" or "text"}, Parquet files and tables with these columns, folders in
-BEIR's layout, text files (a line is a document) or Markdown files (a block is a document). The index is a folder of
-NumPy arrays and JSON; the model is named in it, not copied. Interrupted? The same command continues where it stopped.
+BEIR's layout, text files (a line is a document) or Markdown files (a block is a document). The index is a Parquet file
+with the columns text, language and vector, which other programs read as well; its metadata name the model. Interrupted?
+The same command continues where it stopped.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from st_xlret.commands import working_folder
-from st_xlret.files import atomic_directory
+from st_xlret.files import atomic_file, check_output_file
 from st_xlret.options import LIMITS_HELP, name_leading_words, option, parse
 
 if TYPE_CHECKING:
     from st_xlret.data.lines import BadLines
 
-UNKNOWN = "und"  # undetermined, in ISO 639
-_SHARD = 4_096  # texts that an interrupted run has to encode again at most
+_AT_A_TIME = 4_096  # texts that an interrupted run has to encode again at most
 
 
 @dataclass
@@ -35,7 +34,7 @@ class Arguments:
 
     documents: list[str] = option([], "Files, or folders of them.")
     model: str = option(None, "The encoder: a folder or a name on the Hub.")
-    output: str = option(None, "Folder of the index.")
+    output: str = option(None, "File of the index, .parquet.")
     unit: str = option(
         "sentence", "What is found: each sentence of a document, or the document.", ["sentence", "document"]
     )
@@ -54,82 +53,108 @@ class Arguments:
     def __post_init__(self) -> None:
         for name in ("documents", "model", "output"):
             if not getattr(self, name):
-                raise ValueError(f"--{name} is missing: st-xlret index DOCUMENTS --model MODEL --output FOLDER")
+                raise ValueError(f"--{name} is missing: st-xlret index DOCUMENTS --model MODEL --output FILE.parquet")
+        if not self.output.endswith(".parquet"):
+            raise ValueError(f"--output {self.output}: the index is one file; name it FILE.parquet")
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
-    """Run the command `index`. Texts and embeddings go through the disk: a large corpus takes little memory."""
+    """Run the command `index`. Texts and vectors go to the disk as they are embedded: memory stays constant."""
     (options,) = parse([Arguments], name_leading_words(arguments, "documents"), description=__doc__, prog=prog)
-    from st_xlret.commands.search_index import check_replaceable
-
-    target = Path(options.output).absolute()
-    check_replaceable(target, options.overwrite)
+    target = check_output_file(options.output)
+    _check_free(target, options.overwrite)
     with working_folder(target.with_name(f".{target.name}.embeddings")) as work:
         _index(options, target, work)
 
 
 def _index(options: Arguments, target: Path, work: Path) -> None:
-    import numpy as np
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
     from tqdm.auto import tqdm
 
-    from st_xlret.commands.search_index import (
-        FORMAT,
-        INDEX_FILE,
-        TEXTS_FILE,
-        VECTORS_FILE,
-        Entries,
-        check_replaceable,
-        identifier_for,
-    )
     from st_xlret.data.lines import BadLines, DataError, Limits
-    from st_xlret.encoding import known_languages
+    from st_xlret.encoding import encode, known_languages
     from st_xlret.evaluation.embedding_cache import EmbeddingCache, fingerprint
     from st_xlret.hub.loading import load_model
+    from st_xlret.prompts import role_prompt
+    from st_xlret.vectors.parquet import METADATA
 
     bad_lines = BadLines(options.skip_bad_lines, Limits.parse(options.limits))
-    read = read_entries(options, bad_lines)
-    first = next(read, None)
-    if first is None:
+    entries = read_entries(options, bad_lines)
+    rows = list(islice(entries, _AT_A_TIME))
+    if not rows:
         raise DataError(f"{', '.join(options.documents)}: there is no text")
     model = load_model(options.model, options.device)
-    found = set()
     identify = identifier_for(model)
-    with open(work / TEXTS_FILE, "w", encoding="utf-8") as file:
-        for language, text in tqdm(chain([first], read), desc="Reading", unit=" texts"):
-            if language == UNKNOWN and identify is not None:
-                language = identify(text)
-            found.add(language)
-            file.write(json.dumps({"language": language, "text": text}, ensure_ascii=False) + "\n")
-    print("\n".join(bad_lines.losses()), end="\n" if bad_lines.losses() else "")
-    entries, languages = Entries(work / TEXTS_FILE), sorted(found)
-    known_languages(model, languages)  # one warning of all that the model does not know
-    vectors = EmbeddingCache(work, shard_size=_SHARD).encode(
-        model, entries, normalize_embeddings=True, batch_size=options.batch_size
-    )
     is_local = os.path.isdir(os.path.expanduser(options.model))
     about = {
-        "format": FORMAT,
         "model": os.path.abspath(os.path.expanduser(options.model)) if is_local else options.model,
         "fingerprint": fingerprint(model),
-        "texts": len(entries),
-        "languages": languages,
+        "metric": "cosine",
+        "prompts": {"query": role_prompt(model, "query"), "document": role_prompt(model, "document")},
     }
-    with atomic_directory(target, overwrite=options.overwrite, marker=INDEX_FILE) as folder:
-        with open(folder / VECTORS_FILE, "wb") as stored:  # written, not mapped: a full disk is an error then
-            header = {"descr": "<f2", "fortran_order": False, "shape": vectors.shape}
-            np.lib.format.write_array_header_1_0(stored, header)
-            for chunk in vectors:
-                stored.write(np.ascontiguousarray(chunk, dtype="<f2").tobytes())
-        shutil.copyfile(work / TEXTS_FILE, folder / TEXTS_FILE)
-        (folder / INDEX_FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        check_replaceable(target, options.overwrite)  # hours may have passed
-    print(f"{len(entries)} texts in {', '.join(languages)}: {target}")
+    cache, languages = EmbeddingCache(work, shard_size=_AT_A_TIME, show_progress_bar=False), set[str]()
+
+    def embed(texts: Sequence[str], codes: Sequence[str]) -> Any:
+        how: Any = {"normalize_embeddings": True, "batch_size": options.batch_size}
+        return encode(model, texts, known_languages(model, codes), role="document", **how)
+
+    writer, count = None, 0
+    with atomic_file(target) as temporary, tqdm(desc="Indexing", unit=" texts") as bar:
+        try:
+            while rows:
+                codes = [code or (identify(text) if identify else "") for code, text in rows]
+                texts = [text for _, text in rows]
+                halves = cache.embed(zip(texts, codes, strict=True), embed, identity=about)[:]
+                vectors = pa.FixedSizeListArray.from_arrays(pa.array(halves.ravel()), halves.shape[1])
+                columns = {"text": texts, "language": pa.array([code or None for code in codes], pa.string())}
+                table = pa.table({**columns, "vector": vectors}, metadata={METADATA: json.dumps(about)})
+                writer = writer or ParquetWriter(temporary, table.schema)
+                writer.write_table(table)
+                languages |= {code or "unknown" for code in codes}
+                bar.update(len(rows))
+                count, rows = count + len(rows), list(islice(entries, _AT_A_TIME))
+        finally:
+            if writer is not None:
+                writer.close()
+        _check_free(target, options.overwrite)  # hours may have passed
+    print("\n".join([*bad_lines.losses(), f"{count} texts in {', '.join(sorted(languages))}: {target}"]))
+
+
+def _check_free(target: Path, overwrite: bool) -> None:
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} exists: use --overwrite to replace it, or name another file")
+
+
+def identifier_for(model: Any) -> Callable[[str], str] | None:
+    """A function from a text to its language, among those that a model has maps of its own for.
+
+    Args:
+        model: Any Sentence Transformer.
+
+    Returns:
+        The function. None if the model needs no language, has one that the identifier does not know, or the extra
+            `langid` is not installed: texts are then taken to be in the default language of the model, with a warning.
+    """
+    from st_xlret.data.language_identification import LanguageIdentifier
+    from st_xlret.encoding import language_routes
+
+    languages = language_routes(model)
+    if not languages:
+        return None
+    try:
+        identifier = LanguageIdentifier(languages)
+    except (ImportError, ValueError):
+        return None
+    return None if identifier.unknown else identifier.identify
 
 
 def read_entries(options: Arguments, bad_lines: BadLines) -> Iterator[tuple[str, str]]:
-    """(language, text) of everything to index; documents without a language have "und" (undetermined)."""
+    """(language, text) of everything to index; the language is empty where nobody names it."""
     from st_xlret.data.documents import read_documents
+    from st_xlret.data.languages import UNKNOWN
 
     how: Any = {"language": options.language or UNKNOWN, "unit": options.unit, "column": options.column}
     for document in read_documents(options.documents, bad_lines=bad_lines, show_progress_bar=False, **how):
-        yield from ((document.language, text) for text in document.sentences if text)
+        language = "" if document.language == UNKNOWN else document.language
+        yield from ((language, text) for text in document.sentences if text)

@@ -135,6 +135,7 @@ class VectorSource(ABC):
         dimension: Numbers in a vector.
         metric: How the store compares vectors, if it says: "cosine", "dot" or "euclidean".
         model: Name of the model that made the vectors, if the store says.
+        fingerprint: What identifies its weights, if the store says.
         fields: The fields asked for.
         secrets: Passwords and keys, which no message shows.
     """
@@ -143,6 +144,7 @@ class VectorSource(ABC):
     dimension: int
     metric: Metric | None = None
     model: str | None = None
+    fingerprint: str | None = None
     fields: Fields = Fields()
     secrets: tuple[str, ...] = ()
 

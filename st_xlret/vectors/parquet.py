@@ -27,7 +27,7 @@ from st_xlret.vectors.base import (
 from st_xlret.vectors.numpy_file import new_file
 
 METADATA = b"st_xlret"
-"""Key of the file's metadata: JSON that may have "model", "metric" and "map"."""
+"""Key of the file's metadata: JSON that may have "model", "fingerprint", "prompts", "metric" and "map"."""
 
 
 class ParquetVectors(VectorSource):
@@ -41,8 +41,13 @@ class ParquetVectors(VectorSource):
             self.schema = pq.read_schema(self.files[0])
             self.rows = sum(pq.read_metadata(file).num_rows for file in self.files)
         self.columns = Columns(self.schema, fields, path)
-        self.about = json.loads((self.schema.metadata or {}).get(METADATA, b"{}"))
-        self.model, self.metric = self.about.get("model"), self.about.get("metric")
+        try:
+            self.about = dict(json.loads((self.schema.metadata or {}).get(METADATA, b"{}")))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path}: its metadata {METADATA.decode()!r} are no JSON mapping: {error}") from error
+        self.metric = self.about.get("metric")
+        if "map" not in self.about:  # mapped vectors are those of no model that has a name
+            self.model, self.fingerprint = self.about.get("model"), self.about.get("fingerprint")
         self.dimension = self.columns.dimension or next(
             (rows.vectors.shape[1] for rows in self.read(256, False) if rows.usable().any()), 0
         )

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from datasets import Dataset
 from filelock import FileLock
+from pyarrow.parquet import ParquetWriter
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
-from st_xlret.commands import main
+from st_xlret.commands import index, main
 from st_xlret.hub.export import export
 from st_xlret.modules import CalibrationLayer
+from st_xlret.vectors import VectorSource, open_vectors
+from tests import tiny
 
 WORDS = {
     "en": ["sun", "moon", "star", "rain", "wind", "snow", "tree", "leaf", "root", "fish", "bird", "wolf"],
@@ -206,12 +214,13 @@ def test_report_shows_the_bias(
 
 
 def test_index_and_search(tmp_path: Path, model: Path, documents: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "index"
-    main(["index", str(documents), "--model", str(model), "--output", str(folder)])
-    assert sorted(path.name for path in folder.iterdir()) == ["index.json", "texts.jsonl", "vectors.npy"]
-    assert json.loads((folder / "index.json").read_text())["languages"] == ["en", "fr"]
+    file = tmp_path / "index.parquet"
+    main(["index", str(documents), "--model", str(model), "--output", str(file)])
+    source = open_vectors(file)
+    assert (len(source), source.dimension, source.model, source.metric) == (48, 16, str(model), "cosine")
+    assert {code: len(found) for code, found in source.sample(100).items()} == {"en": 24, "fr": 24}
     capsys.readouterr()
-    main(["search", str(folder), "--query", "sun moon", "vent neige", "--top-k", "3", "--json"])
+    main(["search", str(file), "--query", "sun moon", "--query", "vent neige", "--top-k", "3", "--json"])
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     assert [entry["query"] for entry in found] == ["sun moon", "vent neige"]
     assert all(len(entry["results"]) == 3 for entry in found)
@@ -220,16 +229,56 @@ def test_index_and_search(tmp_path: Path, model: Path, documents: Path, capsys: 
     assert found[1]["results"][0]["language"] == "fr"
 
 
+def test_any_vectors_with_texts_are_searched(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(VectorSource.batches, "__defaults__", (5,))
+    texts = [*WORDS["en"], None, "zero", "evil \x1b[2J"]
+    vectors: list[list[float] | None] = [
+        *SentenceTransformer(str(model), device="cpu").encode(WORDS["en"]).tolist(), [1.0] * 16, [0.0] * 16, None
+    ]  # fmt: skip
+    vectors[-1] = vectors[3]
+    table = pa.table({"said": texts, "lang": ["e\x1bn"] * 14 + [None], "vector": vectors})
+    pq.write_table(table, tmp_path / "own.parquet")
+    given = ["search", str(tmp_path / "own.parquet"), "--query", "rain", "--top_k", "99"]
+    with pytest.raises(SystemExit, match="no texts that could be shown.*--text_field"):
+        main(given)
+    with pytest.raises(SystemExit, match="does not say which model.*--model"):
+        main([*given, "--text_field", "said"])
+    main([*given, "--text_field", "said", "--model", str(model)])
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[2:4] == ["  1.000  e n  rain", "  1.000  ?    evil  [2J"] and printed.count("\n") == 15
+    table = table.rename_columns(["text", "lang", "vector"])
+    about = {"st_xlret": json.dumps({"metric": "dot"})}
+    pq.write_table(table.replace_schema_metadata(about), tmp_path / "own.parquet")
+    main([*given, "--model", str(model), "--json"])
+    (rain, *_) = json.loads(capsys.readouterr().out)["results"]
+    assert rain["score"] == pytest.approx(1.64, abs=1e-3), "the dot product of vectors that are longer than 1"
+
+
+def test_results_in_the_querys_language_are_preferred(
+    tmp_path: Path, per_language: Path, documents: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(tmp_path / "index.parquet")
+    main(["index", str(documents), "--model", str(per_language), "--output", file])
+    capsys.readouterr()
+    given = ["search", file, "--query", "soleil lune", "--top_k", "1", "--json", "--language"]
+    for preferred, text in (("0", "sun moon"), ("0.1", "soleil lune")):
+        main([*given, "fra", "--prefer_language", preferred])
+        (result,) = json.loads(capsys.readouterr().out)["results"]
+        assert (result["text"], result["score"]) == (text, pytest.approx(1, abs=1e-3))
+
+
 def test_two_indexes_are_compared(
     tmp_path: Path, model: Path, documents: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    one, two = str(tmp_path / "one.parquet"), str(tmp_path / "two.parquet")
     main(["index", str(documents), "--model", str(model), "--output", one])
     main(["index", lines(tmp_path, "fr"), "--language", "fr", "--model", str(model), "--output", two])
     capsys.readouterr()
     main(["search", one, "--compare", two, "--query", "vent", "--top_k", "1", "--json"])
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(entry["index"], entry["results"][0]["language"]) for entry in found] == [(one, "fr"), (two, "fr")]
+    assert [(entry["vectors"], entry["results"][0]["language"]) for entry in found] == [(one, "fr"), (two, "fr")]
     main(["search", one, "--compare", two, "--query", "vent"])
     assert one in (printed := capsys.readouterr().out) and two in printed
 
@@ -237,38 +286,81 @@ def test_two_indexes_are_compared(
 def test_queries_come_from_the_terminal_too(
     tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    main(["index", lines(tmp_path, "en"), "--language", "en", "--model", str(model), "--output", str(tmp_path / "i")])
+    main(
+        [
+            "index",
+            lines(tmp_path, "en"),
+            "--language",
+            "en",
+            "--model",
+            str(model),
+            "--output",
+            str(tmp_path / "i.parquet"),
+        ]
+    )
     monkeypatch.setattr("sys.stdin", io.StringIO("bird\n\nfish\n"))
-    main(["search", str(tmp_path / "i")])
+    main(["search", str(tmp_path / "i.parquet")])
     assert "1.000  en   fish" in capsys.readouterr().out, "a blank line in a pipe is passed over"
+    with pytest.raises(SystemExit, match=r"error: the query 'bird \\udcff' is not UTF-8"):
+        main(["search", str(tmp_path / "i.parquet"), "--query", "bird \udcff"])
 
 
-def test_an_index_is_replaced_only_if_asked(tmp_path: Path, model: Path, documents: Path) -> None:
-    given = ["index", str(documents), "--model", str(model), "--output", str(tmp_path / "i"), "--unit", "document"]
+def test_an_index_is_replaced_only_if_asked(
+    tmp_path: Path, model: Path, documents: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "i.parquet"
+    given = ["index", str(documents), "--model", str(model), "--output", str(file), "--unit", "document"]
     main(given)
-    with pytest.raises(SystemExit, match="--overwrite"):
+    with pytest.raises(SystemExit, match=f"{file} exists.*--overwrite"):
         main(given)
     main([*given, "--overwrite"])
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "mine.txt").touch()
-    (tmp_path / "site").mkdir()
-    for name in ("index.json", "photo.jpg"):
-        (tmp_path / "site" / name).write_text("{}")
-    for folder in ("other", "site"):
-        with pytest.raises(SystemExit, match=f"{folder}.*not an index alone"):
-            main([*given[:5], str(tmp_path / folder), "--overwrite"])
-    assert (tmp_path / "other" / "mine.txt").exists() and (tmp_path / "site" / "photo.jpg").exists()
+    file.unlink()
+    close = ParquetWriter.close
+
+    def meanwhile(writer: ParquetWriter) -> None:
+        close(writer)
+        file.write_text("theirs")
+
+    monkeypatch.setattr(ParquetWriter, "close", meanwhile)
+    with pytest.raises(SystemExit, match=f"{file} exists"):
+        main(given)
+    assert file.read_text() == "theirs"
+    monkeypatch.setattr(ParquetWriter, "close", close)
+
+
+@pytest.mark.parametrize("call", [2, 3])
+def test_indexing_continues_where_it_stopped(
+    tmp_path: Path, model: Path, documents: Path, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    encode, calls = SentenceTransformer.encode, []
+
+    def counted(self: SentenceTransformer, texts: Any, **options: Any) -> Any:
+        calls.append(len(texts))
+        if len(calls) == call:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(index, "_AT_A_TIME", 20)
+    monkeypatch.setattr(SentenceTransformer, "encode", counted)
+    given = ["index", str(documents), "--model", str(model), "--output", str(tmp_path / "i.parquet")]
+    with pytest.raises(SystemExit, match="No space left"):
+        main(given)
+    assert not (tmp_path / "i.parquet").exists()
+    main(given)
+    assert sum(calls) == 48 + calls[call - 1], "what was encoded is not encoded again"
+    assert pq.ParquetFile(tmp_path / "i.parquet").metadata.num_row_groups == 3
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_two_programs_do_not_write_one_index(tmp_path: Path, model: Path, documents: Path) -> None:
-    (tmp_path / ".i.embeddings").mkdir()
-    with FileLock(tmp_path / ".i.embeddings" / "lock"), pytest.raises(SystemExit, match="another program"):
-        main(["index", str(documents), "--model", str(model), "--output", str(tmp_path / "i")])
+    (tmp_path / ".i.parquet.embeddings").mkdir()
+    with FileLock(tmp_path / ".i.parquet.embeddings" / "lock"), pytest.raises(SystemExit, match="another program"):
+        main(["index", str(documents), "--model", str(model), "--output", str(tmp_path / "i.parquet")])
     (tmp_path / ".p.tsv.embeddings").mkdir()
     sides = [lines(tmp_path, "en"), lines(tmp_path, "fr")]
     with FileLock(tmp_path / ".p.tsv.embeddings" / "lock"), pytest.raises(SystemExit, match="another program"):
         main(["mine", *sides, "--model", str(model), "--output", str(tmp_path / "p.tsv")])
-    main(["index", str(documents), "--model", str(model), "--output", str(tmp_path / "i")])
+    main(["index", str(documents), "--model", str(model), "--output", str(tmp_path / "i.parquet")])
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == [".p.tsv.embeddings"]
 
 
@@ -277,22 +369,31 @@ def test_an_index_knows_its_model(
 ) -> None:
     shutil.copytree(model, tmp_path / "encoder")
     monkeypatch.chdir(tmp_path)
-    main(["index", str(documents), "--model", "encoder", "--output", "i"])
+    main(["index", str(documents), "--model", "encoder", "--output", "i.parquet"])
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    main(["search", str(tmp_path / "i"), "--query", "sun moon", "--top_k", "1"])
+    given = ["search", str(tmp_path / "i.parquet"), "--query", "sun moon", "--top_k", "1"]
+    main(given)
     assert "1.000  en   sun moon" in capsys.readouterr().out
     other = SentenceTransformer(str(model), device="cpu")
     with torch.no_grad():
         other[0].embedding.weight.mul_(2)
     other.save(str(tmp_path / "encoder"))  # retrained in place: the same name and dimensions
     with pytest.raises(SystemExit, match="another model"):
-        main(["search", str(tmp_path / "i"), "--query", "sun"])
-    about = json.loads((tmp_path / "i" / "index.json").read_text())
-    for content in ("{", json.dumps({**about, "format": 9}), "[]"):
-        (tmp_path / "i" / "index.json").write_text(content)
-        with pytest.raises(SystemExit, match="build the index again"):
-            main(["search", str(tmp_path / "i"), "--query", "sun"])
+        main(given)
+    table = pq.read_table(tmp_path / "i.parquet")
+    for about, message in (("{", "no JSON mapping"), ("[1]", "no JSON mapping"), ('{"map": "m"}', "--model")):
+        pq.write_table(table.replace_schema_metadata({"st_xlret": about}), tmp_path / "i.parquet")
+        with pytest.raises(SystemExit, match=message):
+            main(given)
+    pq.write_table(table.replace_schema_metadata(), tmp_path / "i.parquet")
+    main([*given, "--model", str(model)])
+    tiny.static().save(str(tmp_path / "narrow"))
+    with pytest.raises(SystemExit, match="another model"):
+        main([*given, "--model", str(tmp_path / "narrow")])
+    (tmp_path / "i.parquet").write_bytes(b"PAR1")
+    with pytest.raises(SystemExit, match="i.parquet"):
+        main(given)
 
 
 def test_what_an_index_left_out_is_counted(
@@ -300,14 +401,14 @@ def test_what_an_index_left_out_is_counted(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "d.jsonl").write_text('{"language": "en", "sentences": ["sun", "", "moon star"]}\n{\n')
-    (tmp_path / "t.txt").write_bytes(b"wolf \xff\nrain wind snow tree\n\x1b[2Jbird\n")
-    given = ["index", "d.jsonl", "t.txt", "--model", str(model), "--output", "i"]
+    (tmp_path / "t.txt").write_bytes(b"wolf \xff\nrain wind snow tree\n\x1b[2J bird\n")
+    given = ["index", "d.jsonl", "t.txt", "--model", str(model), "--output", "i.parquet"]
     with pytest.raises(SystemExit, match="d.jsonl, line 2"):
         main(given)
     main([*given, "--skip_bad_lines", "--limits", "sentence_characters=14"])
     printed = capsys.readouterr().out
     assert "bad lines skipped: 2" in printed and "sentences cut to 14 characters: 1" in printed
-    main(["search", "i", "--query", "bird"])
+    main(["search", "i.parquet", "--query", "bird"])
     printed = capsys.readouterr().out
     assert "rain wind snow\n" in printed and "\x1b" not in printed and printed.count("\n  ") == 4
 
@@ -333,7 +434,9 @@ def test_mining_never_writes_over_what_it_mines(tmp_path: Path, model: Path) -> 
         (["mine", "a.txt", "b.txt", "--model", "m", "--output", "o.txt"], "o.txt"),
         (["mine", "no/a.txt", "no/b.txt", "--model", "m", "--output", "o.tsv"], "no/a.txt"),
         (["index", "--model", "m", "--output", "o"], "--documents"),
-        (["search", "nowhere", "--query", "q"], "nowhere is no index"),
+        (["index", "a", "--model", "m", "--output", "o"], "FILE.parquet"),
+        (["search", "nowhere.parquet", "--query", "q"], "nowhere.parquet: there is no such file"),
+        (["search", "nowhere", "--query", "q"], "nowhere: names no stored vectors"),
         (["search", "nowhere", "--query", "q", "--top-k", "0"], "--top_k .* 0"),
         (["search", "nowhere", "--query", "q", "--serve"], "--query"),
         (["search", "nowhere", "--serve", "--port", "99999"], "--port .* 99999"),
@@ -378,7 +481,7 @@ def test_a_model_with_a_map_per_language_is_told_the_languages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)  # the extra that would identify languages
-    folder = str(tmp_path / "index")
+    folder = str(tmp_path / "index.parquet")
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         main(["index", str(documents), "--model", str(per_language), "--output", folder])
@@ -397,7 +500,7 @@ def test_languages_without_a_map_are_warned_of_once(tmp_path: Path, per_language
     file = tmp_path / "more.jsonl"
     file.write_text("".join(json.dumps({"language": code, "text": "sun moon."}) + "\n" for code in ("sw", "fr", "de")))
     with pytest.warns(UserWarning, match="none for texts in de, sw.* taken for en") as caught:
-        main(["index", str(file), "--model", str(per_language), "--output", str(tmp_path / "more")])
+        main(["index", str(file), "--model", str(per_language), "--output", str(tmp_path / "more.parquet")])
     assert sum("map per language" in str(entry.message) for entry in caught) == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,42 +15,32 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import BoW
 
 from st_xlret.commands import main
-from st_xlret.commands.search_page import answer, colours_of, language_name, server
+from st_xlret.commands.search import Arguments, Pool, Result, answer, server
 
-RESULTS = [
+RESULTS: list[Result] = [
     {"score": 0.9, "language": "en", "text": "a <b>cat</b> & a dog"},
     {"score": 0.8, "language": "fr", "text": "un chat"},
     {"score": 0.7, "language": "en", "text": "<script>alert(1)</script>"},
+    {"score": 0.6, "language": None, "text": "?"},
 ]
+COLOURS = {"en": "red", "fr": "blue", "?": "grey"}
 
 
 def test_everything_from_outside_is_escaped() -> None:
-    page = answer("<i>index</i>", "<i>note</i>", RESULTS, colours_of(["en", "fr"]))
+    page = answer("<i>index</i>", "<i>note</i>", RESULTS, COLOURS)
     assert "<script" not in page and "<b>" not in page and "<i>" not in page
     assert "a &lt;b&gt;cat&lt;/b&gt; &amp; a dog" in page
 
 
 def test_the_bar_shows_how_often_each_language_answers() -> None:
-    page = answer("index", "note", RESULTS, colours_of(["en", "fr"]))
-    assert "flex: 2;" in page and ": 2 of 3" in page and "flex: 1;" in page and ": 1 of 3" in page
-    assert page.index(": 2 of 3") < page.index(": 1 of 3")
-
-
-def test_a_language_has_the_same_colour_in_every_column() -> None:
-    colours = colours_of(["fr", "en", "fr", "de"])
-    assert list(colours) == ["de", "en", "fr"] and len(set(colours.values())) == 3
-
-
-def test_names_of_languages() -> None:
-    pytest.importorskip("language_data", reason="needs the extra app")
-    assert [language_name(code) for code in ("zh", "und")] == ["Chinese", "unknown language"]
+    page = answer("index", "note", RESULTS, COLOURS)
+    assert page.index('flex: 2; background: red">en 2') < page.index('flex: 1; background: blue">fr 1')
+    assert "grey" in page
 
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
     """The port of the page of two indexes, served on this machine."""
-    from st_xlret.commands.search_index import SearchIndex
-
     words = {"en": ["cat", "dog"], "fr": ["chat", "chien"]}
     documents = tmp_path / "documents.jsonl"
     records = [{"language": code, "sentences": [f"{word} <b>{word}</b>"]} for code in words for word in words[code]]
@@ -58,9 +49,10 @@ def port(tmp_path: Path) -> Iterator[int]:
         vocabulary = [word for pair in words.values() for word in pair]
         model = SentenceTransformer(modules=[BoW(vocab=vocabulary)], device="cpu")
         model.save(str(tmp_path / f"model-{name}"))
-        main(["index", str(documents), "--model", str(tmp_path / f"model-{name}"), "--output", str(tmp_path / name)])
-    indexes = [SearchIndex(str(tmp_path / name)) for name in ("calibrated", "raw")]
-    with server(indexes, top_k=3, language=None, host="127.0.0.1", port=0) as served:
+        file = str(tmp_path / f"{name}.parquet")
+        main(["index", str(documents), "--model", str(tmp_path / f"model-{name}"), "--output", file])
+    files = [str(tmp_path / f"{name}.parquet") for name in ("calibrated", "raw")]
+    with server([Pool(file, Arguments(file, top_k=3)) for file in files], "127.0.0.1", 0) as served:
         thread = threading.Thread(target=served.serve_forever)
         thread.start()
         yield served.server_address[1]
@@ -83,7 +75,7 @@ def test_a_query_is_answered_by_both_indexes(port: int) -> None:
     status, found = asked(port, "GET", "/?q=chien+%22x%22")
     assert status == 200 and found.count('class="result"') == 6
     assert "chien &lt;b&gt;chien&lt;/b&gt;" in found and "<b>" not in found
-    assert 'value="chien &quot;x&quot;"' in found and "model-calibrated (calibrated)" in found
+    assert 'value="chien &quot;x&quot;"' in found and "model-calibrated (calibrated.parquet)" in found
     assert "<script" not in found and "http" not in found, "nothing is asked of other machines"
 
 
@@ -93,6 +85,8 @@ def test_a_query_is_answered_by_both_indexes(port: int) -> None:
         ("GET", "/", {"Host": "evil.example"}, 403),
         ("GET", "/", {"Host": "localhost:80"}, 200),
         ("GET", "/", {"Host": "192.168.1.2:7860"}, 200),
+        ("GET", "/", {"Host": "[::1]:7860"}, 200),
+        ("GET", "/", {"Host": "["}, 400),
         ("GET", "/upload", {}, 404),
         ("POST", "/", {"Origin": "http://evil.example"}, 501),
         ("GET", "/?q=" + "x" * 2_001, {}, 400),
@@ -101,3 +95,9 @@ def test_a_query_is_answered_by_both_indexes(port: int) -> None:
 )
 def test_what_the_page_does_not_do(port: int, method: str, path: str, headers: dict[str, str], status: int) -> None:
     assert asked(port, method, path, **headers)[0] == status
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
+def test_the_page_is_served_at_an_address_of_ipv6() -> None:
+    with server([], "::1", 0) as served:
+        assert served.server_address[0] == "::1"
