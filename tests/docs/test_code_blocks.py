@@ -28,7 +28,7 @@ def test_blocks_are_found_with_their_lines_and_markers() -> None:
 
 def test_few_blocks_are_not_run() -> None:
     blocks = [block for page in PAGES.values() for block in python_blocks(page.read_text(encoding="utf-8"))]
-    assert sum(not block.runs for block in blocks) <= 3 < len(blocks)
+    assert sum(not block.runs for block in blocks) <= 6 < len(blocks)
 
 
 @pytest.mark.parametrize("name", PAGES)
