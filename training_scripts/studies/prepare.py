@@ -85,6 +85,7 @@ class Arguments:
     pairs: list[str] = option([], "Parallel sentences.")
     documents: list[str] = option([], "Documents.")
     languages: list[str] = option([], "Languages to keep. All by default.")
+    third: int | None = option(None, "pairs: keep this third of them (0, 1 or 2).", minimum=0, maximum=2)
     without: list[str] = option([], "pairs: languages to leave without parallel sentences.")
     connections: str | None = option(None, "pairs: a setting of Table 4. The bridge is the last of --languages.")
     per_language: int | None = option(None, "documents: maximum sentences of each language.", minimum=1)
@@ -108,6 +109,8 @@ def main(given: Sequence[str] | None = None) -> None:
             pairs = keep_connections(pairs, connect_languages(arguments.languages, arguments.connections))
         if arguments.without:
             pairs = without_parallel(pairs, arguments.without)
+        if arguments.third is not None:
+            pairs = pairs.shard(num_shards=3, index=arguments.third, contiguous=False)
         pairs.to_json(output, force_ascii=False)
     else:
         rows = documents_of(arguments.documents, languages, arguments.per_language)

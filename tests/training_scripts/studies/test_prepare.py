@@ -43,6 +43,7 @@ def test_the_held_out_pool(tmp_path: Path) -> None:
     ("options", "kept"),
     [
         ("--without fr", {("en", "de")}),
+        ("--third 2", {("en", "de")}),
         ("--languages en fr de --connections pivot", {("en", "fr"), ("en", "de")}),
         ("--languages en fr de --connections bridge", {("en", "de"), ("de", "fr")}),
         ("--languages en fr de --connections single", {("en", "de")}),
