@@ -14,21 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from st_xlret import CrossLingualDataCollator
 from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
 
-WORDS = [
-    "sun",
-    "moon",
-    "star",
-    "rain",
-    "wind",
-    "snow",
-    "tree",
-    "leaf",
-    "root",
-    "fish",
-    "bird",
-    "wolf",
-    "bear",
-]
+WORDS = ["sun", "moon", "star", "rain", "wind", "snow", "tree", "leaf", "root", "fish", "bird", "wolf", "bear"]
 
 
 @lru_cache
@@ -58,11 +44,7 @@ def window_rows(windows: int, *, language: str = "en", seed: int = 0) -> list[di
     """Centres, then their contexts, each window in a document of its own."""
     generator = random.Random(seed)
     return [
-        {
-            "sentence": sentence(generator, 3 + i % 3),
-            "language": language,
-            "document": i % windows + 100 * seed,
-        }
+        {"sentence": sentence(generator, 3 + i % 3), "language": language, "document": i % windows + 100 * seed}
         for i in range(2 * windows)
     ]
 
@@ -76,12 +58,7 @@ def features(model: SentenceTransformer, rows: list[dict], column: str = "senten
 def documents(count: int = 12, sentences: int = 5, *, languages: tuple[str, ...] = ("en", "fr")) -> Dataset:
     generator = random.Random(1)
     rows = [
-        {
-            "sentence": sentence(generator),
-            "language": languages[d % len(languages)],
-            "document": d,
-            "position": p,
-        }
+        {"sentence": sentence(generator), "language": languages[d % len(languages)], "document": d, "position": p}
         for d in range(count)
         for p in range(sentences)
     ]
