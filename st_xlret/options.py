@@ -205,11 +205,6 @@ def per_device_options(group: type) -> list[str]:
     return [name for name, text in _texts(group).items() if text.per_device]
 
 
-def own_options(groups: Sequence[type]) -> list[str]:
-    """Names of the options of a program that are not the host's."""
-    return [name for group in groups if not _is_the_hosts(group) for name in _texts(group)]
-
-
 def _is_the_hosts(group: type) -> bool:
     # Commands without training options need not import them.
     return issubclass(group, getattr(sys.modules.get("transformers.training_args"), "TrainingArguments", ()))

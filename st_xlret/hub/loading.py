@@ -117,7 +117,7 @@ def load_calibration(path: str | None) -> CalibrationLayer | None:
     """The calibration that `--calibration` names; None without one.
 
     Raises:
-        ValueError: If there is no such folder.
+        ValueError: If there is no such folder, or what is in it is no calibration.
     """
     if path is None:
         return None
@@ -125,4 +125,7 @@ def load_calibration(path: str | None) -> CalibrationLayer | None:
 
     if not os.path.isdir(path):
         raise ValueError(f"--calibration {path}: no such folder; give one that CalibrationLayer.save wrote.")
-    return CalibrationLayer.load(path)
+    try:
+        return CalibrationLayer.load(path)
+    except Exception as error:  # of JSON, of safetensors, of a constructor that is given other names
+        raise ValueError(f"--calibration {path}: the calibration in this folder is damaged: {error}") from error

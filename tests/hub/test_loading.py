@@ -8,6 +8,7 @@ import pytest
 
 from st_xlret.hub import loading
 from st_xlret.hub.loading import check_backend, check_device, load_calibration, load_model
+from st_xlret.modules import CalibrationLayer
 
 
 @pytest.mark.parametrize("name", ["/nope", "./nope", "~/nope", "a/b/c", "runs/nope/", "", " "])
@@ -40,6 +41,24 @@ def test_a_damaged_model_is_named(tmp_path: Path, content: str) -> None:
     with pytest.raises(ValueError, match=rf"--model {tmp_path}: the model in this folder is damaged") as caught:
         load_model(str(tmp_path))
     assert "HF_HUB_OFFLINE" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        '{"dimension": 2, "strange": 1}',
+        '{"dimension": "x"}',
+        '{"dimension": 100000000000}',
+        '{"dimension": 3}',
+    ],
+)
+def test_a_damaged_calibration_is_named(tmp_path: Path, content: str) -> None:
+    CalibrationLayer(2, ["en"], pivot="en").save(str(tmp_path))
+    (tmp_path / CalibrationLayer.config_file_name).write_text(content)
+    with pytest.raises(ValueError, match=rf"--calibration {tmp_path}: the calibration in this folder is damaged"):
+        load_calibration(str(tmp_path))
 
 
 @pytest.mark.parametrize("device", ["gpu", "", "cuda:99", "cpu cuda", "CUDA", "meta"])
