@@ -15,9 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-MODEL_MARKER = "modules.json"
-"""The file by which a folder is recognised as a saved SentenceTransformer."""
-
+_MODEL_MARKER = "modules.json"  # by which a folder is recognised as a saved SentenceTransformer
 _TEMPORARY, _REPLACED = ".st-xlret-tmp", ".st-xlret-replaced"
 _DAY = 86_400.0
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -54,9 +52,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_directory(
-    path: str | os.PathLike[str], *, overwrite: bool = False, marker: str = MODEL_MARKER
-) -> Iterator[Path]:
+def atomic_directory(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
     """Give an empty folder to fill, and put it in the place of `path` once it is whole.
 
     A failure inside the block leaves what was at `path` as it was. With `overwrite` the old folder is renamed aside,
@@ -64,15 +60,14 @@ def atomic_directory(
 
     Args:
         path: Where the folder will be. Missing parent folders are made.
-        overwrite: Replace a folder that holds `marker`.
-        marker: The file by which a folder is recognised as one that may be replaced.
+        overwrite: Replace a folder that holds a saved model.
 
     Yields:
         A temporary folder beside `path`.
 
     Raises:
         FileExistsError: When `path` is a file, a non-empty folder without `overwrite`, or a non-empty folder without
-            `marker`, which is never replaced.
+            a saved model, which is never replaced.
         OSError: When the disk is full or cannot be written.
 
     Example:
@@ -84,11 +79,11 @@ def atomic_directory(
         ['part.txt']
     """
     target = Path(os.path.realpath(path))
-    _check_free(target, overwrite, marker)
+    _check_free(target, overwrite)
     with _beside(target, f"Could not save to {target}") as folder:
         yield folder
         _finish(folder)
-        _check_free(target, overwrite, marker)  # hours may have passed in the block
+        _check_free(target, overwrite)  # hours may have passed in the block
         _swap_in(folder, target)
 
 
@@ -189,7 +184,7 @@ def check_output_directory(path: str | os.PathLike[str], overwrite: bool = False
     """
     target = Path(path)
     if not resume or overwrite:
-        _check_free(target, overwrite, MODEL_MARKER, "" if resume is None else ", resume it (--resume)")
+        _check_free(target, overwrite, "" if resume is None else ", resume it (--resume)")
     elif target.exists() and not target.is_dir():
         raise FileExistsError(f"{target} is a file; give the path of a folder.")
     _check_writable(target)
@@ -258,7 +253,7 @@ def _check_file(target: Path) -> None:
         raise OSError(f"{target} is no regular file, but a device, a pipe or a loop of links; give another name.")
 
 
-def _check_free(target: Path, overwrite: bool, marker: str, other_way: str = "") -> None:
+def _check_free(target: Path, overwrite: bool, other_way: str = "") -> None:
     if target.is_symlink() and not target.exists():
         raise OSError(f"{target} is a link to nothing; give another path.")
     if not target.exists():
@@ -268,15 +263,14 @@ def _check_free(target: Path, overwrite: bool, marker: str, other_way: str = "")
     if not any(target.iterdir()):
         return
     if not overwrite:
-        held = "a saved model" if (target / MODEL_MARKER).is_file() or (target / "model").is_dir() else "files"
+        held = "a saved model" if (target / _MODEL_MARKER).is_file() or (target / "model").is_dir() else "files"
         raise FileExistsError(
             f"{target} already holds {held}; replace it (--overwrite, overwrite=True){other_way}, or give another path."
         )
-    if not (target / marker).is_file():
-        what = "saved model" if marker == MODEL_MARKER else "output of this command"
+    if not (target / _MODEL_MARKER).is_file():
         raise FileExistsError(
-            f"{target} is not empty and holds no {what} (no {marker}): it is not overwritten, because that would "
-            "delete it. Give another path, or empty it yourself."
+            f"{target} is not empty and holds no saved model (no {_MODEL_MARKER}): it is not overwritten, because that "
+            "would delete it. Give another path, or empty it yourself."
         )
 
 
