@@ -292,7 +292,7 @@ def _beside(target: Path, failure: str) -> Iterator[Path]:
         folder.mkdir(parents=True)
         remove_leftovers(target.parent, target.name, age=_DAY)
         yield folder
-    except FileExistsError:
+    except (FileExistsError, _Explained):
         raise
     except Exception as error:
         # Libraries in Rust raise errors of their own, with the number of the system's error in the text.
@@ -335,6 +335,10 @@ def _swap_in(new: Path, target: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
+class _Explained(OSError):
+    """An error that says already what failed and the way out."""
+
+
 def _explain(error: Exception, failure: str, kept: str = "") -> OSError:
     """An OSError of the same number that says what failed, why, and the way out."""
     reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")
@@ -342,7 +346,7 @@ def _explain(error: Exception, failure: str, kept: str = "") -> OSError:
     number = getattr(error, "errno", None) or (int(in_text[1]) if in_text else None)
     way_out = "Free some space or give another path." if number in _FULL else "Give a path that can be written to."
     message = f"{failure}: {reason}. {kept}{way_out}"
-    return OSError(number, message) if number else OSError(message)
+    return _Explained(number, message) if number else _Explained(message)
 
 
 def _plain(obj: Any) -> Any:

@@ -111,6 +111,16 @@ def test_a_full_disk_leaves_nothing_and_loses_nothing(saved: Path, error: BaseEx
     assert os.listdir(saved.parent) == ["model"]
 
 
+def test_a_file_that_is_written_for_another_one_is_what_failed(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OSError, match="Could not write .*part: No space left") as caught,
+        atomic_file(tmp_path / "whole"),
+        atomic_file(tmp_path / "part"),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert "whole" not in str(caught.value) and os.listdir(tmp_path) == []
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a bug"), FileNotFoundError(2, "no", "input")])
 def test_other_errors_pass_unchanged_and_clean_up(tmp_path: Path, error: BaseException) -> None:
     with pytest.raises(type(error)) as caught:
