@@ -115,7 +115,9 @@ def test_the_querys_language_breaks_near_ties_alone() -> None:
     own = torch.tensor([[False, True, False, False, True], [False, False, True, True, False]])
     order = prefer(scores, own, 0.1).argsort(dim=1, descending=True, stable=True).tolist()
     assert order == [[1, 0, 2, 3, 4], [0, 1, 2, 3, 4]]
-    assert prefer(scores, own, 1.0)[0].argsort(descending=True)[0] == 1
+    assert prefer(scores, own, 1.0).argsort(dim=1, descending=True, stable=True)[:, 0].tolist() == [1, 2]
+    assert prefer(scores[0], torch.zeros(5, dtype=torch.bool), 1.0).equal(scores[0])
+    assert prefer(scores[:, :0], own[:, :0], 0.5).shape == (2, 0)
     assert prefer(scores[0], own[0], 0.0).equal(scores[0])
     with pytest.raises(ValueError, match="from 0 to 1, got 2"):
         prefer(scores, own, 2)

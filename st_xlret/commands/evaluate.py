@@ -17,6 +17,10 @@ continues where it stopped. Under torchrun, --distributed shares the work among 
     st-xlret evaluate --model runs/ccp/model --benchmark mrtydi --embedding-cache embeddings \
         --output mrtydi.json
 
+A table of several results, as Markdown, CSV and LaTeX, with the mean and the interval of two seeds:
+
+    st-xlret evaluate --compare base=base.json ours=seed1.json ours=seed2.json --output table.md
+
 Without --data, a benchmark is loaded from the Hugging Face Hub if it is there (with HF_HUB_OFFLINE=1, from its cache).
 The CCP paper averages the hidden states of layer 14 of its 24-layer model: --layer 14.
 A model with a map per language, as st_xlret.export makes it, is told the language of each text; the output says so.
@@ -40,9 +44,14 @@ from st_xlret.options import option, parse
 class Arguments:
     """What to evaluate, on what, and how."""
 
-    model: str = field(metadata={"help": "Model: a folder, or a name on the Hugging Face Hub."})
     output: str = field(
         metadata={"help": "JSON file for the scores (fractions in [0, 1]). An existing file is replaced at the end."}
+    )
+    model: str | None = option(None, "Model: a folder, or a name on the Hugging Face Hub.")
+    compare: list[str] | None = option(
+        None,
+        "Instead of a model: results of earlier runs for one table, as file.json or NAME=file.json. Files with the "
+        "same NAME are seeds, which are averaged with a 95 % interval.",
     )
     benchmark: str = option(
         "tatoeba", "One of tatoeba, tatoeba-pairs, bucc, mrtydi, xor-retrieve, nq, lareqa, mewsli-x."
@@ -137,7 +146,14 @@ class Arguments:
 def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evaluate") -> None:
     """Run the command `evaluate`."""
     (given,) = parse([Arguments], arguments, description=__doc__, prog=prog)
-    evaluate(given)
+    if given.compare is None:
+        evaluate(given)
+        return
+    if given.model is not None:
+        raise ValueError("--compare and --model exclude each other: evaluate the model first, and compare its result.")
+    from st_xlret.evaluation.comparison import write_comparison
+
+    print(write_comparison(given.compare, given.output), end="")
 
 
 def evaluate(arguments: Arguments) -> None:
@@ -154,6 +170,8 @@ def evaluate(arguments: Arguments) -> None:
     from st_xlret.evaluation.tables import report
     from st_xlret.hub.loading import check_backend, load_model
 
+    if arguments.model is None:
+        raise ValueError("--model is missing; to join results of earlier runs, give --compare.")
     check_backend(arguments.backend)
     kind = benchmark(_benchmark_name(arguments))
     tables = Path(arguments.output).with_suffix(".md")

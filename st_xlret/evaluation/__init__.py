@@ -14,6 +14,7 @@ from st_xlret.evaluation.nq import NQEvaluator
 from st_xlret.evaluation.passages import AnsweredQuestions, AnswerEvaluator
 from st_xlret.evaluation.retrieval import (
     RetrievalEvaluator,
+    language_metrics,
     language_preference,
     map_at_k,
     mrr_at_k,
@@ -55,6 +56,7 @@ __all__ = [
     "TextEmbedder",
     "XORRetrieveEvaluator",
     "fingerprint",
+    "language_metrics",
     "language_preference",
     "map_at_k",
     "markdown_table",

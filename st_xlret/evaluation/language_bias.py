@@ -102,9 +102,9 @@ def measure_language_bias(
     size = min(len(rows) for rows in embeddings.values())
     if size * len(languages) <= neighbours + 1:
         raise ValueError(f"{size} texts a language are too few for {neighbours} neighbours: give more texts")
-    pool = torch.cat([embeddings[code][:size] for code in languages]).float()
+    pool = unit_rows(torch.cat([embeddings[code][:size] for code in languages]))
     code_of_row = np.repeat(np.arange(len(languages)), size)
-    asked = pool if queries is None else torch.cat([queries[code][:size] for code in languages]).float()
+    asked = pool if queries is None else unit_rows(torch.cat([queries[code][:size] for code in languages]))
     document_of_row = np.arange(len(pool))
     if documents is not None:
         _, document_of_row = np.unique(
@@ -120,13 +120,12 @@ def measure_language_bias(
         rows_of_i = code_of_row == i
         expected[i] = (size / left[rows_of_i]).mean()
         expected[i, i] = ((size - own[rows_of_i]) / left[rows_of_i]).mean()
-    pool, asked = unit_rows(pool), unit_rows(asked)
     shares = np.zeros((len(languages), len(languages)))
     for i, code in enumerate(languages):
         own_rows = slice(i * size, (i + 1) * size)
         if pool_for is not None:
             theirs = pool_for(code)
-            pool = unit_rows(torch.cat([theirs[other][:size] for other in languages]).float())
+            pool = unit_rows(torch.cat([theirs[other][:size] for other in languages]))
         _, found = top_k(asked[own_rows], pool, min(len(pool), neighbours + largest))
         rows = found.cpu().numpy()
         others = document_of_row[rows] != document_of_row[own_rows, None]

@@ -49,7 +49,9 @@ class LAReQAEvaluator(RetrievalEvaluator):
     `sentence_in_paragraph`).
 
     Metrics: `map_at_20` (primary), `map` over the whole ranking, `mrr_at_100`, `recall_at_100`; for the mixed pool also
-    `language_preference`, `recall_at_10`, `recall_at_10_same_language` and `recall_at_10_other_languages`.
+    `language_preference`, `recall_at_10`, and the metrics of
+    [`language_metrics`][st_xlret.evaluation.language_metrics], such as `recall_at_10_other_languages` and
+    `language_preference_rate`.
     """
 
     benchmark = "lareqa"

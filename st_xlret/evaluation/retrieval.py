@@ -19,6 +19,7 @@ from st_xlret.evaluation.retrieval_data import TextCollection
 from st_xlret.search import top_k
 
 Similarity = Literal["cosine", "dot"]
+_FIRST_RESULTS = [f"{what}_{which}_language" for what in ("right", "wrong") for which in ("same", "other")]
 Metric = Callable[[NDArray[np.bool_], NDArray[np.int64]], NDArray[np.float64]]
 Data: TypeAlias = Any
 """What is searched: `RetrievalData`, or other data with `corpus`, `queries` and `judged`."""
@@ -195,7 +196,7 @@ def score_ranking(
     languages = np.array(data.judged.languages_of())
     if is_mixed:
         given = ranking, data.relevant, languages, data.corpus.languages_of()
-        values |= {f"recall_at_10_{name}": found for name, found in recall_by_language(*given).items()}
+        values |= language_metrics(*given)
         values["language_preference"] = language_preference(*given)
     scores: dict[str, dict[str, float]] = {}
     for language in data.judged.language_set():
@@ -338,22 +339,46 @@ def language_preference(
     )
 
 
-def recall_by_language(
+def language_metrics(
     ranking: NDArray[np.int64],
     relevant: Sequence[NDArray[np.int64]],
     query_languages: ArrayLike,
     document_languages: ArrayLike,
-    *,
-    k: int = 10,
 ) -> dict[str, NDArray[np.float64]]:
-    """Recall@k of the relevant documents in the query's language, and of those in other languages, each (Q,).
+    """What a search finds in the query's language and in others, each (Q,); NaN for queries that it is not defined for.
 
-    The arguments are those of `language_preference`; NaN for queries without such a relevant document.
+    The relevant documents of a query are taken to be translations of each other, as in LAReQA. The preference rate, the
+    language-aware nDCG and the four-way split have the names and the purpose of MLAIRE
+    ([arXiv:2605.07249](https://arxiv.org/abs/2605.07249)); they are defined here, and not copied from there:
+
+    - `recall_at_10_same_language`, `recall_at_10_other_languages`: Recall@10 of the relevant documents in the query's
+      language, and of those in other languages.
+    - `language_preference_rate`: Whether the first relevant result is in the query's language, for queries with
+      relevant documents in it and in others, of which the ranking has one.
+    - `language_ndcg_at_10`: nDCG@10 with a gain of 2 for a relevant document in the query's language, and of 1 for one
+      in another language.
+    - `right_same_language`, `right_other_language`, `wrong_same_language`, `wrong_other_language`: What the first
+      result is; the four sum to 1.
+
+    The arguments are those of `language_preference`.
     """
     of_documents = np.asarray(document_languages)
-    found: dict[str, list[float]] = {"same_language": [], "other_languages": []}
+    discounts = 1 / np.log2(np.arange(2, 12))
+    rows: list[dict[str, float]] = []
     for ranked, gold, language in zip(ranking, relevant, np.asarray(query_languages), strict=True):
-        is_found, is_same = np.isin(gold, ranked[:k]), of_documents[gold] == language
-        for name, part in (("same_language", is_same), ("other_languages", ~is_same)):
-            found[name].append(is_found[part].mean() if part.any() else np.nan)
-    return {name: np.array(values) for name, values in found.items()}
+        is_own, is_found = of_documents[gold] == language, np.isin(gold, ranked[:10])
+        is_right, is_same = np.isin(ranked, gold), of_documents[ranked] == language
+        gains = (is_right * (1 + is_same))[:10]
+        best = np.sort(1 + is_own)[::-1][:10]
+        is_defined = is_own.any() and not is_own.all() and is_right.any()
+        first = f"{'right' if is_right[0] else 'wrong'}_{'same' if is_same[0] else 'other'}_language"
+        rows.append(
+            {
+                "recall_at_10_same_language": is_found[is_own].mean() if is_own.any() else np.nan,
+                "recall_at_10_other_languages": is_found[~is_own].mean() if not is_own.all() else np.nan,
+                "language_preference_rate": float(is_same[is_right.argmax()]) if is_defined else np.nan,
+                "language_ndcg_at_10": gains @ discounts[: len(gains)] / (best @ discounts[: len(best)]),
+                **{name: float(name == first) for name in _FIRST_RESULTS},
+            }
+        )
+    return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}

@@ -5,13 +5,13 @@ import pytest
 
 from st_xlret.evaluation.retrieval import (
     hits_of_ranking,
+    language_metrics,
     language_preference,
     map_at_k,
     mrr_at_k,
     ndcg_at_k,
     parse_metric,
     recall_at_k,
-    recall_by_language,
 )
 
 
@@ -84,12 +84,18 @@ def test_preference_for_the_language_of_the_query() -> None:
     assert language_preference(np.array([[0]]), [np.array([0])], ["sw"], ["en"]).tolist() == [0]
 
 
-def test_recall_by_language() -> None:
-    ranking = np.array([[0, 1, 9], [9, 10, 5], [0, 1, 3]])
-    found = recall_by_language(ranking, RELEVANT, ["en", "fr", "en"], LANGUAGES, k=3)
-    assert found["same_language"].tolist() == [1, 0, 0] and found["other_languages"].tolist() == [0.5, 0.5, 0]
-    alone = recall_by_language(ranking, RELEVANT, ["sw", "fr", "en"], LANGUAGES, k=3)
-    assert np.isnan(alone["same_language"][0])
+def test_metrics_by_language() -> None:
+    ranking = np.array([[0, 1, 9], [9, 10, 5], [0, 1, 8]])
+    found = language_metrics(ranking, RELEVANT, ["en", "fr", "en"], LANGUAGES)
+    assert found["recall_at_10_same_language"].tolist() == [1, 0, 0]
+    assert found["recall_at_10_other_languages"].tolist() == [0.5, 0.5, 0.5]
+    assert found["language_preference_rate"].tolist() == [1, 0, 0]
+    ideal = 2 + 1 / np.log2(3) + 0.5
+    np.testing.assert_allclose(found["language_ndcg_at_10"], np.array([2 + 1 / np.log2(3), 0.5, 0.5]) / ideal)
+    split = [found[f"{what}_{which}_language"] for what in ("right", "wrong") for which in ("same", "other")]
+    assert np.array(split).T.tolist() == [[1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]]
+    alone = language_metrics(ranking, RELEVANT, ["sw", "fr", "en"], LANGUAGES)
+    assert np.isnan([alone["recall_at_10_same_language"][0], alone["language_preference_rate"][0]]).all()
 
 
 def test_ndcg_is_that_of_scikit_learn() -> None:

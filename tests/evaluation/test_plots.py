@@ -7,9 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from st_xlret.evaluation.plots import plot_stages, plot_training
+from st_xlret.evaluation.plots import plot_language_bias, plot_stages, plot_training
 
 HISTORY: list[dict[str, Any]] = [
     {"step": 5, "loss": 2.0, "loss_ccp": 2.5, "loss_pairs": 1.5},
@@ -73,3 +74,11 @@ def test_labels_of_many_long_groups_do_not_overlap(tmp_path: Path, figures: list
         assert not any(one.overlaps(other) for row, one in enumerate(boxes) for other in boxes[:row])
     legend = figures[0].legends[0].get_window_extent()
     assert legend.y0 >= 0 and not legend.overlaps(axis.get_tightbbox()) and axis.get_tightbbox().x0 >= 0
+
+
+def test_a_heat_map_of_hundreds_of_languages_is_no_larger(tmp_path: Path, figures: list[Any]) -> None:
+    for count in (3, 40, 300):
+        plot_language_bias([f"l{number}" for number in range(count)], np.eye(count), tmp_path / "bias.png")
+    few, some, many = figures
+    assert many.get_size_inches().tolist() == some.get_size_inches().tolist() > few.get_size_inches().tolist()
+    assert (len(few.axes[0].texts), len(many.axes[0].texts)) == (3, 0)
