@@ -54,6 +54,7 @@ class SearchArguments:
         maximum=1,
     )
     negatives: int = option(4, "Sentences of its paragraph that a question is to tell from the answer.", minimum=1)
+    mini_batch_num_tokens: int = option(0, "Tokens to embed at a time, by gradient caching; 0: all.", minimum=0)
     teacher_cache: str | None = option(
         None, "Folder that keeps English vectors, for several runs. By default OUTPUT_DIR/teacher.", expert=True
     )
@@ -102,7 +103,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     # 3. A loss for translations as pairs, as queries and as documents, and for questions; batches of similar lengths.
     lengths = isinstance(model[0], Transformer)
     batches = LengthGroupedBatches(model.tokenizer, texts_per_batch=True) if lengths else Rows()
-    common, losses = {"temperature": method.temperature, "batches": batches}, {}
+    most, losses = method.mini_batch_num_tokens or None, {}
+    common = {"temperature": method.temperature, "batches": batches, "mini_batch_num_tokens": most}
     share = 0.0 if questions is None else method.questions_ratio
     if "pairs" in datasets:
         ratio = (1 - share) * method.contrastive_ratio

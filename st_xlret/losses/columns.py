@@ -18,12 +18,15 @@ PASSAGE_TASK = "document"
 TAGS = ("language_id", "document_id", "text_id")
 
 
-def embed_columns(model: nn.Module, columns: list[dict[str, Any]]) -> list[Tensor]:
+def embed_columns(
+    model: nn.Module, columns: list[dict[str, Any]], *, mini_batch_num_tokens: int | None = None
+) -> list[Tensor]:
     """Embed row-aligned text columns of one kind together, if their features allow it."""
     merged = merge_columns(columns) if len(columns) > 1 else None
     if merged is None:
-        return [embed(model, features) for features in columns]
-    return list(embed(model, merged).split([_rows(features) for features in columns]))
+        return [embed(model, features, mini_batch_num_tokens=mini_batch_num_tokens) for features in columns]
+    vectors = embed(model, merged, mini_batch_num_tokens=mini_batch_num_tokens)
+    return list(vectors.split([_rows(features) for features in columns]))
 
 
 def _rows(features: dict[str, Any]) -> int:

@@ -20,7 +20,13 @@ _BLOCK = 16  # Lengths of parts are multiples of it: each new length costs oneDN
 _LEAST_SAVED = 0.2  # of a batch's tokens, padding included
 
 
-def embed(model: nn.Module, features: dict[str, Any], mini_batch_size: int | None = None) -> Tensor:
+def embed(
+    model: nn.Module,
+    features: dict[str, Any],
+    mini_batch_size: int | None = None,
+    *,
+    mini_batch_num_tokens: int | None = None,
+) -> Tensor:
     """Embed the texts of a column.
 
     A text that is shorter than the longest one of its batch is padded, and padding takes as much time as text. Where
@@ -28,43 +34,60 @@ def embed(model: nn.Module, features: dict[str, Any], mini_batch_size: int | Non
     to its own longest text. Vectors and gradients are those of the whole batch, up to rounding and to which values
     dropout drops. Several processes read whole batches, since each pass exchanges messages.
 
-    With `mini_batch_size`, the micro-batches first run without gradients, and once more in the backward pass, with the
-    same dropout and autocast, each with the gradients of its vectors (gradient caching, Gao et al. 2021). This needs
-    the memory of one micro-batch, takes about a third more computation, and gives the gradients of a single pass.
+    A batch of more than `mini_batch_size` texts or `mini_batch_num_tokens` tokens is cut into micro-batches of similar
+    lengths. They first run without gradients, and once more in the backward pass, with the same dropout and autocast,
+    each with the gradients of its vectors (gradient caching, Gao et al. 2021). This needs the memory of one
+    micro-batch, takes about a quarter more time, and gives the gradients of a single pass.
 
     Args:
         model: The encoder.
         features: Features of the column.
         mini_batch_size: Texts per micro-batch; None for no gradient caching.
+        mini_batch_num_tokens: Tokens per micro-batch, padding included, in its place. Several processes read whole
+            batches.
 
     Returns:
         Sentence vectors (rows, d) in the order of the column.
     """
-    if mini_batch_size is None:
-        parts = parts_by_length(features)
-    else:
-        parts = list(_by_length(features)[1].split(mini_batch_size)) if "attention_mask" in features else []
+    cached = _micro_batches(features, mini_batch_size, mini_batch_num_tokens)
+    parts = cached or parts_by_length(features)
     if not parts:
         return model(features)["sentence_embedding"]
-    block = _BLOCK if mini_batch_size is None else 1
+    block = 1 if cached else _BLOCK
     batches = [take_texts(features, rows, multiple=block) for rows in parts]
-    if mini_batch_size is None or not torch.is_grad_enabled():
-        vectors = torch.cat([model(batch)["sentence_embedding"] for batch in batches])
-    else:
+    if cached and torch.is_grad_enabled():
         vectors = _with_gradients_later(model, batches)
+    else:
+        vectors = torch.cat([model(batch)["sentence_embedding"] for batch in batches])
     return vectors[torch.argsort(torch.cat(parts))]
 
 
-def check_mini_batch_size(model: SentenceTransformer, mini_batch_size: int | None) -> int | None:
-    """Check the number of texts in a micro-batch; None for a `StaticEmbedding`, whose inputs have no padding."""
-    if mini_batch_size is not None and mini_batch_size < 1:
-        raise ValueError(f"mini_batch_size must be at least 1, or None for one pass, got {mini_batch_size}")
-    if mini_batch_size is None or has_static_embedding_input(model):
+def _micro_batches(features: dict[str, Any], size: int | None, tokens: int | None) -> list[Tensor]:
+    """The rows of each micro-batch, the longest texts first; none if the batch is read at once."""
+    tokens = tokens if get_world_size() == 1 else None
+    if "attention_mask" not in features or not (size or tokens):
+        return []
+    lengths, order = _by_length(features)
+    if size:
+        return list(order.split(size))
+    parts, start = [], 0
+    while start < len(order):
+        rows = max(1, (tokens or 0) // max(1, int(lengths[start])))
+        parts.append(order[start : start + rows])
+        start += rows
+    return parts if len(parts) > 1 else []
+
+
+def check_mini_batch(model: SentenceTransformer, value: int | None, name: str = "mini_batch_size") -> int | None:
+    """Check the size of a micro-batch; None for a `StaticEmbedding`, whose inputs have no padding."""
+    if value is not None and value < 1:
+        raise ValueError(f"{name} must be at least 1, or None for one pass, got {value}")
+    if value is None or has_static_embedding_input(model):
         return None
     if isinstance(model[0], Transformer):
         # Micro-batches are cut out of the padded layout.
         model[0].unpad_inputs = False
-    return mini_batch_size
+    return value
 
 
 def parts_by_length(features: dict[str, Any]) -> list[Tensor]:

@@ -20,7 +20,7 @@ from st_xlret.losses.base import Batches, CrossLingualLoss, check_positive, embe
 from st_xlret.losses.columns import merge_columns, read_tags
 from st_xlret.losses.embedding import (
     backward_one_after_the_other,
-    check_mini_batch_size,
+    check_mini_batch,
     embed,
     take_texts,
     without_exchange,
@@ -143,7 +143,7 @@ class MSMLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        self.mini_batch_size = check_mini_batch_size(model, mini_batch_size)
+        self.mini_batch_size = check_mini_batch(model, mini_batch_size)
         self.uses_gradient_cache = self.mini_batch_size is not None  # wrappers of the host ask
         features = embedding_size(model)
         if not isinstance(document_encoder, DocumentEncoder):

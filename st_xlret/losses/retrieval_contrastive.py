@@ -14,7 +14,7 @@ from st_xlret.batches.rows import DistinctRows
 from st_xlret.functional import retrieval_contrastive_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss, check_positive
 from st_xlret.losses.columns import embed_columns, gather_tags, read_tags
-from st_xlret.losses.embedding import embed
+from st_xlret.losses.embedding import check_mini_batch, embed
 from st_xlret.losses.semantic_contrastive import CITATION
 
 
@@ -32,6 +32,8 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         temperature: Divisor of the cosines. The default is the host's (a scale of 20); Eq. 1 as printed has 1.
         weight: Factor on the loss.
         gather_across_devices: Use the passages of all ranks as negatives.
+        mini_batch_num_tokens: Tokens per micro-batch of the encoder, padding included: larger batches use gradient
+            caching (see `st_xlret.losses.embedding.embed`); None for none.
         batches: How batches are drawn, see `CrossLingualLoss`. Default: `DistinctRows()`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
@@ -58,6 +60,7 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         temperature: float = 0.05,
         weight: float = 1.0,
         gather_across_devices: bool = True,
+        mini_batch_num_tokens: int | None = None,
         batches: Batches = None,
         ratio: float = 1.0,
     ) -> None:
@@ -65,6 +68,8 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         check_positive("temperature", temperature)
         self.temperature, self.weight = temperature, weight
         self.gather_across_devices = gather_across_devices
+        self.mini_batch_num_tokens = check_mini_batch(model, mini_batch_num_tokens, "mini_batch_num_tokens")
+        self.uses_gradient_cache = self.mini_batch_num_tokens is not None  # wrappers of the host ask
 
     def default_batches(self) -> DistinctRows:
         """Questions none of which has another one's passage."""
@@ -82,7 +87,8 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
             vectors = embed_columns(self.model, columns)
         else:
             # Queries are short and passages long: together, the queries would be padded to the passages.
-            vectors = [embed(self.model, columns[0]), *embed_columns(self.model, columns[1:])]
+            most: dict[str, Any] = {"mini_batch_num_tokens": self.mini_batch_num_tokens}
+            vectors = [embed(self.model, columns[0], **most), *embed_columns(self.model, columns[1:], **most)]
         return self._record(self.compute_loss_from_embeddings(vectors, tags))
 
     def compute_loss_from_embeddings(self, vectors: list[Tensor], tags: dict[str, Tensor]) -> Tensor:

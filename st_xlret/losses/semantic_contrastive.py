@@ -12,6 +12,7 @@ from torch import Tensor
 from st_xlret.functional import info_nce_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss, check_positive
 from st_xlret.losses.columns import PassageSide, embed_columns, gather_tags, read_tags, translation_groups
+from st_xlret.losses.embedding import check_mini_batch
 
 CITATION = """
 @inproceedings{hu2023language,
@@ -37,6 +38,8 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         temperature: Divisor of the cosines.
         weight: Factor on the loss. The paper trains with 0.01 beside its retrieval loss.
         gather_across_devices: Use the rows of all ranks as negatives.
+        mini_batch_num_tokens: Tokens per micro-batch of the encoder, padding included: larger batches use gradient
+            caching (see `st_xlret.losses.embedding.embed`); None for none.
         batches: How batches are drawn, see `CrossLingualLoss`. Default: `Rows()`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
@@ -63,6 +66,7 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         temperature: float = 0.07,
         weight: float = 1.0,
         gather_across_devices: bool = True,
+        mini_batch_num_tokens: int | None = None,
         batches: Batches = None,
         ratio: float = 1.0,
     ) -> None:
@@ -70,6 +74,8 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         check_positive("temperature", temperature)
         self.temperature, self.weight = temperature, weight
         self.gather_across_devices = gather_across_devices
+        self.mini_batch_num_tokens = check_mini_batch(model, mini_batch_num_tokens, "mini_batch_num_tokens")
+        self.uses_gradient_cache = self.mini_batch_num_tokens is not None  # wrappers of the host ask
         self.passage_side = PassageSide(model)
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
@@ -79,7 +85,8 @@ class SemanticContrastiveLoss(CrossLingualLoss):
             ValueError: If there are not exactly two columns, or one was made for the query encoder.
         """
         columns = self.read_columns(sentence_features, labels)
-        source, target = embed_columns(self.model, self.passage_side(columns))
+        texts = self.passage_side(columns)
+        source, target = embed_columns(self.model, texts, mini_batch_num_tokens=self.mini_batch_num_tokens)
         return self._record(self.compute_loss_from_embeddings(source, target, read_tags(columns)))
 
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, tags: dict[str, Tensor]) -> Tensor:

@@ -16,7 +16,7 @@ from st_xlret.batches.rows import Rows
 from st_xlret.batches.sampling import BatchFactory
 from st_xlret.functional import similarity_distillation_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss, check_positive, embedding_size
-from st_xlret.losses.embedding import check_mini_batch_size, embed
+from st_xlret.losses.embedding import check_mini_batch, embed
 
 CITATION = """
 @inproceedings{fang2021seed,
@@ -54,8 +54,8 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         temperature: Divisor of the cosines.
         cosine_weight: Factor on the distance to the teacher's vector itself. 0 leaves it out.
         weight: Factor on the loss.
-        mini_batch_size: Number of texts per micro-batch of the encoder, with gradient caching (see
-            `st_xlret.losses.embedding.embed`); None for none.
+        mini_batch_num_tokens: Tokens per micro-batch of the encoder, padding included: larger batches use gradient
+            caching (see `st_xlret.losses.embedding.embed`); None for none.
         batches: How batches are drawn, see `CrossLingualLoss`. Default: `LengthGroupedBatches()`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
@@ -76,7 +76,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
     least_columns = 1
     most_columns = 1
     takes = "one text column"
-    options = ("bank_size", "temperature", "cosine_weight", "weight", "mini_batch_size")
+    options = ("bank_size", "temperature", "cosine_weight", "weight")
     citation = CITATION
 
     def __init__(
@@ -88,7 +88,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         temperature: float = 0.02,
         cosine_weight: float = 10.0,
         weight: float = 1.0,
-        mini_batch_size: int | None = None,
+        mini_batch_num_tokens: int | None = None,
         batches: Batches = None,
         ratio: float = 1.0,
     ) -> None:
@@ -104,8 +104,8 @@ class SimilarityDistillationLoss(CrossLingualLoss):
                 raise ValueError(f"{name} must not be negative, got {value}")
         self.bank_size, self.temperature = bank_size, temperature
         self.cosine_weight, self.weight = cosine_weight, weight
-        self.mini_batch_size = check_mini_batch_size(model, mini_batch_size)
-        self.uses_gradient_cache = self.mini_batch_size is not None  # wrappers of the host ask
+        self.mini_batch_num_tokens = check_mini_batch(model, mini_batch_num_tokens, "mini_batch_num_tokens")
+        self.uses_gradient_cache = self.mini_batch_num_tokens is not None  # wrappers of the host ask
         # The caller can compute the vectors again, so checkpoints do not hold them.
         self.register_buffer("teacher", teacher.detach(), persistent=False)
 
@@ -139,7 +139,8 @@ class SimilarityDistillationLoss(CrossLingualLoss):
                 f"{int(labels.max())}"
             )
         # `encode` cuts the vectors of a model with `truncate_dim`, and a forward pass does not.
-        vectors = embed(self.model, columns[0], self.mini_batch_size)[:, : self.teacher.shape[1]]
+        vectors = embed(self.model, columns[0], mini_batch_num_tokens=self.mini_batch_num_tokens)
+        vectors = vectors[:, : self.teacher.shape[1]]
         return self._record(self.compute_loss_from_embeddings(vectors, labels))
 
     def compute_loss_from_embeddings(self, vectors: Tensor, labels: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.losses import MSMLoss
+from st_xlret.losses import MSMLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss, SimilarityDistillationLoss
 from st_xlret.losses.embedding import backward_one_after_the_other, take_texts
 from st_xlret.modules import DocumentEncoder
 from tests import tiny
@@ -63,6 +64,30 @@ def test_equals_one_pass(size: int) -> None:
     assert_same(results[1][1], results[0][1], rtol=1e-7, atol=1e-12)
     for name, tensor in results[0][2].items():
         torch.testing.assert_close(results[1][2][name], tensor)
+
+
+@pytest.mark.parametrize("tokens", [1, 40, 400])
+@pytest.mark.parametrize("kind", ["pairs", "questions", "teacher"])
+def test_few_tokens_at_a_time_equal_one_pass(kind: str, tokens: int) -> None:
+    results, passes = [], []
+    for most in (None, tokens):
+        model = tiny.transformer().double()
+        sides = [tiny.sentence(random.Random(i), 1 + i % 7) for i in range(16)]
+        columns = [model.preprocess(sides[start::2]) for start in (0, 1)]
+        options: dict[str, Any] = {"mini_batch_num_tokens": most}
+        if kind == "teacher":
+            teacher = torch.eye(8, model.get_embedding_dimension(), dtype=torch.double)
+            loss: Any = SimilarityDistillationLoss(model, teacher, **options)
+            columns = columns[:1]
+        else:
+            loss = {"pairs": SemanticContrastiveLoss, "questions": RetrievalContrastiveLoss}[kind](model, **options)
+        model[0].register_forward_hook(lambda _, given, out: passes.append(out["attention_mask"].numel()))
+        passes.clear()
+        value = loss(columns, torch.arange(8))
+        value.backward()
+        results.append((value.detach(), {n: p.grad for n, p in model.named_parameters() if p.grad is not None}))
+    assert max(passes) <= tokens or tokens == 1
+    torch.testing.assert_close(results[1], results[0])
 
 
 @pytest.mark.parametrize("autocast", [False, True])
