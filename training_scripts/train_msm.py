@@ -67,7 +67,7 @@ class TrainingArguments(script.TrainingArguments):
 
     max_steps: int = option(200_000, "Optimizer steps. --num_train_epochs replaces it.")
     per_device_train_batch_size: int = option(16, "Documents of --block_sentences sentences in a batch, per device.")
-    learning_rate: float = option(4e-5, "Peak learning rate. 4e-5 suits XLM-R, 1e-3 a small Transformer from scratch.")
+    learning_rate: float = option(4e-5, "Peak learning rate. 4e-5 suits XLM-R, 1e-5 E5 and its like, 1e-3 small ones.")
     warmup_steps: float = option(0.05, "Steps of linear warm-up; a number below 1 is a share of all steps.")
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from sentence_transformers.util import batch_to_device
-
-if TYPE_CHECKING:
-    pass
 
 QUERY, PASSAGE = "query", "document"
 """Routes of the two encoders, as `encode_query` and `encode_document` take them."""

@@ -235,6 +235,8 @@ class QuestionArguments(DataArguments):
         if self.test:
             questions = without_test_questions(questions, self.test)
         rest, held_out = hold_out_questions(questions, self.evaluation_questions, seed=seed)
+        if self.evaluation_questions and not len(held_out):
+            logger.warning("no questions are held out of %d: too few to measure the run by", len(questions))
         return rest, question_evaluator(held_out.select_columns(["query", "positive"]))
 
     def add_hard_negatives(self, questions: Dataset, model: str | None, args: TrainingArguments) -> Dataset:

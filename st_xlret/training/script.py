@@ -74,7 +74,10 @@ class TrainingArguments(CrossLingualTrainingArguments):
         1, "Batches whose gradients are added up for a step.", minimum=1, expert=True
     )
     learning_rate: float = option(
-        3e-5, "Peak learning rate. 3e-5 suits XLM-R, 5e-4 a small Transformer from scratch.", minimum=0
+        3e-5,
+        "Peak learning rate. 3e-5 suits XLM-R, 3e-6 a trained sentence encoder such as E5, 5e-4 a small "
+        "Transformer from scratch.",
+        minimum=0,
     )
     warmup_steps: float = option(
         0.1, "Steps of linear warm-up; a number below 1 is a share of all steps.", minimum=0, expert=True
@@ -281,6 +284,8 @@ class Run:
             raise SystemExit(
                 f"the training is done, but: {error}\nthe results are: {shown}\n{how_to_continue(self.output)}"
             ) from error
+        if not any("loss" in line for line in trainer.state.log_history):
+            print(f"no training.png: --logging_steps {self.args.logging_steps:g}, and only {results['steps']} steps")
         try:
             plot_training(trainer.state.log_history, self.output / "training.png")
         except Exception as error:  # a picture does not decide over a run

@@ -190,7 +190,9 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         return loss * self._parts if self.args.joint else loss
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """Log, with the mean of each loss since the last line."""
+        """Log, with the mean of each loss since the last line; gradients have a norm only where they are clipped."""
+        if not self.args.max_grad_norm:
+            logs.pop("grad_norm", None)
         if "loss" in logs and self._sums:
             names = sorted(self._sums)
             sums = self.accelerator.reduce(torch.tensor([self._sums[name] for name in names], device=self.args.device))

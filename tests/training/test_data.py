@@ -80,14 +80,17 @@ def test_negatives_are_those_of_the_file_or_mined_and_kept_for_a_resumed_run(
         data.add_hard_negatives(found, None, args)
 
 
-def test_questions_are_held_out(arguments: Any, tmp_path: Path) -> None:
+def test_questions_are_held_out(arguments: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     lines = "".join(f"question {i}\tpassage {i}\tno\n" for i in range(200))
     (tmp_path / "many.tsv").write_text(lines)
     rest, evaluator = arguments(retrieval=[str(tmp_path / "many.tsv")], evaluation_questions=10).load_questions(0)
     assert len(rest) == 190 and len(evaluator.queries) == len(evaluator.corpus) == 10
     assert not set(evaluator.queries) & set(rest["query"])
     rest, evaluator = arguments(retrieval=[str(tmp_path / "many.tsv")], evaluation_questions=0).load_questions(0)
-    assert len(rest) == 200 and evaluator is None
+    assert len(rest) == 200 and evaluator is None and not caplog.text
+    (tmp_path / "few.tsv").write_text("".join(lines.splitlines(keepends=True)[:3]))
+    rest, evaluator = arguments(retrieval=[str(tmp_path / "few.tsv")]).load_questions(0)
+    assert len(rest) == 3 and evaluator is None and "no questions are held out of 3" in caplog.text
 
 
 def test_answers_are_no_more_than_the_run_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,6 +115,12 @@ def test_a_loss_that_is_not_finite_names_the_checkpoint_to_continue_from(
         run_of(tmp_path, max_steps=4, save_steps=2)
 
 
+def test_a_run_too_short_for_curves_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_of(tmp_path)
+    assert "no training.png: --logging_steps 50, and only 2 steps" in capsys.readouterr().out
+    assert not (tmp_path / "training.png").exists()
+
+
 def test_model_results_and_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     results, model = run_of(tmp_path / "run", logging_steps=1)

@@ -179,6 +179,7 @@ def test_joint_gradients_are_those_of_the_summed_loss(rounds: int, two_encoders:
     trainer, recorded = joint_run(tmp_path, model=tiny.transformer(), two_encoders=two_encoders, **options)
     assert trainer.args.gradient_accumulation_steps == 3 * rounds
     trainer.train()
+    assert not any("grad_norm" in line for line in trainer.state.log_history), "nothing is clipped"
     batches = list(trainer.get_train_dataloader())
     for step, (gradients, weights) in enumerate(zip(recorded.gradients, recorded.weights, strict=True)):
         own = batches[3 * rounds * step : 3 * rounds * (step + 1)]
