@@ -43,6 +43,7 @@ _HOMES = {
     "SimilarityDistillationLoss": "st_xlret.losses",
     "TatoebaEvaluator": "st_xlret.evaluation",
     "TatoebaPairsEvaluator": "st_xlret.evaluation",
+    "VectorCalibration": "st_xlret.vectors.calibration",
     "Windows": "st_xlret.batches",
     "XORRetrieveEvaluator": "st_xlret.evaluation",
     "build_word_samples": "st_xlret.data",

@@ -27,6 +27,7 @@ PAGES = {
 MORE = {
     "calibration": ["encode"],
     "evaluation": ["evaluation.benchmarks.BENCHMARKS", "evaluation.benchmarks.Benchmark"],
+    "vectors": ["VectorCalibration"],
     "hub": ["export", "hub.export.check_finite", "hub.card.set_card_data", "hub.push.push"],
 }
 """Names that a page has beside those in the `__all__` of its room."""

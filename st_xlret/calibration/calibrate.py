@@ -54,6 +54,7 @@ def calibrate(
     queries: Any = None,
     pairs: Any = None,
     by_role: bool = False,
+    queries_only: bool = False,
     strength: float = 1.0,
     pivot: str = "en",
     options: CalibrationOptions | None = None,
@@ -83,6 +84,8 @@ def calibrate(
         pairs: Parallel sentences with the pivot, for the step `"rotate"`, as `load_pairs` returns them.
         by_role: Fit maps of queries of their own on the texts, embedded with the prompt for queries. With `queries`
             the questions are used.
+        queries_only: Map queries alone, so that an index of documents goes on working: `encode_document` of the result
+            is that of the model. For the steps `"lsar"` and `"shift"`.
         strength: From 0, which leaves the model as it is, to 1.
         pivot: Language of the steps `"rotate"` and `"to_pivot"`, and of texts that name none.
         options: Further options of the steps.
@@ -118,8 +121,10 @@ def calibrate(
     options = options or CalibrationOptions()
     if pairs is not None and "rotate" not in steps:
         raise ValueError("pairs are for the step 'rotate': add it to the steps, or leave the pairs out")
-    if (queries is not None or by_role) and "rotate" in steps:
-        raise ValueError("the step 'rotate' has no maps for queries of their own: leave it, queries and by_role out")
+    if (queries is not None or by_role or queries_only) and "rotate" in steps:
+        raise ValueError(
+            "the step 'rotate' has no maps for queries of their own: leave it, queries, by_role and queries_only out"
+        )
     sample = sample_texts(
         texts, languages=languages, texts_per_language=texts_per_language, min_texts=options.min_texts, seed=seed
     )
@@ -161,14 +166,15 @@ def calibrate(
         how_pairs: Any = {"pivot": pivot, "batch_size": batch_size, "show_progress_bar": show_progress_bar}
         parallel = embed_pairs(encoder, pairs, languages=others, **how_pairs)
     how: Any = {"steps": list(steps), "pivot": pivot, "strength": strength, "options": options}
-    if asked is None:
+    stages = {}
+    if asked is not None or queries_only:
+        fitted = fit_role_calibrations(documents, asked, queries_only=queries_only, **how)
+    else:
         how |= {"pairs": parallel, "seed": seed, "show_progress_bar": show_progress_bar}
         stages = fit_calibration_stages(documents, **how)
         fitted = RoleCalibrations(stages[steps[-1]])
-    else:
-        fitted = fit_role_calibrations(documents, asked, **how)
     if report is not None:
-        own = name_of(steps, strength, options.keep_mean, by_role=asked is not None)
+        own = name_of(steps, strength, options.keep_mean, by_role=asked is not None, queries_only=queries_only)
         usual = usual_calibrations(documents, asked, pivot=pivot, options=options, show_progress_bar=show_progress_bar)
         comparison = compare_calibrations(
             {**{other: layers for other, layers in usual.items() if other != own}, own: fitted},
@@ -178,7 +184,7 @@ def calibrate(
             chosen=own,
             show_progress_bar=show_progress_bar,
         )
-        if asked is None and not set(steps) <= SEARCH_STEPS:
+        if stages and not set(steps) <= SEARCH_STEPS:
             comparison = replace(comparison, alignment=alignment_table(documents, stages, pivot))
         shares = [100 * found["search"].same_language_share for found in (comparison.before, comparison.after)]
         fitted.document.notes["results in the query's language"] = (

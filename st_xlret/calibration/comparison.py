@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.calibration.fit import CalibrationOptions, RoleCalibrations, fit_calibration, fit_role_calibrations
+from st_xlret.calibration.fit import QUERY_STEPS, CalibrationOptions, RoleCalibrations, fit_role_calibrations
 from st_xlret.evaluation import markdown_table
-from st_xlret.evaluation.language_bias import LanguageBias, measure_both, neighbours_kept
+from st_xlret.evaluation.language_bias import LanguageBias, measure_both
+from st_xlret.search import top_k, unit_rows
 
 TEXTS, NEIGHBOURS = 300, 20
 AS_IT_IS = "as it is"
@@ -23,6 +26,7 @@ _COMPARED: tuple[tuple[tuple[str, ...], float], ...] = (
     (("shift", "coral"), 1.0),
     (("to_pivot",), 1.0),
 )
+Sides = tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
 _TIE = 0.005
 _BELOW_CHANCE = 0.01
 
@@ -35,25 +39,40 @@ class Compared:
         calibration: The calibration; None for the model as it is.
         biases: What [`measure_both`][st_xlret.evaluation.language_bias.measure_both] finds after it.
         kept: Share of the ten nearest neighbours within a language that stay.
+        closeness: How much closer than an arbitrary text of the language the ten nearest are, by the embeddings as they
+            are; 1 before the calibration.
     """
 
     calibration: RoleCalibrations | None
     biases: dict[str, LanguageBias]
     kept: float
+    closeness: float = 1.0
 
     @property
     def score(self) -> float:
         """The criterion without labels, from 0 to 1: the root of the share kept times the evenness of the languages.
 
-        Evenness is 1 minus the imbalance, averaged over the search and the neighbours between documents.
+        Evenness is 1 minus the imbalance, averaged over the search and the neighbours between documents; of the search
+        alone where documents stay as they are.
         """
-        imbalance = (self.biases["search"].imbalance + self.biases["documents"].imbalance) / 2
+        counted = ["search"] if self.queries_only else ["search", "documents"]
+        imbalance = sum(self.biases[kind].imbalance for kind in counted) / len(counted)
         return float(self.kept**0.5 * (1 - imbalance))
 
     @property
     def needs_language(self) -> bool:
         """Whether the language of a text has to be known."""
         return self.calibration is not None and not self.calibration.document.language_agnostic
+
+    @property
+    def queries_only(self) -> bool:
+        """Whether documents stay as they are."""
+        return self.calibration is not None and self.calibration.queries_only
+
+    @property
+    def lift(self) -> float:
+        """How many times more often than by chance results are in the query's language."""
+        return self.biases["search"].same_language_share / (self.biases["search"].chance or np.nan)
 
     @property
     def overshoots(self) -> bool:
@@ -92,10 +111,16 @@ class Comparison:
     def recommended(self) -> str:
         """Name of the row with the highest score; the chosen one where no other is better by 0.005.
 
-        Where the chosen calibration needs no language, those that need one are no alternative and are left out.
+        Where the chosen calibration needs no language, those that need one are no alternative and are left out. So are
+        those that change documents where the chosen one leaves them as they are, and the other way round.
         """
-        free = not self.rows[self.chosen].needs_language
-        scores = {name: row.score for name, row in self.rows.items() if not (free and row.needs_language)}
+        chosen = self.rows[self.chosen]
+        scores = {
+            name: row.score
+            for name, row in self.rows.items()
+            if (chosen.needs_language or not row.needs_language)
+            and (AS_IT_IS in (name, self.chosen) or row.queries_only == chosen.queries_only)
+        }
         best = max(scores, key=lambda name: scores[name])
         return self.chosen if scores[best] <= scores[self.chosen] + _TIE else best
 
@@ -119,25 +144,40 @@ class Comparison:
             )
         return text
 
+    def in_words(self) -> str:
+        """What the chosen calibration does to a search over all languages, and to one within a language."""
+        before, row = self.rows[AS_IT_IS], self.rows[self.chosen]
+        own = [100 * found.biases["search"].same_language_share for found in (before, row)]
+        return (
+            f"Search over all languages: {own[0]:.1f} of 100 results are in the query's language before and "
+            f"{own[1]:.1f} after (chance: {100 * row.biases['search'].chance:.1f}; lift {before.lift:.1f} -> "
+            f"{row.lift:.1f}). In other languages: {100 - own[0]:.1f} -> {100 - own[1]:.1f}.\n"
+            f"Search within a language: {100 * row.kept:.1f} of 100 neighbours stay, and those that replace the others "
+            f"are nearly as close: the ten nearest keep {100 * row.closeness:.1f} % of their closeness."
+        )
+
     def table(self) -> str:
         """The measures of every row, in Markdown."""
         shares = share_columns(self.roles_apart)
-        header, cells = ["calibration", "needs the language", *shares, "neighbours kept (%)", "score"], []
+        header, cells = ["calibration", "needs the language", *shares, "lift", "neighbours kept (%)", "score"], []
         for name, row in self.rows.items():
             found = [f"{100 * bias.same_language_share:.1f}" for bias in row.biases.values()][: len(shares)]
             found[0] += " (below chance)" if row.overshoots else ""
             mark = " (used)" if name == self.chosen else ""
             needs = "yes" if row.needs_language else "no"
-            cells.append([f"{name}{mark}", needs, *found, f"{100 * row.kept:.1f}", f"{row.score:.3f}"])
+            rest = [f"{row.lift:.1f}", f"{100 * row.kept:.1f}", f"{row.score:.3f}"]
+            cells.append([f"{name}{mark}", needs, *found, *rest])
         return markdown_table(header, cells)
 
     def __str__(self) -> str:
         note = (
-            "'Kept' are the ten nearest neighbours within one language that stay. The score is the square root of the "
-            "share kept times the evenness of the neighbours' languages. It needs no labels; higher is better."
+            "Lift is the share in the query's language over chance. 'Kept' are the ten nearest neighbours within one "
+            "language that stay. The score is the square root of the share kept times the evenness of the neighbours' "
+            "languages. It needs no labels; higher is better."
         )
         stages = f"{self.alignment}\n\n" if self.alignment else ""
-        return f"{stages}{self.table()}\n\n{explain(self.before, self.roles_apart)}\n{note}\n\n{self.verdict()}"
+        explained = f"{explain(self.before, self.roles_apart)}\n{note}"
+        return "\n\n".join([stages + self.table(), explained, self.in_words(), self.verdict()])
 
 
 def compare_calibrations(
@@ -196,36 +236,43 @@ def usual_calibrations(
 ) -> dict[str, RoleCalibrations]:
     """Fit the calibrations that suit search: LSAR in full and in part, shift, shift and CORAL, and to the pivot.
 
-    With embeddings of queries, those with maps of their own for queries are fitted as well. Of the options, `keep_mean`
-    and `lsar_rank` keep their defaults.
+    LSAR and shift are also fitted for queries only; with embeddings of queries, so are those with maps of their own for
+    queries. Of the options, `keep_mean` and `lsar_rank` keep their defaults.
 
     Returns:
         Name -> calibration.
     """
     plain = replace(options or CalibrationOptions(), keep_mean=None, lsar_rank=None)
     pivot = pivot if pivot in documents else next(iter(documents))
-    jobs = [(steps, strength, False) for steps, strength in _COMPARED]
+    jobs: list[tuple[tuple[str, ...], float, bool, bool]] = [(*job, False, False) for job in _COMPARED]
     if queries is not None:  # they stay as they are with to_pivot
-        jobs += [(steps, strength, True) for steps, strength in _COMPARED if steps != ("to_pivot",)]
+        jobs += [(*job, True, False) for job in _COMPARED if job[0] != ("to_pivot",)]
+    jobs += [(*job, False, True) for job in _COMPARED if set(job[0]) <= {*QUERY_STEPS}]
     fitted = {}
-    for steps, strength, apart in tqdm(
+    for steps, strength, apart, queries_only in tqdm(
         jobs, desc="fitting calibrations to compare with", unit="calibration", disable=not show_progress_bar
     ):
         how: Any = {"steps": steps, "pivot": pivot, "strength": strength, "options": plain}
-        fitted[name_of(steps, strength, by_role=apart)] = (
-            fit_role_calibrations(documents, queries, **how)
-            if apart and queries is not None
-            else RoleCalibrations(fit_calibration(documents, **how))
+        fitted[name_of(steps, strength, by_role=apart, queries_only=queries_only)] = fit_role_calibrations(
+            documents, queries if apart else None, queries_only=queries_only, **how
         )
     return fitted
 
 
-def name_of(steps: Any, strength: float = 1.0, keep_mean: float | None = None, *, by_role: bool = False) -> str:
+def name_of(
+    steps: Any,
+    strength: float = 1.0,
+    keep_mean: float | None = None,
+    *,
+    by_role: bool = False,
+    queries_only: bool = False,
+) -> str:
     """A calibration in words, such as "shift coral, strength 0.75, queries apart"."""
     parts = [" ".join(steps)]
     parts += [f"strength {strength:g}"] if strength != 1 else []
     parts += [f"keep_mean {keep_mean:g}"] if keep_mean is not None else []
-    return ", ".join([*parts, "queries apart"] if by_role else parts)
+    parts += ["queries apart"] if by_role else []
+    return ", ".join([*parts, "queries only"] if queries_only else parts)
 
 
 def share_columns(roles_apart: bool) -> list[str]:
@@ -268,10 +315,66 @@ def _measured(
             return {code: layer.transform(rows, code) - back for code, rows in documents.items()}
 
         found = measure_both(documents, asked, pool_for=pool_for, **how)
-        return Compared(calibration, found, neighbours_kept(documents, pool_for(next(iter(documents)))))
+        moved = pool_for(next(iter(documents)))
+        return Compared(calibration, found, *within_a_language((documents, documents), (moved, moved)))
     mapped = {code: layer.transform(rows, code) for code, rows in documents.items()}
     questions = None
     if queries is not None or calibration.query is not None:
         maps = calibration.query or layer
         questions = {code: maps.transform(rows, code) for code, rows in asked.items()}
-    return Compared(calibration, measure_both(mapped, questions, **how), neighbours_kept(documents, mapped))
+    before, after = (documents, documents), (mapped, mapped)
+    if calibration.queries_only and questions is not None:
+        before, after = (asked, documents), (questions, mapped)
+    return Compared(calibration, measure_both(mapped, questions, **how), *within_a_language(before, after))
+
+
+def within_a_language(before: Sides, after: Sides, *, neighbours: int = 10) -> tuple[float, float]:
+    """What a calibration leaves of the nearest neighbours within a language, means over all texts.
+
+    Args:
+        before: Queries and documents, language -> (n, d), row-aligned: a text is no neighbour of itself.
+        after: The same as the calibration maps them.
+        neighbours: How many neighbours to look at.
+
+    Returns:
+        `kept` and `closeness`, see `Compared`.
+    """
+    kept, closeness = [], []
+    for code in before[0]:
+        scores, mapped = (
+            unit_rows(queries[code]) @ unit_rows(documents[code]).T for queries, documents in (before, after)
+        )
+        k = min(neighbours, len(scores) - 1)
+        arbitrary = (scores.sum() - scores.trace()) / (scores.numel() - len(scores))
+        found = [side.clone().fill_diagonal_(-torch.inf).topk(k).indices for side in (scores, mapped)]
+        close = [scores.gather(1, rows).mean() - arbitrary for rows in found]
+        kept.append((found[0][:, :, None] == found[1][:, None, :]).any(dim=2).float().mean())
+        closeness.append(close[1] / close[0].clamp(min=1e-12))
+    return float(torch.stack(kept).mean()), float(torch.stack(closeness).mean())
+
+
+def translate_scores(
+    calibration: RoleCalibrations, documents: Mapping[str, Tensor], *, neighbours: int = NEIGHBOURS
+) -> list[tuple[float, float]]:
+    """Which score after a calibration as many results pass as pass a score before it.
+
+    Args:
+        calibration: The calibration.
+        documents: Language -> (n, d), which search each other.
+        neighbours: Nearest neighbours to look at.
+
+    Returns:
+        `(before, after)` for scores that 90, 50 and 10 % of the results pass.
+    """
+    asked = {
+        code: (calibration.query or calibration.document).transform(rows, code) for code, rows in documents.items()
+    }
+    mapped = {code: calibration.document.transform(rows, code) for code, rows in documents.items()}
+    shares = torch.tensor([0.1, 0.5, 0.9])
+    columns = []
+    for queries, pool in ((documents, documents), (asked, mapped)):
+        left, right = (unit_rows(torch.cat(list(side.values()))) for side in (queries, pool))
+        scores, rows = top_k(left, right, min(neighbours + 1, len(right)))
+        others = rows != torch.arange(len(rows))[:, None]
+        columns.append(scores[others].quantile(shares).tolist())
+    return list(zip(*columns, strict=True))

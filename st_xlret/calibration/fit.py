@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -40,6 +40,11 @@ STEPS = ("shift", "scale", "rotate", "lir", "lsar", "coral", "to_pivot")
 SEARCH_STEPS = frozenset({"lsar", "shift", "coral", "to_pivot"})
 """The steps that suit search. Where there are no others, a quarter of the mean of all languages is kept by default."""
 
+QUERY_STEPS = ("lsar", "shift")
+"""The steps that may map queries alone, while documents stay as they are."""
+
+_KEPT_BY_DOCUMENTS, _KEPT_BY_QUERIES = 0.25, 0.5
+
 Pairs = Mapping[str, tuple[Tensor, Tensor]]
 """Language -> embeddings of its sentences (n, d) and of their translations into the pivot (n, d)."""
 
@@ -50,8 +55,8 @@ class CalibrationOptions:
 
     Attributes:
         keep_mean: Fraction of the mean of all languages that `"shift"` and `"lsar"` keep. None keeps 0.25 where all
-            steps suit search (`SEARCH_STEPS`), and else what the papers keep: nothing with `"shift"`, all of it with
-            `"lsar"`.
+            steps suit search (`SEARCH_STEPS`), 0.5 where queries alone are mapped, and else what the papers keep:
+            nothing with `"shift"`, all of it with `"lsar"`.
         lsar_rank: Number of dimensions that LSAR removes; None for all in which the languages' means differ.
         coral_ridge: Variance that CORAL adds to every direction, relative to the average one. Less text needs more.
         coral_shrink: How far CORAL first draws the covariance of a language to that of all, from 0 to 1. With 0, what
@@ -82,6 +87,11 @@ class RoleCalibrations(NamedTuple):
 
     document: CalibrationLayer
     query: CalibrationLayer | None = None
+
+    @property
+    def queries_only(self) -> bool:
+        """Whether documents stay as they are."""
+        return self.query is not None and not self.document.steps
 
 
 def fit_calibration(
@@ -174,12 +184,13 @@ def fit_calibration_stages(
 
 def fit_role_calibrations(
     documents: Mapping[str, Tensor],
-    queries: Mapping[str, Tensor],
+    queries: Mapping[str, Tensor] | None = None,
     *,
     steps: Sequence[str] = ("lsar",),
     pivot: str = "en",
     strength: float | Mapping[str, float] = 1.0,
     options: CalibrationOptions | None = None,
+    queries_only: bool = False,
 ) -> RoleCalibrations:
     """Fit a calibration to documents and one to queries, each on the embeddings of its own role.
 
@@ -188,18 +199,25 @@ def fit_role_calibrations(
     `keep_mean` keeps of the common mean is that of the documents for both roles. Queries thus keep their offset from
     documents: to centre them on their own mean costs accuracy. `"to_pivot"` leaves queries as they are.
 
+    With `queries_only`, an index of documents need not be touched. LSAR is a projection P, and (Pq)·(Pd) = (Pq)·d: a
+    mapped query ranks documents as they are like mapped ones, up to the lengths of the mapped documents.
+
     Args:
         documents: Language -> (n, d) embeddings of texts as documents.
         queries: Language -> (m, d) embeddings of texts as queries: real questions without labels, or the documents'
-            texts embedded with the prompt for queries. A language that has none gets the map of its documents.
-        steps: Any of the steps of [`fit_calibration`][st_xlret.fit_calibration] except `"rotate"`.
+            texts embedded with the prompt for queries. A language that has none gets the map of its documents. None
+            gives queries the maps of documents.
+        steps: Any of the steps of [`fit_calibration`][st_xlret.fit_calibration] except `"rotate"`; of `QUERY_STEPS`
+            with `queries_only`.
         pivot: As in `fit_calibration`.
         strength: In [0, 1], for all steps or by step.
         options: Further options.
+        queries_only: Map queries alone. The layer of documents is then the identity.
 
     Raises:
-        ValueError: If `"rotate"` is among the steps, the queries have no language of the documents, fewer than two
-            languages for `"lsar"`, or as [`fit_calibration`][st_xlret.fit_calibration].
+        ValueError: If `"rotate"` is among the steps, or another one cannot map queries alone, the queries have no
+            language of the documents, fewer than two languages for `"lsar"`, or as
+            [`fit_calibration`][st_xlret.fit_calibration].
 
     Example:
         >>> _ = torch.manual_seed(0)
@@ -210,8 +228,19 @@ def fit_role_calibrations(
         >>> round(float((means[0] - means[1]).norm()), 4)
         0.0
     """
+    options = options or CalibrationOptions()
+    if queries_only:
+        if others := [step for step in steps if step not in QUERY_STEPS]:
+            raise ValueError(
+                f"queries_only: the step {others[0]!r} moves documents; {' and '.join(QUERY_STEPS)} map queries alone"
+            )
+        kept = _KEPT_BY_QUERIES if options.keep_mean is None else options.keep_mean
+        options = replace(options, keep_mean=kept)
     *_, (_, layers) = _stages(documents, queries, steps, pivot, None, strength, 0, options, False)
-    return layers
+    if not queries_only:
+        return layers
+    fitted = layers.query or layers.document
+    return RoleCalibrations(CalibrationLayer(fitted.dimension, fitted.languages, pivot=fitted.pivot), fitted)
 
 
 def _stages(
@@ -248,7 +277,7 @@ def _stages(
     maps = {role: dict.fromkeys(found, identity) for role, found in clouds.items()}
     keep_mean = options.keep_mean
     if keep_mean is None and set(strengths) <= SEARCH_STEPS:
-        keep_mean = 0.25
+        keep_mean = _KEPT_BY_DOCUMENTS
     notes: dict[str, str] = {}
     for number, (step, amount) in enumerate(strengths.items(), start=1):
         common = _mean_of_all(moments["document"])

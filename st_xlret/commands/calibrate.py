@@ -5,6 +5,10 @@ On the corpus that is to be searched, or on other documents in its languages; no
     st-xlret calibrate --model intfloat/multilingual-e5-small --corpus my-beir-folder --output runs/calibrated
     st-xlret calibrate --model intfloat/multilingual-e5-small --documents documents/ --output runs/calibrated
 
+Vectors that are stored already stay where they are, and queries alone are mapped; no encoder is needed:
+
+    st-xlret calibrate --vectors vectors.parquet --queries_only --output map
+
 The result is a plain Sentence Transformers model that needs no language: `SentenceTransformer("runs/calibrated")` with
 `encode_query` and `encode_document`. By default the subspace in which the languages' means differ is projected out
 (`--steps lsar`). With questions that have no labels (`--queries`), queries get a map of their own. The other steps need
@@ -19,8 +23,10 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from st_xlret.commands.stored_vectors import Stored, compare, describe, lines_for_a_service, sample_vectors
 from st_xlret.files import atomic_directory, check_output_directory, write_json
 from st_xlret.options import LIMITS_HELP, option, parse
 from st_xlret.precision import PRECISIONS
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from st_xlret.calibration import CalibrationOptions, Comparison
 
 CHECKED_TEXTS, DOUBTFUL = 300, 0.2
+_OF_MODELS = ("model", "corpus", "documents", "queries", "pairs", "query_prompt", "document_prompt", "overwrite")
 
 
 @dataclass
@@ -39,7 +46,7 @@ class Input:
 
     _argument_group_name = "input"
 
-    model: str = option(None, "The encoder: a folder or a name on the Hub. It is not trained any further.")
+    model: str | None = option(None, "The encoder: a folder or a name on the Hub. It is not trained any further.")
     corpus: str | None = option(
         None, "The corpus to be searched: a folder in BEIR's layout whose texts name their language, or documents."
     )
@@ -95,13 +102,17 @@ class Method:
         "Maps of queries apart from those of documents, fitted on the documents' texts with the prompt for queries. "
         "--queries implies it, with the questions.",
     )
+    queries_only: bool = option(
+        False,
+        "Map queries alone: documents stay as they are, and an index of them goes on working. For lsar and shift.",
+    )
     strength: float = option(
         1.0, "From 0, which leaves the model as it is, to 1, the full calibration.", minimum=0, maximum=1
     )
     keep_mean: float | None = option(
         None,
-        "Share of the mean of all languages that shift and lsar keep. By default 0.25, which suits search; with scale, "
-        "rotate or lir as in their papers.",
+        "Share of the mean of all languages that shift and lsar keep. By default 0.25, which suits search; 0.5 with "
+        "--queries_only; with scale, rotate or lir as in their papers.",
         minimum=0,
         maximum=1,
         expert=True,
@@ -193,10 +204,16 @@ class Output:
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
     """Run the command `calibrate`."""
-    given, method, target = parse([Input, Method, Output], arguments, description=__doc__, prog=prog)
-    for name, value in (("model", given.model), ("output", target.output)):
-        if not value:
-            raise ValueError(f"--{name} is missing")
+    given, stored, method, target = parse([Input, Stored, Method, Output], arguments, description=__doc__, prog=prog)
+    if not target.output:
+        raise ValueError("--output is missing")
+    if stored.vectors is not None:
+        if others := [name for name in _OF_MODELS if getattr(given, name, None) or getattr(target, name, None)]:
+            raise ValueError(f"--vectors are stored already: leave --{' and --'.join(others)} out")
+        _calibrate_vectors(given, stored, method, target, [*shlex.split(prog), *arguments])
+        return
+    if not given.model:
+        raise ValueError("--model is missing, or --vectors, where documents are embedded already")
     if (given.corpus is None) == (not given.documents):
         raise ValueError("give either --corpus (what is to be searched) or --documents")
     if given.pairs and "rotate" not in method.steps:
@@ -238,7 +255,7 @@ def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Compa
     pairs = None
     if given.pairs:
         pairs = load_pairs(given.pairs, PairOptions(languages=list(sample), exclude=tuple(given.exclude), **reading))
-    model = load_model(given.model, given.device)
+    model = load_model(given.model or "", given.device)
     prompts = [role_prompt(model, "query", given.query_prompt), role_prompt(model, "document", given.document_prompt)]
     if not any(prompts):
         print(
@@ -253,6 +270,7 @@ def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Compa
         queries=questions,
         pairs=pairs,
         by_role=method.by_role,
+        queries_only=method.queries_only,
         strength=method.strength,
         pivot=method.pivot,
         options=method.options(),
@@ -266,22 +284,61 @@ def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Compa
     return calibrated, found[0]
 
 
+def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Output, command: Sequence[str]) -> None:
+    """Fit a map on stored vectors, save it with its report, and say what it brings."""
+    from st_xlret.calibration import RoleCalibrations, fit_calibration, fit_role_calibrations
+    from st_xlret.calibration.comparison import name_of
+    from st_xlret.vectors.calibration import VectorCalibration, unit_vectors
+
+    check_output_directory(target.output)
+    source = stored.open()
+    drawn: Any = {"languages": given.languages, "min_texts": method.min_texts, "seed": method.seed}
+    units = unit_vectors(sample_vectors(source, given.texts_per_language, **drawn), metric=source.metric)
+    pivot = method.pivot if method.pivot in units else next(iter(units))
+    how: Any = {"steps": method.steps, "strength": method.strength, "pivot": pivot, "options": method.options()}
+    if method.queries_only:
+        fitted = fit_role_calibrations(units, queries_only=True, **how)
+    else:
+        fitted = RoleCalibrations(fit_calibration(units, seed=method.seed, show_progress_bar=True, **how))
+    chosen = name_of(method.steps, method.strength, method.keep_mean, queries_only=method.queries_only)
+    comparison = compare(units, chosen, fitted, method.options(), pivot)
+    calibration = VectorCalibration.of_layers(fitted, metric=source.metric, model=source.model)
+    with atomic_directory(target.output) as folder:
+        calibration.save(folder)
+        _write_report(comparison, folder)
+    print(describe(comparison, units))
+    if comparison.recommended not in (comparison.chosen, "as it is"):
+        print(f"To save it, in a new folder (--output):\n\n    {shlex.join(command_for(comparison, command)[:-1])}\n")
+    print(
+        f"\nThe map is in {target.output}. "
+        + lines_for_a_service(
+            target.output, queries_only=calibration.queries_only, needs_language=bool(calibration.languages)
+        )
+    )
+
+
+def _write_report(comparison: Comparison, folder: Path) -> None:
+    """The language bias before and after, as JSON and as heat maps."""
+    from st_xlret.evaluation.language_bias import bias_as_json
+    from st_xlret.evaluation.plots import plot_language_bias
+
+    found = {"before": comparison.before, "after": comparison.after}
+    write_json(folder / "language_bias.json", {when: bias_as_json(biases) for when, biases in found.items()})
+    for when, biases in found.items():
+        bias = biases["search"]
+        plot_language_bias(bias.languages, bias.shares, folder / f"language_bias_{when}.png")
+
+
 def _save(
     model: SentenceTransformer, comparison: Comparison, given: Input, target: Output, data: Mapping[str, Sequence[str]]
 ) -> None:
     """Save the model with its report, whole or not at all."""
-    from st_xlret.evaluation.language_bias import bias_as_json
-    from st_xlret.evaluation.plots import plot_language_bias
     from st_xlret.hub.card import set_card_data
 
     set_card_data(model, license=target.license, base_model=target.base_model or given.model, data=data)
-    found = {"before": comparison.before, "after": comparison.after}
     with atomic_directory(target.output, overwrite=target.overwrite) as folder:
         model.save_pretrained(os.fspath(folder))
-        write_json(folder / "language_bias.json", {when: bias_as_json(biases) for when, biases in found.items()})
-        for when, biases in found.items():
-            bias = biases["search"]
-            plot_language_bias(bias.languages, bias.shares, folder / f"language_bias_{when}.png")
+        _write_report(comparison, folder)
 
 
 def _advise(model: SentenceTransformer, comparison: Comparison, output: str, command: Sequence[str]) -> None:
@@ -312,11 +369,12 @@ def command_for(comparison: Comparison, command: Sequence[str]) -> list[str]:
         if word.startswith("--"):
             taken = word.removeprefix("--").partition("=")[0].replace("-", "_") not in replaced
         kept += [word] if taken else []
-    layer = calibration.document
+    layer = calibration.query or calibration.document
     strength = min(layer.strength.values()) if isinstance(layer.strength, dict) else layer.strength
     kept += ["--steps", *layer.steps]
     kept += ["--strength", f"{strength:g}"] if strength != 1 else []
-    kept += ["--by_role"] if calibration.query is not None and "--queries" not in kept else []
+    apart = calibration.query is not None and not calibration.queries_only
+    kept += ["--by_role"] if apart and "--queries" not in kept else []
     return [*kept, "--overwrite"]
 
 

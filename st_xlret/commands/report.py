@@ -2,6 +2,10 @@ r"""Report how much an encoder's search prefers the language of the query. No la
 
     st-xlret report --model intfloat/multilingual-e5-small --documents documents/ --output bias.json
 
+Vectors that are stored already need no encoder; the report then also shows what the usual calibrations would bring:
+
+    st-xlret report --vectors vectors.parquet --output bias.json
+
 Each sampled text searches a pool with as many texts of every language. The report has the share of its nearest
 neighbours that are in its own language, against chance, and a heat map of the languages in which neighbours are found.
 Neighbours from the text's own document are left out. Texts are embedded as queries and as documents, with the model's
@@ -16,11 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from st_xlret.commands.stored_vectors import Stored, compare, describe, sample_vectors
 from st_xlret.files import check_output_file, write_json
 from st_xlret.options import LIMITS_HELP, option, parse
 from st_xlret.precision import PRECISIONS
 
 if TYPE_CHECKING:
+    from st_xlret.evaluation.language_bias import LanguageBias
     from st_xlret.prompts import Role
 
 TEXTS, NEIGHBOURS = 300, 20
@@ -30,7 +38,7 @@ TEXTS, NEIGHBOURS = 300, 20
 class Arguments:
     """What to measure, on what."""
 
-    model: str = option(None, "The encoder: a folder or a name on the Hub.")
+    model: str | None = option(None, "The encoder: a folder or a name on the Hub.")
     documents: list[str] = option(
         [], "Documents in several languages: JSON lines, or folders of them; or a folder in BEIR's layout."
     )
@@ -54,26 +62,57 @@ class Arguments:
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.", expert=True)
 
     def __post_init__(self) -> None:
-        for name in ("model", "documents", "output"):
-            if not getattr(self, name):
-                raise ValueError(f"--{name} is missing: st-xlret report --model M --documents D --output F.json")
+        if not self.output:
+            raise ValueError("--output is missing: name a .json file")
         if not self.output.endswith(".json"):
             raise ValueError(f"--output {self.output}: name a .json file")
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     """Run the command `report`."""
-    (options,) = parse([Arguments], arguments, description=__doc__, prog=prog)
+    options, stored = parse([Arguments, Stored], arguments, description=__doc__, prog=prog)
+    check_output_file(options.output)
+    if stored.vectors is None:
+        for name in ("model", "documents"):
+            if not getattr(options, name):
+                raise ValueError(f"--{name} is missing: st-xlret report --model M --documents D --output F.json")
+        biases = _of_model(options)
+    elif options.model or options.documents:
+        raise ValueError("--vectors are stored already: leave --model and --documents out")
+    else:
+        biases = _of_vectors(options, stored)
+    from st_xlret.evaluation.language_bias import bias_as_json
+    from st_xlret.evaluation.plots import plot_language_bias
+
+    write_json(options.output, bias_as_json(biases))
+    search = biases["search"]
+    picture = plot_language_bias(search.languages, search.shares, Path(options.output).with_suffix(".png"))
+    print(f"written to {options.output}" + (f" and {picture}" if picture else ""))
+
+
+def _of_vectors(options: Arguments, stored: Stored) -> dict[str, LanguageBias]:
+    """The language bias of stored vectors, printed beside what calibrations would make of it."""
+    from st_xlret.calibration import CalibrationOptions
+    from st_xlret.vectors.calibration import unit_vectors
+
+    source = stored.open()
+    drawn: Any = {"languages": options.languages, "min_texts": CalibrationOptions().min_texts, "seed": options.seed}
+    units = unit_vectors(sample_vectors(source, options.texts_per_language, **drawn), metric=source.metric)
+    comparison = compare(units, "lsar, queries only", None, CalibrationOptions(), "en")
+    print(describe(comparison, units))
+    return comparison.before
+
+
+def _of_model(options: Arguments) -> dict[str, LanguageBias]:
+    """The language bias of an encoder, printed."""
     from st_xlret.calibration import embed_texts, sample_texts
     from st_xlret.calibration.comparison import explain, share_columns
     from st_xlret.data.lines import Limits
     from st_xlret.evaluation import markdown_table
-    from st_xlret.evaluation.language_bias import bias_as_json, measure_both
-    from st_xlret.evaluation.plots import plot_language_bias
+    from st_xlret.evaluation.language_bias import measure_both
     from st_xlret.hub.loading import load_model
     from st_xlret.prompts import embeds_roles_apart, role_prompt
 
-    check_output_file(options.output)
     sample = sample_texts(
         options.documents,
         languages=options.languages,
@@ -83,7 +122,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
         seed=options.seed,
     )
     texts = {code: found.texts[: min(len(part.texts) for part in sample.values())] for code, found in sample.items()}
-    model = load_model(options.model, options.device)
+    model = load_model(options.model or "", options.device)
     prompts: dict[Role, str | None] = {"document": options.document_prompt, "query": options.query_prompt}
     prompts = {role: role_prompt(model, role, prompt) for role, prompt in prompts.items()}
     apart = embeds_roles_apart(model, prompts["query"], prompts["document"])
@@ -97,13 +136,18 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     biases = measure_both(found["document"], found.get("query"), ids, neighbours=options.neighbours)
     shown = list(biases.values()) if apart else [biases["search"]]
     rows = [
-        [code, *(f"{100 * bias.own_shares()[code]:.1f}" for bias in shown), f"{100 * chance:.1f}"]
+        [
+            code,
+            *(f"{100 * bias.own_shares()[code]:.1f}" for bias in shown),
+            f"{100 * chance:.1f}",
+            f"{shown[0].own_shares()[code] / (chance or np.nan):.1f}",
+        ]
         for code, chance in zip(shown[0].languages, shown[0].expected.diagonal(), strict=True)
     ]
-    rows.append(["mean", *(f"{100 * bias.same_language_share:.1f}" for bias in shown), f"{100 * shown[0].chance:.1f}"])
-    header = ["language", *share_columns(apart), "chance (%)"]
+    shares = [bias.same_language_share for bias in shown]
+    chance = shown[0].chance
+    mean = [*(f"{100 * share:.1f}" for share in (*shares, chance)), f"{shares[0] / (chance or np.nan):.1f}"]
+    rows.append(["mean", *mean])
+    header = ["language", *share_columns(apart), "chance (%)", "lift"]
     print(f"\n{markdown_table(header, rows)}\n\n{explain(biases, apart)}")
-    write_json(options.output, bias_as_json(biases))
-    search = biases["search"]
-    picture = plot_language_bias(search.languages, search.shares, Path(options.output).with_suffix(".png"))
-    print(f"written to {options.output}" + (f" and {picture}" if picture else ""))
+    return biases

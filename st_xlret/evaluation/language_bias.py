@@ -159,19 +159,3 @@ def measure_both(
 def bias_as_json(biases: Mapping[str, LanguageBias]) -> dict[str, object]:
     """What `st-xlret report` writes: the bias of the search, and under `"documents"` that between documents."""
     return {**biases["search"].as_json(), "documents": biases["documents"].as_json()}
-
-
-def neighbours_kept(before: Mapping[str, Tensor], after: Mapping[str, Tensor], *, neighbours: int = 10) -> float:
-    """The share of each text's nearest neighbours in its own language that a calibration keeps, a mean over all texts.
-
-    `before` and `after` are language to (n, d), row-aligned.
-    """
-    shares = []
-    for code, rows in before.items():
-        k = min(neighbours, len(rows) - 1)
-        sides = []
-        for side in (rows, after[code]):
-            scores = unit_rows(side.float()) @ unit_rows(side.float()).T
-            sides.append(scores.fill_diagonal_(-torch.inf).topk(k).indices)
-        shares.append((sides[0][:, :, None] == sides[1][:, None, :]).any(dim=2).float().mean())
-    return float(torch.stack(shares).mean())

@@ -19,9 +19,11 @@ from st_xlret.calibration import (
     compare_calibrations,
     fit_calibration,
     fit_calibration_stages,
+    fit_role_calibrations,
     measure_alignment,
     usual_calibrations,
 )
+from st_xlret.calibration.comparison import translate_scores, within_a_language
 from tests.commands import bias_files
 
 TEXTS = {code: bias_files.sentences(code) for code in bias_files.WORDS}
@@ -57,6 +59,55 @@ def test_queries_get_maps_of_their_own(model, options) -> None:
     calibrated = st_xlret.calibrate(model, TEXTS, **options, **QUIET)
     assert isinstance(list(calibrated.children())[-1], Router)
     assert max(apart(calibrated, "query"), apart(calibrated, "document")) < 1e-5
+
+
+def test_queries_only_leaves_documents_as_they_are(model, tmp_path) -> None:
+    found: list[Comparison] = []
+    calibrated = st_xlret.calibrate(model, TEXTS, queries_only=True, report=found.append, **QUIET)
+    calibrated.save(str(tmp_path / "model"))
+    loaded = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    for texts in TEXTS.values():
+        np.testing.assert_allclose(loaded.encode_document(texts), model.encode_document(texts), atol=1e-6)
+    documents = {code: torch.from_numpy(model.encode_document(texts)) for code, texts in TEXTS.items()}
+    half = fit_calibration(documents, options=CalibrationOptions(keep_mean=0.5))
+    expected = half.transform(model.encode_query(["cat"]))
+    torch.testing.assert_close(torch.from_numpy(loaded.encode_query(["cat"])), expected, atol=1e-5, rtol=1e-5)
+    (comparison,) = found
+    assert comparison.chosen == "lsar, queries only" and comparison.rows[comparison.chosen].queries_only
+    recommended = comparison.rows[comparison.recommended]
+    assert recommended.queries_only or comparison.recommended == "as it is"
+    # What is kept within a language is what a mapped query finds among documents as they are.
+    assert 0 < comparison.rows["lsar, queries only"].kept < 1
+
+
+@pytest.mark.parametrize("steps", [["lsar"], ["shift"]])
+def test_a_projected_query_ranks_documents_like_projected_ones(steps) -> None:
+    clouds = {code: torch.randn(60, 6) + 2 * torch.randn(6) for code in ("en", "fr", "de")}
+    whole = CalibrationOptions(keep_mean=1.0)
+    document, query = fit_role_calibrations(clouds, steps=steps, options=whole, queries_only=True)
+    both = fit_calibration(clouds, steps=steps, options=whole)
+    asked, pool = query.transform(clouds["en"], "en"), clouds["fr"]
+    assert torch.equal(document.transform(pool, "fr"), pool)
+    if steps == ["lsar"]:
+        torch.testing.assert_close(asked @ pool.T, asked @ both.transform(pool).T, atol=1e-3, rtol=1e-4)
+    else:
+        torch.testing.assert_close(asked, both.transform(clouds["en"], "en"))
+
+
+def test_what_remains_within_a_language() -> None:
+    rows = {"en": torch.randn(60, 8)}
+    turned = {"en": rows["en"] @ torch.linalg.qr(torch.randn(8, 8)).Q}
+    assert within_a_language((rows, rows), (turned, turned)) == pytest.approx((1, 1), abs=1e-4)
+    kept, closeness = within_a_language((rows, rows), ({"en": torch.randn(60, 8)}, rows))
+    assert kept < 0.5 and abs(closeness) < 0.3
+
+
+def test_a_score_is_translated_to_one_that_as_many_results_pass() -> None:
+    clouds = {code: torch.randn(50, 8) + 1 for code in ("en", "fr")}
+    layers = fit_role_calibrations(clouds, queries_only=True, options=CalibrationOptions(keep_mean=1.0), strength=0.0)
+    assert all(before == pytest.approx(after) for before, after in translate_scores(layers, clouds))
+    (low, _), (middle, _), (high, _) = translate_scores(RoleCalibrations(fit_calibration(clouds)), clouds)
+    assert low < middle < high <= 1
 
 
 def test_a_reloaded_models_passage_prompt_is_used_and_kept(model) -> None:
@@ -105,10 +156,11 @@ def test_an_overshoot_is_flagged_and_the_best_score_wins() -> None:
 def test_usual_calibrations_have_maps_of_queries_where_there_are_queries() -> None:
     clouds = {code: torch.randn(60, 4) for code in ("en", "fr")}
     names = ["lsar", "lsar, strength 0.75", "shift", "shift coral", "to_pivot"]
-    assert list(usual_calibrations(clouds)) == names
+    only = [f"{name}, queries only" for name in names[:3]]
+    assert list(usual_calibrations(clouds)) == [*names, *only]
     with_queries = usual_calibrations(clouds, clouds)
-    assert list(with_queries) == [*names, *(f"{name}, queries apart" for name in names[:-1])]
-    assert all((layers.query is not None) == ("apart" in name) for name, layers in with_queries.items())
+    assert list(with_queries) == [*names, *(f"{name}, queries apart" for name in names[:-1]), *only]
+    assert all((layers.query is not None) == (", queries" in name) for name, layers in with_queries.items())
 
 
 @pytest.mark.parametrize(
@@ -116,6 +168,7 @@ def test_usual_calibrations_have_maps_of_queries_where_there_are_queries() -> No
     [
         ({"pairs": []}, "pairs are for the step 'rotate'"),
         ({"steps": ["rotate"], "by_role": True}, "'rotate' has no maps for queries"),
+        ({"steps": ["shift", "coral"], "queries_only": True}, "queries_only: the step 'coral' moves documents"),
         ({"steps": ["to_pivot"], "pivot": "ja"}, "pivot language 'ja'"),
         ({"languages": ["en"]}, "one language"),
         ({"document_prompt": "passage"}, "document prompt 'passage'"),

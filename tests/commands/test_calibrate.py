@@ -9,11 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 import torch
 from huggingface_hub import ModelCard
+from pyarrow import parquet
 from sentence_transformers import SentenceTransformer
 
+import st_xlret
 import tests.commands.bias_files as bias_files
 from st_xlret import CalibrationLayer, export
 from st_xlret.calibration import compare_calibrations, usual_calibrations
@@ -206,3 +209,63 @@ def test_the_command_that_saves_what_is_recommended() -> None:
         found = command_for(replace(comparison, rows={**comparison.rows, name: row}), command)
         assert found[:4] == command[:4] and " ".join(found).endswith(end)
         assert ("--queries" in found) == ("apart" in name) and "--by-role" not in found
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> Path:
+    """Stored vectors of three languages, each in a region of its own, and three of a fourth."""
+    generator = np.random.default_rng(0)
+    topics = generator.normal(size=(60, 16))
+    clouds = [topics + 2 * np.eye(16)[i] + 0.3 * generator.normal(size=(60, 16)) for i in range(4)]
+    clouds[3] = clouds[3][:3]
+    codes = [code for code, cloud in zip(("de", "en", "fr", "sw"), clouds, strict=True) for _ in cloud]
+    table = {"vector": np.concatenate(clouds).astype(np.float32).tolist(), "language": codes}
+    parquet.write_table(pyarrow.table(table), tmp_path / "vectors.parquet")
+    return tmp_path / "vectors.parquet"
+
+
+@pytest.mark.parametrize("queries_only", [True, False])
+def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
+    vectors: Path, tmp_path: Path, capsys, queries_only: bool
+) -> None:
+    output = tmp_path / "map"
+    main(["--vectors", str(vectors), "--output", str(output), *["--queries_only"] * queries_only])
+    printed = capsys.readouterr().out
+    chosen = "lsar, queries only" if queries_only else "lsar"
+    assert f"{chosen} (used)" in printed and printed.count("Recommended") == 1
+    assert "left out, with fewer than 50 vectors (--min_texts): sw 3" in printed
+    for line in ("Search over all languages", "Search within a language", "Scores change", "| en "):
+        assert line in printed
+    assert (f"st-xlret apply {output}" in printed) != queries_only
+    # The lines that are printed run.
+    lines = [line.strip() for line in printed.partition("In the service")[2].splitlines() if line.startswith("    ")]
+    found = {"st_xlret": st_xlret, "query": np.ones(16)}
+    exec("\n".join(lines), found)
+    assert found["query"].shape == (16,)
+    assert st_xlret.VectorCalibration.load(output).queries_only == queries_only
+    # `report` finds the same before, and compares the same calibrations.
+    before = json.loads((output / "language_bias.json").read_text())["before"]
+    report(["--vectors", str(vectors), "--output", str(tmp_path / "bias.json")])
+    assert json.loads((tmp_path / "bias.json").read_text()) == before
+    reported = capsys.readouterr().out
+    assert all(f"| {name} " in reported for name in ("lsar", "lsar, queries only", "shift", "shift coral"))
+    with pytest.raises(FileExistsError, match="map already holds files"):
+        main(["--vectors", str(vectors), "--output", str(output)])
+    main(["--vectors", str(vectors), "--output", str(tmp_path / "other"), "--steps", "shift"])
+    assert 'language="fr"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--model", "m", "--queries", "q.jsonl"], "leave --model and --queries out"),
+        (["--overwrite"], "leave --overwrite out"),
+        (["--languages", "en"], "one language .en."),
+        (["--queries_only", "--steps", "rotate"], "'rotate' moves documents"),
+        (["--vectors", "nowhere.parquet"], "nowhere.parquet"),
+    ],
+)
+def test_what_cannot_be_done_with_stored_vectors(vectors: Path, tmp_path: Path, options: list[str], named: str) -> None:
+    with pytest.raises((ValueError, OSError), match=named):
+        main(["--vectors", str(vectors), "--output", str(tmp_path / "map"), *options])
+    assert not (tmp_path / "map").exists()

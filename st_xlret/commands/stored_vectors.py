@@ -1,0 +1,125 @@
+"""What `calibrate` and `report` do with vectors that are stored already, instead of a model and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from st_xlret.options import option
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from st_xlret.calibration import CalibrationOptions, Comparison, RoleCalibrations
+    from st_xlret.vectors import VectorSource
+
+_LABELLED = 300  # texts of each language whose label is checked
+
+
+@dataclass
+class Stored:
+    """Vectors that are stored already."""
+
+    _argument_group_name = "stored vectors"
+
+    vectors: str | None = option(
+        None,
+        "Instead of --model and texts: vectors.parquet, vectors.npy, vectors.faiss, qdrant:..., postgresql://..., "
+        "lance:..., chroma:...; see the guide.",
+    )
+    vector_field: str | None = option(None, "Field of the vectors. By default 'vector'.", expert=True)
+    language_field: str | None = option(None, "Field of the languages. By default 'language' or 'lang'.")
+    text_field: str | None = option(
+        None, "Field of the texts: their languages are identified, or checked (extra langid).", expert=True
+    )
+    languages_file: str | None = option(
+        None, "For .npy and .faiss: a file with a language code a line, in the order of the vectors."
+    )
+
+    def open(self) -> VectorSource:
+        """The source; without --vectors a `ValueError`."""
+        from st_xlret.vectors import open_vectors
+
+        if self.vectors is None:
+            raise ValueError("--vectors is missing")
+        fields = {name: value for name, value in vars(self).items() if name != "vectors"}
+        return open_vectors(self.vectors, **fields)
+
+
+def sample_vectors(
+    source: VectorSource, per_language: int, *, languages: Sequence[str], min_texts: int, seed: int
+) -> dict[str, np.ndarray]:
+    """Vectors of each language; languages with fewer than `min_texts` are left out, and named."""
+    found = source.sample(per_language, seed=seed, languages=languages or None)
+    print(f"{source.name}: {len(source)} vectors of {source.dimension} dimensions")
+    print(f"sampled: {', '.join(f'{code} {len(rows)}' for code, rows in found.items())}")
+    if few := [f"{code} {len(rows)}" for code, rows in found.items() if len(rows) < min_texts]:
+        print(f"warning: left out, with fewer than {min_texts} vectors (--min_texts): {', '.join(few)}")
+    if source.fields.text is not None:
+        _check_labels(source, set(found))
+    return {code: rows for code, rows in found.items() if len(rows) >= min_texts}
+
+
+def compare(
+    units: dict[str, Tensor], chosen: str, fitted: RoleCalibrations | None, options: CalibrationOptions, pivot: str
+) -> Comparison:
+    """The usual calibrations of stored vectors side by side, and the chosen one, measured on the sample."""
+    from st_xlret.calibration import compare_calibrations, usual_calibrations
+
+    usual = usual_calibrations(units, pivot=pivot, options=options, show_progress_bar=True)
+    named = {name: layers for name, layers in usual.items() if not name.startswith("to_pivot")}
+    if fitted is not None:
+        named = {**{name: layers for name, layers in named.items() if name != chosen}, chosen: fitted}
+    return compare_calibrations(named, units, chosen=chosen, show_progress_bar=True)
+
+
+def describe(comparison: Comparison, units: dict[str, Tensor]) -> str:
+    """The comparison, what it means for a threshold of scores, and lift by language."""
+    from st_xlret.calibration.comparison import translate_scores
+    from st_xlret.evaluation import markdown_table
+
+    calibration = comparison.rows[comparison.chosen].calibration
+    assert calibration is not None
+    before, after = comparison.before["search"], comparison.after["search"]
+    rows = [
+        [code, *(f"{100 * bias.shares[i, i]:.1f}" for bias in (before, after)), f"{100 * before.expected[i, i]:.1f}"]
+        + [f"{bias.shares[i, i] / (bias.expected[i, i] or np.nan):.1f}" for bias in (before, after)]
+        for i, code in enumerate(before.languages)
+    ]
+    header = ["language", "before (%)", "after (%)", "chance (%)", "lift before", "lift after"]
+    scores = [f"{old:.2f} -> {new:.2f}" for old, new in translate_scores(calibration, units)]
+    return (
+        f"\n{markdown_table(header, rows)}\n\n{comparison}\n\n"
+        f"Scores change. A threshold of before, and the one that as many results pass: {', '.join(scores)}."
+    )
+
+
+def lines_for_a_service(output: str, *, queries_only: bool, needs_language: bool) -> str:
+    """What a service that searches has to add."""
+    language = ', language="fr"' if needs_language else ""
+    documents = "    # the stored documents stay as they are; to go back, leave the second line out\n"
+    if not queries_only:
+        documents = f"    # the documents: st-xlret apply {output} --vectors SOURCE --into NAME\n"
+    return (
+        "In the service that searches, with NumPy alone (README.md there has the same for other languages):\n\n"
+        f'    calibration = st_xlret.VectorCalibration.load("{output}")\n'
+        f'    query = calibration.transform(query, role="query"{language})\n{documents}'
+    )
+
+
+def _check_labels(source: VectorSource, codes: set[str]) -> None:
+    """Print how many language labels an identifier doubts, on the first texts of each language."""
+    from st_xlret.commands.calibrate import report_labels
+
+    texts: dict[str, list[str]] = {code: [] for code in codes}
+    for rows in source.batches(everything=True):
+        for code, text in zip(rows.languages, rows.texts, strict=True):
+            if code in texts and text and len(texts[code]) < _LABELLED:
+                texts[code].append(text)
+        if all(len(found) == _LABELLED for found in texts.values()):
+            break
+    if labelled := {code: found for code, found in texts.items() if found}:
+        report_labels(labelled)
