@@ -13,6 +13,7 @@ from pathlib import Path
 COMMANDS = {
     "report": "Measure how much an encoder's search prefers the language of the query.",
     "calibrate": "Remove the language bias from an encoder, on the corpus that is to be searched.",
+    "apply": "Map stored vectors by a calibration, into something new beside them.",
     "evaluate": "Measure a model on a published benchmark and show its scores beside the papers'.",
     "index": "Encode documents of many languages, to search them.",
     "search": "Search an index by a query in any language.",

@@ -102,6 +102,7 @@ class VectorTarget(ABC):
         name: What it is, for messages: "the column mapped of docs".
         switch: The line of a program's own query code that searches the mapped vectors.
         back: The line that searches the stored vectors, as before.
+        continues: Whether what an interrupted run has written stays, for the next one to continue.
         everything: Whether `write` copies the other fields, so that it has to be given everything.
         already: Rows that are there from an interrupted run.
     """
@@ -109,6 +110,7 @@ class VectorTarget(ABC):
     name: str
     switch: str
     back: str
+    continues: bool = False
     everything: bool = False
     already: int = 0
 
@@ -309,6 +311,19 @@ def value_at(payload: Any, named: str | None, usual: Sequence[str] = _LANGUAGE_F
         if value not in (None, ""):
             return str(value)
     return None
+
+
+def cast(array: NDArray[Any], kind: Any) -> NDArray[Any]:
+    """The numbers in another floating-point type. PyTorch casts float16 three to five times as fast as NumPy."""
+    if array.dtype == kind or np.float16 not in (array.dtype, kind) or not array.flags.c_contiguous:
+        with np.errstate(over="ignore"):  # a float64 that float32 does not hold becomes infinite, which is not usable
+            return array.astype(kind, copy=False)
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # it is read only
+        given = torch.from_numpy(array)
+    return given.to(getattr(torch, np.dtype(kind).name)).numpy()
 
 
 def existing_file(path: str) -> Path:

@@ -64,6 +64,7 @@ class ChromaVectors(VectorSource):
 
 
 class _Collection(VectorTarget):
+    continues = True
     everything = True
 
     def __init__(self, source: ChromaVectors, name: str, mark: str) -> None:

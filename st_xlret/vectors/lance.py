@@ -60,6 +60,7 @@ class LanceVectors(VectorSource):
 
 
 class _Table(VectorTarget):
+    continues = True
     everything = True
 
     def __init__(self, source: LanceVectors, name: str, mark: str) -> None:

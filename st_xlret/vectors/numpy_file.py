@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from st_xlret.files import atomic_file, check_output_file
-from st_xlret.vectors.base import Fields, VectorRows, VectorSource, VectorTarget, existing_file
+from st_xlret.vectors.base import Fields, VectorRows, VectorSource, VectorTarget, cast, existing_file
 
 
 class NumpyVectors(VectorSource):
@@ -19,7 +19,7 @@ class NumpyVectors(VectorSource):
     def __init__(self, path: str, fields: Fields) -> None:
         self.name, self.fields = path, fields
         try:
-            self.array = np.load(existing_file(path), mmap_mode="r", allow_pickle=False)
+            self.array = np.load(existing_file(path), mmap_mode="c", allow_pickle=False)
         except ValueError as error:
             raise ValueError(f"{path} is no NumPy file of numbers: {error}") from error
         if self.array.ndim != 2 or not np.issubdtype(self.array.dtype, np.floating):
@@ -35,7 +35,7 @@ class NumpyVectors(VectorSource):
     def read(self, size: int, everything: bool) -> Iterator[VectorRows]:
         """The rows, numbered from 0."""
         for start in range(0, len(self.array), size):
-            vectors = self.array[start : start + size].astype(np.float32)
+            vectors = cast(self.array[start : start + size], np.float32)
             nothing: list[str | None] = [None] * len(vectors)
             yield VectorRows(range(start, start + len(vectors)), vectors, nothing, nothing)
 
@@ -58,7 +58,7 @@ class _NumpyFile(VectorTarget):
         return self
 
     def write(self, rows: VectorRows) -> None:
-        self.file.write(np.ascontiguousarray(rows.vectors, dtype=self.dtype).data)
+        self.file.write(np.ascontiguousarray(cast(rows.vectors, self.dtype)).data)
 
     def __exit__(self, *error: Any) -> Any:
         return self.stack.__exit__(*error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from st_xlret.vectors.base import (
     VectorRows,
     VectorSource,
     VectorTarget,
+    cast,
     existing_file,
     field_among,
     language_field,
@@ -28,6 +30,8 @@ from st_xlret.vectors.numpy_file import new_file
 
 METADATA = b"st_xlret"
 """Key of the file's metadata: JSON that may have "model", "fingerprint", "prompts", "metric" and "map"."""
+
+_NUMBERS = 65_536  # that are encoded at a time
 
 
 class ParquetVectors(VectorSource):
@@ -110,7 +114,7 @@ class Columns:
 
     def replaced(self, batch: pa.RecordBatch, vectors: NDArray[np.float32]) -> pa.RecordBatch:
         """The batch with other vectors, of the same type; rows of NaN become null."""
-        numbers = pa.array(vectors.astype(self.type.value_type.to_pandas_dtype(), copy=False).ravel())
+        numbers = pa.array(cast(vectors, self.type.value_type.to_pandas_dtype()).ravel())
         missing = np.isnan(vectors[:, 0])
         mask = pa.array(missing) if missing.any() else None
         if pa.types.is_fixed_size_list(self.type):
@@ -135,9 +139,7 @@ class Columns:
         if not pa.types.is_fixed_size_list(self.type) and lengths:
             self.dimension = dimension
         full = column if not column.null_count else column.drop_null()
-        with np.errstate(over="ignore"):  # float64 that float32 does not hold becomes infinite, which is not usable
-            numbers = full.flatten().to_numpy(zero_copy_only=False).astype(np.float32, copy=False)
-        numbers = numbers.reshape(-1, dimension)
+        numbers = cast(full.flatten().to_numpy(zero_copy_only=False), np.float32).reshape(-1, dimension)
         if not column.null_count:
             return numbers
         vectors = np.full((len(column), dimension), np.nan, np.float32)
@@ -158,15 +160,29 @@ class _ParquetFile(VectorTarget):
         self.stack = ExitStack()
         temporary = self.stack.enter_context(atomic_file(self.path))
         others = [name for name in self.schema.names if name != self.columns.vector]
-        self.writer = self.stack.enter_context(pq.ParquetWriter(temporary, self.schema, use_dictionary=others))
+        how = {"use_dictionary": others, "write_statistics": others, "compression": dict.fromkeys(others, "snappy")}
+        self.writer = self.stack.enter_context(
+            pq.ParquetWriter(temporary, self.schema, write_batch_size=_NUMBERS, **how)
+        )
+        self.thread = self.stack.enter_context(ThreadPoolExecutor(1))
+        self.written: Future[None] | None = None
         return self
 
     def write(self, rows: VectorRows) -> None:
+        """In a thread, while the next rows are mapped."""
+        self._wait()
         batch = self.columns.replaced(rows.records, rows.vectors)
-        self.writer.write_batch(batch)
+        self.written = self.thread.submit(self.writer.write_batch, batch)
 
-    def __exit__(self, *error: Any) -> Any:
-        return self.stack.__exit__(*error)
+    def __exit__(self, kind: Any, *error: Any) -> Any:
+        with self.stack:
+            if kind is None:
+                self._wait()
+            return self.stack.pop_all().__exit__(kind, *error)
+
+    def _wait(self) -> None:
+        if self.written is not None:
+            self.written.result()
 
 
 def _is_vector(kind: pa.DataType) -> bool:

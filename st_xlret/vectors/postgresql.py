@@ -142,6 +142,8 @@ class PostgresVectors(VectorSource):
 
 
 class _Column(VectorTarget):
+    continues = True
+
     def __init__(self, source: PostgresVectors, name: str, mark: str) -> None:
         self.source, self.comment = source, f"st-xlret apply: {mark}"
         self.column = source.sql.Identifier(name)

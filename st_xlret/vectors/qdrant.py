@@ -102,6 +102,8 @@ class QdrantVectors(VectorSource):
 
 
 class _QdrantTarget(VectorTarget):
+    continues = True
+
     def __init__(self, source: QdrantVectors, called: str, mark: str) -> None:
         self.source, self.called, self.mark = source, called, mark
         self.client, self.collection, self.models = source.client, source.collection, source.models

@@ -1,0 +1,66 @@
+r"""Map stored vectors by a calibration, into something new beside them.
+
+    st-xlret apply map/ --vectors vectors.parquet --into mapped.parquet
+    st-xlret apply map/ --vectors "qdrant:http://localhost:6333?collection=docs&vector=dense" --into shared
+    st-xlret apply map/ --vectors "postgresql://me@host/database?table=docs&column=embedding" --into shared
+
+The map is what `st-xlret calibrate --vectors` has written. Nothing is overwritten: the mapped vectors go into a new
+file, named vector, column, table or collection, and the line of your query code that searches them, and the way back,
+are printed. In a database, the same command continues what was interrupted, and maps rows that were added since. A map
+of queries alone (--queries_only) needs no `apply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from st_xlret.commands.stored_vectors import Stored
+from st_xlret.options import name_leading_words, option, parse
+
+
+@dataclass
+class Arguments:
+    """Which map, and where its results go."""
+
+    map: str = option(None, "Folder of the calibration.")
+    into: str = option(None, "Name of the new file, named vector, column, table or collection.")
+    dry_run: bool = option(False, "Write nothing: say what would be written, and how long it takes.")
+
+    def __post_init__(self) -> None:
+        for name in ("map", "into"):
+            if not getattr(self, name):
+                raise ValueError(f"--{name} is missing: st-xlret apply MAP --vectors SOURCE --into NAME")
+
+
+def main(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
+    """Run the command `apply`."""
+    stored: Stored
+    given = name_leading_words(arguments, "map")
+    options, stored = parse([Arguments, Stored], given, description=__doc__, prog=prog)
+    from st_xlret.vectors import VectorCalibration, apply_calibration
+
+    calibration = VectorCalibration.load(options.map)
+    with stored.open() as source:
+        rows = f"{len(source)} rows of {source.dimension} dimensions"
+        done = apply_calibration(calibration, source, options.into, dry_run=options.dry_run)
+        target = done.target
+    there = f", {target.already} of which are there already" if target.already else ""
+    if done.left_out.counts:
+        print(f"{'not to be mapped' if options.dry_run else 'not mapped'}: {done.left_out}")
+    if options.dry_run:
+        print(
+            f"{rows} would go into {target.name}{there}. Reading and mapping them takes about {done.seconds:,.0f} s, "
+            "measured on the first rows; writing is not measured. Nothing was written."
+        )
+        return
+    rate = f"{done.written / max(done.seconds, 1e-9):,.0f} rows a second"
+    print(f"{done.written} rows written to {target.name} in {done.seconds:,.0f} s, {rate}{there}")
+    if done.added:
+        print(f"{done.added} rows were added to {source.name} meanwhile: run the same command again")
+    language = ', language="..."' if calibration.languages else ""
+    print(
+        f"\nYour query code, with queries mapped by VectorCalibration.load({options.map!r}):\n\n"
+        f"    query = calibration.transform(query{language})\n    {target.switch}\n\n"
+        f"The way back, with queries as they are:\n\n    {target.back}"
+    )

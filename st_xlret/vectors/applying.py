@@ -1,0 +1,137 @@
+"""Map the vectors of a source into something new beside them."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from st_xlret.vectors.base import LeftOut, VectorRows, VectorSource, VectorTarget
+from st_xlret.vectors.calibration import VectorCalibration
+
+_ROWS = 8192  # in a batch
+_SECONDS = 3.0  # of a dry run
+
+
+@dataclass
+class Applied:
+    """What `apply_calibration` has done, or would do.
+
+    Attributes:
+        target: Where the mapped vectors are, with the line of query code that searches them, and the way back.
+        written: Rows that were written.
+        left_out: Rows that could not be mapped.
+        added: Rows that were added to the source meanwhile: running it again maps them.
+        seconds: How long it took; of a dry run, how long reading and mapping all rows would take.
+    """
+
+    target: VectorTarget
+    written: int = 0
+    left_out: LeftOut = field(default_factory=LeftOut)
+    added: int = 0
+    seconds: float = 0.0
+
+
+def apply_calibration(
+    calibration: VectorCalibration,
+    source: VectorSource,
+    into: str,
+    *,
+    dry_run: bool = False,
+    show_progress_bar: bool = True,
+) -> Applied:
+    """Write the mapped vectors of a source into something new. Nothing that is there is changed.
+
+    In a database every batch counts: an interrupted run is continued by the same call, which also maps rows that were
+    added since. A file is written whole or not at all.
+
+    Args:
+        calibration: The map.
+        source: The stored vectors, see [`open_vectors`][st_xlret.vectors.open_vectors].
+        into: Name of the new file (`.npy`, `.parquet`, `.faiss`), named vector or collection (Qdrant), column
+            (PostgreSQL), table (LanceDB) or collection (Chroma).
+        dry_run: Write nothing; map for some seconds to see how long it takes.
+        show_progress_bar: Show how many rows are done.
+
+    Returns:
+        What was done.
+
+    Raises:
+        FileExistsError: If there is something else under the name.
+        ValueError: If the map is of other vectors, or of queries alone.
+        OSError: If the store fails. What is written stays, and is continued.
+    """
+    if calibration.queries_only:
+        raise ValueError(
+            "this calibration maps queries alone, so that the stored vectors stay as they are: there is nothing to "
+            "write. For a map of both, calibrate without --queries_only"
+        )
+    calibration.check(dimension=source.dimension, metric=source.metric, model=source.model, name=source.name)
+    target = source.target(into, _fingerprint(calibration))
+    applied, total, started = Applied(target), len(source), time.perf_counter()
+    everything = target.everything or bool(calibration.languages and source.fields.text)
+    batches = source.batches(_ROWS, everything=everything)
+    if dry_run:
+        _measure(calibration, source, batches, applied, total)
+        return applied
+    with target, tqdm(total=total, unit=" rows", disable=not show_progress_bar) as bar:
+        try:
+            for rows in batches:
+                with source.errors():
+                    missing = rows.of(target.missing(rows))
+                    if missing.ids:
+                        target.write(_mapped(calibration, source, missing, applied.left_out))
+                applied.written += len(missing.ids)
+                bar.update(len(rows.ids))
+        except OSError as error:
+            if target.continues:
+                kept = f"{target.already + applied.written} rows are in {target.name}; the same command continues"
+                raise OSError(f"{error}. {kept}") from error
+            raise
+    applied.written -= applied.left_out.counts.total()
+    applied.added = max(0, len(source) - total)
+    applied.seconds = time.perf_counter() - started
+    return applied
+
+
+def _mapped(calibration: VectorCalibration, source: VectorSource, rows: VectorRows, left_out: LeftOut) -> VectorRows:
+    """Rows with their mapped vectors; NaN in those that cannot be mapped."""
+    usable = rows.usable()
+    left_out.add_vectors(rows, usable)
+    codes: list[str | None] = []
+    if calibration.languages:
+        codes = source.languages_of(rows)
+        for i, code in enumerate(codes):
+            if usable[i] and code not in calibration.languages:
+                usable[i] = False
+                reason = f"in {code}, for which there is no map" if code else "without a language"
+                left_out.add(reason, [rows.ids[i]])
+    chosen = [code for code, can in zip(codes, usable, strict=True) if can and code] if codes else None
+    if usable.all():
+        return rows._replace(vectors=calibration.transform(rows.vectors, "document", chosen))
+    vectors = np.full_like(rows.vectors, np.nan)
+    if usable.any():
+        vectors[usable] = calibration.transform(rows.vectors[usable], "document", chosen)
+    return rows._replace(vectors=vectors)
+
+
+def _measure(
+    calibration: VectorCalibration, source: VectorSource, batches: Iterator[VectorRows], applied: Applied, total: int
+) -> None:
+    """Map rows for some seconds, without writing."""
+    started, done = time.perf_counter(), 0
+    for rows in batches:
+        _mapped(calibration, source, rows, applied.left_out)
+        done += len(rows.ids)
+        applied.seconds = (time.perf_counter() - started) * max(0, total - applied.target.already) / done
+        if time.perf_counter() - started > _SECONDS:
+            break
+
+
+def _fingerprint(calibration: VectorCalibration) -> str:
+    content = calibration.weight.tobytes() + calibration.bias.tobytes() + repr(tuple(calibration.languages)).encode()
+    return hashlib.sha256(content).hexdigest()[:16]

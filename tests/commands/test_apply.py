@@ -1,0 +1,156 @@
+"""`st-xlret apply`: stored vectors are mapped into something new."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from st_xlret.commands import main
+from st_xlret.vectors import VectorCalibration, apply_calibration, open_vectors
+from tests.vectors import stores
+from tests.vectors.stores import LANGUAGES, VECTORS
+
+GENERATOR = np.random.default_rng(1)
+SHARED = VectorCalibration(GENERATOR.normal(size=(1, 4, 4)).astype(np.float32), np.full((1, 4), 0.1, np.float32))
+PER_LANGUAGE = VectorCalibration(
+    np.stack([SHARED.weight[0], -SHARED.weight[0]]), np.zeros((2, 4), np.float32), languages=("en", "de")
+)
+MAPPED = SHARED.transform(VECTORS, "document")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    SHARED.save(tmp_path / "map")
+    return str(tmp_path / "map")
+
+
+def parquet(path: Path, vectors: Any = VECTORS, **about: str) -> str:
+    column = pa.array(
+        [None if vector is None else [float(number) for number in vector] for vector in vectors],
+        pa.list_(pa.float16(), 4),
+    )
+    table = pa.table({"vector": column, "language": LANGUAGES[: len(column)]})
+    pq.write_table(table.replace_schema_metadata({"st_xlret": json.dumps(about)}), path)
+    return str(path)
+
+
+def test_what_is_written_is_the_map_of_what_is_stored(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, into = parquet(tmp_path / "vectors.parquet"), str(tmp_path / "mapped.parquet")
+    main(["apply", folder, "--vectors", source, "--into", into])
+    written = np.stack(pq.read_table(into)["vector"].to_numpy())
+    assert written.dtype == np.float16
+    np.testing.assert_allclose(written, MAPPED, atol=2e-3)
+    printed = capsys.readouterr().out
+    assert f"10 rows written to {into}" in printed and "calibration.transform(query)" in printed
+    assert printed.index(f'read_table("{into}")') < printed.index("The way back") < printed.index(f'"{source}"')
+    with pytest.raises(SystemExit, match="nothing is overwritten"):
+        main(["apply", folder, "--vectors", source, "--into", into])
+
+
+def test_a_dry_run_writes_nothing(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = parquet(tmp_path / "vectors.parquet", [*VECTORS[:9], None])
+    before = sorted(tmp_path.rglob("*"))
+    main(["apply", folder, "--vectors", source, "--into", str(tmp_path / "mapped.parquet"), "--dry_run"])
+    assert sorted(tmp_path.rglob("*")) == before
+    printed = capsys.readouterr().out
+    assert "10 rows of 4 dimensions would go into" in printed and "Nothing was written" in printed
+    assert "not to be mapped: 1 row without a vector (or with NaN) (9)" in printed
+
+
+def test_rows_that_cannot_be_mapped_are_counted_and_named(tmp_path: Path) -> None:
+    vectors = [*VECTORS[:5], None, [0, 0, 0, 0], [np.nan, 1, 1, 1], [np.inf, 1, 1, 1], VECTORS[9]]
+    source, into = parquet(tmp_path / "vectors.parquet", vectors), str(tmp_path / "mapped.parquet")
+    done = apply_calibration(PER_LANGUAGE, open_vectors(source), into, show_progress_bar=False)
+    assert str(done.left_out) == (
+        "2 rows without a vector (or with NaN) (5, 7); 1 row whose vector is zero (6); 1 row with numbers that are "
+        "infinite or too large (8); 1 row in fr, for which there is no map (1); 1 row without a language (3)"
+    )
+    assert done.written == 4
+    written = pq.read_table(into)["vector"].to_pylist()
+    assert [i for i, vector in enumerate(written) if vector is not None] == [0, 2, 4, 9]
+    np.testing.assert_allclose(written[4], PER_LANGUAGE.transform(VECTORS[4], "document", "de"), atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("calibration", "about", "message"),
+    [
+        (VectorCalibration(np.eye(3, dtype=np.float32)[None], np.zeros((1, 3), np.float32)), {}, "dimensions 4"),
+        (SHARED, {"metric": "euclidean"}, "metric euclidean, but the calibration was fitted for metric cosine"),
+        (
+            VectorCalibration(SHARED.weight, SHARED.bias, model="one"),
+            {"model": "other"},
+            "model other, but the calibration was fitted for model one",
+        ),
+        (VectorCalibration(SHARED.weight, SHARED.bias, queries_only=True), {}, "maps queries alone"),
+    ],
+)
+def test_a_map_of_other_vectors_is_refused(
+    calibration: VectorCalibration, about: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        apply_calibration(calibration, open_vectors(parquet(tmp_path / "a.parquet", **about)), "mapped.parquet")
+
+
+def test_options_that_are_missing(folder: str) -> None:
+    with pytest.raises(SystemExit, match="--into is missing"):
+        main(["apply", folder, "--vectors", "a.parquet"])
+    with pytest.raises(SystemExit, match="--vectors is missing"):
+        main(["apply", folder, "--into", "b.parquet"])
+
+
+def test_an_interrupted_run_continues_and_takes_rows_that_were_added(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from st_xlret.vectors import applying
+
+    monkeypatch.setattr(applying, "_ROWS", 3)
+    address = stores.named_qdrant(tmp_path)
+    given = ["apply", folder, "--vectors", address, "--into", "mapped"]
+    as_it_is = VectorCalibration.transform
+    calls = []
+
+    def dies_in_the_third_batch(self: VectorCalibration, *arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise ConnectionError("the server has gone away")
+        return as_it_is(self, *arguments)
+
+    monkeypatch.setattr(VectorCalibration, "transform", dies_in_the_third_batch)
+    with pytest.raises(SystemExit) as stopped:
+        main(given)
+    assert "the server has gone away. 6 rows are in the named vector mapped of docs; the same command continues" in str(
+        stopped.value
+    )
+    monkeypatch.setattr(VectorCalibration, "transform", as_it_is)
+    client, models = stores.open_qdrant(tmp_path)
+    client.upsert("docs", [models.PointStruct(id=10, vector={"dense": [1.0, 0, 0, 0]})])
+    client.close()
+    main(given)
+    assert "5 rows written" in (printed := capsys.readouterr().out) and "6 of which are there already" in printed
+    with open_vectors(address.replace("vector=dense", "vector=mapped")) as written:
+        found = next(written.batches(20)).vectors
+    np.testing.assert_allclose(
+        found, np.concatenate([MAPPED, SHARED.transform([[1.0, 0, 0, 0]], "document")]), atol=1e-6
+    )
+
+
+def test_the_same_query_finds_the_same_before_and_after_and_back(folder: str, tmp_path: Path) -> None:
+    address = stores.named_qdrant(tmp_path)
+    client, _ = stores.open_qdrant(tmp_path)
+    before = client.query_points("docs", query=VECTORS[0].tolist(), using="dense").points
+    client.close()
+    main(["apply", folder, "--vectors", address, "--into", "mapped"])
+    client, _ = stores.open_qdrant(tmp_path)
+    assert client.query_points("docs", query=VECTORS[0].tolist(), using="dense").points == before
+    found = client.query_points("docs", query=SHARED.transform(VECTORS[0]).tolist(), using="mapped").points
+    client.close()
+    expected = np.argsort(-(MAPPED @ MAPPED[0]), kind="stable")
+    assert [point.id for point in found] == expected.tolist()
