@@ -32,6 +32,7 @@ METADATA = b"st_xlret"
 """Key of the file's metadata: JSON that may have "model", "fingerprint", "prompts", "metric" and "map"."""
 
 _NUMBERS = 65_536  # that are encoded at a time
+_GROUP = 32_768  # rows that are written at a time
 
 
 class ParquetVectors(VectorSource):
@@ -166,19 +167,26 @@ class _ParquetFile(VectorTarget):
         )
         self.thread = self.stack.enter_context(ThreadPoolExecutor(1))
         self.written: Future[None] | None = None
+        self.batches: list[pa.RecordBatch] = []
         return self
 
     def write(self, rows: VectorRows) -> None:
-        """In a thread, while the next rows are mapped."""
-        self._wait()
-        batch = self.columns.replaced(rows.records, rows.vectors)
-        self.written = self.thread.submit(self.writer.write_batch, batch)
+        """A row group at a time, in a thread, while the next rows are mapped."""
+        self.batches.append(self.columns.replaced(rows.records, rows.vectors))
+        if sum(batch.num_rows for batch in self.batches) >= _GROUP:
+            self._write()
 
     def __exit__(self, kind: Any, *error: Any) -> Any:
         with self.stack:
             if kind is None:
+                self._write()
                 self._wait()
             return self.stack.pop_all().__exit__(kind, *error)
+
+    def _write(self) -> None:
+        self._wait()
+        group, self.batches = pa.Table.from_batches(self.batches, self.schema), []
+        self.written = self.thread.submit(self.writer.write_table, group)
 
     def _wait(self) -> None:
         if self.written is not None:
@@ -191,4 +199,6 @@ def _is_vector(kind: pa.DataType) -> bool:
 
 
 def _strings(column: Any) -> list[str | None]:
-    return [str(value) if value not in (None, "") else None for value in column.to_pylist()]
+    encoded = column.dictionary_encode()
+    names = [str(value) if value not in (None, "") else None for value in encoded.dictionary.to_pylist()]
+    return [None if number is None else names[number] for number in encoded.indices.to_pylist()]
