@@ -272,7 +272,7 @@ def mine_bitext(
     With m(x, y) the mean of two averages, the cosines of x with its k nearest target rows and of y with its k nearest
     source rows, a pair scores
 
-    - `"ratio"`: cos(x, y) / m(x, y), 0 where m is not positive;
+    - `"ratio"`: cos(x, y) / m(x, y), where negative cosines count as 0 in m: a score is 2k at most; 0 where m is 0;
     - `"distance"`: cos(x, y) - m(x, y);
     - `"absolute"`: cos(x, y);
     - `"csls"`: 2 cos(x, y) - 2 m(x, y).
@@ -334,7 +334,8 @@ def mine_pairs(
         near = neighbours_both_ways(source, target, k, device=device, show_progress_bar=show_progress_bar)
     if not len(source) or not len(target):
         return MinedPairs(torch.empty(0), *torch.empty(2, 0, dtype=torch.int64))
-    forward_mean, backward_mean = near[0].mean(dim=1), near[2].mean(dim=1)
+    lowest = 0.0 if margin == "ratio" else -1.0
+    forward_mean, backward_mean = (cosines.clamp(min=lowest).mean(dim=1) for cosines in (near[0], near[2]))
     proposals = []
     for cosines, rows, own, other in (
         (*near[:2], forward_mean, backward_mean),

@@ -229,8 +229,9 @@ def naive_mining(source: Any, target: Any, k: int, margin: str) -> Pairs:
 
     columns = [[row[j] for row in cosine] for j in range(len(y))]
     forward, backward = [nearest(row) for row in cosine], [nearest(column) for column in columns]
-    forward_mean = [sum(cosine[i][j] for j in near) / len(near) for i, near in enumerate(forward)]
-    backward_mean = [sum(cosine[i][j] for i in near) / len(near) for j, near in enumerate(backward)]
+    counted = [[max(cos, 0.0) if margin == "ratio" else cos for cos in row] for row in cosine]
+    forward_mean = [sum(counted[i][j] for j in near) / len(near) for i, near in enumerate(forward)]
+    backward_mean = [sum(counted[i][j] for i in near) / len(near) for j, near in enumerate(backward)]
 
     def score(i: int, j: int) -> float:
         mean = (forward_mean[i] + backward_mean[j]) / 2
@@ -270,6 +271,15 @@ def test_mining_equals_mining_pair_by_pair(
     assert len(found) == len(expected) and list(found.values()) == sorted(found.values(), reverse=True)
     for score, i, j in expected:
         assert found[i, j] == pytest.approx(score, abs=1e-6, rel=1e-6)
+
+
+def test_negative_cosines_do_not_make_unrelated_rows_translations() -> None:
+    for seed in range(20):
+        source, target = torch.randn(2, 5, 16, generator=torch.manual_seed(seed))
+        assert all(score <= 8 for score, _, _ in mine_bitext(source, target))
+    assert [score for score, _, _ in mine_bitext(torch.eye(2), -torch.eye(2), k=1)] == [0.0, 0.0]
+    (pair,) = mine_bitext(torch.eye(1, 3), -torch.eye(1, 3))
+    assert pair == (0.0, 0, 0)
 
 
 @pytest.mark.parametrize("sizes", [(1, 1), (1, 9), (9, 1), (3, 40), (0, 5), (5, 0), (0, 0)])

@@ -13,10 +13,9 @@ from accelerate.data_loader import BatchSamplerShard
 from datasets import Dataset
 from torch.utils.data import ConcatDataset
 
-from st_xlret.batches import BlockBatchSampler, Blocks, CrossLingualDataCollator, InterleavedBatches
+from st_xlret.batches import BlockBatchSampler, Blocks, InterleavedBatches
 from st_xlret.batches.blocks import cut_into_blocks
 from st_xlret.data import load_documents
-from tests import tiny
 from tests.batches.document_rows import documents as documents_of
 
 LENGTHS = {"en": [8, 3, 1, 23, 2, 5], "fr": [5, 1, 4, 9], "sw": [2, 3]}
@@ -113,16 +112,6 @@ def test_small_languages_come_again_by_smoothing() -> None:
     assert 0.4 < shares[0.0] < 0.6 and 0.05 < shares[1.0] < 0.14
 
 
-def test_batches_depend_on_seed_and_epoch_alone() -> None:
-    def batches(seed: int, epoch: int) -> list[list[int]]:
-        sampler = sampler_of(seed=seed)
-        sampler.set_epoch(epoch)
-        return list(sampler)
-
-    assert batches(0, 3) == batches(0, 3)
-    assert len({str(batches(seed, epoch)) for seed in (0, 1) for epoch in (0, 1, 2)}) == 6
-
-
 def test_rows_come_in_a_random_order() -> None:
     # The order is what CROP and ICT are drawn by: two passes over the same documents must differ.
     batches = epochs(sampler_of({"en": [4, 4]}), 20)
@@ -187,13 +176,6 @@ def test_processes_share_batches_out_and_drop_none_for_its_length() -> None:
 def test_datasets_and_options_that_will_not_do(change: Any, options: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         BlockBatchSampler(change(documents()), 2, **options)
-
-
-def test_the_collator_says_which_block_and_place_a_row_has() -> None:
-    rows = documents({"en": [3]}).to_list()
-    batch = CrossLingualDataCollator(tiny.static().preprocess)([rows[2], rows[0]])
-    assert batch["sentence_block_id"].tolist() == [0, 0]
-    assert batch["sentence_sentence_position"].tolist() == [2, 0]
 
 
 def test_real_documents_make_blocks(real_data: Path, tmp_path: Path) -> None:

@@ -65,27 +65,25 @@ def test_in_turn() -> None:
     assert turns(sampler) == [0, 1, 2] * 10 and len(sampler) == 30
 
 
-def test_repeated_passes_have_the_true_epoch_and_seeds_of_their_own() -> None:
-    """A schedule by epoch, in a sampler of the user's own, sees 0, 0, ... and not 0, 1000003."""
+def test_a_schedule_of_the_window_by_epoch_sees_the_true_epoch_in_repeated_passes() -> None:
     seen: list[tuple[int, int]] = []
 
-    class Curriculum(LanguageBatchSampler):
+    class Widening(WindowBatchSampler):
         def __iter__(self) -> Any:
             seen.append((self.epoch, self.seed))
+            self.window_size = 1 + self.epoch
             return super().__iter__()
 
-    dataset = tiny.texts(20)
-    sampler = InterleavedBatchSampler(ConcatDataset([dataset]), [Curriculum(dataset, 4, seed=7)], batches=12)
-    for epoch in (0, 1):
-        turns(sampler, epoch)
-    assert [epoch for epoch, _ in seen] == [0, 0, 0, 1, 1, 1]
-    assert [seed for _, seed in seen[:3]] == [seed for _, seed in seen[3:]] and len({seed for _, seed in seen}) == 3
-
-
-def test_windows_have_twice_the_rows() -> None:
-    sampler = interleaved()
-    lengths = {turn: len(batch) for turn, batch in zip(turns(sampler), sampler, strict=True)}
-    assert lengths == {0: 8, 1: 4, 2: 4}
+    dataset = tiny.documents(12, 5)
+    samplers = [Widening(dataset, 4, seed=7)]
+    sampler = InterleavedBatchSampler(ConcatDataset([dataset]), samplers, batches=3 * len(samplers[0]))
+    for epoch in (0, 1, 2):
+        sampler.set_epoch(epoch)
+        distances = {abs(a - b) for batch in sampler for a, b in zip(batch[:4], batch[4:], strict=True)}
+        assert distances == set(range(1, epoch + 2))
+    assert [epoch for epoch, _ in seen] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    # A pass has a seed of its own, the same in each epoch.
+    assert [seed for _, seed in seen[:3]] == [seed for _, seed in seen[3:6]] and len({seed for _, seed in seen}) == 3
 
 
 def test_an_exhausted_dataset_starts_a_new_pass() -> None:
@@ -97,17 +95,6 @@ def test_an_exhausted_dataset_starts_a_new_pass() -> None:
     assert not {tuple(each) for each in passes.tolist()} & {tuple(each) for each in following.tolist()}
 
 
-def test_batches_are_new_in_every_epoch_and_the_same_for_one_seed() -> None:
-    def batches(seed: int, epoch: int) -> list[list[int]]:
-        sampler = interleaved(seed=seed)
-        sampler.set_epoch(epoch)
-        return list(sampler)
-
-    assert batches(0, 3) == batches(0, 3)
-    assert len({str(batches(seed, epoch)) for seed in (0, 1) for epoch in (0, 1, 2)}) == 6
-    assert turns(interleaved(), 0) != turns(interleaved(), 1)
-
-
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_all_ranks_have_the_same_dataset_in_a_step(monkeypatch: pytest.MonkeyPatch, ranks: int) -> None:
     monkeypatch.setattr(interleaving, "get_world_size", lambda: ranks)
@@ -115,25 +102,6 @@ def test_all_ranks_have_the_same_dataset_in_a_step(monkeypatch: pytest.MonkeyPat
     steps = np.array(turns(sampler)).reshape(-1, ranks)
     assert len(sampler) == steps.size == 30 // ranks * ranks
     assert (steps == steps[:, :1]).all() and len(np.unique(steps)) > 1
-
-
-def test_no_batch_is_dropped_for_its_length_when_ranks_share_them_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from accelerate.data_loader import BatchSamplerShard
-
-    monkeypatch.setattr(interleaving, "get_world_size", lambda: 2)
-    sampler = interleaved()
-    shards = [list(BatchSamplerShard(sampler, num_processes=2, process_index=rank)) for rank in (0, 1)]
-    assert [batch for step in zip(*shards, strict=True) for batch in step] == list(sampler)
-
-
-def test_windows_alone_are_shared_out_too() -> None:
-    from accelerate.data_loader import BatchSamplerShard
-
-    sampler = WindowBatchSampler(parts()[0], 4)
-    shards = [list(BatchSamplerShard(sampler, num_processes=2, process_index=rank)) for rank in (0, 1)]
-    assert [batch for step in zip(*shards, strict=True) for batch in step] == list(sampler)[:14]
 
 
 def test_a_dataset_of_less_than_a_batch_is_an_error_and_no_endless_loop() -> None:

@@ -38,28 +38,6 @@ def test_a_batch_needs_little_padding_and_an_epoch_is_mixed() -> None:
     assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.3
 
 
-def test_the_order_depends_on_seed_and_epoch() -> None:
-    dataset, lengths = rows(100)
-
-    def order(seed: int, epoch: int) -> list[list[int]]:
-        sampler = LengthGroupedBatchSampler(dataset, 8, True, lengths=lengths, seed=seed)
-        sampler.set_epoch(epoch)
-        return list(sampler)
-
-    assert order(0, 0) == order(0, 0)
-    assert order(0, 0) != order(1, 0) and order(0, 0) != order(0, 1)
-
-
-def test_two_processes_read_the_batches_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset, lengths = rows(101)
-    whole = list(LengthGroupedBatchSampler(dataset, 16, True, lengths=lengths))
-    monkeypatch.setattr("st_xlret.batches.lengths.get_world_size", lambda: 2)
-    sampler = LengthGroupedBatchSampler(dataset, 8, False, lengths=lengths)
-    halves = list(sampler)
-    assert len(halves) == len(sampler) == 2 * len(whole)
-    assert [first + second for first, second in zip(halves[::2], halves[1::2], strict=True)] == whole
-
-
 def test_the_rest_changes_no_full_batch() -> None:
     dataset, lengths = rows(20)
     full = list(LengthGroupedBatchSampler(dataset, 8, True, lengths=lengths))

@@ -42,18 +42,6 @@ def test_a_batch_has_pairs_and_then_others(both: Dataset) -> None:
     assert len(counts) >= 5 and max(counts.values()) <= 3
 
 
-def test_batches_depend_on_seed_and_epoch_alone(both: Dataset) -> None:
-    def epoch(number: int, seed: int = 1) -> list[list[int]]:
-        sampler = PairsAndOthers()(both, 4, seed=seed)
-        sampler.set_epoch(number)
-        return list(sampler)
-
-    assert epoch(0) == epoch(0)
-    assert epoch(0) != epoch(1) and epoch(0) != epoch(0, seed=2)
-    others = [[row for batch in epoch(n) for row in batch[4:]] for n in (0, 1)]
-    assert others[0] != others[1]
-
-
 def test_no_rows_of_a_kind_are_refused() -> None:
     with pytest.raises(ValueError, match="data set is empty"):
         PairsAndOthers()(pairs_and_others(tiny.pairs(2).select([]), tiny.texts(4)), 2)

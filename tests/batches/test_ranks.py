@@ -1,8 +1,9 @@
-"""The batches of a run do not depend on the number of processes: each takes its share of the same batch."""
+"""Batches depend on the seed and the epoch alone, not on the number of processes: each takes a share of the same."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch.utils.data import BatchSampler, ConcatDataset
 
 from st_xlret.batches import (
     BlockBatchSampler,
+    DistinctRows,
     InterleavedBatchSampler,
     LanguageBatchSampler,
     PairsAndOthers,
@@ -34,6 +36,11 @@ Make = Callable[[int], BatchSampler]
 
 def ragged() -> Dataset:
     return documents_of({"en": [8, 3, 23, 2, 5, 9, 4, 4, 6, 7] * 3, "fr": [5, 4, 9, 2, 2, 3, 12, 6] * 2})
+
+
+def questions() -> Dataset:
+    rows = [{"query": f"q{i}", "positive": f"p{i // 2}", "language": ("en", "fr")[i % 2]} for i in range(120)]
+    return Dataset.from_list(rows)
 
 
 def both() -> Dataset:
@@ -59,6 +66,7 @@ SAMPLERS: dict[str, Make] = {
     "windows": lambda size: WindowBatchSampler(tiny.documents(30, 5), size),
     "blocks": lambda size: BlockBatchSampler(ragged(), size, block_size=4),
     "blocks, not filled": lambda size: BlockBatchSampler(ragged(), size, block_size=4, fill=False),
+    "distinct": lambda size: DistinctRows()(questions(), size),
     "pairs and others": lambda size: PairsAndOthers()(both(), size),
     "interleaved": interleaved,
     "rounds": lambda size: interleaved(size, RoundBatchSampler),
@@ -89,6 +97,21 @@ def test_the_shares_of_all_ranks_are_the_batch_of_one(name: str, ranks: int, mon
     for (whole,), shares in zip(single, several, strict=True):
         assert sorted(row for share in shares for row in share) == sorted(whole)
         assert all(shares)
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_batches_are_new_in_every_epoch_and_the_same_for_one_seed(name: str) -> None:
+    def batches(seed: int, epoch: int) -> str:
+        sampler: Any = SAMPLERS[name](4)
+        sampler.seed = seed
+        sampler.set_epoch(epoch)
+        found = list(sampler)
+        assert len(found) == len(sampler)
+        return str(found)
+
+    seeds = (0,) if name == "rounds" else (0, 1)  # the samplers of rounds have seeds of their own
+    assert batches(0, 3) == batches(0, 3)
+    assert len({batches(seed, epoch) for seed in seeds for epoch in (0, 1, 2)}) == 3 * len(seeds)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

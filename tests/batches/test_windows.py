@@ -83,23 +83,6 @@ def test_batches_are_of_one_language_or_mixed() -> None:
         assert found and found <= expected and max(found) == max(expected)
 
 
-def test_batches_are_new_in_every_epoch_and_the_same_for_one_seed() -> None:
-    def batches(seed: int, epoch: int) -> list[list[int]]:
-        sampler = WindowBatchSampler(documents(), 4, seed=seed)
-        sampler.set_epoch(epoch)
-        return list(sampler)
-
-    assert batches(0, 3) == batches(0, 3)
-    assert len({str(batches(seed, epoch)) for seed in (0, 1) for epoch in (0, 1, 2)}) == 6
-
-
-def test_the_batch_size_is_that_of_the_rows() -> None:
-    # accelerate shares batches out over processes by this number and drops those of another length.
-    sampler = WindowBatchSampler(documents(), 4)
-    assert {len(batch) for batch in sampler} == {sampler.batch_size} == {8}
-    assert len(list(sampler)) == len(sampler)
-
-
 def test_a_language_smaller_than_a_batch_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         WindowBatchSampler(documents({"en": [3] * 9, "fr": [4, 4], "sw": [1, 1]}), 8)

@@ -86,25 +86,6 @@ def test_both_sides_must_be_in_the_language_filter(load: Any) -> None:
         load(records, languages=["fr"])
 
 
-@pytest.mark.parametrize(
-    ("bad", "reason"),
-    [
-        ({"source": "A", "target": "B", "source_language": "en"}, "no field 'target_language'"),
-        (pair("A", "B", "en", "english"), "unknown language code 'english'"),
-        ({**pair("A", "B"), "target": 3}, "field 'target' must be a str, found int"),
-        (["A", "B"], "expected a dict, found list"),
-    ],
-)
-def test_bad_lines_are_named_or_counted(load: Any, bad: Any, reason: str) -> None:
-    def records() -> Any:
-        yield from [pair("A", "B"), bad]
-
-    with pytest.raises(DataError, match=f"<source 1>, line 2: {reason}"):
-        load(records())
-    dataset, report = load(records(), skip_bad_lines=True)
-    assert (len(dataset), report.bad_line_count) == (1, 1)
-
-
 TARGETS = {"records": "jsonl", "verses": "verses", "tmx": "tmx", "scored": "mined", "columns": "tsv", "words": "muse"}
 TARGETS["moses"] = "moses"
 
@@ -241,24 +222,6 @@ def test_files_of_other_languages_are_reported(tmp_path: Path, load: Any) -> Non
     write_text(tmp_path / "X.ja-fi.tsv", "Hai\tKyllä\n")
     pairs, report = load(tmp_path, languages=["en", "fr"])
     assert len(pairs) == 1 and report.other_languages == {"ja>fi": 1}
-
-
-def test_every_format_is_recognised(tmp_path: Path) -> None:
-    folder = every_format(tmp_path)
-    formats = {
-        "a.jsonl.gz": "records",
-        "deep/verses.jsonl": "verses",
-        "a.tmx": "tmx",
-        "WikiMatrix.en-fr.tsv.gz": "scored",
-        "my-words.en-fr.tsv": "columns",
-        "en-fr.txt": "words",
-        "X.en-fr.fr": "moses",
-    }
-    for name, expected in formats.items():
-        found = recognise(folder / name)
-        assert found is not None and found.format == expected, name
-        assert found.languages == (("en", "fr") if expected in ("scored", "columns", "words", "moses") else ("", ""))
-    assert recognise(folder / "documents.jsonl") is None and recognise(folder / "README.md") is None
 
 
 def test_first_lines_that_are_bad_do_not_decide(tmp_path: Path) -> None:

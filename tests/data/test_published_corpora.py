@@ -11,7 +11,7 @@ import datasets
 import pytest
 from datasets import Dataset
 
-from st_xlret.data import DataError, HubDocuments, LoadReport, load_documents
+from st_xlret.data import HubDocuments, LoadReport, load_documents
 from tests.data.files import write_jsonl, write_text
 
 
@@ -54,14 +54,6 @@ def test_cc100_has_blank_lines_between_documents(tmp_path: Path, read: Any) -> N
         ("Deux.", "fr", 1, 0),
         ("下雨了。", "zh-hans", 2, 0),
     ]
-
-
-def test_a_damaged_xz_file_is_named(tmp_path: Path, read: Any) -> None:
-    whole = write_xz(tmp_path / "en.txt.xz", "".join(f"Line {i}.\n\n" for i in range(50_000)))
-    whole.write_bytes(whole.read_bytes()[:-400])
-    with pytest.raises(DataError, match=r"en.txt.xz, line \d+: the compressed file is truncated or damaged"):
-        rows(read, whole)
-    assert rows(read, whole, skip_bad_lines=True)[0] == ("Line 0.", "en", 0, 0)
 
 
 def parquet(folder: Path, files: int = 3, rows: int = 8) -> Path:

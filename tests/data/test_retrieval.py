@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from st_xlret.data import normalise_text
-from st_xlret.data.beir import find_beir, read_qrels, read_texts
+from st_xlret.data.beir import read_qrels, read_texts
 from tests.data.files import write_jsonl, write_text
 from tests.data.layouts import PARAGRAPHS, QUESTIONS, SENTENCES, beir, dpr, squad, triplets
 
@@ -131,10 +131,3 @@ def test_judgements_of_beir_and_trec(tmp_path: Path) -> None:
     tabs = write_text(tmp_path / "a.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t0\n")
     trec = write_text(tmp_path / "b.txt.gz", "q1 0 d1 1\nq1\t0\td2\t0\n")
     assert read_qrels(tabs) == read_qrels(trec) == expected
-
-
-def test_files_may_be_gzipped_and_missing_ones_are_named(tmp_path: Path) -> None:
-    files = find_beir(beir(tmp_path / "a", end=".gz", split="dev"), "dev")
-    assert [file.name for file in files] == ["corpus.jsonl.gz", "queries.jsonl.gz", "dev.tsv.gz"]
-    with pytest.raises(FileNotFoundError, match="no such folder"):
-        find_beir(tmp_path / "gone", "dev")
