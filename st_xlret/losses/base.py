@@ -263,11 +263,5 @@ def unwrapped(model: Any) -> Any:
     return extract_model_from_parallel(model, keep_torch_compile=False)
 
 
-def check_positive(name: str, value: float) -> None:
-    """Raise a ValueError that names the option unless its value is positive."""
-    if not value > 0:
-        raise ValueError(f"{name} must be positive, got {value}")
-
-
 def _holds_texts(dataset: Dataset, column: str) -> bool:
     return getattr(dataset.features.get(column), "dtype", None) in ("string", "large_string")

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from st_xlret.batches.windows import Windows
 from st_xlret.data.languages import id_to_language
 from st_xlret.functional import contrastive_context_loss
-from st_xlret.losses.base import Batches, CrossLingualLoss, check_positive, embedding_size, language_columns
+from st_xlret.functional.checks import check_temperature
+from st_xlret.losses.base import Batches, CrossLingualLoss, embedding_size, language_columns
 from st_xlret.losses.columns import embed_columns, gather_tags, read_tags
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 
@@ -116,7 +117,7 @@ class CCPLoss(CrossLingualLoss):
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
         features = embedding_size(model)
-        check_positive("temperature", temperature)
+        check_temperature(temperature)
         if bank_size < 0:
             raise ValueError(f"bank_size must be 0, for no bank, or the number of its keys, got {bank_size}")
         self.head = AsymmetricBNHead(features, **(head or {})) if head is None or isinstance(head, Mapping) else head

@@ -14,7 +14,8 @@ from sentence_transformers.util.distributed import all_gather_with_grad, get_wor
 from torch import Tensor
 
 from st_xlret.functional import cz_nce_loss, info_nce_loss
-from st_xlret.losses.base import Batches, CrossLingualLoss, check_positive
+from st_xlret.functional.checks import check_temperature
+from st_xlret.losses.base import Batches, CrossLingualLoss
 from st_xlret.losses.columns import embed_columns, gather_tags, read_tags, translation_groups
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
@@ -100,7 +101,7 @@ class CZNCELoss(CrossLingualLoss):
         super().__init__(model, batches=batches, ratio=ratio)
         if objective not in OBJECTIVES:
             raise ValueError(f"objective must be one of {sorted(OBJECTIVES)}, got {objective!r}")
-        check_positive("temperature", temperature)
+        check_temperature(temperature)
         if contextual_encoder is not None:
             _prepare_for_words(model, contextual_encoder)
         if mlm is not None and mlm.model is not model:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from st_xlret.batches.rows import DistinctRows
 from st_xlret.functional import retrieval_contrastive_loss
-from st_xlret.losses.base import Batches, CrossLingualLoss, check_positive
+from st_xlret.functional.checks import check_temperature
+from st_xlret.losses.base import Batches, CrossLingualLoss
 from st_xlret.losses.columns import embed_columns, gather_tags, read_tags
 from st_xlret.losses.embedding import check_mini_batch, embed
 from st_xlret.losses.semantic_contrastive import CITATION
@@ -65,7 +66,7 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        check_positive("temperature", temperature)
+        check_temperature(temperature)
         self.temperature, self.weight = temperature, weight
         self.gather_across_devices = gather_across_devices
         self.mini_batch_num_tokens = check_mini_batch(model, mini_batch_num_tokens, "mini_batch_num_tokens")

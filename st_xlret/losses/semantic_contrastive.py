@@ -10,7 +10,8 @@ from sentence_transformers.util.distributed import all_gather_with_grad, get_wor
 from torch import Tensor
 
 from st_xlret.functional import info_nce_loss
-from st_xlret.losses.base import Batches, CrossLingualLoss, check_positive
+from st_xlret.functional.checks import check_temperature
+from st_xlret.losses.base import Batches, CrossLingualLoss
 from st_xlret.losses.columns import PassageSide, embed_columns, gather_tags, read_tags, translation_groups
 from st_xlret.losses.embedding import check_mini_batch
 
@@ -71,7 +72,7 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        check_positive("temperature", temperature)
+        check_temperature(temperature)
         self.temperature, self.weight = temperature, weight
         self.gather_across_devices = gather_across_devices
         self.mini_batch_num_tokens = check_mini_batch(model, mini_batch_num_tokens, "mini_batch_num_tokens")

@@ -15,7 +15,8 @@ from st_xlret.batches.lengths import LengthGroupedBatches
 from st_xlret.batches.rows import Rows
 from st_xlret.batches.sampling import BatchFactory
 from st_xlret.functional import similarity_distillation_loss
-from st_xlret.losses.base import Batches, CrossLingualLoss, check_positive, embedding_size
+from st_xlret.functional.checks import check_temperature
+from st_xlret.losses.base import Batches, CrossLingualLoss, embedding_size
 from st_xlret.losses.embedding import check_mini_batch, embed
 
 CITATION = """
@@ -93,7 +94,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        check_positive("temperature", temperature)
+        check_temperature(temperature)
         if teacher.ndim != 2 or not len(teacher) or teacher.shape[1] != embedding_size(model):
             raise ValueError(
                 f"the teacher's vectors have shape {tuple(teacher.shape)}, but the encoder makes vectors of "

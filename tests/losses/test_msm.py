@@ -12,7 +12,7 @@ from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from torch import Tensor
 
 from st_xlret.losses import MaskedLMLoss, MSMLoss
-from st_xlret.losses.msm_networks import arrange_blocks
+from st_xlret.losses.msm import arrange_blocks
 from st_xlret.modules import DocumentEncoder
 from tests import tiny
 from tests.functional.oracles_documents import naive_masked_sentence_loss, naive_predictions
