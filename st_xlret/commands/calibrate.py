@@ -308,7 +308,8 @@ def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Out
         _write_report(comparison, folder)
     print(describe(comparison, units))
     if comparison.recommended not in (comparison.chosen, "as it is"):
-        print(f"To save it, in a new folder (--output):\n\n    {shlex.join(command_for(comparison, command)[:-1])}\n")
+        words = [source.without_secrets(word) for word in command_for(comparison, command)[:-1]]
+        print(f"To save it, in a new folder (--output):\n\n    {shlex.join(words)}\n")
     print(
         f"\nThe map is in {target.output}. "
         + lines_for_a_service(
