@@ -100,8 +100,9 @@ def test_a_corpus_in_beirs_layout(calibrate: Calibrate, folder: Path) -> None:
     np.testing.assert_allclose(from_corpus, calibrate("--overwrite").encode(["chat chien"]), atol=1e-5)
     del records[7]["metadata"]
     (folder / "beir" / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    with pytest.raises(ValueError, match=r"corpus.jsonl, line 8.*'7' names no language"):
-        calibrate("--corpus", str(folder / "beir"), "--overwrite")
+    pytest.importorskip("py3langid")  # the text without a language gets one of these
+    found = calibrate("--corpus", str(folder / "beir"), "--languages", *WORDS, "--overwrite").encode(["chat chien"])
+    np.testing.assert_allclose(from_corpus, found, atol=0.1)
 
 
 def test_a_push_is_shown_before_it_is_made(calibrate: Calibrate, capsys) -> None:
