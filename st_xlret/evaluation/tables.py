@@ -95,27 +95,19 @@ class PublishedRow:
         return {name: value for name, value in self.measured_as.items() if protocol.get(name, value) != value}
 
 
-def published_benchmarks() -> list[str]:
-    """The benchmarks for which there are published rows."""
-    return sorted(_published())
-
-
-def published_rows(
-    benchmark: str, *, metric: str | None = None, with_languages_only: bool = False, ablations: bool = False
-) -> list[PublishedRow]:
+def published_rows(benchmark: str, *, metric: str | None = None, ablations: bool = False) -> list[PublishedRow]:
     """The published rows of one benchmark, in the order of the papers' tables.
 
     Args:
         benchmark: Such as `"tatoeba"`.
         metric: Only rows of one metric, such as `"mrr_at_100"`. Default: all.
-        with_languages_only: Leave out rows for which only an average was published.
         ablations: Include the rows of ablations.
 
     Raises:
         ValueError: If there are none for this benchmark.
     """
     if benchmark not in _published():
-        raise ValueError(f"no published rows for {benchmark!r}; there are some for {published_benchmarks()}.")
+        raise ValueError(f"no published rows for {benchmark!r}; there are some for {sorted(_published())}.")
     rows = [
         PublishedRow(
             system=row["system"],
@@ -128,7 +120,7 @@ def published_rows(
         for row in table["rows"]
         if ablations or not table.get("ablation", False)
     ]
-    return [row for row in rows if (metric is None or row.metric == metric) and (row.scores or not with_languages_only)]
+    return [row for row in rows if metric is None or row.metric == metric]
 
 
 @cache

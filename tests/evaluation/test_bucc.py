@@ -145,12 +145,6 @@ def test_the_threshold_of_another_split(static_model, tmp_path: Path) -> None:
     assert "optimistic" in on_itself.evaluate(static_model).protocol["threshold"]
 
 
-def test_a_threshold_split_without_gold_pairs_or_files_is_named(tmp_path: Path) -> None:
-    write_split(tmp_path, "fr", "training", corpus([1, 4], seed=2))
-    with pytest.raises(FileNotFoundError, match="sample"):
-        BUCCEvaluator.from_directory(tmp_path, split="training", threshold_split="sample")
-    write_split(tmp_path, "fr", "sample", corpus([0, 2], seed=1), gold=False)
-    with pytest.raises(ValueError, match="sample corpus of 'fr'"):
-        BUCCEvaluator.from_directory(tmp_path, split="training", threshold_split="sample")
+def test_the_hub_has_one_split() -> None:
     with pytest.raises(ValueError, match="'sample'"):
         BUCCEvaluator.from_hub(threshold_split="sample")

@@ -1,3 +1,5 @@
+"""Metrics at their edges and by language; their values are compared with pytrec_eval in `test_parity.py`."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -13,30 +15,6 @@ from st_xlret.evaluation.retrieval import (
     parse_metric,
     recall_at_k,
 )
-
-
-def naive(ranking: list[int], gold: set[int], k: int) -> dict[str, float]:
-    """One query, from the definitions."""
-    reciprocal_rank = found = precisions = 0.0
-    for rank, row in enumerate(ranking[:k], start=1):
-        if row in gold:
-            found += 1
-            precisions += found / rank
-            reciprocal_rank = reciprocal_rank or 1 / rank
-    return {"mrr": reciprocal_rank, "recall": found / len(gold), "map": precisions / min(len(gold), k)}
-
-
-@pytest.mark.parametrize("k", [1, 2, 7, 20, 100])
-def test_equal_loops_over_the_definitions(k: int) -> None:
-    generator = np.random.default_rng(k)
-    corpus, queries, depth = 60, 50, 40
-    rankings = np.stack([generator.permutation(corpus)[:depth] for _ in range(queries)])
-    gold = [set(generator.choice(corpus, generator.integers(1, 31), replace=False).tolist()) for _ in range(queries)]
-    hits = hits_of_ranking(rankings, [sorted(rows) for rows in gold], corpus)
-    counts = [len(rows) for rows in gold]
-    expected = [naive(ranking.tolist(), rows, k) for ranking, rows in zip(rankings, gold, strict=True)]
-    for name, metric in (("mrr", mrr_at_k), ("recall", recall_at_k), ("map", map_at_k)):
-        np.testing.assert_allclose(metric(hits, counts, k), [values[name] for values in expected], rtol=0, atol=1e-12)
 
 
 def test_fewer_results_than_k_and_no_queries() -> None:

@@ -137,17 +137,6 @@ def test_mr_tydi_with_a_cache_of_embeddings(static_model, tmp_path, monkeypatch)
     assert "published: CCP paper, Table 3" in (tmp_path / "scores.md").read_text()
 
 
-@pytest.mark.filterwarnings("ignore:XOR-Retrieve")
-def test_xor_retrieve(static_model, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
-    question = {"id": "a", "question": "taxi", "lang": "fi", "answers": ["Helsinki"], "split": "dev"}
-    (tmp_path / "xor_dev_retrieve_eng_span_v1_1.jsonl").write_text(f"{json.dumps(question)}\n")
-    (tmp_path / "psgs_w100.tsv").write_text("id\ttext\ttitle\n1\ttaxi in Helsinki\tA\n2\tbread\tB\n")
-    evaluate(arguments(static_model, tmp_path, benchmark="xor-retrieve", data=str(tmp_path)))
-    assert written(tmp_path)["scores"] == {"fi": {"recall_at_2kt": 1.0, "recall_at_5kt": 1.0}}
-    assert "- split: dev here; not said in CCP paper, Table 4" in (tmp_path / "scores.md").read_text()
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
