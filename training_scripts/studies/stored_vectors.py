@@ -32,8 +32,9 @@ from tqdm.auto import tqdm
 from st_xlret.calibration import CalibrationOptions, fit_calibration
 from st_xlret.evaluation.base import macro_average
 from st_xlret.evaluation.embedding import TextEmbedder
-from st_xlret.evaluation.lareqa import read_lareqa, same_language_pools
-from st_xlret.evaluation.retrieval import RetrievalData, rows_in_languages, score_ranking, search
+from st_xlret.evaluation.lareqa import read_lareqa
+from st_xlret.evaluation.retrieval import score_ranking, search
+from st_xlret.evaluation.retrieval_data import RetrievalData, rows_in_languages
 from st_xlret.files import atomic_file, write_json, write_text
 from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
@@ -62,22 +63,26 @@ class Arguments:
     languages: list[str] = option([], "Languages of questions and candidates. By default all that the encoder has.")
 
 
+def in_languages(data: RetrievalData, languages: Sequence[str]) -> RetrievalData:
+    """The questions and the candidates in some languages."""
+    corpus, queries = (texts.take(rows_in_languages(texts, languages)) for texts in (data.corpus, data.queries))
+    kept = set(corpus.ids)
+    qrels = {name: {found: 1 for found in data.qrels[name] if found in kept} for name in queries.ids}
+    return RetrievalData(corpus, queries, qrels)
+
+
 def read(folder: str, candidates: str, languages: Sequence[str]) -> RetrievalData:
     """XQuAD-R in some languages; a candidate is a sentence, a sentence with its paragraph, or a paragraph."""
     data = read_lareqa(folder, context=candidates == "contexts")
-    languages = languages or data.corpus.language_set()
-    corpus = data.corpus.take(rows_in_languages(data.corpus, languages))
-    kept = set(corpus.ids)
-    found = {query: [name for name in names if name in kept] for query, names in data.qrels.items()}
     if candidates == "paragraphs":
-        sentences: dict[str, list[int]] = {}
+        corpus, sentences = data.corpus, dict[str, list[int]]()
         for row, name in enumerate(corpus.ids):
             sentences.setdefault(name.rpartition("-")[0], []).append(row)
         texts = [" ".join(corpus.texts[row].strip() for row in rows) for rows in sentences.values()]
-        corpus = replace(corpus.take([rows[0] for rows in sentences.values()]), ids=list(sentences), texts=texts)
-        found = {query: [name.rpartition("-")[0] for name in names] for query, names in found.items()}
-    qrels = {query: dict.fromkeys(names, 1) for query, names in found.items()}
-    return RetrievalData(corpus, data.queries, qrels).of_languages(languages)
+        paragraphs = replace(corpus.take([rows[0] for rows in sentences.values()]), ids=list(sentences), texts=texts)
+        qrels = {query: {name.rpartition("-")[0]: 1 for name in names} for query, names in data.qrels.items()}
+        data = RetrievalData(paragraphs, data.queries, qrels)
+    return in_languages(data, languages or data.corpus.language_set())
 
 
 def embed(encoder: str, data: RetrievalData) -> tuple[Tensor, Tensor]:
@@ -106,10 +111,10 @@ def measure(queries: Tensor, documents: Tensor, data: RetrievalData) -> list[flo
     pool = macro_average(score_ranking(ranking, data, ["map_at_20"]))
     asked, found = np.array(data.judged.languages_of()), np.array(data.corpus.languages_of())
     own = []
-    for code, of_language in same_language_pools(data).items():
+    for code in data.judged.language_set():
         rows = torch.from_numpy(asked == code), torch.from_numpy(found == code)
         within = search(queries[rows[0]], documents[rows[1]], 20)
-        own.append(score_ranking(within, of_language, ["map_at_20"])[code]["map_at_20"])
+        own.append(score_ranking(within, in_languages(data, [code]), ["map_at_20"])[code]["map_at_20"])
     share = float((found[ranking] == asked[:, None]).mean())
     recalls = [pool[f"recall_at_10{part}"] for part in ("", "_same_language", "_other_languages")]
     return [round(100 * figure, 1) for figure in (pool["map_at_20"], float(np.mean(own)), share, *recalls)]
