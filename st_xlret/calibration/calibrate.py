@@ -156,7 +156,7 @@ def calibrate(
 
     documents = embedded("document", by_language)
     as_queries = None
-    if apart and (report is not None or (by_role and questions is None)):
+    if apart:
         few = {code: found[: min(TEXTS, *map(len, by_language.values()))] for code, found in by_language.items()}
         as_queries = embedded("query", by_language if by_role and questions is None else few)
     asked = embedded("query", questions) if questions is not None else as_queries if by_role else None
@@ -173,24 +173,26 @@ def calibrate(
         how |= {"pairs": parallel, "seed": seed, "show_progress_bar": show_progress_bar}
         stages = fit_calibration_stages(documents, **how)
         fitted = RoleCalibrations(stages[steps[-1]])
+    own = name_of(steps, strength, options.keep_mean, by_role=asked is not None, queries_only=queries_only)
+    usual = {}
     if report is not None:
-        own = name_of(steps, strength, options.keep_mean, by_role=asked is not None, queries_only=queries_only)
         usual = usual_calibrations(documents, asked, pivot=pivot, options=options, show_progress_bar=show_progress_bar)
-        comparison = compare_calibrations(
-            {**{other: layers for other, layers in usual.items() if other != own}, own: fitted},
-            documents,
-            as_queries,
-            {code: found.documents for code, found in sample.items()},
-            chosen=own,
-            show_progress_bar=show_progress_bar,
-        )
+    comparison = compare_calibrations(
+        {**{other: layers for other, layers in usual.items() if other != own}, own: fitted},
+        documents,
+        as_queries,
+        {code: found.documents for code, found in sample.items()},
+        chosen=own,
+        show_progress_bar=show_progress_bar,
+    )
+    shares = [100 * found["search"].same_language_share for found in (comparison.before, comparison.after)]
+    fitted.document.notes["results in the query's language"] = (
+        f"{shares[0]:.1f} % before, {shares[1]:.1f} % after (chance: {100 * comparison.after['search'].chance:.1f} "
+        "%), on the texts of the calibration"
+    )
+    if report is not None:
         if stages and not set(steps) <= SEARCH_STEPS:
             comparison = replace(comparison, alignment=alignment_table(documents, stages, pivot))
-        shares = [100 * found["search"].same_language_share for found in (comparison.before, comparison.after)]
-        fitted.document.notes["results in the query's language"] = (
-            f"{shares[0]:.1f} % before, {shares[1]:.1f} % after (chance: {100 * comparison.after['search'].chance:.1f} "
-            "%), on the texts of the calibration"
-        )
         report(comparison)
     calibrated = export(encoder, fitted.document, query_calibration=fitted.query)
     calibrated.prompts.update({str(role): prompt for role, prompt in prompts.items()})

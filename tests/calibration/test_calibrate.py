@@ -118,17 +118,23 @@ def test_a_reloaded_models_passage_prompt_is_used_and_kept(model) -> None:
     assert apart(calibrated, "document") < 1e-5
 
 
+def test_the_card_always_has_the_language_bias_before_and_after(model) -> None:
+    calibrated = st_xlret.calibrate(model, TEXTS, **QUIET)
+    found: list[Comparison] = []
+    st_xlret.calibrate(model, TEXTS, report=found.append, **QUIET)
+    before, after = (100 * each["search"].same_language_share for each in (found[0].before, found[0].after))
+    assert f"{before:.1f} % before, {after:.1f} % after" in calibrated.model_card_data.sections["Calibration"]
+
+
 def test_the_report_compares_and_recommends_once(model) -> None:
     found: list[Comparison] = []
-    calibrated = st_xlret.calibrate(model, TEXTS, strength=0.5, report=found.append, **QUIET)
+    st_xlret.calibrate(model, TEXTS, strength=0.5, report=found.append, **QUIET)
     (comparison,) = found
     assert comparison.chosen == "lsar, strength 0.5" and list(comparison.rows)[0] == "as it is"
     text = str(comparison)
     assert text.count("Recommended") == 1 and "lsar, strength 0.5 (used)" in text
     # One that needs the language is no alternative to one that does not.
     assert not comparison.rows[comparison.recommended].needs_language
-    share = 100 * comparison.after["search"].same_language_share
-    assert f"{share:.1f} % after" in calibrated.model_card_data.sections["Calibration"]
 
 
 def test_an_overshoot_is_flagged_and_the_best_score_wins() -> None:
