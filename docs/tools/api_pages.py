@@ -26,7 +26,7 @@ PAGES = {
 
 MORE = {
     "calibration": ["encode"],
-    "evaluation": ["evaluation.benchmarks.BENCHMARKS", "evaluation.benchmarks.Benchmark"],
+    "evaluation": ["evaluation.benchmarks.BENCHMARKS"],
     "vectors": ["VectorCalibration"],
     "hub": ["export", "hub.export.check_finite", "hub.card.set_card_data", "hub.push.push"],
 }
