@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from st_xlret.data.lines import DataError, read_lines
 from st_xlret.evaluation.base import BenchmarkEvaluator
 from st_xlret.files import write_text
-from st_xlret.search import Margin, mine_bitext
+from st_xlret.search import mine_bitext
 
 HUB_DATASET = "mteb/BUCC"
 BUCC_LANGUAGES = ("de", "fr", "ru", "zh")
@@ -73,8 +73,6 @@ class BUCCEvaluator(BenchmarkEvaluator):
             corpora themselves, which is optimistic, as the result says.
         split: Name of the evaluated split, for the result.
         threshold_split: Name of the split of `training`, for the result.
-        k: Number of neighbours in the margin.
-        margin: See `mine_bitext`; the papers use `"ratio"`.
         pairs_directory: Folder for the mined pairs, in files such as `de-en.test.mined.tsv`. Default: not written.
         **options: Those of [`BenchmarkEvaluator`][st_xlret.evaluation.BenchmarkEvaluator].
 
@@ -98,8 +96,6 @@ class BUCCEvaluator(BenchmarkEvaluator):
         *,
         split: str = "test",
         threshold_split: str = "training",
-        k: int = 4,
-        margin: Margin = "ratio",
         pairs_directory: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> None:
@@ -120,8 +116,6 @@ class BUCCEvaluator(BenchmarkEvaluator):
         self.embedder.require_languages(["en", *self.corpora])
         self.split = split
         self.threshold_split = threshold_split
-        self.k = k
-        self.margin: Margin = margin
         self.pairs_directory = None if pairs_directory is None else Path(pairs_directory)
         self.mined_pairs: dict[str, list[MinedPair]] = {}
         self.thresholds: dict[str, float] = {}
@@ -175,7 +169,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
         source, target = list(counts[0]), list(counts[1])
         embeddings = self.embedder.embed(model, source, language), self.embedder.embed(model, target, "en")
         try:
-            pairs = mine_bitext(*embeddings, k=self.k, margin=self.margin, show_progress_bar=self.show_progress_bar)
+            pairs = mine_bitext(*embeddings, show_progress_bar=self.show_progress_bar)
         except ValueError as error:
             raise ValueError(f"BUCC {language}-en (rows are distinct sentences, from 0): {error}") from error
         return [
@@ -194,8 +188,8 @@ class BUCCEvaluator(BenchmarkEvaluator):
         if self.threshold_on_itself:
             threshold = f"best F1 on the evaluated split ({self.split}) itself, which is optimistic"
         protocol = {
-            "task": f"mining of translations, {self.margin} margin over {self.k} neighbours, greedy one-to-one; "
-            "pairs with a repeated sentence dropped",
+            "task": "mining of translations, ratio margin over 4 neighbours, greedy one-to-one; pairs with a repeated "
+            "sentence dropped",
             "split": self.split,
             "direction": "both, merged",
             **self.embedder.describe(model),
@@ -251,10 +245,17 @@ def load_bucc_directory(
         ValueError: If a file is malformed (file and line are named).
     """
     folder = Path(path)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is no directory: expected one with files such as de-en.{split}.de.")
-    chosen = _languages_of(folder, split) if languages is None else languages
-    return {language: _read_corpus(folder, language, split) for language in chosen}
+    files = [file for pattern in ("", "*/", "*/*/") for file in folder.glob(f"{pattern}*-en.*.en")]
+    there = {file.name.partition("-en.")[0]: file.parent for file in reversed(files) if file.match(f"*.{split}.en")}
+    chosen = sorted(there) if languages is None else languages
+    if not chosen or not there.keys() >= {*chosen}:
+        missing = next((code for code in chosen if code not in there), "de")
+        splits = sorted({file.name.split(".")[-2] for file in files})
+        raise FileNotFoundError(
+            f"{folder} and the folders in it hold no {missing}-en.{split}.en; there are the languages {sorted(there)} "
+            f"of this split, and the splits {splits}"
+        )
+    return {language: _read_corpus(there[language], language, split) for language in chosen}
 
 
 def load_bucc_hub(languages: Sequence[str] | None = None) -> dict[str, BUCCCorpus]:
@@ -282,27 +283,10 @@ def load_bucc_hub(languages: Sequence[str] | None = None) -> dict[str, BUCCCorpu
     return corpora
 
 
-def _languages_of(folder: Path, split: str) -> list[str]:
-    texts = [file for pattern in ("", "*/", "*/*/") for file in folder.glob(f"{pattern}*-en.*.en")]
-    found = sorted({file.name.split("-en.")[0] for file in texts if file.name.endswith(f"-en.{split}.en")})
-    if not found:
-        splits = sorted({file.name.split(".")[-2] for file in texts})
-        hint = f" It holds the splits {splits}: choose one of them." if splits else ""
-        raise FileNotFoundError(f"{folder} holds no files such as de-en.{split}.de and de-en.{split}.en.{hint}")
-    return found
-
-
 def _read_corpus(folder: Path, language: str, split: str) -> BUCCCorpus:
-    pair = f"{language}-en"
-    places = [folder, folder / pair, folder / "bucc2018" / pair]
-    place = next((each for each in places if (each / f"{pair}.{split}.{language}").is_file()), None)
-    if place is None:
-        inner = f"{pair}/ or bucc2018/{pair}/"
-        raise FileNotFoundError(f"{folder} has no {pair}.{split}.{language}, nor is there one in {inner} in it.")
-    source, target = (_read_side(place / f"{pair}.{split}.{side}") for side in (language, "en"))
-    gold_file = place / f"{pair}.{split}.gold"
-    gold = _read_gold(gold_file, source, target) if gold_file.is_file() else None
-    return BUCCCorpus(source, target, gold)
+    source, target = (_read_side(folder / f"{language}-en.{split}.{side}") for side in (language, "en"))
+    gold_file = folder / f"{language}-en.{split}.gold"
+    return BUCCCorpus(source, target, _read_gold(gold_file, source, target) if gold_file.is_file() else None)
 
 
 def _read_side(file: Path) -> dict[str, str]:

@@ -184,22 +184,15 @@ class EmbeddingCache:
         for start in range(0, len(order), _TEXTS_PER_CALL):
             rows = order[start : start + _TEXTS_PER_CALL]
             found: Any = encode([shard[row][0] for row in rows], [shard[row][1] for row in rows])
-            values = (
-                found.detach().float().cpu().numpy() if isinstance(found, Tensor) else np.asarray(found, np.float32)
-            )
-            if values.ndim != 2 or len(values) != len(rows):
-                raise ValueError(f"{len(rows)} texts were encoded into an array of shape {values.shape}.")
+            values = torch.as_tensor(found).detach().float().cpu().numpy()
             halves = np.empty((len(shard), values.shape[1]), np.float16) if halves is None else halves
             with np.errstate(over="ignore"):
                 halves[rows] = values
             if not np.isfinite(halves[rows]).all():
                 at = int(np.flatnonzero(~np.isfinite(halves[rows]).all(axis=1))[0])
-                too_large = np.isfinite(values[at]).all()
-                reason = (
-                    "values beyond 65504, which float16 cannot hold: normalise the embeddings"
-                    if too_large
-                    else "NaN or infinite values: it has diverged, or the text is broken"
-                )
+                reason = "NaN or infinite values: it has diverged, or the text is broken"
+                if np.isfinite(values[at]).all():
+                    reason = "values beyond 65504, which float16 cannot hold: normalise the embeddings"
                 raise ValueError(f"the model gives row {first_row + rows[at]} ({shard[rows[at]][0][:80]!r}) {reason}.")
             bar.update(len(rows))
         assert halves is not None
@@ -223,7 +216,8 @@ def fingerprint(module: nn.Module) -> str:
         if not isinstance(part, nn.Sequential):  # a SentenceTransformer has the tokenizer of its first module
             config["tokenizer"] = _tokenizer(getattr(part, "tokenizer", None))
         known = {key: value for key, value in config.items() if key not in _NOT_IDENTITY}
-        digest.update(_hash(name, type(part).__qualname__, _in_order(known)).encode())
+        described = json.dumps(known, sort_keys=True, skipkeys=True, default=_described)
+        digest.update(_hash(name, type(part).__qualname__, described).encode())
     for name, tensor in sorted(module.state_dict(keep_vars=True).items()):
         if isinstance(tensor, Tensor):
             digest.update(_hash(name, str(tensor.dtype), str(tuple(tensor.shape))).encode())
@@ -240,14 +234,9 @@ def _tokenizer(tokenizer: Any) -> Any:
     return tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else None
 
 
-def _in_order(value: Any) -> str:
-    """A description of nested values that does not depend on the order of keys or on addresses in memory."""
-    if isinstance(value, Mapping):
-        return f"{{{','.join(sorted(f'{key!r}:{_in_order(held)}' for key, held in value.items()))}}}"
-    if isinstance(value, list | tuple):
-        return f"[{','.join(map(_in_order, value))}]"
-    plain = value is None or isinstance(value, str | int | float | torch.dtype)
-    return repr(value) if plain else type(value).__qualname__
+def _described(value: Any) -> str:
+    """A value that JSON has no word for; addresses in memory do not count."""
+    return str(value) if isinstance(value, torch.dtype) else type(value).__qualname__
 
 
 def _hash(*parts: str) -> str:

@@ -109,8 +109,6 @@ class LAReQAEvaluator(RetrievalEvaluator):
 def read_lareqa(path: str | os.PathLike[str], *, split: str = "test", context: bool = False) -> RetrievalData:
     """Read XQuAD-R as one corpus with its questions; the arguments are those of reading of `LAReQAEvaluator`."""
     folder = Path(path)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is no directory. {_LAYOUTS}.")
     if is_beir(folder):
         data = read_beir(folder, split=split)
         paragraphs = _beir_paragraphs(folder) if context else {}

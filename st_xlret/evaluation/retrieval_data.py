@@ -199,7 +199,6 @@ def read_beir(
     *,
     split: str = "test",
     language: str | None = None,
-    languages: Sequence[str] | None = None,
 ) -> RetrievalData:
     """Read a retrieval benchmark in BEIR's layout: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv`, plain or gzip.
 
@@ -207,7 +206,6 @@ def read_beir(
         folder: The folder of these files.
         split: Name of the judgements. Queries without a judgement are left out.
         language: Language of the texts that have no `metadata.language` and no field `language`.
-        languages: Languages of the queries to keep; the corpus stays whole. Default: all.
 
     Raises:
         FileNotFoundError: If a file is missing.
@@ -215,8 +213,7 @@ def read_beir(
     """
     files = find_beir(folder, split)
     corpus, queries = (_read_collection(file, language) for file in (files.corpus, files.queries))
-    data = RetrievalData(corpus, queries, read_qrels(files.qrels), str(files.qrels))
-    return data if languages is None else data.of_languages(languages)
+    return RetrievalData(corpus, queries, read_qrels(files.qrels), str(files.qrels))
 
 
 def _read_collection(path: Path, language: str | None) -> TextCollection:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -26,11 +26,13 @@ CCP_PAIRS = tuple(_PAIRS.split())
 """The pairs of Table 2 of the CCP paper, as it names them."""
 
 SentencePairs = dict[str, tuple[list[str], list[str]]]
+Text = TypeVar("Text")
 
 _JOINED = "English-centric test sets joined on English"
 _DRAWN = "drawn from the linked sentences of Tatoeba's export"
 _SAME_LANGUAGE = {"no": "nb"}  # Tatoeba's Norwegian is Bokmål.
 _LARGEST_ID = 1 << 30  # A byte of memory is kept for each id.
+_SENTENCES_PER_PAIR = 1_000
 
 
 class BilingualRetrievalEvaluator(BenchmarkEvaluator):
@@ -362,9 +364,7 @@ def split_pair(pair: str) -> tuple[str, str]:
     return sides[0], sides[1]
 
 
-def load_pairs_of_export(
-    path: str | os.PathLike[str], pairs: Sequence[str], *, sentences_per_pair: int = 1_000, seed: int = 0
-) -> SentencePairs:
+def load_pairs_of_export(path: str | os.PathLike[str], pairs: Sequence[str]) -> SentencePairs:
     """Draw linked sentences from Tatoeba's own export: `sentences.csv` and `links.csv`, plain or gzip."""
     layout = ": sentences.csv and links.csv belong together"
     sentences, links = (find_file(path, name, layout=layout) for name in ("sentences.csv", "links.csv"))
@@ -383,7 +383,7 @@ def load_pairs_of_export(
             of_pair = found.get((language_of[first], language_of[second]))
             if of_pair is not None:
                 of_pair.append((first, second))
-    drawn = {pair: _draw(found[numbers], sentences_per_pair, seed) for pair, numbers in numbers_of.items()}
+    drawn = {pair: _draw(found[numbers]) for pair, numbers in numbers_of.items()}
     if empty := [pair for pair, chosen in drawn.items() if not chosen]:
         raise ValueError(f"{links} links no sentences of {', '.join(empty)}.")
     ids = {identifier for chosen in drawn.values() for pair in chosen for identifier in pair}
@@ -402,17 +402,14 @@ def join_on_english(sentences: SentencePairs, pairs: Sequence[str]) -> SentenceP
         translation_of: dict[str, str] = {}
         for text, english in zip(*second, strict=True):
             translation_of.setdefault(english, text)
-        taken: tuple[dict[str, None], dict[str, None]] = ({}, {})
-        for text, english in zip(*first, strict=True):
-            other = translation_of.pop(english, None)
-            if other is not None and text not in taken[0] and other not in taken[1]:
-                taken[0][text] = taken[1][other] = None
-        if not taken[0]:
+        both = ((text, translation_of.pop(english, None)) for text, english in zip(*first, strict=True))
+        taken = _distinct((text, other) for text, other in both if other is not None)
+        if not taken:
             raise ValueError(
                 f"{pair}: the two languages share no English sentence in the English-centric test set. "
                 "Give a folder with sentences.csv and links.csv of Tatoeba's own export instead."
             )
-        joined[pair] = (list(taken[0]), list(taken[1]))
+        joined[pair] = ([text for text, _ in taken], [other for _, other in taken])
     return joined
 
 
@@ -420,14 +417,19 @@ def _canonical(code: str) -> str:
     return _SAME_LANGUAGE.get(code, code)
 
 
-def _draw(links: list[tuple[int, int]], count: int, seed: int) -> list[tuple[int, int]]:
+def _draw(links: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Links between distinct sentences, drawn at random."""
     order = sorted(set(links))
-    random.Random(seed).shuffle(order)
-    seen: tuple[set[int], set[int]] = (set(), set())
-    chosen: list[tuple[int, int]] = []
-    for first, second in order:
-        if first not in seen[0] and second not in seen[1] and len(chosen) < count:
+    random.Random(0).shuffle(order)
+    return _distinct(order)[:_SENTENCES_PER_PAIR]
+
+
+def _distinct(pairs: Iterable[tuple[Text, Text]]) -> list[tuple[Text, Text]]:
+    """The pairs of which neither side occurs earlier."""
+    seen: tuple[set[Text], set[Text]] = (set(), set())
+    chosen = []
+    for first, second in pairs:
+        if first not in seen[0] and second not in seen[1]:
             seen[0].add(first)
             seen[1].add(second)
             chosen.append((first, second))
