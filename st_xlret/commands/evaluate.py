@@ -51,7 +51,7 @@ class Arguments:
     compare: list[str] | None = option(
         None,
         "Instead of a model: results of earlier runs for one table, as file.json or NAME=file.json. Files with the "
-        "same NAME are seeds, which are averaged with a 95 % interval.",
+        "same NAME are seeds, which are averaged with a 95 %% interval.",
     )
     benchmark: str = option(
         "tatoeba", "One of tatoeba, tatoeba-pairs, bucc, mrtydi, xor-retrieve, nq, lareqa, mewsli-x."

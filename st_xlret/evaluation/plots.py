@@ -13,7 +13,7 @@ from st_xlret.files import atomic_file
 
 logger = logging.getLogger(__name__)
 
-_LABELLED_LANGUAGES = 40
+_LABELLED_LANGUAGES, _MOST_LABELS = 40, 60
 _INCHES_PER_BAR, _CHARACTERS_PER_LABEL = 0.2, 22
 
 
@@ -77,17 +77,19 @@ def plot_stages(
 def plot_language_bias(languages: Sequence[str], shares: Any, path: str | os.PathLike[str]) -> Path | None:
     """Draw a heat map of `shares` (L, L): the language of a query against the languages of its nearest neighbours.
 
-    The figures are written into the squares of up to 40 languages; of more, the picture stays as large.
+    The figures are written into the squares of up to 40 languages. Of more, the picture stays as large, and of more
+    than 60, every second, third and so on is labelled.
     """
-    places = range(len(languages))
+    step = -(-len(languages) // _MOST_LABELS)
+    places = range(0, len(languages), step)
     size = 2.5 + 0.42 * min(len(languages), _LABELLED_LANGUAGES)
     if (figure := _figure(path, size + 1, size)) is None:
         return None
     axis = figure.subplots()
     image = axis.imshow(100 * shares, cmap="viridis", vmin=0, vmax=100)
-    font = 10 * min(1, _LABELLED_LANGUAGES / len(languages))
-    axis.set_xticks(places, languages, rotation=90, fontsize=font)
-    axis.set_yticks(places, languages, fontsize=font)
+    font = 10 * min(1, _LABELLED_LANGUAGES / len(places))
+    axis.set_xticks(places, languages[::step], rotation=90, fontsize=font)
+    axis.set_yticks(places, languages[::step], fontsize=font)
     axis.set(xlabel="language of the neighbours", ylabel="language of the query")
     for i, row in enumerate(shares) if len(languages) <= _LABELLED_LANGUAGES else ():
         for j, share in enumerate(row):

@@ -61,6 +61,20 @@ def write_beir(folder: Path, languages: tuple[str, ...] = ("en", "fr", "de")) ->
     return folder
 
 
+def write_bucc(folder: Path) -> Path:
+    """BUCC's de-en.training.de and so on, with two translations among four sentences."""
+    sentences = {
+        "de": ["wagen nacht", "brot", "haus wasser", "gasthof"],
+        "en": ["bread", "taxi night", "house", "hotel"],
+    }
+    for split in ("training", "test"):
+        for side, texts in sentences.items():
+            lines = "".join(f"{side}-{row}\t{text}\n" for row, text in enumerate(texts))
+            (folder / f"de-en.{split}.{side}").write_text(lines)
+        (folder / f"de-en.{split}.gold").write_text("de-1\ten-0\nde-3\ten-3\n")
+    return folder
+
+
 def write_mewsli_x(folder: Path) -> Path:
     """candidate_set_entities.jsonl and wikinews_mentions-{dev,test}.jsonl."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -59,16 +59,14 @@ def test_malformed_files_are_named_with_their_line(tmp_path: Path, changes: dict
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no directory"):
-        load_bucc_directory(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match="de-en.training.de"):
+    with pytest.raises(FileNotFoundError, match="no de-en.training.en"):
         load_bucc_directory(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"has no fr-en.training.fr, nor is there one in fr-en/"):
-        load_bucc_directory(write(tmp_path), ["fr"])
-    with pytest.raises(FileNotFoundError, match=r"It holds the splits \['test', 'training'\]"):
+    with pytest.raises(FileNotFoundError, match=r"no fr-en.training.en; there are the languages \['de'\]"):
+        load_bucc_directory(write(tmp_path / "bucc2018" / "de-en").parent.parent, ["fr"])
+    with pytest.raises(FileNotFoundError, match=r"the splits \['test', 'training'\]"):
         load_bucc_directory(tmp_path, split="sample")
-    write(tmp_path, training_en=None)
-    with pytest.raises(FileNotFoundError, match="de-en.training.en is missing"):
+    write(tmp_path / "bucc2018" / "de-en", training_de=None)
+    with pytest.raises(FileNotFoundError, match="de-en.training.de is missing"):
         load_bucc_directory(tmp_path, ["de"])
     with pytest.raises(ValueError, match="split must be one of .*'training'.* got 'train'"):
         BUCCEvaluator.from_directory(tmp_path, split="train")

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
@@ -28,31 +27,12 @@ def test_reads_the_release(tmp_path) -> None:
     assert data.qrels["de-4"] == {"Q4": 1}
 
 
-def test_equals_the_reciprocal_rank_of_the_entity(static_model, tmp_path) -> None:
-    data = read_mewsli_x(write_mewsli_x(tmp_path))
-    result = MewsliXEvaluator.from_directory(tmp_path).evaluate(static_model)
-
-    def unit(texts):
-        embeddings = static_model.encode(list(texts))
-        return embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
-
-    cosines = unit(data.queries.texts) @ unit(data.corpus.texts).T
-    reciprocals: dict[str, list[float]] = {}
-    for row, (query, language) in enumerate(zip(data.queries.ids, data.queries.languages, strict=True)):
-        ranked = sorted(range(6), key=lambda place: (-cosines[row, place], place))
-        gold = int(next(iter(data.qrels[query])).removeprefix("Q"))
-        reciprocals.setdefault(language, []).append(1 / (1 + ranked.index(gold)))
-    for language, values in reciprocals.items():
-        assert result.scores[language]["map_at_20"] == pytest.approx(np.mean(values), abs=1e-6)
-        assert result.scores[language]["mrr_at_100"] == pytest.approx(np.mean(values), abs=1e-6)
-    macro = np.mean([np.mean(values) for values in reciprocals.values()])
-    assert result.average["map_at_20"] == pytest.approx(macro, abs=1e-6)
-    assert result.protocol["corpus_size"] == "6" and "braces" in result.protocol["query"]
-
-
 def test_languages_and_split(static_model, tmp_path) -> None:
     write_mewsli_x(tmp_path)
-    assert list(MewsliXEvaluator.from_directory(tmp_path, ["de"]).evaluate(static_model).scores) == ["de"]
+    result = MewsliXEvaluator.from_directory(tmp_path, ["de"]).evaluate(static_model)
+    assert list(result.scores) == ["de"] and 0 < result.average["map_at_20"] < 1
+    assert result.average["map_at_20"] == pytest.approx(result.average["mrr_at_100"])  # of one relevant entity
+    assert result.protocol["corpus_size"] == "6" and "braces" in result.protocol["query"]
     assert list(MewsliXEvaluator.from_directory(tmp_path, split="dev").evaluate(static_model).scores) == ["en"]
     with pytest.raises(ValueError, match=r"split must be one of \('test', 'dev'\), got 'train'"):
         MewsliXEvaluator.from_directory(tmp_path, split="train")

@@ -15,7 +15,7 @@ from st_xlret.evaluation.retrieval import RetrievalEvaluator
 from st_xlret.evaluation.tatoeba import TatoebaEvaluator
 from st_xlret.hub.export import export
 from st_xlret.modules import CalibrationLayer
-from tests.evaluation.samples import write_beir, write_lareqa
+from tests.evaluation.samples import write_beir, write_bucc, write_lareqa
 
 
 def evaluate(model, task) -> dict[str, dict[str, float]]:
@@ -128,16 +128,7 @@ def test_tatoeba_has_mtebs_numbers_and_ours(static_model, tatoeba_folder) -> Non
 
 
 def test_bucc_has_our_evaluators_numbers(static_model, tmp_path) -> None:
-    sentences = {
-        "de": ["wagen nacht", "brot", "haus wasser", "gasthof"],
-        "en": ["bread", "taxi night", "house", "hotel"],
-    }
-    for split in ("training", "test"):
-        for side, texts in sentences.items():
-            lines = [f"{side}-{row}\t{text}" for row, text in enumerate(texts)]
-            (tmp_path / f"de-en.{split}.{side}").write_text("\n".join([*lines, ""]))
-        (tmp_path / f"de-en.{split}.gold").write_text("de-1\ten-0\nde-3\ten-3\n")
-    scores = evaluate(static_model, BUCCTask(tmp_path, ["de"]))
+    scores = evaluate(static_model, BUCCTask(write_bucc(tmp_path), ["de"]))
     expected = BUCCEvaluator.from_directory(tmp_path, ["de"]).evaluate(static_model).scores["de"]
     assert {metric: scores["de-en"][metric] for metric in expected} == pytest.approx(expected)
     assert scores["de-en"]["main_score"] == pytest.approx(expected["f1"])
@@ -171,11 +162,6 @@ def test_models_with_a_map_per_language_are_told_the_languages(static_model, tat
     for language, scores in lareqa.items():
         assert scores["map_at_20"] == pytest.approx(of_lareqa[language]["map_at_20"], abs=1e-5)
     assert any(lareqa[code]["map_at_20"] != plain[code]["map_at_20"] for code in lareqa)
-    sentences = {"de": ["wagen nacht", "brot", "haus wasser"], "en": ["bread", "taxi night", "house"]}
-    for split in ("training", "test"):
-        for side, texts in sentences.items():
-            (tmp_path / f"de-en.{split}.{side}").write_text("".join(f"{side}-{i}\t{t}\n" for i, t in enumerate(texts)))
-        (tmp_path / f"de-en.{split}.gold").write_text("de-1\ten-0\n")
-    bucc = evaluate(model, BUCCTask(tmp_path, ["de"]))["de-en"]
+    bucc = evaluate(model, BUCCTask(write_bucc(tmp_path), ["de"]))["de-en"]
     of_bucc = BUCCEvaluator.from_directory(tmp_path, ["de"], calibration=calibration).evaluate(static_model).scores
     assert {metric: bucc[metric] for metric in of_bucc["de"]} == pytest.approx(of_bucc["de"])

@@ -82,3 +82,4 @@ def test_a_heat_map_of_hundreds_of_languages_is_no_larger(tmp_path: Path, figure
     few, some, many = figures
     assert many.get_size_inches().tolist() == some.get_size_inches().tolist() > few.get_size_inches().tolist()
     assert (len(few.axes[0].texts), len(many.axes[0].texts)) == (3, 0)
+    assert [label.get_text() for label in many.axes[0].get_yticklabels()] == [f"l{row}" for row in range(0, 300, 5)]

@@ -49,6 +49,14 @@ def test_of_xor_retrieve_the_dev_split_alone_can_be_measured() -> None:
     assert marked(text("xor-retrieve", {"split": "test"})) == {"CCP paper, Table 4", "MSM paper, Table 15"}
 
 
+def test_of_bucc_the_setting_of_the_ml_ctl_paper_is_comparable() -> None:
+    setting = {"split": "training", "threshold": "best F1 on the sample split"}
+    for changes, is_marked in (({}, False), ({"split": "test"}, True), ({"threshold": "another"}, True)):
+        printed = text("bucc", {**setting, **changes}, languages=("de", "fr", "ru", "zh"))
+        assert "published: ML-CTL paper" in printed
+        assert any(table.startswith("ML-CTL paper") for table in marked(printed)) is is_marked
+
+
 def test_a_result_beside_nothing_published_stands_alone() -> None:
     assert "published" not in text("xor-retrieve", {"split": "dev"}, languages=("xx",))
     scores = {"fr": {"accuracy": 0.5}}

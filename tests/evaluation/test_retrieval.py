@@ -183,7 +183,7 @@ def test_beir_layout(compressed, tmp_path) -> None:
         for file in list(tmp_path.rglob("*.*")):
             file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
             file.unlink()
-    data = read_beir(tmp_path, languages=["fr"])
+    data = read_beir(tmp_path).of_languages("fr")
     assert len(data.corpus) == 6 and data.judged.ids == ["fr-q1", "fr-q2"]
     assert data.corpus.full_texts(slice(1)) == ["Travel A taxi at night."]
     assert data.qrels["fr-q2"] == {"en-00-0-1": 1, "fr-00-0-1": 1, "de-00-0-1": 1}
@@ -228,6 +228,8 @@ def test_evaluator_over_pools(model, tmp_path) -> None:
     assert evaluator.primary_metric == "mine_average_mrr_at_100"
     header, row = (tmp_path / "mine_evaluation_results.csv").read_text().splitlines()
     assert "de_mrr_at_100" in header.split(",") and len(row.split(",")) == len(header.split(","))
+    stored = model.model_card_data.eval_results_dict[evaluator]
+    assert stored["mine_de_mrr_at_100"] == 1.0 and "mine_de_recall_at_100" not in stored
     result = evaluator.evaluate(model)
     assert result.protocol["corpus_size"] == "mixed 4, german 1" and result.protocol["queries"] == "4"
     with pytest.raises(ValueError, match=r"pool 'again' has queries in \['en', 'fr'\], as another"):

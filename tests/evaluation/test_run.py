@@ -11,7 +11,7 @@ import pytest
 
 from st_xlret.commands.evaluate import Arguments, evaluate
 from st_xlret.modules.calibration_layer import CalibrationLayer
-from tests.evaluation.samples import write_beir, write_lareqa, write_mewsli_x
+from tests.evaluation.samples import write_lareqa
 
 
 @pytest.fixture
@@ -64,6 +64,15 @@ def test_an_error_is_one_line_and_leaves_the_old_output(run, tatoeba_folder, tmp
         ({"calibration": "nowhere"}, "--calibration nowhere"),
         ({"output": "tables.md"}, "tables.md"),
         ({"output": "FILE/scores.json"}, "a-file"),
+        ({"benchmark": "lareqa", "data": None}, "lareqa .*xquad-r/en.json"),
+        ({"split": "dev"}, "tatoeba has no such option: split"),
+        ({"threshold_split": "sample"}, "tatoeba has no such option: threshold_split"),
+        ({"benchmark": "mewsli-x", "max_sentences": 3}, "mewsli-x has no such option: max_sentences"),
+        ({"benchmark": "lareqa", "distributed": True}, "--distributed needs --embedding-cache"),
+        ({"pairs": ["fr-de"], "benchmark": "lareqa"}, "--pairs fr-de.*lareqa"),
+        ({"pairs": ["fr-de"], "languages": ["fr"]}, "--pairs.*--languages"),
+        ({"precision": "int8"}, "precision.*int8"),
+        ({"backend": "tensorrt"}, "--backend tensorrt"),
     ],
 )
 def test_errors_name_the_argument(tatoeba_folder, tmp_path, changes, message) -> None:
@@ -137,21 +146,6 @@ def test_mr_tydi_with_a_cache_of_embeddings(static_model, tmp_path, monkeypatch)
     assert "published: CCP paper, Table 3" in (tmp_path / "scores.md").read_text()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"benchmark": "lareqa"}, "lareqa .*xquad-r/en.json"),
-        ({"benchmark": "tatoeba", "data": ".", "split": "dev"}, "tatoeba has no such option: split"),
-        ({"benchmark": "mewsli-x", "data": ".", "max_sentences": 3}, "mewsli-x has no such option: max_sentences"),
-        ({"benchmark": "lareqa", "data": ".", "distributed": True}, "--distributed needs --embedding-cache"),
-    ],
-)
-def test_what_a_benchmark_cannot_do_is_said(changes, message, tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(write_beir(write_mewsli_x(tmp_path)))
-    with pytest.raises(ValueError, match=message):
-        evaluate(Arguments(model="unused", output="never-written.json", quiet=True, **changes))
-
-
 def test_help_teaches(run) -> None:
     done = run("--help")
     assert done.returncode == 0
@@ -169,31 +163,3 @@ def test_scores_are_printed_before_a_disk_that_has_filled_up_refuses_them(
     with pytest.raises(OSError, match="full"):
         evaluate(arguments(static_model, tmp_path, data=str(tatoeba_folder)))
     assert "75.0" in capsys.readouterr().out
-
-
-def test_the_threshold_of_bucc_from_another_split(static_model, tmp_path) -> None:
-    for split in ("training", "sample"):
-        for side, texts in {"de": ["wagen nacht", "brot"], "en": ["bread", "taxi"]}.items():
-            lines = [f"{side}-{row}\t{text}" for row, text in enumerate(texts)]
-            (tmp_path / f"de-en.{split}.{side}").write_text("\n".join([*lines, ""]))
-        (tmp_path / f"de-en.{split}.gold").write_text("de-1\ten-0\n")
-    options = {"benchmark": "bucc", "split": "training", "threshold_split": "sample"}
-    evaluate(arguments(static_model, tmp_path, data=str(tmp_path), **options))
-    assert written(tmp_path)["protocol"]["threshold"] == "best F1 on the sample split"
-    # The setting of the ML-CTL paper: nothing of its rows is marked as measured differently.
-    assert "ML-CTL paper" not in (tmp_path / "scores.md").read_text().partition("measured differently")[2]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"pairs": ["fr-de"], "benchmark": "lareqa"}, "--pairs fr-de.*lareqa"),
-        ({"pairs": ["fr-de"], "languages": ["fr"]}, "--pairs.*--languages"),
-        ({"threshold_split": "sample"}, "tatoeba has no such option: threshold_split"),
-        ({"precision": "int8"}, "precision.*int8"),
-        ({"backend": "tensorrt"}, "--backend tensorrt"),
-    ],
-)
-def test_options_that_do_not_fit(tatoeba_folder, changes, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        evaluate(Arguments(model="unused", data=str(tatoeba_folder), output="never.json", quiet=True, **changes))

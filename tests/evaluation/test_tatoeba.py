@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import csv
-import json
-
 import datasets
 import pytest
 import torch
@@ -43,14 +40,6 @@ def test_calibration_needs_every_language(tatoeba_folder) -> None:
         TatoebaEvaluator.from_directory(tatoeba_folder, calibration=CalibrationLayer(16, ["fr"]))
 
 
-def test_calibration_is_applied(static_model, tatoeba_folder) -> None:
-    calibration = CalibrationLayer(16, ["en", "fr", "de"])
-    calibration.weight[1].fill_(0.0)
-    metrics = TatoebaEvaluator.from_directory(tatoeba_folder, calibration=calibration)(static_model)
-    assert metrics["tatoeba_fr_accuracy"] == pytest.approx(1 / 6)
-    assert metrics["tatoeba_de_accuracy"] == 0.5
-
-
 def test_an_exported_model_by_task_equals_its_calibration(static_model, tatoeba_folder) -> None:
     calibration = CalibrationLayer(16, ["en", "fr", "de"], pivot="en")
     calibration.weight[1:] = torch.randn(2, 16, 16)
@@ -64,31 +53,6 @@ def test_max_sentences(static_model, tatoeba_folder) -> None:
     result = TatoebaEvaluator.from_directory(tatoeba_folder, max_sentences=3).evaluate(static_model)
     assert result.average["accuracy"] == 1.0
     assert result.protocol["sentences_per_language"] == "3"
-
-
-def test_csv_and_model_card(static_model, tatoeba_folder, tmp_path) -> None:
-    evaluator = TatoebaEvaluator.from_directory(tatoeba_folder)
-    evaluator(static_model, str(tmp_path), epoch=1, steps=5)
-    with open(tmp_path / "tatoeba_evaluation_results.csv", newline="") as file:
-        (row,) = csv.DictReader(file)
-    assert (row["steps"], row["average_accuracy"], row["de_accuracy"]) == ("5", "0.75", "0.5")
-    stored = static_model.model_card_data.eval_results_dict[evaluator]
-    assert stored["tatoeba_average_accuracy"] == 0.75 and "tatoeba_fr_accuracy_to_en" not in stored
-    assert json.dumps(evaluator.get_config_dict())
-
-
-@pytest.mark.parametrize(
-    ("sentences", "options", "message"),
-    [
-        ({}, {}, "no languages"),
-        ({"fr": ([], [])}, {}, "'fr' has 0 sentences and 0"),
-        ({"fr": (["a", "b"], ["c"])}, {}, "'fr' has 2 sentences and 1"),
-        ({"fr": (["a"], ["b"])}, {"max_sentences": 0}, "max_sentences"),
-    ],
-)
-def test_bad_arguments_are_named(sentences, options, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        TatoebaEvaluator(sentences, **options)
 
 
 def test_languages_by_either_code_in_the_order_asked_for(tatoeba_folder) -> None:
