@@ -42,19 +42,3 @@ def naive_context_loss(
                     denominator = denominator + score(z[c], queue[k])
             terms.append(-torch.log(score(z[c], z[i]) / denominator))
     return torch.stack(terms).mean()
-
-
-def naive_semantic_loss(x: Tensor, y: Tensor, *, temperature: float, text: list[int] | None = None) -> Tensor:
-    """Eq. 2 of lang-contrastive: each row of either side against all 2(N - 1) rows of the other pairs."""
-    rows, pairs = torch.cat([x, y]), len(x)
-    text = list(range(2 * pairs)) if text is None else text
-    terms = []
-    for anchor in range(2 * pairs):
-        positive = (anchor + pairs) % (2 * pairs)
-        denominator = x.new_zeros(())
-        for k in range(2 * pairs):
-            if k != anchor and (k == positive or text[k] != text[anchor]):
-                denominator = denominator + torch.exp(F.cosine_similarity(rows[anchor], rows[k], dim=0) / temperature)
-        numerator = torch.exp(F.cosine_similarity(rows[anchor], rows[positive], dim=0) / temperature)
-        terms.append(-torch.log(numerator / denominator))
-    return torch.stack(terms).mean()

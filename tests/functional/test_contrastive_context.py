@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from st_xlret.functional import checks, contrastive_context_loss, info_nce_loss
+from st_xlret.functional import checks, contrastive_context_loss
 from tests.functional.oracles import naive_context_loss
 
 # Windows of one, two and three rows, two languages, documents that hold several windows, repeated texts.
@@ -102,11 +101,6 @@ def test_without_normalisation_it_is_the_equation_on_inner_products(
     assert not torch.isclose(loss, contrastive_context_loss(z, WINDOW, LANGUAGE, temperature=0.7, document=DOCUMENT))
 
 
-def test_the_default_temperature_is_the_papers(z: Tensor) -> None:
-    expected = naive_context_loss(z, WINDOW.tolist(), tag_rows(LANGUAGE, None, None), temperature=0.1)
-    torch.testing.assert_close(contrastive_context_loss(z, WINDOW, LANGUAGE), expected)
-
-
 @pytest.mark.parametrize("with_queue", [False, True])
 @pytest.mark.parametrize("elements", [2**22, 20, 1])
 def test_gradient_with_the_queue_in_one_or_several_chunks(
@@ -127,32 +121,9 @@ def test_the_queue_may_change_before_the_backward_pass(z: Tensor, queue: Tensor)
     torch.testing.assert_close(torch.autograd.grad(loss, z), torch.autograd.grad(kept, z))
 
 
-def test_two_views_without_a_queue_are_info_nce(z: Tensor) -> None:
-    window = torch.arange(5).repeat(2)
-    loss = contrastive_context_loss(z, window, torch.zeros_like(window), temperature=0.07)
-    torch.testing.assert_close(loss, info_nce_loss(z[:5], z[5:], temperature=0.07))
-
-
-def test_queue_rows_act_as_rows_that_are_negatives_only(z: Tensor, queue: Tensor) -> None:
-    loss = contrastive_context_loss(z, WINDOW, LANGUAGE, document=DOCUMENT, **queue_arguments(queue, document=True))
-    together = contrastive_context_loss(
-        torch.cat([z, queue]),
-        torch.cat([WINDOW, torch.arange(100, 105)]),
-        torch.cat([LANGUAGE, QUEUE_LANGUAGE]),
-        document=torch.cat([DOCUMENT, QUEUE_DOCUMENT]),
-    )
-    torch.testing.assert_close(loss, together)
-
-
 def test_an_empty_queue_is_no_queue(z: Tensor, queue: Tensor) -> None:
     empty = {"queue": queue[:0], "queue_language": QUEUE_LANGUAGE[:0]}
     assert contrastive_context_loss(z, WINDOW, LANGUAGE, **empty) == contrastive_context_loss(z, WINDOW, LANGUAGE)
-
-
-def test_a_normalized_queue_is_taken_at_its_word(z: Tensor, queue: Tensor) -> None:
-    unit = F.normalize(queue)
-    told = contrastive_context_loss(z, WINDOW, LANGUAGE, **queue_arguments(unit), queue_is_normalized=True)
-    torch.testing.assert_close(told, contrastive_context_loss(z, WINDOW, LANGUAGE, **queue_arguments(queue)))
 
 
 def test_keys_of_absent_languages_are_not_read(z: Tensor, queue: Tensor) -> None:
@@ -183,34 +154,6 @@ def test_no_gradient_flows_into_the_queue(z: Tensor, queue: Tensor) -> None:
     assert queue.grad is None
 
 
-def test_length_of_rows_and_keys_does_not_matter(z: Tensor, queue: Tensor) -> None:
-    lengths = torch.logspace(-3, 3, 10, dtype=torch.float64)[:, None]
-    loss = contrastive_context_loss(z * lengths, WINDOW, LANGUAGE, **queue_arguments(queue * 50))
-    torch.testing.assert_close(loss, contrastive_context_loss(z, WINDOW, LANGUAGE, **queue_arguments(queue)))
-
-
-def test_order_of_rows_does_not_matter(z: Tensor, queue: Tensor) -> None:
-    order = torch.randperm(10)
-    loss = contrastive_context_loss(
-        z[order], WINDOW[order], LANGUAGE[order], document=DOCUMENT[order], **queue_arguments(queue, True)
-    )
-    expected = contrastive_context_loss(z, WINDOW, LANGUAGE, document=DOCUMENT, **queue_arguments(queue, True))
-    torch.testing.assert_close(loss, expected)
-
-
-@pytest.mark.parametrize("autocast", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_types(z: Tensor, queue: Tensor, dtype: torch.dtype, autocast: bool) -> None:
-    low, keys = z.detach().to(dtype).requires_grad_(), queue.to(dtype)
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-        loss = contrastive_context_loss(low, WINDOW, LANGUAGE, **queue_arguments(keys))
-    loss.backward()
-    assert loss.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
-    assert low.grad is not None and low.grad.dtype == dtype and low.grad.isfinite().all()
-    exact = contrastive_context_loss(low.double(), WINDOW, LANGUAGE, **queue_arguments(keys.double()))
-    torch.testing.assert_close(loss.double(), exact, rtol=1e-5, atol=1e-5)
-
-
 def test_sixteen_bits_keep_the_gradient_that_the_usual_form_loses() -> None:
     rows = [[1.0, 0, 0, 0], [0.97, 0.25, 0, 0], [0, 0, 1, 0], [0, 0, 0.97, 0.25]]
     z = torch.tensor(rows, dtype=torch.bfloat16, requires_grad=True)
@@ -229,19 +172,6 @@ def test_one_window_alone_gives_zero_and_no_gradient(z: Tensor) -> None:
     assert loss == 0 and torch.equal(z.grad, torch.zeros_like(z))
 
 
-def test_one_window_has_the_queue_as_its_negatives(z: Tensor, queue: Tensor) -> None:
-    loss = contrastive_context_loss(z[:2], WINDOW[:2], LANGUAGE[:2], temperature=0.3, **queue_arguments(queue))
-    expected = naive_context_loss(
-        z[:2],
-        [0, 0],
-        tag_rows(LANGUAGE[:2], None, None),
-        temperature=0.3,
-        queue=queue,
-        queue_tags=tag_rows(QUEUE_LANGUAGE, None, None),
-    )
-    torch.testing.assert_close(loss, expected)
-
-
 def test_a_row_whose_every_negative_is_left_out_counts_as_zero(z: Tensor, queue: Tensor) -> None:
     # Rows 0 and 1 have a language of their own: only the second window gives a loss.
     window, language = torch.tensor([0, 0, 1, 1, 2, 2]), torch.tensor([5, 5, 7, 7, 7, 7])
@@ -250,58 +180,3 @@ def test_a_row_whose_every_negative_is_left_out_counts_as_zero(z: Tensor, queue:
     torch.testing.assert_close(loss, rest * 4 / 6)
     loss.backward()
     assert torch.equal(z.grad[:2], torch.zeros(2, 5, dtype=torch.float64)) and z.grad.isfinite().all()
-
-
-def test_a_batch_of_one_single_window_of_many_rows(z: Tensor) -> None:
-    window, language = torch.zeros(4, dtype=torch.long), torch.full((4,), 7)
-    expected = naive_context_loss(z[:4], [0] * 4, tag_rows(language, None, None), temperature=0.1)
-    torch.testing.assert_close(contrastive_context_loss(z[:4], window, language), expected)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
-def test_a_zero_row_has_no_direction_and_no_gradient(z: Tensor, queue: Tensor, dtype: torch.dtype) -> None:
-    with_zero = torch.cat([torch.zeros(1, 5), z.detach()[1:]]).to(dtype).requires_grad_()
-    queue[0] = 0
-    loss = contrastive_context_loss(with_zero, WINDOW, LANGUAGE, **queue_arguments(queue))
-    loss.backward()
-    assert loss.isfinite() and with_zero.grad is not None
-    assert torch.equal(with_zero.grad[0], torch.zeros(5, dtype=dtype)) and with_zero.grad.isfinite().all()
-
-
-def test_no_positive_pair_is_an_error(z: Tensor) -> None:
-    with pytest.raises(ValueError, match="no positive pair"):
-        contrastive_context_loss(z, torch.arange(10), LANGUAGE)
-
-
-@pytest.mark.parametrize(
-    "changed, message",
-    [
-        ({"z": torch.zeros(10)}, r"z must have two axes.*\(10,\)"),
-        ({"z": torch.zeros(10, 5, dtype=torch.long)}, "z must be floating point, got torch.int64"),
-        ({"window": WINDOW[:3]}, r"window must have shape \(10,\).*got \(3,\)"),
-        ({"language": LANGUAGE[:, None]}, "language must have shape"),
-        ({"document": DOCUMENT.float()}, "document must hold integers, got torch.float32"),
-        ({"text": TEXT[:9]}, "text must have shape"),
-        ({"temperature": 0.0}, "temperature must be positive, got 0.0"),
-        ({"temperature": float("nan")}, "temperature must be positive, got nan"),
-        ({"queue": torch.zeros(5)}, "queue must have two axes"),
-        ({"queue": torch.zeros(5, 4), "queue_language": QUEUE_LANGUAGE}, "queue has 4 features and z has 5"),
-        ({"queue": torch.zeros(5, 5)}, "queue_language is needed"),
-        (
-            {"queue": torch.zeros(5, 5), "queue_language": QUEUE_LANGUAGE[:2]},
-            "queue_language must have shape",
-        ),
-        (
-            {"queue": torch.zeros(5, 5), "queue_language": QUEUE_LANGUAGE, "document": DOCUMENT},
-            "queue_document is needed",
-        ),
-        (
-            {"queue": torch.zeros(5, 5), "queue_language": QUEUE_LANGUAGE, "text": TEXT},
-            "queue_text is needed",
-        ),
-    ],
-)
-def test_wrong_arguments(z: Tensor, changed: dict[str, Any], message: str) -> None:
-    arguments = {"z": z, "window": WINDOW, "language": LANGUAGE} | changed
-    with pytest.raises(ValueError, match=message):
-        contrastive_context_loss(**arguments)
