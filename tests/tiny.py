@@ -74,3 +74,13 @@ def pairs(count: int = 40) -> Dataset:
     generator = random.Random(3)
     rows = [{"source": sentence(generator), "target": sentence(generator)} for _ in range(count)]
     return Dataset.from_list([{**row, "source_language": "fr", "target_language": "en"} for row in rows])
+
+
+def word_rows(count: int = 6) -> list[dict]:
+    """Word-positioned samples; the tokens of a word of the vocabulary are found by its characters."""
+    rows = pairs(count).to_list()
+    for number, row in enumerate(rows):
+        for side in ("source", "target"):
+            row[f"{side}_start"], row[f"{side}_end"] = 1 + number % 3, 3 + number % 2 + number % 3
+            row[f"{side}_word"] = "not tokenised"
+    return rows

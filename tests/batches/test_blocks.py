@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from accelerate.data_loader import BatchSamplerShard
 from datasets import Dataset
-from torch.utils.data import ConcatDataset
 
-from st_xlret.batches import BlockBatchSampler, Blocks, InterleavedBatches
+from st_xlret.batches import BlockBatchSampler, Blocks
 from st_xlret.batches.blocks import cut_into_blocks
 from st_xlret.data import load_documents
 from tests.batches.document_rows import documents as documents_of
@@ -96,13 +94,6 @@ def test_a_pass_has_every_sentence_once_but_the_rest_of_a_batch() -> None:
     assert set(row for batch in epochs(sampler) for row in batch) == set(range(32))
 
 
-def test_positions_and_neighbours_change_from_pass_to_pass() -> None:
-    sampler = sampler_of({"en": [40, 40, 40]})
-    dataset = documents({"en": [40, 40, 40]})
-    begins = {positions[0] for batch in epochs(sampler) for positions in blocks_of(batch, dataset).values()}
-    assert len({begin % 4 for begin in begins}) == 4
-
-
 def test_small_languages_come_again_by_smoothing() -> None:
     lengths = {"en": [4] * 90, "fr": [4] * 9}
     shares = {}
@@ -147,20 +138,6 @@ def test_a_document_alone_in_its_language_makes_batches_of_its_own(caplog: pytes
     assert "language 'fr' has only 1 documents" in caplog.text and "'en'" not in caplog.text
     french = [batch for batch in epochs(sampler) if min(batch) >= 24]
     assert french and all(2 <= len(batch) <= 4 for batch in french)
-
-
-def test_processes_share_batches_out_and_drop_none_for_its_length() -> None:
-    sampler = sampler_of()
-    batches = list(sampler)
-    assert len({len(batch) for batch in batches}) > 1
-    shares = [list(BatchSamplerShard(sampler, num_processes=2, process_index=rank)) for rank in (0, 1)]
-    whole = len(batches) // 2 * 2
-    assert shares == [batches[:whole:2], batches[1:whole:2]]
-    # Over several datasets the host asks for a number.
-    interleaved = InterleavedBatches()(ConcatDataset([documents()]), [sampler], seed=0)
-    assert {len(batch) for batch in interleaved} <= {
-        len(batch) for batch in epochs(sampler)
-    } and sampler.batch_size == 3
 
 
 @pytest.mark.parametrize(

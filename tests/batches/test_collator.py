@@ -70,20 +70,6 @@ def test_tokens_and_labels_are_the_hosts() -> None:
     assert set(batch) - set(expected) == {"a_text_id", "b_text_id", "a_language_id", "b_language_id"}
 
 
-def test_the_dataset_name_is_no_text(collator: CrossLingualDataCollator) -> None:
-    batch = collator([{"sentence": "sun", "language": "en", "dataset_name": "ccp"}])
-    assert batch["dataset_name"] == "ccp" and not [name for name in batch if name.startswith("dataset_name_")]
-
-
-def test_without_metadata_it_gives_text_ids_only(collator: CrossLingualDataCollator) -> None:
-    assert set(collator([{"sentence": "sun"}])) == {
-        "sentence_input_ids",
-        "sentence_offsets",
-        "sentence_text_id",
-    }
-    assert collator([]) == {}
-
-
 def test_an_unknown_language_is_named(collator: CrossLingualDataCollator) -> None:
     with pytest.raises(ValueError, match="norwegian"):
         collator([{"sentence": "sun", "language": "norwegian"}])
@@ -160,27 +146,12 @@ def test_spans_go_to_their_columns() -> None:
     assert not [name for name in batch if name.startswith(("source_start_", "source_end_", "source_word_input"))]
 
 
-def test_words_are_optional_and_never_tokenised() -> None:
-    without = {name: value for name, value in ROW.items() if not name.endswith("_word")}
-    assert set(collate(without)) == set(collate(ROW))
-
-
-def test_texts_of_such_names_stay_texts() -> None:
-    batch = collate({"the_start": "sun moon", "the_end": "rain", "word": "wind"})
-    assert {"the_start_input_ids", "the_end_input_ids", "word_input_ids"} <= set(batch)
-
-
 @pytest.mark.parametrize(
     "changed", [{"source_end": 2}, {"source_start": -1}, {"source_end": None}, {"source_start": "2"}]
 )
 def test_a_span_that_is_none_is_named(changed: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="source_start and source_end must be token positions.*'sun moon star'"):
         collate(ROW, {**ROW, **changed})
-
-
-def test_half_a_span_is_an_error() -> None:
-    with pytest.raises(ValueError, match="got 2 and None"):
-        collate({name: value for name, value in ROW.items() if name != "source_end"})
 
 
 PROMPTS: list[Any] = [
@@ -263,15 +234,6 @@ def test_the_models_prompts_are_taken_where_none_are_given(tmp_path: Path, given
         ids = model.preprocess([text])["input_ids"]
         assert torch.equal(batch[f"{column}_input_ids"], ids), column
         assert (f"{column}_prompt_length" in batch) == (given is None)
-
-
-def test_prompts_that_are_given_replace_the_models(tmp_path: Path) -> None:
-    model = prompted_model(query="wind ")
-    collator = CrossLingualDataCollator(model.preprocess, prompts={"source": "snow "})
-    collator.adopt_options(SentenceTransformerTrainingArguments(str(tmp_path)), model)
-    batch = collator([{"source": "sun", "target": "sun"}])
-    for column, text in {"source": "snow sun", "target": "sun"}.items():
-        assert torch.equal(batch[f"{column}_input_ids"], model.preprocess([text])["input_ids"])
 
 
 def test_the_models_prompts_are_taken_by_themselves() -> None:

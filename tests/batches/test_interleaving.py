@@ -11,10 +11,8 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch.utils.data import ConcatDataset, SequentialSampler
 
 from st_xlret.batches import (
-    InterleavedBatches,
     InterleavedBatchSampler,
     LanguageBatchSampler,
-    RoundBatchSampler,
     WindowBatchSampler,
     interleaving,
 )
@@ -58,11 +56,6 @@ def test_ratios() -> None:
     sampler = interleaved(ratios=[1, 0, 3], batches=2000)
     counts = np.bincount(turns(sampler), minlength=3) / 2000
     np.testing.assert_allclose(counts, [0.25, 0, 0.75], atol=0.04)
-
-
-def test_in_turn() -> None:
-    sampler = interleaved(kind=RoundBatchSampler)
-    assert turns(sampler) == [0, 1, 2] * 10 and len(sampler) == 30
 
 
 def test_a_schedule_of_the_window_by_epoch_sees_the_true_epoch_in_repeated_passes() -> None:
@@ -120,12 +113,3 @@ def test_wrong_ratios() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             interleaved(ratios=ratios)
-
-
-def test_the_option_makes_the_sampler() -> None:
-    datasets = parts()
-    samplers = [LanguageBatchSampler(dataset, 4) for dataset in datasets]
-    make = InterleavedBatches(ratios=[1, 1, 2], batches=7)
-    sampler = make(ConcatDataset(datasets), batch_samplers=samplers, generator=None, seed=3)
-    assert isinstance(sampler, InterleavedBatchSampler)
-    assert len(sampler) == 7 and sampler.seed == 3 and sampler.probabilities.tolist() == [0.25, 0.25, 0.5]

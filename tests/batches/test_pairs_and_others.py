@@ -60,17 +60,6 @@ def test_columns_hold_the_rows_that_have_them(make, both: Dataset) -> None:
     assert all((batch[name] == value).all() for name, value in alone.items() if hasattr(value, "shape"))
 
 
-def test_prompts_go_to_their_columns(both: Dataset) -> None:
-    model = tiny.transformer()
-    prompts = {"language": {"source": "wind ", "other": "snow "}}
-    collate = CrossLingualDataCollator(model.preprocess, prompts=prompts)
-    batch = collate([{**row, "dataset_name": "language"} for row in both.select([0, 13]).to_list()])
-    for column, prompt in {"source": "wind ", "target": "", "other": "snow "}.items():
-        row = next(row for row in both.select([0, 13]).to_list() if row[column])
-        expected = model.preprocess([prompt + row[column]])["input_ids"]
-        assert batch[f"{column}_input_ids"].tolist() == expected.tolist()
-
-
 def test_sizes(both: Dataset) -> None:
     batches = PairsAndOthers(pairs=5, others=3, language_smoothing=0.5)
     assert len(next(iter(batches(both, 4)))) == 8

@@ -42,14 +42,6 @@ def test_languages_come_in_smoothed_proportions(language_smoothing: float, langu
     np.testing.assert_allclose(shares, smoothed_probabilities(np.array([80, 20, 5]), language_smoothing), atol=0.03)
 
 
-def test_mixing_is_the_chance_of_a_row_to_leave_its_batchs_language() -> None:
-    def languages_per_batch(language_mixing: float) -> float:
-        streams = LanguageStreams(GROUPS, language_smoothing=0, language_mixing=language_mixing, seed=[0])
-        return float(np.mean([len(set(group_of(streams.draw(30)))) for _ in range(50)]))
-
-    assert languages_per_batch(0) == 1 < languages_per_batch(0.02) < languages_per_batch(1) == 3
-
-
 def test_every_row_of_a_language_comes_once_before_any_comes_again() -> None:
     streams = LanguageStreams([np.arange(10)], language_smoothing=1, language_mixing=0, seed=[0])
     drawn = [streams.draw(4) for _ in range(10)]
@@ -68,18 +60,6 @@ def test_wrong_options() -> None:
         LanguageStreams(GROUPS, language_smoothing=1, language_mixing=2, seed=[0])
     with pytest.raises(ValueError, match="no rows to sample from"):
         LanguageStreams(GROUPS[2:3], language_smoothing=1, language_mixing=0, seed=[0])
-
-
-def test_codes_of_one_and_of_two_columns() -> None:
-    dataset = Dataset.from_dict({"a": ["x", "y", "x", "y", "x"], "b": ["p", "p", "q", "p", "p"], "c": list("12345")})
-    code, names = column_codes(dataset, ["a", "b"])
-    assert [names[i] for i in code] == list(zip(dataset["a"], dataset["b"], strict=True))
-    assert len(names) == 3
-    # A selection of rows keeps its own order.
-    chosen = dataset.select([3, 0])
-    code, names = column_codes(chosen, ["a"])
-    assert [names[i] for i in code] == [("y",), ("x",)]
-    assert [rows.tolist() for rows in rows_by_code(np.array([1, 0, 1, 2]), 3)] == [[1], [0, 2], [3]]
 
 
 def rows_dataset() -> Dataset:
@@ -111,8 +91,8 @@ def test_datasets_that_will_not_do() -> None:
 
 def test_codes_of_a_table_of_several_files() -> None:
     parts = [Dataset.from_dict({"language": list(codes), "other": list(codes)[::-1]}) for codes in ("ab", "cb", "a")]
-    data = concatenate_datasets(parts)
-    for columns in (["language"], ["language", "other"]):
+    whole = concatenate_datasets(parts)
+    for data, columns in ((whole, ["language"]), (whole, ["language", "other"]), (whole.select([3, 0]), ["language"])):
         code, names = column_codes(data, columns)
         assert [names[number] for number in code] == [tuple(row[name] for name in columns) for row in data]
         assert sorted({*code.tolist()}) == list(range(len(names)))

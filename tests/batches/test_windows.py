@@ -61,28 +61,6 @@ def test_every_sentence_with_a_context_is_a_centre_once_an_epoch() -> None:
     assert sorted(centres.tolist()) == [*range(8), *range(9, 13)] and len(sampler) == 3
 
 
-def test_sentences_of_one_sentence_documents_are_never_drawn() -> None:
-    dataset = documents()
-    alone = {i for i, d in enumerate(dataset["document"]) if dataset["document"].count(d) == 1}
-    sampler = WindowBatchSampler(dataset, 8, language_mixing=1.0)
-    seen = set()
-    for epoch in range(30):
-        sampler.set_epoch(epoch)
-        seen |= {row for batch in sampler for row in batch}
-    assert alone and seen == set(range(len(dataset))) - alone
-
-
-def test_batches_are_of_one_language_or_mixed() -> None:
-    dataset = documents()
-    for language_mixing, expected in ((0.0, {1}), (1.0, {2, 3})):
-        sampler = WindowBatchSampler(dataset, 16, language_smoothing=0.0, language_mixing=language_mixing)
-        found = set()
-        for epoch in range(10):
-            sampler.set_epoch(epoch)
-            found |= {len({dataset[row]["language"] for row in batch}) for batch in sampler}
-        assert found and found <= expected and max(found) == max(expected)
-
-
 def test_a_language_smaller_than_a_batch_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         WindowBatchSampler(documents({"en": [3] * 9, "fr": [4, 4], "sw": [1, 1]}), 8)

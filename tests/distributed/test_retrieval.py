@@ -9,7 +9,8 @@ import torch
 
 from tests import tiny
 from tests.distributed.workers import Result, run_on_two_ranks, share, train
-from tests.losses.test_retrieval_contrastive import columns, rows
+from tests.losses.routers import columns
+from tests.losses.test_retrieval_contrastive import COLUMNS, rows
 from tests.training import runs
 
 pytestmark = pytest.mark.distributed
@@ -24,7 +25,7 @@ def retrieval_steps(rank: int, ranks: int, folder: Path) -> Result:
     for step in range(3):
         batch = rows(8, seed=step)
         batch[6]["positive"] = batch[1]["positive"]
-        batches.append(columns(model, share(batch, rank, ranks)))
+        batches.append(columns(model, share(batch, rank, ranks), COLUMNS))
     return train(RetrievalContrastiveLoss(model), model, batches, ranks)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from st_xlret.losses import CCPLoss
-from st_xlret.losses.base import CrossLingualLoss, embedding_size, unwrapped
+from st_xlret.losses.base import embedding_size, unwrapped
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 from tests import tiny
 
@@ -74,11 +74,3 @@ def test_a_state_that_does_not_fit() -> None:
         CCPLoss(tiny.static(), bank=LanguageMemoryBank(8, 5)).load_owned_state(state)
     with pytest.raises(ValueError, match="another scope"):
         CCPLoss(tiny.static(), bank=LanguageMemoryBank(8, 4, scope="per_language")).load_owned_state(state)
-
-
-def test_the_base_has_nothing_to_tell() -> None:
-    loss = CrossLingualLoss(tiny.static())
-    assert loss.get_config_dict() == {} and loss.last_value is None and loss.updates_state
-    with torch.no_grad():
-        assert not loss.updates_state
-    assert not loss.eval().updates_state

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +10,10 @@ import torch
 import torch.nn.functional as F
 from sentence_transformers import (
     SentenceTransformer,
-    SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
 )
 from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from torch import Tensor
 
-from st_xlret.batches import CrossLingualDataCollator
 from st_xlret.data.languages import language_to_id
 from st_xlret.functional import contrastive_context_loss
 from st_xlret.losses import CCPLoss
@@ -134,75 +130,6 @@ def test_the_bank_holds_the_contexts_first_in_first_out(model: SentenceTransform
     assert set(held.language.tolist()) == {EN} and set(held.document.tolist()) <= set(range(100, 500))
 
 
-def test_a_bank_of_the_batch_size_holds_the_last_batch(model: SentenceTransformer) -> None:
-    head = AsymmetricBNHead(8, normalization="none")
-    loss = CCPLoss(model, head, LanguageMemoryBank(8, 4))
-    loss([batch(model, 0)])
-    loss([batch(model, 1)])
-    current, last = (model(batch(model, seed))["sentence_embedding"] for seed in (2, 1))
-    z, keys = (head(x, x)[0] for x in (current, last[4:]))
-    # The keys as further rows that are negatives only: the bank adds exactly the last batch's contexts.
-    window = torch.cat([torch.arange(4).repeat(2), torch.arange(10, 14)])
-    expected = contrastive_context_loss(torch.cat([z, keys]), window, torch.full((12,), EN))
-    torch.testing.assert_close(loss([batch(model, 2)]), expected)
-
-
-def test_the_first_batch_has_an_empty_bank(model: SentenceTransformer) -> None:
-    head = AsymmetricBNHead(8)
-    before = {name: tensor.clone() for name, tensor in head.state_dict().items()}
-    without = CCPLoss(model, head, bank_size=0)([batch(model)])
-    head.load_state_dict(before)
-    assert CCPLoss(model, head, LanguageMemoryBank(8, 4))([batch(model)]) == without
-
-
-def test_evaluation_in_training_mode_changes_nothing(model: SentenceTransformer) -> None:
-    loss = CCPLoss(model, bank=LanguageMemoryBank(8, 16))
-    loss([batch(model)]).backward()
-    before, value = state(loss), loss.last_value
-    assert loss.training
-    with torch.no_grad():
-        first, second = loss([batch(model, 1)]), loss([batch(model, 1)])
-    assert first == second and loss.last_value is value
-    assert all(torch.equal(tensor, before[name]) for name, tensor in loss.owned_state().items())
-
-
-def test_gradients_reach_encoder_and_head_and_not_the_bank(model: SentenceTransformer) -> None:
-    loss = CCPLoss(model, bank=LanguageMemoryBank(8, 16))
-    loss([batch(model)]).backward()
-    loss.zero_grad()
-    loss([batch(model, 1)]).backward()
-    owned = dict(loss.named_parameters())
-    # Normalisation takes away a bias before it.
-    assert all(p.grad.abs().sum() > 0 for name, p in owned.items() if name != "head.linear_in.bias")
-    assert not any(buffer.requires_grad for buffer in loss.bank.buffers())
-
-
-@pytest.mark.parametrize("normalization", ["asymmetric", "batch", "none"])
-def test_bfloat16_autocast_with_a_transformer(normalization: str) -> None:
-    model = tiny.transformer(dropout=0.1)
-    head = AsymmetricBNHead(32, normalization=normalization)  # type: ignore[arg-type]
-    loss = CCPLoss(model, head, LanguageMemoryBank(32, 6, dtype=torch.bfloat16))
-    for seed in range(3):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            value = loss([batch(model, seed)])
-        value.backward()
-        assert value.dtype == torch.float32 and value.isfinite()
-    assert all(p.grad is None or p.grad.isfinite().all() for p in loss.parameters())
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_16_bit_encoder_without_autocast(dtype: torch.dtype) -> None:
-    exact, low = (CCPLoss(tiny.transformer(), bank_size=6) for _ in range(2))
-    low.head.load_state_dict(exact.head.state_dict())
-    low.model.to(dtype)
-    for seed in range(2):
-        value = low([batch(low.model, seed)])
-        torch.testing.assert_close(value, exact([batch(exact.model, seed)]), rtol=0.05, atol=0.05)
-        value.backward()
-    assert value.dtype == low.head.linear_in.weight.grad.dtype == torch.float32
-    assert next(low.model.parameters()).grad.dtype == dtype
-
-
 def test_pairs_that_are_no_windows_are_refused(model: SentenceTransformer) -> None:
     loss = CCPLoss(model, bank_size=4)
     rows = tiny.window_rows(4)
@@ -212,20 +139,6 @@ def test_pairs_that_are_no_windows_are_refused(model: SentenceTransformer) -> No
     with pytest.raises(ValueError, match=rf"window 1 .*two languages \(ids {EN} and {FR}\).*Windows"):
         loss([tiny.features(model, rows)])
     assert not len(loss.bank) and loss.last_value is None
-
-
-def test_a_forgotten_sampler_is_noticed_in_training(model: SentenceTransformer, tmp_path: Path) -> None:
-    trainer = SentenceTransformerTrainer(
-        model=model,
-        args=SentenceTransformerTrainingArguments(
-            str(tmp_path), per_device_train_batch_size=8, max_steps=1, report_to="none", save_strategy="no"
-        ),
-        train_dataset=tiny.documents(),
-        loss=CCPLoss(model, bank_size=4),
-        data_collator=CrossLingualDataCollator(model.preprocess),
-    )
-    with pytest.raises(ValueError, match="Windows"):
-        trainer.train()
 
 
 @pytest.mark.parametrize("bank_size", [0, 6])
@@ -274,12 +187,6 @@ def test_batches_of_several_languages_use_their_own_keys(model: SentenceTransfor
     torch.testing.assert_close(values[0], values[2])
 
 
-def test_the_batch_is_remembered(model: SentenceTransformer) -> None:
-    loss = CCPLoss(model, bank_size=4)
-    value = loss([batch(model)])
-    assert loss.last_value == value and not loss.last_value.requires_grad
-
-
 def test_bad_batches(model: SentenceTransformer) -> None:
     loss = CCPLoss(model, bank_size=4)
     untagged = model.preprocess(["sun", "moon"])
@@ -291,24 +198,3 @@ def test_bad_batches(model: SentenceTransformer) -> None:
         loss([tiny.features(model, tiny.window_rows(2)[:3])])
     with pytest.raises(ValueError, match="two text columns.*got 3.*CrossLingualDataCollator"):
         loss([batch(model)] * 3)
-
-
-def test_wrong_options(model: SentenceTransformer) -> None:
-    with pytest.raises(ValueError, match=r"5 features.*encoder gives 8.*AsymmetricBNHead\(8\)"):
-        CCPLoss(model, AsymmetricBNHead(5))
-    with pytest.raises(ValueError, match=r"keys of 8 features.*head gives 3.*LanguageMemoryBank\(3\)"):
-        CCPLoss(model, AsymmetricBNHead(8, out_features=3), LanguageMemoryBank(8, 4))
-    with pytest.raises(ValueError, match="temperature.*0"):
-        CCPLoss(model, temperature=0)
-    with pytest.raises(ValueError, match="bank_size.*-1"):
-        CCPLoss(model, bank_size=-1)
-    with pytest.raises(ValueError, match="matryoshka_dims.*8.*16"):
-        CCPLoss(model, bank_size=4, matryoshka_dims=[16, 8])
-
-
-def test_what_the_model_card_learns(model: SentenceTransformer) -> None:
-    config = CCPLoss(model, bank=LanguageMemoryBank(8, 4)).get_config_dict()
-    assert config["bank_size"] == 4 and config["bank_scope"] == "total"
-    without = CCPLoss(model, bank_size=0)
-    assert without.get_config_dict()["bank_size"] == 0
-    assert "wu2022ccp" in without.citation

@@ -178,8 +178,3 @@ def test_two_backward_passes_in_turn() -> None:
     assert both == 3
     (both * 0.5).backward()
     assert turns == ["first", "then"] and x.grad == 2.5
-
-
-def test_wrong_size() -> None:
-    with pytest.raises(ValueError, match="mini_batch_size must be at least 1, or None for one pass, got 0"):
-        MSMLoss(tiny.transformer(), mini_batch_size=0)

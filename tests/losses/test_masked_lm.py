@@ -132,13 +132,6 @@ def test_two_columns_weigh_every_token_alike(monkeypatch: pytest.MonkeyPatch) ->
     torch.testing.assert_close(loss(sides, torch.ones(2)), loss([model.preprocess(texts())]))
 
 
-def test_gradients_of_a_model_from_scratch() -> None:
-    model = tiny.transformer(dropout=0.1)
-    loss = MaskedLMLoss(model)
-    loss([model.preprocess(texts())]).backward()
-    assert all(p.grad is not None for name, p in loss.named_parameters() if ".pooler." not in name)
-
-
 def test_a_resumed_head_gives_the_same_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.transformer()
     first, second = MaskedLMLoss(model), MaskedLMLoss(model)
@@ -213,26 +206,6 @@ def test_a_batch_of_empty_texts_gives_zero_and_a_graph() -> None:
     assert value == 0
 
 
-def test_bfloat16_autocast_and_a_bfloat16_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save_checkpoint(tmp_path, "xlm-roberta")
-    values = {}
-    for name, kwargs in {
-        "fp32": {},
-        "autocast": {},
-        "bf16": {"model_kwargs": {"dtype": torch.bfloat16}},
-    }.items():
-        model = load_encoder(tmp_path, **kwargs)
-        loss = MaskedLMLoss(model)
-        monkeypatch.setattr(loss, "mask_tokens", mask_every_third)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=name == "autocast"):
-            values[name] = loss([model.preprocess(texts())])
-        values[name].backward()
-        assert values[name].dtype == torch.float32
-        assert all(p.grad.isfinite().all() for p in loss.owned_parameters())
-    torch.testing.assert_close(values["autocast"], values["fp32"], rtol=0.05, atol=0)
-    torch.testing.assert_close(values["bf16"], values["fp32"], rtol=0.05, atol=0)
-
-
 def test_where_the_head_comes_from(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     reference = save_checkpoint(tmp_path / "mlm", "xlm-roberta")
     with_head = load_encoder(tmp_path / "mlm")
@@ -278,25 +251,6 @@ def test_which_encoders_have_a_head(tmp_path: Path) -> None:
     assert not has_language_model_head(model)
 
 
-def test_encoders_that_will_not_do() -> None:
-    with pytest.raises(ValueError, match="starts with a Transformer module, got StaticEmbedding"):
-        MaskedLMLoss(tiny.static())
-    model = tiny.transformer()
-    for share in (0, 1.5):
-        with pytest.raises(ValueError, match=rf"mask_probability must lie in \(0, 1\], got {share}"):
-            MaskedLMLoss(model, mask_probability=share)
-    model[0].tokenizer.mask_token = None
-    with pytest.raises(ValueError, match="tokenizer with a mask token"):
-        MaskedLMLoss(model)
-
-
-def test_unpadding_is_switched_off() -> None:
-    model = tiny.transformer()
-    model[0].unpad_inputs = True
-    MaskedLMLoss(model)
-    assert model[0].unpad_inputs is False
-
-
 @pytest.mark.parametrize("beside", [False, True])
 def test_in_the_hosts_trainer_with_torch_compile(tmp_path: Path, beside: bool) -> None:
     model = tiny.transformer()
@@ -318,9 +272,3 @@ def test_in_the_hosts_trainer_with_torch_compile(tmp_path: Path, beside: bool) -
         model=model, args=arguments, train_dataset=rows, loss=loss, data_collator=collator
     )
     assert trainer.train().global_step == 2
-
-
-def test_what_the_model_card_learns() -> None:
-    loss = MaskedLMLoss(tiny.transformer(), mask_probability=0.3)
-    assert loss.get_config_dict() == {"mask_probability": 0.3, "weight": 1.0}
-    assert "devlin2019bert" in loss.citation

@@ -176,15 +176,6 @@ def test_a_language_group_has_its_own_document_encoder(model: SentenceTransforme
     assert mixed.isfinite()
 
 
-def test_equal_document_encoders_are_one(model: SentenceTransformer) -> None:
-    grouped, shared = msm(model, language_groups=[["en"]], heads="shared"), msm(model, heads="shared")
-    grouped.networks.projections.load_state_dict(shared.networks.projections.state_dict())
-    for encoder in grouped.networks.document_encoders:
-        encoder.load_state_dict(shared.networks.document_encoders[0].state_dict())
-    features = block_features(model, languages=[EN, FR, EN, FR])
-    torch.testing.assert_close(grouped([dict(features)]), shared([dict(features)]))
-
-
 def test_negatives_are_drawn_by_seed_and_step(model: SentenceTransformer) -> None:
     features = block_features(model)
     loss = msm(model, heads="none", num_negatives=1)
@@ -197,39 +188,6 @@ def test_negatives_are_drawn_by_seed_and_step(model: SentenceTransformer) -> Non
     assert [other([dict(features)]).item() for _ in range(6)] != values
     every = [msm(model, heads="none", num_negatives=n)([dict(features)]) for n in (None, 9, 512)]
     assert every[0] == every[1] == every[2]
-
-
-def test_evaluation_in_training_mode_changes_nothing(model: SentenceTransformer) -> None:
-    loss = MSMLoss(model, DocumentEncoder(8, dropout=0.3), num_negatives=2)
-    loss([block_features(model)]).backward()
-    before, value = state(loss), loss.last_value
-    assert loss.training
-    with torch.no_grad():
-        first, second = (loss([block_features(model, seed=1)]) for _ in range(2))
-    assert first == second and loss.last_value is value
-    assert all(torch.equal(tensor, before[name]) for name, tensor in loss.owned_state().items())
-
-
-def test_gradients_reach_everything(model: SentenceTransformer) -> None:
-    loss = msm(model)
-    loss([block_features(model)]).backward()
-    # The key's bias moves all logits of a query alike.
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in loss.parameters())
-    owned = {id(p) for p in loss.owned_parameters()}
-    assert owned == {id(p) for p in loss.networks.parameters()}
-
-
-@pytest.mark.parametrize("mini_batch_size", [None, 3])
-@pytest.mark.parametrize("heads", ["separate", "none"])
-def test_bfloat16_autocast_with_a_transformer(heads: str, mini_batch_size: int | None) -> None:
-    model = tiny.transformer(dropout=0.1)
-    loss = MSMLoss(model, heads=heads, mini_batch_size=mini_batch_size)  # type: ignore[arg-type]
-    for seed in range(2):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            value = loss([block_features(model, seed=seed)])
-        value.backward()
-        assert value.dtype == torch.float32 and value.isfinite()
-    assert all(p.grad is None or p.grad.isfinite().all() for p in loss.parameters())
 
 
 def test_bad_batches(model: SentenceTransformer) -> None:
@@ -269,22 +227,6 @@ def test_scattered_sentences_of_documents_are_refused_in_the_first_step(model: S
     loss([dict(scattered)])
 
 
-@pytest.mark.parametrize("heads", ["separate", "none"])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_16_bit_encoder_without_autocast(heads: str, dtype: torch.dtype) -> None:
-    def made() -> MSMLoss:
-        torch.manual_seed(1)
-        return MSMLoss(tiny.transformer(), DocumentEncoder(32, dropout=0.0), heads=heads)  # type: ignore[arg-type]
-
-    exact, low = made(), made()
-    low.model.to(dtype)
-    value = low([block_features(low.model)])
-    torch.testing.assert_close(value, exact([block_features(exact.model)]), rtol=0.05, atol=0.05)
-    value.backward()
-    assert value.dtype == low.networks.document_encoders[0].mask_vector.grad.dtype == torch.float32
-    assert next(low.model.parameters()).grad.dtype == dtype
-
-
 def test_inside_of_the_hosts_matryoshka_loss_it_says_what_to_do(model: SentenceTransformer) -> None:
     with pytest.raises(ValueError, match="8 features.*vectors of 4.*MatryoshkaLoss cannot wrap MSMLoss"):
         MatryoshkaLoss(model, msm(model), [8, 4])([block_features(model)], None)
@@ -295,27 +237,67 @@ def test_blocks_of_no_rows() -> None:
     assert rows.shape == present.shape == (0, 0)
 
 
-def test_wrong_options(model: SentenceTransformer) -> None:
-    with pytest.raises(ValueError, match=r"16 features.*encoder gives 8.*DocumentEncoder\(8\)"):
-        MSMLoss(model, DocumentEncoder(16))
-    with pytest.raises(ValueError, match="heads must be 'separate', 'shared' or 'none', got 'two'"):
-        MSMLoss(model, heads="two")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="num_negatives must be at least 1, or None for all, got 0"):
-        MSMLoss(model, num_negatives=0)
-    with pytest.raises(ValueError, match="mu must not be negative, got -1"):
-        MSMLoss(model, mu=-1)
-    with pytest.raises(ValueError, match="temperature.*0"):
-        MSMLoss(model, temperature=0)
-    with pytest.raises(ValueError, match="separate_heads needs language_groups"):
-        MSMLoss(model, separate_heads=True)
-    with pytest.raises(ValueError, match="unknown language code 'english'"):
-        MSMLoss(model, language_groups=[["english"]])
-    with pytest.raises(ValueError, match="mlm.*another encoder"):
-        MSMLoss(tiny.transformer(), mlm=MaskedLMLoss(tiny.transformer()))
+def test_it_learns() -> None:
+    """Documents that count in order: what is missing can be told."""
+    model = tiny.static(features=16)
+    torch.manual_seed(0)
+    loss = MSMLoss(model, DocumentEncoder(16, heads=2, dropout=0.0))
+    texts = [word for start in range(8) for word in (tiny.WORDS * 2)[start : start + 4]]
+    features = block_features(model, [4] * 8, texts=texts)
+    optimizer = torch.optim.Adam(loss.parameters(), lr=0.01)
+    values = []
+    for _ in range(60):
+        value = loss([dict(features)])
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        values.append(value.item())
+    assert values[-1] < 0.5 * values[0]
 
 
-def test_what_the_model_card_learns(model: SentenceTransformer) -> None:
-    config = msm(model, language_groups=[["en"]]).get_config_dict()
-    assert config["document_encoder_layers"] == 2 and config["language_groups"] == [["en"]]
-    assert config["num_negatives"] == 512 and config["mlm"] is None
-    assert "zhang2023modeling" in msm(model).citation
+@pytest.mark.parametrize("mini_batch_size", [None, 4])
+def test_a_masked_language_model_is_added(mini_batch_size: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny.transformer()
+    mlm = MaskedLMLoss(model)
+    loss = MSMLoss(model, DocumentEncoder(32, dropout=0.0), mini_batch_size=mini_batch_size, mlm=mlm)
+    features = block_features(model)
+    given: list[dict[str, Tensor]] = []
+    forward = mlm.forward
+
+    def remember(columns: list[dict[str, Tensor]], labels: None = None) -> Tensor:
+        given.extend(columns)
+        torch.manual_seed(3)
+        return forward(columns, labels)
+
+    monkeypatch.setattr(mlm, "forward", remember)
+    before = {name: tensor.clone() for name, tensor in loss.owned_state().items()}
+    parts = loss([dict(features)])
+    torch.stack(list(parts.values())).sum().backward()
+    ours = {name: p.grad.clone() for name, p in loss.named_parameters() if p.grad is not None}
+    assert len(given[0]["input_ids"]) == (mini_batch_size or 10)
+    assert loss.last_value == parts["msm"].detach() + parts["mlm"]
+
+    loss.zero_grad()
+    loss.load_owned_state(before)
+    loss.mlm = None
+    (loss([dict(features)]) + mlm([given[0]])).backward()
+    loss.mlm = mlm
+    theirs = {name: p.grad for name, p in loss.named_parameters() if p.grad is not None}
+    assert set(ours) == set(theirs) and any("mlm.lm_head" in name for name in ours)
+    for name, gradient in theirs.items():
+        torch.testing.assert_close(ours[name], gradient, rtol=1e-4, atol=1e-6, msg=lambda m, n=name: f"{n}: {m}")
+    with torch.no_grad():
+        assert set(loss([dict(features)])) == {"msm", "mlm"}
+
+
+def test_what_is_owned_beside_a_masked_language_model() -> None:
+    model = tiny.transformer()
+    loss = MSMLoss(model, mlm=MaskedLMLoss(model))
+    names = set(loss.owned_state())
+    assert not [name for name in names if "model." in name.replace("lm_head.transform.", "")]
+    assert {"steps", "negatives_only", "mlm.lm_head.bias", "networks.document_encoders.0.mask_vector"} <= names
+    encoder = {id(p) for p in model.parameters()}
+    assert loss.owned_parameters() and not encoder & {id(p) for p in loss.owned_parameters()}
+    loss.load_owned_state(loss.owned_state())
+    with pytest.raises(ValueError, match="the saved state does not fit MSMLoss"):
+        MSMLoss(model).load_owned_state(loss.owned_state())

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
-from torch import Tensor
 
-from st_xlret.batches import CrossLingualDataCollator
 from st_xlret.functional import info_nce_loss
 from st_xlret.losses import SemanticContrastiveLoss
 from tests import tiny
-
-
-def columns(model: SentenceTransformer, rows: list[dict]) -> list[dict[str, Tensor]]:
-    batch = CrossLingualDataCollator(model.preprocess)(rows)
-    return [
-        {k.removeprefix(f"{side}_"): v for k, v in batch.items() if k.startswith(f"{side}_")}
-        for side in ("source", "target")
-    ]
+from tests.losses.routers import columns
 
 
 @pytest.fixture
@@ -51,49 +41,3 @@ def test_texts_need_not_be_known() -> None:
     sides = [model.preprocess(["sun", "moon"]), model.preprocess(["rain", "wind"])]
     source, target = (model(dict(side))["sentence_embedding"] for side in sides)
     torch.testing.assert_close(SemanticContrastiveLoss(model)(sides), info_nce_loss(source, target))
-
-
-def test_gradients_reach_the_encoder_alone(rows: list[dict]) -> None:
-    model = tiny.transformer()
-    loss = SemanticContrastiveLoss(model)
-    loss(columns(model, rows)).backward()
-    # The pooler of XLM-R's architecture stands beside the path of the mean pooling.
-    used = [p for name, p in model.named_parameters() if ".pooler." not in name]
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in used)
-    assert loss.owned_parameters() == [] and loss.owned_state() == {}
-
-
-def test_bfloat16_autocast(rows: list[dict]) -> None:
-    model = tiny.transformer()
-    loss = SemanticContrastiveLoss(model)
-    exact = loss(columns(model, rows))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        low = loss(columns(model, rows))
-    assert low.dtype == torch.float32
-    torch.testing.assert_close(low, exact, rtol=0.05, atol=0.05)
-
-
-def test_the_batch_is_remembered(rows: list[dict]) -> None:
-    model = tiny.static()
-    loss = SemanticContrastiveLoss(model)
-    value = loss(columns(model, rows))
-    assert loss.last_value == value
-    with torch.no_grad():
-        loss(columns(model, rows[:2]))
-    assert loss.last_value == value
-
-
-def test_wrong_arguments(rows: list[dict]) -> None:
-    model = tiny.static()
-    loss = SemanticContrastiveLoss(model)
-    for count in (1, 3):
-        with pytest.raises(ValueError, match=f"takes two columns of translations, got {count}"):
-            loss((columns(model, rows) * 2)[:count])
-    with pytest.raises(ValueError, match="temperature must be positive, got -0.1"):
-        SemanticContrastiveLoss(model, temperature=-0.1)
-
-
-def test_what_the_model_card_learns() -> None:
-    loss = SemanticContrastiveLoss(tiny.static(), temperature=0.05, weight=0.01)
-    assert loss.get_config_dict() == {"temperature": 0.05, "weight": 0.01, "gather_across_devices": True}
-    assert "hu2023language" in loss.citation

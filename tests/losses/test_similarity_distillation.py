@@ -57,13 +57,6 @@ def test_half_precision_vectors_and_autocast() -> None:
     torch.testing.assert_close(low, exact, rtol=0.1, atol=0.1)
 
 
-def test_checkpoints_do_not_hold_the_teacher() -> None:
-    model = tiny.static()
-    loss = SimilarityDistillationLoss(model, teacher(6, model))
-    assert not loss.owned_state() and not loss.owned_parameters()
-    assert loss.get_config_dict()["teacher"] == "6 vectors"
-
-
 def test_training_brings_a_language_to_the_teacher() -> None:
     model = tiny.static(features=16)
     known, foreign = texts(24), texts(24, seed=1)
@@ -94,28 +87,6 @@ def test_labels_that_name_no_vector_are_refused(labels, named) -> None:
     model = tiny.static()
     with pytest.raises(ValueError, match=named):
         SimilarityDistillationLoss(model, teacher(6, model))([model.preprocess(texts(2))], labels)
-
-
-@pytest.mark.parametrize(
-    ("shape", "options", "named"),
-    [
-        ((6, 5), {}, r"\(6, 5\).*8"),
-        ((0, 8), {}, r"\(0, 8\)"),
-        ((6, 8), {"bank_size": -1}, "bank_size.*-1"),
-        ((6, 8), {"cosine_weight": -0.5}, "cosine_weight.*-0.5"),
-        ((6, 8), {"temperature": 0.0}, "temperature"),
-    ],
-)
-def test_options_out_of_range_are_refused(shape, options, named) -> None:
-    with pytest.raises(ValueError, match=named):
-        SimilarityDistillationLoss(tiny.static(features=8), torch.ones(shape), **options)
-
-
-def test_two_columns_are_refused() -> None:
-    model = tiny.static()
-    batch = model.preprocess(texts(2))
-    with pytest.raises(ValueError, match="one text column.*got 2"):
-        SimilarityDistillationLoss(model, teacher(6, model))([batch, batch], torch.tensor([0, 1]))
 
 
 def test_a_model_whose_vectors_are_cut_off() -> None:

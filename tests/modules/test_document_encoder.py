@@ -50,47 +50,6 @@ def test_equals_masking_one_sentence_after_another(layers: int, rows_at_once: in
         torch.testing.assert_close(one, other, msg=lambda m, n=name: f"{n}: {m}")
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3])
-def test_evaluation_equals_training_without_dropout(layers: int) -> None:
-    made = encoder(layers)
-    sentences, mask = documents()
-    expected = made(sentences, mask)
-    with torch.no_grad():
-        torch.testing.assert_close(made.eval()(sentences, mask), expected)
-
-
-def test_gradient() -> None:
-    made = DocumentEncoder(4, 2, 2, 4, max_sentences=3, dropout=0.0).double()
-    mask = torch.tensor([[True, True, True], [True, True, False]])
-    sentences = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: made(x, mask), (sentences,))
-
-
-@pytest.mark.parametrize("layers", [1, 2, 3])
-def test_a_prediction_does_not_see_its_own_sentence(layers: int) -> None:
-    made = encoder(layers)
-    sentences, mask = documents()
-    (gradient,) = torch.autograd.grad(made(sentences, mask)[0, 1, :3].sum(), sentences)
-    assert not gradient[0, 1].any() and gradient[0, 0].any() and not gradient[1:].any()
-
-
-def test_padding_and_neighbours_do_not_matter() -> None:
-    made = encoder()
-    sentences, mask = documents()
-    alone = made(sentences[1:2, :2], mask[1:2, :2])
-    wild = torch.where(mask[..., None], sentences, torch.tensor(1e6, dtype=torch.float64))
-    torch.testing.assert_close(made(wild, mask)[1, :2], alone[0])
-
-
-def test_positions_matter_and_the_order_of_documents_does_not() -> None:
-    made = encoder()
-    sentences, mask = documents()
-    predictions = made(sentences, mask)
-    torch.testing.assert_close(made(sentences.flip(0), mask.flip(0)), predictions.flip(0))
-    turned = made(sentences[:1].flip(1), mask[:1]).flip(1)
-    assert not torch.allclose(turned, predictions[:1])
-
-
 def test_nothing_to_predict() -> None:
     made = encoder()
     sentences, mask = documents()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,15 @@ from transformers import TrainerCallback, TrainerState
 from st_xlret.batches import pairs_and_others
 from st_xlret.losses import (
     CCPLoss,
+    CZNCELoss,
     LangContrastiveLoss,
     MaskedLMLoss,
+    MSMLoss,
     RetrievalContrastiveLoss,
     SemanticContrastiveLoss,
 )
 from st_xlret.losses.base import CrossLingualLoss
-from st_xlret.modules import LanguageMemoryBank, with_two_encoders
+from st_xlret.modules import ContextualEncoder, LanguageMemoryBank, first_last_encoder, with_two_encoders
 from st_xlret.training import CrossLingualTrainer, CrossLingualTrainingArguments
 from tests import tiny
 
@@ -129,3 +132,25 @@ def joint_run(
     }
     chosen = {name: losses[name] for name in parts}
     return trainer_of(folder, chosen, {name: datasets[name] for name in parts}, joint=True, **changed)
+
+
+def msm_run(folder: Path, *, seed: int = 0, **changed: Any) -> tuple[CrossLingualTrainer, Recorder]:
+    model = tiny.transformer(dropout=0.1, seed=seed)
+    torch.manual_seed(seed + 1)
+    loss = MSMLoss(model, mini_batch_size=4, num_negatives=3, mlm=MaskedLMLoss(model))
+    return trainer_of(folder, {"loss": loss}, {"loss": tiny.documents(12, 4)}, **changed)
+
+
+def ml_ctl_run(folder: Path, *, seed: int = 0, **changed: Any) -> tuple[CrossLingualTrainer, Recorder]:
+    model = first_last_encoder(tiny.transformer(dropout=0.1, seed=seed))
+    torch.manual_seed(seed + 1)
+    loss = CZNCELoss(model, ContextualEncoder(32), mlm=MaskedLMLoss(model), mlm_weight=0.1)
+    return trainer_of(folder, {"loss": loss}, {"loss": Dataset.from_list(tiny.word_rows(16))}, **changed)
+
+
+RUNS: dict[str, Callable[..., Any]] = {
+    "ccp": interleaved_run,
+    "msm": msm_run,
+    "ml-ctl": ml_ctl_run,
+    "joint": joint_run,
+}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +56,6 @@ def test_masked_words_of_a_checkpoint_without_a_head(tmp_path: Path, caplog: pyt
     checkpoint(tmp_path / "run", 2)
     resumed = arguments.masked_words(model, texts(), args)
     assert resumed is not None and not resumed.lm_head.bias.any(), "the head is that of the checkpoint"
-
-
-def test_every_option_has_a_help() -> None:
-    assert all(option.metadata["help"].endswith(".") for option in fields(PretrainingEncoderArguments) if option.init)
 
 
 def test_a_static_encoder_from_scratch(tmp_path: Path) -> None:
@@ -145,10 +140,6 @@ def test_texts_come_in_a_seeded_order_and_once() -> None:
     assert english != sorted(english)
     # Not the first ones of the file: rows of all of it.
     assert min(english) < "en00050" and max(english) > "en02450"
-
-
-def test_no_sources_give_no_texts() -> None:
-    assert list(balanced_texts([], 100)) == []
 
 
 def test_pooling_checkpoint_is_the_checkpoints_own() -> None:

@@ -8,39 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset
 from torch import Tensor
 
-from st_xlret.losses import CZNCELoss, MaskedLMLoss, MSMLoss
-from st_xlret.modules import ContextualEncoder, first_last_encoder
 from st_xlret.training import CrossLingualTrainer
-from tests import tiny
-from tests.losses.test_cz_nce import word_rows
-from tests.training.runs import Recorder, interleaved_run, joint_run, trainer_of
+from tests.training.runs import RUNS, Recorder
 
 Run = tuple[CrossLingualTrainer, Recorder]
-
-
-def msm_run(folder: Path, **changed: Any) -> Run:
-    model = tiny.transformer(dropout=0.1)
-    torch.manual_seed(1)
-    loss = MSMLoss(model, mini_batch_size=4, num_negatives=3, mlm=MaskedLMLoss(model))
-    return trainer_of(folder, {"loss": loss}, {"loss": tiny.documents(12, 4)}, **changed)
-
-
-def ml_ctl_run(folder: Path, **changed: Any) -> Run:
-    model = first_last_encoder(tiny.transformer(dropout=0.1))
-    torch.manual_seed(1)
-    loss = CZNCELoss(model, ContextualEncoder(32), mlm=MaskedLMLoss(model), mlm_weight=0.1)
-    return trainer_of(folder, {"loss": loss}, {"loss": Dataset.from_list(word_rows(16))}, **changed)
-
-
-RUNS: dict[str, Callable[..., Any]] = {
-    "ccp": interleaved_run,
-    "msm": msm_run,
-    "ml-ctl": ml_ctl_run,
-    "joint": joint_run,
-}
 
 
 def values(run: Run) -> list[tuple[str, float]]:

@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from st_xlret.training import LOSS_STATE_FILE
-from tests.training.runs import interleaved_run, joint_run
+from tests.training.runs import RUNS, interleaved_run
 
 STEPS = {"max_steps": 100, "save_strategy": "steps", "save_steps": 50}
 
@@ -94,14 +94,14 @@ def test_other_options_than_those_of_the_checkpoint_are_refused(checkpoint: Path
         trainer.train(resume_from_checkpoint=str(checkpoint))
 
 
-@pytest.mark.parametrize("rounds", [1, 2])
-def test_a_resumed_joint_run_repeats_the_uninterrupted_one(rounds: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "rounds"), [("msm", 2), ("ml-ctl", 1), ("joint", 1), ("joint", 2)])
+def test_a_resumed_run_of_every_kind_repeats_the_uninterrupted_one(name: str, rounds: int, tmp_path: Path) -> None:
     steps = {"max_steps": 8, "save_strategy": "steps", "save_steps": 4, "gradient_accumulation_steps": rounds}
-    whole, recorded = joint_run(tmp_path, **steps)
+    whole, recorded = RUNS[name](tmp_path, **steps)
     whole.train()
-    resumed, repeated = joint_run(tmp_path, seed=7, **steps)
+    resumed, repeated = RUNS[name](tmp_path, seed=7, **steps)
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
-    assert repeated.steps == [entry for entry in recorded.steps if entry[0] >= 4] and len(repeated.steps) >= 12
-    expected = whole.model.state_dict()
-    for name, tensor in resumed.model.state_dict().items():
-        assert torch.equal(tensor, expected[name]), name
+    assert repeated.steps == [entry for entry in recorded.steps if entry[0] >= 4] and len(repeated.steps) >= 4 * rounds
+    expected = final_state(whole)
+    for key, tensor in final_state(resumed).items():
+        assert torch.equal(tensor, expected[key]), key

@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 
 from tests import tiny
 from tests.data.files import write_jsonl, write_text
-from tests.training_scripts.scripts import WORDS, Runner, checkpoints, equal_weights, weights
+from tests.training_scripts.scripts import WORDS, Runner, weights
 
 
 def test_translations_come_together(train: Runner) -> None:
@@ -51,13 +51,6 @@ def test_a_checkpoint_is_trained_on(
     assert len(lines) == 1 and "left out" in lines[0]
 
 
-def test_nothing_kept_of_the_training_is_the_checkpoint(train: Runner, tmp_path: Path) -> None:
-    encoder = train.data / "encoder"
-    train("ccp", "--model", encoder, "--documents --max_steps 2 --keep_trained 0 --save_strategy no")
-    assert equal_weights(tmp_path / "run" / "model", encoder)
-    assert not checkpoints(tmp_path / "run")
-
-
 def test_words_and_verses_are_pairs_and_test_sentences_are_left_out(train: Runner, tmp_path: Path) -> None:
     words = write_text(
         tmp_path / "words.en-fr.tsv", "".join(f"{a}\t{b}\n" for a, b in zip(*WORDS.values(), strict=True))
@@ -69,14 +62,3 @@ def test_words_and_verses_are_pairs_and_test_sentences_are_left_out(train: Runne
     options = "--documents --evaluation_pairs 0 --pairs"
     made = train.built("ccp", f"{options} {words} {bible} --exclude {test}")
     assert list(made.datasets) == ["pairs"] and len(made.datasets["pairs"]) == 22
-
-
-def test_a_language_of_fewer_documents_than_a_batch_is_warned_of(
-    train: Runner, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    text = (train.data / "documents.jsonl").read_text()
-    german = '{"language": "de", "sentences": ["die sonne", "der mond", "der stern"]}\n'
-    documents = write_text(tmp_path / "documents.jsonl", text + german)
-    results = train("ccp", f"--pairs --language_smoothing 0 --max_steps 8 --documents {documents}")
-    assert "language 'de' has 1 documents for batches of 4 windows" in caplog.text
-    assert results["steps"] == 8 and results["languages"] == ["de", "en", "fr"]

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
-
-import pytest
-import torch
-from sentence_transformers import SentenceTransformer
 
 from tests.training_scripts.scripts import Runner, script
 from tests.training_scripts.test_recipes import RECIPES
@@ -44,18 +39,6 @@ def test_options_reach_the_losses_and_their_batches(train: Runner) -> None:
     assert (retrieval.weight, retrieval.temperature) == (1.0, 0.2)
     assert {loss.batches.language_smoothing for loss in made.loss.values()} == {0.5}
     assert made.args.joint and "other" in made.datasets["language"].column_names
-
-
-def test_two_encoders_in_two_stages(train: Runner, tmp_path: Path) -> None:
-    options = "--documents --max_steps 2 --save_strategy no"
-    train(NAME, options, "--two_encoders --model", train.data / "encoder", output="first")
-    # Two encoders are trained on as they are.
-    train(NAME, options, "--model", tmp_path / "first" / "model")
-    model = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
-    query, passage = (torch.from_numpy(encode(["sun"])) for encode in (model.encode_query, model.encode_document))
-    assert query.shape == passage.shape == (1, 32) and not torch.equal(query, passage)
-    with pytest.raises(ValueError, match="already has a Router.*--two_encoders"):
-        train(NAME, "--two_encoders --model", tmp_path / "first" / "model", output="third")
 
 
 def test_defaults_that_are_not_the_papers_say_so() -> None:

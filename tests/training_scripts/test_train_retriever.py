@@ -25,16 +25,6 @@ def test_questions_find_their_passages(train: Runner, tmp_path: Path) -> None:
     assert "MultipleNegativesRankingLoss" in card and "- fr\n" in card
 
 
-def test_an_epoch_has_every_question_once_and_no_false_negatives(train: Runner) -> None:
-    made = train.built("retriever", "--num_train_epochs 1 --evaluation_questions 0")
-    assert (made.args.max_steps, made.args.num_train_epochs) == (-1, 1)
-    drawn = list(made.args.batch_sampler(made.datasets, 8, False, [], torch.Generator().manual_seed(0), 0))
-    # But for rows that fit into no batch until the next epoch.
-    assert len(drawn) == 15 and len({row for batch in drawn for row in batch}) >= 110
-    for batch in drawn:
-        assert len({made.datasets[row]["positive"] for row in batch}) == len(batch)
-
-
 def test_two_encoders_in_two_stages_by_dot_product(train: Runner, tmp_path: Path) -> None:
     method = "--similarity dot --temperature 1 --max_steps 3 --mini_batch_size 3 --save_strategy no"
     first = tmp_path / "first" / "model"
