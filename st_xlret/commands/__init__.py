@@ -69,8 +69,8 @@ def run(name: str, arguments: Sequence[str], *, prog: str) -> None:
             import_module(f"st_xlret.commands.{name}").main(arguments, prog=prog)
     except (ValueError, OSError, ImportError) as error:
         sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("stopped")
+    except KeyboardInterrupt as stop:
+        sys.exit(f"stopped. {stop}".removesuffix(". "))
 
 
 @contextmanager

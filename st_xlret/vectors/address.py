@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 
 class Address(NamedTuple):
@@ -31,18 +31,24 @@ def parse_address(address: str, *required: str, optional: tuple[str, ...] | None
         optional: Names that may be. None: all names; those that are not required are not shown.
 
     Raises:
-        ValueError: If a name is missing or unknown.
+        ValueError: If a name is missing or unknown, or a password is not written as URLs have it.
 
     Example:
         >>> parse_address("qdrant:http://me:secret@host:6333?collection=docs", "collection").shown
         'qdrant:http://host:6333?collection=docs'
     """
     scheme, _, rest = address.partition(":")
+    user, at, _ = rest.partition("//")[2].rpartition("@")
+    if set(user) & set("/?#@[]"):
+        raise ValueError(
+            f"{scheme}: the user or password has one of / ? # @ [ ]: write %2F %3F %23 %40 %5B %5D instead, or leave "
+            "the password out of the address"
+        )
     place, _, query = rest.partition("?")
     values = dict(parse_qsl(query))
     shown_names = {*required, *(optional or ())} - {"api_key"}
-    shown = f"{scheme}:{_without_user(place)}?" + "&".join(f"{n}={v}" for n, v in values.items() if n in shown_names)
-    shown = shown.removesuffix("?")
+    given = "&".join(f"{name}={value}" for name, value in values.items() if name in shown_names)
+    shown = f"{scheme}:{place.replace(user + at, '', 1)}?{given}".removesuffix("?")
     if missing := [name for name in required if not values.get(name)]:
         raise ValueError(
             f"{shown}: {missing[0]} is missing; write {scheme}:PLACE?{'&'.join(f'{n}=...' for n in required)}"
@@ -51,11 +57,7 @@ def parse_address(address: str, *required: str, optional: tuple[str, ...] | None
         raise ValueError(
             f"{shown}: unknown {', '.join(sorted(unknown))}; known are {', '.join([*required, *optional])}"
         )
-    secrets = [urlsplit(place).password, values.get("api_key"), values.get("password")]
-    given = {form for secret in secrets if secret for form in (secret, unquote(secret))}
-    return Address(place, values, shown, tuple(given))
-
-
-def _without_user(place: str) -> str:
-    user, at, _ = urlsplit(place).netloc.rpartition("@")
-    return place.replace(user + at, "", 1)
+    named = (value for name, value in values.items() if "key" in name or "password" in name)
+    secrets = [user.partition(":")[2], *named]
+    forms = {form for secret in secrets if secret for form in (secret, unquote(secret))}
+    return Address(place, values, shown, tuple(forms))

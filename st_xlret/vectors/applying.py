@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -63,7 +64,8 @@ def apply_calibration(
     Raises:
         FileExistsError: If there is something else under the name.
         ValueError: If the map is of other vectors, or of queries alone.
-        OSError: If the store fails. What is written stays, and is continued.
+        OSError: If the store fails. What is written in a database stays, and is continued.
+        KeyboardInterrupt: If it is stopped; likewise.
     """
     if calibration.queries_only:
         raise ValueError(
@@ -81,16 +83,17 @@ def apply_calibration(
     with target, tqdm(total=total, unit=" rows", disable=not show_progress_bar) as bar:
         try:
             for rows in batches:
-                with source.errors():
+                with source.errors() if target.continues else nullcontext():  # errors of a file name the file
                     missing = rows.of(target.missing(rows))
                     if missing.ids:
                         target.write(_mapped(calibration, source, missing, applied.left_out))
                 applied.written += len(missing.ids)
                 bar.update(len(rows.ids))
-        except OSError as error:
+        except (OSError, KeyboardInterrupt) as error:
             if target.continues:
                 kept = f"{target.already + applied.written} rows are in {target.name}; the same command continues"
-                raise OSError(f"{error}. {kept}") from error
+                kind = OSError if isinstance(error, OSError) else KeyboardInterrupt
+                raise kind(f"{error}. {kept}".removeprefix(". ")) from error
             raise
     applied.written -= applied.left_out.counts.total()
     applied.added = max(0, len(source) - total)

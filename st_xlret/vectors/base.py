@@ -18,6 +18,7 @@ Metric = Literal["cosine", "dot", "euclidean"]
 
 _LANGUAGE_FIELDS = ("language", "lang")
 _NAMED = 5  # rows that a message names
+_IDENTIFIED = 100_000  # texts whose language a sample identifies
 
 
 class Fields(NamedTuple):
@@ -189,7 +190,8 @@ class VectorSource(ABC):
     ) -> dict[str, NDArray[np.float32]]:
         """Vectors of each language, drawn in one pass so that every row has the same chance.
 
-        Rows without a vector or a language are left out, with a warning that counts and names them.
+        Rows without a vector or a language are left out, with a warning that counts and names them. Of rows whose
+        language has to be identified from a text, 100 000 are looked at, drawn at random.
 
         Args:
             per_language: Vectors to draw from each language; all, where there are fewer.
@@ -205,12 +207,15 @@ class VectorSource(ABC):
         generator = np.random.default_rng(seed)
         found: dict[str, tuple[NDArray[np.float64], NDArray[np.float32]]] = {}
         left_out = LeftOut()
+        share = 1.0 if self.fields.text is None else _IDENTIFIED / max(1, len(self))
         for rows in self.batches(everything=self.fields.text is not None):
+            lots = generator.random(len(rows.ids))
+            looked_at = (lots < share) | np.array([code is not None for code in rows.languages])
+            rows, lots = rows.of(looked_at), lots[looked_at]
             codes = np.array([code or "" for code in self.languages_of(rows)])
             usable = rows.usable()
             left_out.add_vectors(rows, usable)
             left_out.add("without a language", (rows.ids[i] for i in np.flatnonzero(usable & (codes == "")).tolist()))
-            lots = generator.random(len(codes))
             for code in set(codes[usable].tolist()) - {""}:
                 if languages is not None and code not in languages:
                     continue
@@ -279,7 +284,10 @@ class VectorSource(ABC):
         """Rows with the languages of a file, a line for each row."""
         with open(file, encoding="utf-8") as lines:
             for rows in batches:
-                codes = [line.strip() or None for line in islice(lines, len(rows.ids))]
+                try:
+                    codes = [line.strip() or None for line in islice(lines, len(rows.ids))]
+                except UnicodeDecodeError as error:
+                    raise ValueError(f"{file} is no text in UTF-8: {error}") from error
                 if len(codes) < len(rows.ids):
                     raise ValueError(f"{file} has fewer lines than {self.name} has vectors, {len(self)}")
                 yield rows._replace(languages=codes)

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from st_xlret.files import atomic_file
-from st_xlret.vectors.base import Fields, VectorRows, VectorSource, VectorTarget, existing_file
+from st_xlret.vectors.base import Fields, Metric, VectorRows, VectorSource, VectorTarget, existing_file
 from st_xlret.vectors.numpy_file import new_file
 
+_METRICS: dict[int, Metric] = {faiss.METRIC_INNER_PRODUCT: "dot", faiss.METRIC_L2: "euclidean"}
 _PER_LIST = 64  # vectors by which the centre of a list is found
 
 
@@ -36,7 +37,7 @@ class FaissVectors(VectorSource):
             with self.errors():
                 self.index.make_direct_map()  # type: ignore[attr-defined]
         self.dimension = self.index.d
-        self.metric = "dot" if self.index.metric_type == faiss.METRIC_INNER_PRODUCT else "euclidean"
+        self.metric = _METRICS.get(self.index.metric_type)
 
     def __len__(self) -> int:
         return int(self.index.ntotal)

@@ -43,8 +43,13 @@ class ParquetVectors(VectorSource):
         found = existing_file(path)
         self.files = sorted(found.rglob("*.parquet")) if found.is_dir() else [found]
         with self.errors():
-            self.schema = pq.read_schema(self.files[0])
-            self.rows = sum(pq.read_metadata(file).num_rows for file in self.files)
+            about = [pq.read_metadata(file) for file in self.files]
+            schemas = [each.schema.to_arrow_schema() for each in about]
+        self.schema, self.rows = schemas[0], sum(each.num_rows for each in about)
+        for file, schema in zip(self.files, schemas, strict=True):
+            if not schema.equals(self.schema):
+                differ = {field.name for field in {*schema} ^ {*self.schema}}
+                raise ValueError(f"{file} and {self.files[0]} differ in the columns {', '.join(sorted(differ))}")
         self.columns = Columns(self.schema, fields, path)
         try:
             self.about = dict(json.loads((self.schema.metadata or {}).get(METADATA, b"{}")))
@@ -73,7 +78,10 @@ class ParquetVectors(VectorSource):
 
     def target(self, name: str, mark: str) -> VectorTarget:
         """A new file with all columns; a row without a vector has null."""
-        return _ParquetFile(self, new_file(name, ".parquet"), mark)
+        path, folder = new_file(name, ".parquet").resolve(), Path(self.name).expanduser().resolve()
+        if folder in path.parents:
+            raise ValueError(f"{name} is in {self.name}, and would be read as a part of it: give another folder")
+        return _ParquetFile(self, Path(name).expanduser(), mark)
 
 
 class Columns:

@@ -32,6 +32,11 @@ WHERE indrelid = %s AND indisprimary"""
 _INDEXES = """
 SELECT opcname FROM pg_index JOIN pg_opclass ON pg_opclass.oid = indclass[0]
 JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = %s AND attname = %s"""
+_KEY_TYPES = (
+    "smallint", "integer", "bigint", "numeric", "text", "character varying", "uuid", "date", "bytea",
+    "timestamp without time zone", "timestamp with time zone",
+)  # fmt: skip
+_NAME = 63  # bytes of a name that PostgreSQL keeps
 
 
 class PostgresVectors(VectorSource):
@@ -98,6 +103,10 @@ class PostgresVectors(VectorSource):
 
     def target(self, name: str, mark: str) -> VectorTarget:
         """A new column of the same table and type; a row without a vector has null in it."""
+        if self.key_type not in _KEY_TYPES:
+            raise ValueError(f"{self.name}: the key {self.key} is of {self.key_type}, not of {', '.join(_KEY_TYPES)}")
+        if len(name.encode()) > _NAME:
+            raise ValueError(f"{name}: PostgreSQL keeps {_NAME} bytes of a name: give a shorter one")
         return _Column(self, name, mark)
 
     def close(self) -> None:
@@ -110,13 +119,11 @@ class PostgresVectors(VectorSource):
             return rows
 
     def _sql(self, text: str, **more: Any) -> Any:
+        """A query with names in it, in which % is doubled, as in every query that takes values."""
         name = self.sql.Identifier
-        return self.sql.SQL(text).format(
-            table=self.table,
-            column=name(self.column),
-            key=name(self.key),
-            **more,  # noqa
-        )
+        parts = {"table": self.table, "column": name(self.column), "key": name(self.key), **more}
+        quoted = {what: part.as_string(self.connection).replace("%", "%%") for what, part in parts.items()}
+        return self.sql.SQL(text).format(**{what: self.sql.SQL(part) for what, part in quoted.items()})
 
     def _field(self, what: str, choose: Any, fields: Fields) -> Any:
         """A column, or a value in a column of JSON such as `metadata.language`, or NULL."""
@@ -162,14 +169,11 @@ class _Column(VectorTarget):
 
     def __enter__(self) -> VectorTarget:
         with self.source.errors(), self.source.connection.transaction():
-            execute = self.source.connection.execute
+            execute, comment = self.source.connection.execute, self.source.sql.Literal(self.comment)
             if self.is_new:
-                execute(self._sql(f"ALTER TABLE {{table}} ADD {{new}} {self.source.kind}({self.source.dimension})"))
-                execute(
-                    self._sql(
-                        "COMMENT ON COLUMN {table}.{new} IS {comment}", comment=self.source.sql.Literal(self.comment)
-                    )
-                )
+                kind = f"{self.source.kind}({self.source.dimension})"
+                execute(self._sql(f"ALTER TABLE {{table}} ADD {{new}} {kind}"), ())
+                execute(self._sql("COMMENT ON COLUMN {table}.{new} IS {comment}", comment=comment), ())
         return self
 
     def missing(self, rows: VectorRows) -> NDArray[np.bool_]:
@@ -200,7 +204,7 @@ class _Column(VectorTarget):
             update = (
                 "UPDATE {table} SET {new} = mapped_rows.mapped FROM mapped_rows WHERE {table}.{key} = mapped_rows.key"
             )
-            cursor.execute(self._sql(update))
+            cursor.execute(self._sql(update), ())
 
     def __exit__(self, *error: Any) -> None:
         pass

@@ -106,8 +106,17 @@ def test_options_that_are_missing(folder: str) -> None:
         main(["apply", folder, "--into", "b.parquet"])
 
 
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [(ConnectionError("the server has gone away"), "the server has gone away."), (KeyboardInterrupt(), "stopped.")],
+)
 def test_an_interrupted_run_continues_and_takes_rows_that_were_added(
-    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    error: BaseException,
+    message: str,
+    folder: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from st_xlret.vectors import applying
 
@@ -120,15 +129,14 @@ def test_an_interrupted_run_continues_and_takes_rows_that_were_added(
     def dies_in_the_third_batch(self: VectorCalibration, *arguments: Any) -> Any:
         calls.append(1)
         if len(calls) == 3:
-            raise ConnectionError("the server has gone away")
+            raise error
         return as_it_is(self, *arguments)
 
     monkeypatch.setattr(VectorCalibration, "transform", dies_in_the_third_batch)
     with pytest.raises(SystemExit) as stopped:
         main(given)
-    assert "the server has gone away. 6 rows are in the named vector mapped of docs; the same command continues" in str(
-        stopped.value
-    )
+    kept = "6 rows are in the named vector mapped of docs; the same command continues"
+    assert f"{message} {kept}" in str(stopped.value)
     monkeypatch.setattr(VectorCalibration, "transform", as_it_is)
     client, models = stores.open_qdrant(tmp_path)
     client.upsert("docs", [models.PointStruct(id=10, vector={"dense": [1.0, 0, 0, 0]})])

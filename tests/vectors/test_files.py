@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from st_xlret.vectors import VectorSource, open_vectors
+from st_xlret.vectors import VectorCalibration, VectorSource, apply_calibration, base, open_vectors
 
 VECTORS = np.random.default_rng(0).normal(size=(10, 4)).astype(np.float16)
 LANGUAGES = ["en", "fr", "en", None, "de", "en", "fr", "en", "en", "de"]
@@ -140,12 +141,54 @@ def test_a_row_without_a_vector_stays_in_its_place(tmp_path: Path) -> None:
     assert [vector is None for vector in written] == [False, True, True, False, False, False]
 
 
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_a_disk_that_fills_up(suffix: str, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    vectors = np.random.default_rng(0).normal(size=(20_000, 4)).astype(np.float16)
+    numpy_source(tmp_path, vectors)
+    parquet_source(tmp_path, pa.table({"vector": list(vectors)}))
+    before, limits = sorted(tmp_path.iterdir()), resource.getrlimit(resource.RLIMIT_FSIZE)
+    calibration = VectorCalibration(np.eye(4, dtype=np.float32)[None], np.zeros((1, 4), np.float32))
+    source = open_vectors(tmp_path / f"vectors{suffix}")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=rf"Could not write \S+mapped{suffix}: .*Free some space"):
+            apply_calibration(calibration, source, str(tmp_path / f"mapped{suffix}"), show_progress_bar=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_folder_that_cannot_be_written(source: VectorSource) -> None:
+    with pytest.raises(OSError, match="Cannot write to /proc"):
+        source.target(f"/proc/mapped{Path(source.name).suffix}", "")
+
+
 def test_a_folder_of_files_is_one_source(tmp_path: Path) -> None:
     for part in range(2):
         pq.write_table(table(TYPES["list"]).slice(5 * part, 5), tmp_path / f"part-{part}.parquet")
     vectors, languages, ids = everything(open_vectors(tmp_path), size=4)
     np.testing.assert_array_equal(vectors, VECTORS.astype(np.float32))
     assert languages == LANGUAGES and ids == list(range(10))
+
+
+def test_files_of_a_folder_have_the_same_columns(tmp_path: Path) -> None:
+    pq.write_table(table(TYPES["list"]), tmp_path / "a.parquet")
+    pq.write_table(table(TYPES["fixed size list"]).rename_columns(["vector", "lang"]), tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match=r"b.parquet and \S+a.parquet differ in the columns lang, language, vector"):
+        open_vectors(tmp_path)
+
+
+def test_a_folder_does_not_get_its_own_mapped_vectors(tmp_path: Path) -> None:
+    pq.write_table(table(TYPES["list"]), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="would be read as a part of it: give another folder"):
+        open_vectors(tmp_path).target(str(tmp_path / "new" / "mapped.parquet"), "")
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_null_among_the_numbers_of_a_vector(kind: str, tmp_path: Path) -> None:
+    source = parquet_source(tmp_path, table(TYPES[kind], [[1, 2, 3, 4], [1, None, 3, 4], None]))
+    assert next(source.batches()).usable().tolist() == [True, False, False]
 
 
 def test_other_columns_and_the_model(tmp_path: Path) -> None:
@@ -175,6 +218,16 @@ def test_languages_are_found_in_texts(tmp_path: Path) -> None:
         assert list(parquet_source(tmp_path, content, text_field="text").sample(5)) == ["en", "fr"]
     with pytest.raises(ValueError, match="of 3 rows none has a vector and a language.*--text_field"):
         parquet_source(tmp_path, content).sample(5)
+
+
+def test_of_many_rows_some_are_identified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_IDENTIFIED", 100)
+    codes = ["sw" if i % 500 == 0 else None for i in range(2000)]
+    content = pa.table({"vector": [[1.0, 2.0]] * 2000, "language": codes, "text": ["a"] * 2000})
+    source, texts = parquet_source(tmp_path, content, text_field="text"), []
+    source._identifier = SimpleNamespace(identify=lambda text: texts.append(text) or "en")
+    sample = source.sample(1000)
+    assert len(sample["sw"]) == 4 and len(sample["en"]) == len(texts) and 60 < len(texts) < 150
 
 
 def test_vectors_of_several_lengths(tmp_path: Path) -> None:
@@ -218,12 +271,29 @@ def test_a_file_of_languages_of_another_length(lines: int, message: str, tmp_pat
         list(source.batches(4))
 
 
+def test_a_file_of_languages_that_is_no_text(tmp_path: Path) -> None:
+    source = numpy_source(tmp_path)
+    (tmp_path / "codes.txt").write_bytes(b"\xff\xfe" * 10)
+    with pytest.raises(ValueError, match="codes.txt is no text in UTF-8"):
+        list(source.batches(4))
+
+
 def test_languages_of_a_table_are_in_its_columns(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="in a field"):
         parquet_source(tmp_path, table(TYPES["list"]), languages_file="codes.txt")
 
 
-def test_passwords_are_not_shown() -> None:
+@pytest.mark.parametrize(
+    "address",
+    [
+        "mysql://me:secret@host/db",
+        "postgresql://me:secret@host/db?table=docs",
+        "postgresql://me:pass/secret@host/db?table=docs&column=dense",
+        "postgresql://me:pass?secret@host/db?table=docs&column=dense",
+        "qdrant:http://host:6333?collection=docs&apikey=secret",
+    ],
+)
+def test_passwords_are_not_shown(address: str) -> None:
     with pytest.raises(ValueError) as error:
-        open_vectors("mysql://me:secret@host/db")
-    assert "secret" not in str(error.value)
+        open_vectors(address)
+    assert "secret" not in str(error.value) and "me:" not in str(error.value)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -105,6 +106,22 @@ def test_a_row_without_a_vector_stays_without(address: str, opened: Opened) -> N
     np.testing.assert_allclose(np.sort(vectors, axis=0), np.sort(np.delete(VECTORS, [2, 5], axis=0), axis=0), atol=1e-3)
 
 
+def test_nothing_goes_into_the_source_itself(address: str, opened: Opened) -> None:
+    own = address if address.endswith(".faiss") else "dense" if "=dense" in address else "docs"
+    with pytest.raises(FileExistsError, match="nothing is overwritten"):
+        opened(address).target(own, "this map")
+
+
+@pytest.mark.parametrize("name", ["a/b", "../b", 'a"b'])
+@pytest.mark.parametrize("build", ["qdrant", "named_qdrant", "chroma", "lance"])
+def test_names_that_a_store_does_not_take(build: str, name: str, tmp_path: Path, opened: Opened) -> None:
+    source = opened(stores.BUILDERS[build](tmp_path))
+    files = {path for path in tmp_path.parent.rglob("*") if path.is_dir()}
+    with pytest.raises((ValueError, OSError), match=re.escape(source.name)), source.target(name, ""):
+        pass
+    assert {path for path in tmp_path.parent.rglob("*") if path.is_dir()} == files
+
+
 @pytest.mark.parametrize(
     ("build", "change", "message"),
     [
@@ -151,6 +168,41 @@ def test_a_table_without_a_key(postgresql_server: str, opened: Opened) -> None:
         connection.execute("ALTER TABLE docs DROP CONSTRAINT docs_pkey")
     with pytest.raises(ValueError, match="needs a primary key of one column"):
         opened(address)
+
+
+@pytest.mark.parametrize("name", ["a\"b'c; DROP TABLE docs; --", "100%s %(a)s", "{a} {}", "Upper"])
+def test_any_name_is_quoted_in_postgresql(name: str, postgresql_server: str, opened: Opened) -> None:
+    stores.postgres(postgresql_server, "vector(4)")
+    with stores.connected(postgresql_server) as connection:
+        quoted = '"' + name.replace('"', '""') + '"'
+        connection.execute(f"DROP TABLE IF EXISTS {quoted}")
+        connection.execute(f"ALTER TABLE docs RENAME TO {quoted}")
+        for column in ("key", "dense", "lang"):
+            connection.execute(f'ALTER TABLE {quoted} RENAME {column} TO "{column} {quoted[1:]}')
+    table, column = quote(name), quote(f"dense {name}")
+    address = postgresql_server.replace("?", f"?table={table}&column={column}&", 1)
+    source = opened(address, language_field=f"lang {name}")
+    assert read(source)[1] == LANGUAGES
+    with pytest.raises(KeyboardInterrupt):
+        write(source, source.target(f"mapped {name}", ""), batches=1)
+    source = opened(address)
+    assert write(source, source.target(f"mapped {name}", "")) == 7
+    with opened(address.replace(column, quote(f"mapped {name}"))) as written:
+        np.testing.assert_allclose(read(written)[0], -VECTORS, atol=1e-3)
+
+
+def test_what_postgresql_would_not_keep_is_refused(postgresql_server: str, opened: Opened) -> None:
+    with pytest.raises(ValueError, match="63 bytes"):
+        opened(stores.postgres(postgresql_server, "vector(4)")).target("m" * 64, "")
+    with pytest.raises(ValueError, match=r"the key key is of character, not of smallint, .*text"):
+        opened(stores.postgres(postgresql_server, "vector(4)", "character(2)")).target("mapped", "")
+
+
+def test_null_instead_of_a_vector_in_postgresql(postgresql_server: str, opened: Opened) -> None:
+    address = stores.postgres(postgresql_server, "halfvec(4)")
+    with stores.connected(postgresql_server) as connection:
+        connection.execute("UPDATE docs SET dense = NULL WHERE key IN (0, 7)")
+    assert [i for rows in opened(address).batches(4) for i in rows.of(~rows.usable()).ids] == [0, 7]
 
 
 def test_vectors_of_several_lengths_in_postgresql(postgresql_server: str, opened: Opened) -> None:
