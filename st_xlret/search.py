@@ -47,7 +47,6 @@ def top_k(
     k: int,
     *,
     device: str | torch.device | None = None,
-    show_progress_bar: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Find the k corpus rows with the highest dot product for every query. The search is exact.
 
@@ -59,7 +58,6 @@ def top_k(
         corpus: Shape (C, d), which may be a memory map, or an iterable of such chunks of any length.
         k: Neighbours per query, from 1 to C.
         device: Where the scores are computed. Default: the accelerator that an input is on, else the CPU.
-        show_progress_bar: Whether to show a bar over the corpus rows.
 
     Returns:
         `(scores, indices)`, shapes (Q, k), float32 and int64; best first, equal scores ordered by the lower index.
@@ -74,27 +72,24 @@ def top_k(
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, got k={k}.")
-    is_matrix = isinstance(corpus, (np.ndarray, Tensor))
     place = _device(device, queries, corpus)
     asked = _float32(queries, "queries", place)
     keys = torch.full((len(asked), k), _NOTHING, device=place)
     buffer = torch.empty(_ROWS_AT_ONCE * min(_QUERIES_AT_ONCE, len(asked)), device=place)
-    chunks: Any = [corpus] if is_matrix else corpus
+    chunks: Any = [corpus] if isinstance(corpus, (np.ndarray, Tensor)) else corpus
     seen = 0
-    with tqdm(desc="Search", total=len(chunks[0]) if is_matrix else None, disable=not show_progress_bar) as bar:
-        for number, chunk in enumerate(chunks):
-            if np.ndim(chunk) != 2 or chunk.shape[1] != asked.shape[1]:
-                shape, expected = tuple(np.shape(chunk)), f"(rows, {asked.shape[1]})"
-                raise ValueError(
-                    f"chunk {number} of the corpus has shape {shape}, expected {expected}: encode both with one model."
-                )
-            for start in range(0, len(chunk), _ROWS_AT_ONCE):
-                block = _float32(chunk[start : start + _ROWS_AT_ONCE], "corpus", place, seen)
-                for first in range(0, len(asked), _QUERIES_AT_ONCE):
-                    part = slice(first, first + _QUERIES_AT_ONCE)
-                    _improve(keys[part], _scores(asked[part], block, buffer), seen)
-                seen += len(block)
-                bar.update(len(block))
+    for number, chunk in enumerate(chunks):
+        if np.ndim(chunk) != 2 or chunk.shape[1] != asked.shape[1]:
+            shape, expected = tuple(np.shape(chunk)), f"(rows, {asked.shape[1]})"
+            raise ValueError(
+                f"chunk {number} of the corpus has shape {shape}, expected {expected}: encode both with one model."
+            )
+        for start in range(0, len(chunk), _ROWS_AT_ONCE):
+            block = _float32(chunk[start : start + _ROWS_AT_ONCE], "corpus", place, seen)
+            for first in range(0, len(asked), _QUERIES_AT_ONCE):
+                part = slice(first, first + _QUERIES_AT_ONCE)
+                _improve(keys[part], _scores(asked[part], block, buffer), seen)
+            seen += len(block)
     if k > seen:
         raise ValueError(f"k={k} is larger than the corpus of {seen} rows: ask for k=min(k, len(corpus)) at most.")
     return _best_first(keys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -11,7 +12,7 @@ from tqdm.auto import tqdm
 
 from st_xlret.data.languages import check_language
 from st_xlret.data.lines import BadLines, OnBytesRead, PathLike, read_jsonl, read_lines
-from st_xlret.data.question_formats import Example, make_example, texts_in
+from st_xlret.data.question_formats import Example, Reading, make_example, texts_in
 
 Qrels: TypeAlias = dict[str, dict[str, int]]
 """Query id -> document id -> judgement; a document is relevant where its judgement is above 0."""
@@ -112,7 +113,9 @@ def read_qrels(path: PathLike, bad_lines: BadLines | None = None) -> Qrels:
                 raise ValueError(
                     f"expected 'query document judgement' or TREC's 'query 0 document judgement', found {line[:80]!r}"
                 )
-            query, document, value = fields[0], fields[-2], _whole_number(fields[-1])
+            if not re.fullmatch(r"-?\d{1,9}", fields[-1]):
+                raise ValueError(f"the judgement {fields[-1][:40]!r} is no whole number")
+            query, document, value = fields[0], fields[-2], int(fields[-1])
             known = qrels.setdefault(query, {}).setdefault(document, value)
             if known != value:
                 raise ValueError(f"query {query!r} and document {document!r} are judged {value}, and {known} above")
@@ -123,20 +126,18 @@ def read_qrels(path: PathLike, bad_lines: BadLines | None = None) -> Qrels:
 
 def beir_examples(
     folder: PathLike,
-    split: str = "train",
-    bad_lines: BadLines | None = None,
+    split: str,
+    reading: Reading,
+    bad_lines: BadLines,
     *,
-    sentences: bool = False,
-    titles: bool = True,
-    language: str = "en",
-    show_progress_bar: bool = True,
+    show_progress_bar: bool,
 ) -> Iterator[Example]:
     """Stream the judged questions of a split, as training examples in the order of the judgements.
 
     A question gives an example for each relevant passage; passages judged 0 are its hard negatives. Only the judged
-    passages and questions are held in memory. The options are those of `question_formats.Reading`.
+    passages and questions are held in memory.
     """
-    bad_lines, files = bad_lines or BadLines(), find_beir(folder, split)
+    files = find_beir(folder, split)
     qrels = read_qrels(files.qrels, bad_lines)
 
     def by_id(path: Path, ids: Collection[str]) -> dict[str, BEIRText]:
@@ -157,7 +158,7 @@ def beir_examples(
         for unknown in (name for name in judgements if name not in passages):
             report(f"passage {unknown!r} is not in {files.corpus.name}", query, unknown)
         known = {name: score for name, score in judgements.items() if name in passages}
-        texts = {name: (passages[name].title if titles else None, passages[name].text) for name in known}
+        texts = {name: (passages[name].title if reading.titles else None, passages[name].text) for name in known}
         negatives = [texts[name] for name, score in known.items() if score <= 0]
         for name in (name for name, score in known.items() if score > 0):
             try:
@@ -168,8 +169,8 @@ def beir_examples(
                     queries[query].text,
                     *texts[name],
                     negatives,
-                    answers=texts_in(answers, "answers") if sentences else None,
-                    language=passages[name].language or language,
+                    answers=texts_in(answers, "answers") if reading.sentences else None,
+                    language=passages[name].language or reading.language,
                     question_language=check_language(code) if code else None,
                 )
             except ValueError as error:
@@ -184,13 +185,6 @@ def _line_of_judgement(path: Path, query: str, document: str) -> int:
     """The line that judges a query and a document, for messages; 0 if there is none."""
     fields = ((number, _judgement_fields(line)) for number, line in read_lines(path, BadLines(skip=True)))
     return next((number for number, f in fields if len(f) > 2 and (f[0], f[-2]) == (query, document)), 0)
-
-
-def _whole_number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"the judgement {text!r} is no whole number") from None
 
 
 def _one_of(folder: Path, name: str) -> Path | None:

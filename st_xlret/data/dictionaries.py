@@ -75,12 +75,7 @@ class Dictionary:
 
 
 def read_dictionary(
-    paths: PathLike | Iterable[PathLike],
-    source_language: str | None = None,
-    target_language: str | None = None,
-    *,
-    skip_bad_lines: bool = False,
-    limits: Limits | None = None,
+    paths: PathLike | Iterable[PathLike], *, skip_bad_lines: bool = False, limits: Limits | None = None
 ) -> Dictionary:
     r"""Read a bilingual dictionary: two columns with a tab or, as in MUSE's files, a space between them.
 
@@ -88,15 +83,13 @@ def read_dictionary(
     An entry that occurs again is taken once.
 
     Args:
-        paths: One or several `.txt` or `.tsv` files of one language pair, plain or gzipped (`.gz`).
-        source_language: Language of the first column. By default both are read off the names (`WORDS.en-fr.tsv.gz`).
-        target_language: Language of the second column.
+        paths: One or several `.txt` or `.tsv` files of one language pair, plain or gzipped (`.gz`). The languages of
+            the two columns are read off the names (`WORDS.en-fr.tsv.gz`).
         skip_bad_lines: Skip and count bad lines instead of raising an error.
         limits: Longest line of a file.
 
     Raises:
         DataError: For a bad line (file and line are named) or file, files of several language pairs, or no entry.
-        ValueError: For an unknown language code, or one language without the other.
 
     Example:
         >>> import tempfile, pathlib
@@ -106,13 +99,9 @@ def read_dictionary(
         [('dog', 'Hund'), ('guinea pig', 'Meerschweinchen')]
     """
     files = sorted({_checked_path(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)})
-    if (source_language is None) != (target_language is None):
-        raise ValueError(f"give both languages or none, got {source_language!r} and {target_language!r}")
-    if source_language is None or target_language is None:
-        named = {languages_in_name(file): file for file in files}
-        if len(named) != 1:
-            raise DataError(f"a dictionary is of one language pair, got {len(named)}: {list(map(str, named.values()))}")
-        source_language, target_language = next(iter(named))
+    named = {languages_in_name(file): file for file in files}
+    if len(named) != 1:
+        raise DataError(f"a dictionary is of one language pair, got {len(named)}: {list(map(str, named.values()))}")
     bad_lines = BadLines(skip_bad_lines, limits or Limits())
     entries: dict[tuple[str, str], None] = {}
     for file in files:
@@ -131,7 +120,7 @@ def read_dictionary(
     name = ", ".join(map(str, files))
     if not entries:
         raise DataError("\n".join([f"{name} contains no entry", *bad_lines.losses()]))
-    return Dictionary(source_language, target_language, list(entries), name, bad_lines)
+    return Dictionary(*next(iter(named)), list(entries), name, bad_lines)
 
 
 def load_dictionaries(

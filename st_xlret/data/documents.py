@@ -44,10 +44,10 @@ class LoadReport(Report):
     """What [`load_documents`][st_xlret.load_documents] kept and what it left out, by language.
 
     It counts `documents` and `sentences` that were kept, of these the `one_sentence` documents; documents left out as
-    `empty`, `too_short` (`min_sentences`) or `over_limit`; and sentences that were `excluded`.
+    `empty`; and sentences that were `excluded`.
     """
 
-    counted = ("documents", "sentences", "one_sentence", "empty", "too_short", "over_limit", "excluded")
+    counted = ("documents", "sentences", "one_sentence", "empty", "excluded")
 
 
 def load_documents(
@@ -56,8 +56,6 @@ def load_documents(
     languages: Iterable[str] | None = None,
     exclude: Sequence[PathLike] = (),
     skip_bad_lines: bool = False,
-    min_sentences: int = 1,
-    max_documents_per_language: int | None = None,
     limits: Limits | None = None,
     report: LoadReport | None = None,
     cache_dir: PathLike | None = None,
@@ -82,8 +80,6 @@ def load_documents(
         exclude: Text files, one sentence per line, such as a test set. Sentences that occur in them are left out,
             whatever their case, punctuation and white space.
         skip_bad_lines: Skip and count bad lines instead of raising an error.
-        min_sentences: Documents with fewer sentences are left out; 1 keeps one-sentence documents.
-        max_documents_per_language: The first documents of each language to keep. No limit by default.
         limits: Longest line and sentence; longer sentences are cut and counted.
         report: Filled with counts of what was kept and left out.
         cache_dir: Folder for the Arrow files. By default `st_xlret` inside the cache of `datasets`.
@@ -95,7 +91,7 @@ def load_documents(
 
     Raises:
         DataError: For a bad line (file and line are named), a source that does not exist, or if no document is left.
-        ValueError: For an unknown language, a limit below 1, or a Hugging Face data set without text.
+        ValueError: For an unknown language, or a Hugging Face data set without text.
 
     Example:
         >>> import tempfile
@@ -103,13 +99,9 @@ def load_documents(
         >>> load_documents(records, cache_dir=tempfile.mkdtemp(), show_progress_bar=False)["sentence"][:]
         ['It rained.', 'We stayed in.']
     """
-    for name, value in (("min_sentences", min_sentences), ("max_documents_per_language", max_documents_per_language)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1, not {value}")
     wanted, limits = check_languages(languages), limits or Limits()
     excluded, found = texts_to_exclude(exclude), find_documents(sources)
-    options = [wanted and sorted(wanted), sorted(excluded), skip_bad_lines, min_sentences]
-    key = found.cache_key([*options, max_documents_per_language, astuple(limits)])
+    key = found.cache_key([wanted and sorted(wanted), sorted(excluded), skip_bad_lines, astuple(limits)])
     made = LoadReport(skip_bad_lines, limits, skipped_files=found.skipped)
 
     def rows() -> Iterator[tuple[Any, ...]]:
@@ -123,17 +115,13 @@ def load_documents(
                 sentences = kept
             if not sentences:
                 counts["empty"] += 1
-            elif len(sentences) < min_sentences:
-                counts["too_short"] += 1
-            elif max_documents_per_language is not None and counts["documents"] >= max_documents_per_language:
-                counts["over_limit"] += 1
-            else:
-                counts["documents"] += 1
-                counts["sentences"] += len(sentences)
-                counts["one_sentence"] += len(sentences) == 1
-                for position, sentence in enumerate(sentences):
-                    yield sentence, document.language, number, position
-                number += 1
+                continue
+            counts["documents"] += 1
+            counts["sentences"] += len(sentences)
+            counts["one_sentence"] += len(sentences) == 1
+            for position, sentence in enumerate(sentences):
+                yield sentence, document.language, number, position
+            number += 1
         if not number:
             raise DataError(f"no documents left to train on{found.named()}:\n{made}")
 

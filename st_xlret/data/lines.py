@@ -109,14 +109,13 @@ class BadLines:
         if len(self.bad_lines) < _KEPT_EXAMPLES:
             self.bad_lines.append((os.fspath(file), line, reason))
 
-    def cut(self, sentence: str, file: PathLike, line: int, *, characters: int | None = None) -> str:
-        """The beginning of a sentence that is too long; `characters` is its length if `sentence` is a part of it."""
-        length = len(sentence) if characters is None else characters
-        if length <= self.limits.sentence_characters:
+    def cut(self, sentence: str, file: PathLike, line: int) -> str:
+        """The beginning of a sentence that is too long."""
+        if len(sentence) <= self.limits.sentence_characters:
             return sentence
         self.cut_sentence_count += 1
         if len(self.cut_sentences) < _KEPT_EXAMPLES:
-            self.cut_sentences.append((os.fspath(file), line, length))
+            self.cut_sentences.append((os.fspath(file), line, len(sentence)))
         return sentence[: self.limits.sentence_characters].rstrip()
 
     def losses(self) -> list[str]:
@@ -294,15 +293,14 @@ class Report(BadLines):
         self.warn(logger)
 
     def __str__(self) -> str:
+        from tabulate import tabulate
+
         shown = [name for place, name in enumerate(self.counted) if place < 2 or self.total(name)]
         rows = [[code, *(f"{counts[name]:,}" for name in shown)] for code, counts in sorted(self.languages.items())]
-        totals = ["total", *(f"{self.total(name):,}" for name in shown)]
-        table = [["", *(name.replace("_", " ") for name in shown)], *rows, totals]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-            for row in table
-        ]
+        rows.append(["total", *(f"{self.total(name):,}" for name in shown)])
+        names = ["", *(name.replace("_", " ") for name in shown)]
+        alignment = ["left", *("right" for _ in shown)]
+        lines = [tabulate(rows, names, tablefmt="plain", colalign=alignment, disable_numparse=True)]
         if self.other_languages:
             by_count = sorted(self.other_languages.items(), key=lambda item: (-item[1], item[0]))
             lines.append("left out by the language filter: " + ", ".join(f"{name} {n:,}" for name, n in by_count))

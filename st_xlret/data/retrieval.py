@@ -181,9 +181,8 @@ class RetrievalSource(NamedTuple):
         """Stream the examples; each has a language."""
         named = self.language or reading.language
         if self.layout == BEIR:
-            options: dict[str, Any] = {"sentences": reading.sentences, "titles": reading.titles, "language": named}
-            options["show_progress_bar"] = show_progress_bar
-            examples = beir_examples(self.path, self.split, bad_lines, **options)
+            own = reading._replace(language=named)
+            examples = beir_examples(self.path, self.split, own, bad_lines, show_progress_bar=show_progress_bar)
         else:
             languages = _question_languages(self.xor_questions)
             # XOR-TyDi's passages are English, whatever the language of the questions.

@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-def check_push(repo_id: str, token: str | None = None, *, dry_run: bool = False) -> None:
+def check_push(repo_id: str, *, dry_run: bool = False) -> None:
     """Check what can be checked without the network. Call it before training if the model will be pushed.
 
     Args:
         repo_id: `user/name` or `organisation/name`.
-        token: An access token with write permission. Default: that of `hf auth login` or `HF_TOKEN`.
         dry_run: Check the name only, as nothing will be sent.
 
     Raises:
@@ -34,27 +33,19 @@ def check_push(repo_id: str, token: str | None = None, *, dry_run: bool = False)
     later = "or go on without pushing and push later"
     if not dry_run and constants.HF_HUB_OFFLINE:
         raise OSError(f"cannot push to {repo_id}: HF_HUB_OFFLINE is set. Unset it, {later}.")
-    if not dry_run and not (token or huggingface_hub.get_token()):
+    if not dry_run and not huggingface_hub.get_token():
         raise OSError(f"cannot push to {repo_id}: there is no token. Run `hf auth login`, set HF_TOKEN, {later}.")
 
 
-def push(
-    model: SentenceTransformer,
-    repo_id: str,
-    folder: str | os.PathLike[str],
-    *,
-    private: bool | None = None,
-    token: str | None = None,
-    dry_run: bool = False,
-) -> str:
+def push(model: SentenceTransformer, repo_id: str, folder: str | os.PathLike[str], *, dry_run: bool = False) -> str:
     """Upload a model by the host's `push_to_hub`. An existing repository gets a new commit.
+
+    The token is that of `hf auth login` or `HF_TOKEN`, and whether a new repository is private is the owner's setting.
 
     Args:
         model: The model.
         repo_id: `user/name` or `organisation/name`. It is created if it does not exist.
         folder: Where the model is saved.
-        private: Whether a new repository is private. Default: the owner's setting.
-        token: An access token. Default: that of the login.
         dry_run: Send nothing.
 
     Returns:
@@ -64,14 +55,14 @@ def push(
         ValueError: If `repo_id` is not the name of a repository.
         OSError: If the Hub is turned off or unreachable, or refuses the upload. The local model is unchanged.
     """
-    check_push(repo_id, token, dry_run=dry_run)
+    check_push(repo_id, dry_run=dry_run)
     if dry_run:
         files = [file for file in sorted(Path(folder).rglob("*")) if file.is_file()]
         lines = [f"{file.stat().st_size:>13,}  {file.relative_to(folder).as_posix()}" for file in files]
         card = Path(folder, "README.md").read_text(encoding="utf-8")
         return "\n".join([f"would be uploaded to {repo_id}:", *lines, "", card])
     try:
-        return model.push_to_hub(repo_id, private=private, token=token, exist_ok=True, replace_model_card=True)
+        return model.push_to_hub(repo_id, exist_ok=True, replace_model_card=True)
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
         raise OSError(f"could not push to {repo_id}: {problem}; the model is safe in {os.fspath(folder)}") from error

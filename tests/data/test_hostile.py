@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from st_xlret.data import DataError, LoadReport, PairOptions, PairReport, load_documents, load_pairs
-from st_xlret.data.beir import read_qrels, read_texts
+from st_xlret.data.beir import read_texts
 from st_xlret.data.lines import BadLines, Limits, read_jsonl, read_lines
 from tests.data.files import write_bytes, write_jsonl, write_text
-from tests.data.pair_formats import moses, tmx, unit
+from tests.data.pair_formats import tmx, unit
 
 BYTES = {
     "latin-1": "café".encode("latin-1"),
@@ -28,12 +28,6 @@ JSON = {
     "deep lists": '{"language": ' + "[" * 100_000,
     "an endless number": '{"language": ' + "1" * 10_000 + "}",
 }
-DOCUMENTS = {
-    "a list as language": {"language": ["en"], "sentences": ["a"]},
-    "a path as language": {"language": "../../en", "sentences": ["a"]},
-    "null among sentences": {"language": "en", "sentences": ["a", None]},
-    "a number as text": {"language": "en", "text": 5},
-}
 PAIR = {"source_language": "en", "target_language": "fr", "source": "a", "target": "b"}
 PAIRS: dict[str, dict[str, Any]] = {
     **{f"null as {name}": PAIR | {name: None} for name in PAIR},
@@ -41,13 +35,6 @@ PAIRS: dict[str, dict[str, Any]] = {
     "half a surrogate pair": PAIR | {"target": "\udc00"},
 }
 COLUMNS = {"one column": "alone", "three columns": "a\tb\tc", "an empty column between two": "a\t\tb"}
-QRELS = {
-    "one column": "q1",
-    "five columns": "q1\t0\td1\t1\tx",
-    "a word as judgement": "q1\td1\tyes",
-    "a fraction as judgement": "q1\td1\t0.5",
-    "an endless judgement": "q1\td1\t" + "1" * 10_000,
-}
 TEXTS: dict[str, dict[str, Any]] = {
     "no id": {"text": "a"},
     "null as id": {"_id": None, "text": "a"},
@@ -95,7 +82,7 @@ READERS: dict[str, tuple[str, Read, list[bytes], dict[str, bytes]]] = {
         "d.jsonl",
         documents,
         [json.dumps({"language": "en", "sentences": [text]}).encode() for text in ("one", "two")],
-        BYTES | encoded(JSON) | as_json(DOCUMENTS),
+        BYTES | encoded(JSON),
     ),
     "pairs": (
         "p.jsonl",
@@ -109,12 +96,6 @@ READERS: dict[str, tuple[str, Read, list[bytes], dict[str, bytes]]] = {
         with_bad_lines(lambda file, bad: len(list(read_texts(file, bad)))),
         [json.dumps({"_id": text, "text": text}).encode() for text in ("one", "two")],
         BYTES | encoded(JSON) | as_json(TEXTS),
-    ),
-    "judgements": (
-        "train.tsv",
-        with_bad_lines(lambda file, bad: len(read_qrels(file, bad))),
-        [b"qa\td1\t1", b"qb\td2\t1"],
-        BYTES | encoded(QRELS),
     ),
 }
 
@@ -156,45 +137,27 @@ def test_long_sentences_of_documents_are_cut(tmp_path: Path) -> None:
     assert load_documents(file, **options)["sentence"][1] == LONG.strip()
 
 
-def every_format(folder: Path) -> dict[str, tuple[Path, int]]:
-    """A file of each format with a long target in its second entry, and the line that is named."""
-    codes = {"source_language": "en", "target_language": "fr"}
-    rows = [{"source": "a", "target": "b", **codes}, {"source": "c", "target": LONG, **codes}]
-    verses = [
-        {"language": code, "sentences": texts, "verses": [1, 2]} for code, texts in (("en", "ac"), ("fr", ["b", LONG]))
-    ]
-    return {
-        "records": (write_jsonl(folder / "a.jsonl", rows), 2),
-        "verses": (write_jsonl(folder / "v.jsonl", [{**v, "sentences": list(v["sentences"])} for v in verses]), 2),
-        "columns": (write_text(folder / "X.en-fr.tsv", f"a\tb\nc\t{LONG}\n"), 2),
-        "scored": (write_text(folder / "Y.en-fr.tsv", f"2\ta\tb\n2\tc\t{LONG}\n"), 2),
-        "moses": (moses(folder, {"en": "a\nc\n", "fr": f"b\n{LONG}\n"}, name="Z.en-fr"), 2),
-        "tmx": (tmx(folder / "a.tmx", unit(en="a", fr="b") + unit(en="c", fr=LONG.strip())), 2),
-    }
-
-
-@pytest.mark.parametrize("name", ["records", "verses", "columns", "scored", "moses", "tmx"])
+@pytest.mark.parametrize("name", ["lines", "verses", "tmx"])
 def test_long_sentences_of_pairs_are_cut(name: str, tmp_path: Path) -> None:
-    (file, line), report = every_format(tmp_path)[name], PairReport()
-    options = PairOptions(limits=LIMITS)
-    pairs = load_pairs(file, options, report=report, cache_dir=tmp_path / "cache", show_progress_bar=False)
+    verses = [
+        {"language": code, "sentences": texts, "verses": [1, 2]}
+        for code, texts in (("en", ["a", "c"]), ("fr", ["b", LONG]))
+    ]
+    files = {
+        "lines": write_text(tmp_path / "X.en-fr.tsv", f"a\tb\nc\t{LONG}\n"),
+        "verses": write_jsonl(tmp_path / "v.jsonl", verses),
+        "tmx": tmx(tmp_path / "a.tmx", unit(en="a", fr="b") + unit(en="c", fr=LONG.strip())),
+    }
+    options, report = PairOptions(limits=LIMITS), PairReport()
+    pairs = load_pairs(files[name], options, report=report, cache_dir=tmp_path / "cache", show_progress_bar=False)
     assert pairs["target"][:] == ["b", "word word word word"]
-    assert report.cut_sentences == [(str(file), line, 49)]
+    assert report.cut_sentences == [(str(files[name]), 2, 49)]
 
 
 @pytest.mark.parametrize("word", ["line_bytes", "bytes=5", "line_bytes=-1", "line_bytes=0", "line_bytes=1e6", "=5", ""])
 def test_words_that_are_no_limits_are_refused(word: str) -> None:
     with pytest.raises(ValueError, match=f"limits: '{word}' is not|line_bytes must be at least 1, got 0"):
         Limits.parse([word])
-
-
-def test_a_folder_of_other_files_says_which_are_read(tmp_path: Path) -> None:
-    write_text(tmp_path / "in" / "a.txt", "text\n")
-    for load in (load_documents, load_pairs):
-        with pytest.raises(DataError, match=r"in'.*(.|\n)*\.jsonl"):
-            load(tmp_path / "in", cache_dir=tmp_path, show_progress_bar=False)  # type: ignore[operator]
-    with pytest.raises(DataError, match=r"a\.pdf' is not in a format.*\.jsonl.*sentences"):
-        load_documents(write_text(tmp_path / "a.pdf", "text\n"))
 
 
 @pytest.mark.parametrize("load", [load_documents, load_pairs])
@@ -207,25 +170,13 @@ def test_files_without_content_are_named(load: Any, tmp_path: Path) -> None:
         load(file, cache_dir=tmp_path, show_progress_bar=False)
 
 
-RECORDS = [{"text": "one"}, {"text": "zwölf"}, {"text": "三"}]
-
-
-def write(file: Path, lines: list[bytes]) -> Path:
-    return write_bytes(file, b"\n".join(lines) + b"\n")
-
-
-def encoded(records: list[dict]) -> list[bytes]:
-    return [json.dumps(record, ensure_ascii=False).encode() for record in records]
-
-
 def test_blank_lines_and_byte_order_mark_do_not_count_as_records(tmp_path: Path) -> None:
-    first, *others = encoded(RECORDS)
-    file = write(tmp_path / "a.jsonl", [b"\xef\xbb\xbf" + first, b"", b"  \r", *others])
+    file = write_bytes(tmp_path / "a.jsonl", b'\xef\xbb\xbf{"text": "one"}\n\n  \r\n{"text": "two"}\n{}\n')
     assert [number for number, _ in read_jsonl(file)] == [1, 4, 5]
 
 
 def test_bytes_read_sum_to_the_file_size(tmp_path: Path) -> None:
-    file = write(tmp_path / "a.jsonl.gz", encoded(RECORDS * 500))
+    file = write_jsonl(tmp_path / "a.jsonl.gz", [{"text": "zwölf"}] * 1500)
     read: list[int] = []
     list(read_jsonl(file, on_bytes_read=read.append))
     assert sum(read) == file.stat().st_size

@@ -35,12 +35,9 @@ def test_no_language_for_other_numbers(number: int) -> None:
     ("code", "normal_form"),
     [
         ("en", "en"),
-        ("pt-BR", "pt-br"),
         ("pt_BR", "pt-br"),
-        ("zh-TW", "zh-tw"),
         ("zh-Hans", "zh-hans"),
         (" De ", "de"),
-        ("eng", "en"),
         ("ell", "el"),
         ("iw", "he"),
         ("cmn", "cmn"),
@@ -61,10 +58,7 @@ def test_what_is_no_language_is_refused_by_value_and_place(code: str) -> None:
     ("code", "wanted", "kept_as"),
     [
         ("pt-br", None, "pt-br"),
-        ("pt-br", {"pt"}, "pt"),
-        ("pt-br", {"pt", "pt-br"}, "pt-br"),
         ("pt", {"pt-br"}, None),
-        ("zh-tw", {"zh"}, None),
         ("zh-hans", {"zh"}, "zh"),
         ("zh-tw", {"zh", "zh-tw"}, "zh-tw"),
         ("sr-latn", {"sr"}, None),

@@ -38,17 +38,16 @@ def test_offline_and_a_missing_token_say_so(online: None, monkeypatch: pytest.Mo
     monkeypatch.setattr(module.huggingface_hub, "get_token", lambda: None)
     with pytest.raises(OSError, match="no token.*hf auth login"):
         check_push("me/model")
-    check_push("me/model", token="given")
     monkeypatch.setattr(module.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(OSError, match="HF_HUB_OFFLINE is set"):
-        check_push("me/model", token="t")
+        check_push("me/model")
     check_push("me/model", dry_run=True)
 
 
 def test_a_model_is_pushed_by_the_host(online: None, tmp_path: Path) -> None:
     model: Any = Model()
-    assert push(model, "me/model", tmp_path, private=False, token="t") == "commit of me/model"
-    assert model.options == {"private": False, "token": "t", "exist_ok": True, "replace_model_card": True}
+    assert push(model, "me/model", tmp_path) == "commit of me/model"
+    assert model.options == {"exist_ok": True, "replace_model_card": True}
     model.error = ConnectionError("unreachable")
     with pytest.raises(OSError, match=rf"me/model: ConnectionError: unreachable; the model is safe in {tmp_path}"):
         push(model, "me/model", tmp_path)

@@ -17,51 +17,46 @@ from st_xlret.data.lines import DataError
 logger = logging.getLogger(__name__)
 
 SETTINGS = ("none", "pivot", "bridge", "islands", "single", "rest")
+PIVOT = "en"
+"""The language of the labelled data."""
 
 
-def connect_languages(
-    languages: Sequence[str], setting: str, *, pivot: str = "en", bridge: str | None = None
-) -> list[tuple[str, str]]:
+def connect_languages(languages: Sequence[str], setting: str) -> list[tuple[str, str]]:
     """List the language pairs of a setting (section 5.3.2 of lang-contrastive, generalised to any languages).
 
     Args:
-        languages: All languages, the pivot among them. "The rest" are those beside pivot and bridge.
+        languages: All languages, English (the pivot) among them; the last other one is the bridge. "The rest" are those
+            beside pivot and bridge.
         setting: "none"; "pivot" with every other language (setting 1 of the paper); "bridge": pivot with bridge, bridge
             with the rest (2); "islands": pivot with bridge, each of the rest with the next (3); "single": pivot with
             bridge (4); "rest": the rest among themselves (5); or pairs like `"en-ko ja-fi"`.
-        pivot: The language of the labelled data.
-        bridge: By default the last language.
 
     Raises:
-        ValueError: If a language or the setting is unknown, or the pivot or bridge is not among the languages.
+        ValueError: If a language or the setting is unknown, or the pivot is not among the languages.
 
     Example:
         >>> connect_languages(["en", "ja", "fi", "ko"], "bridge")
         [('en', 'ko'), ('ko', 'ja'), ('ko', 'fi')]
     """
     codes = list(dict.fromkeys(check_language(code, where="languages") for code in languages))
-    pivot = check_language(pivot, where="pivot")
     if "-" in setting:
         return list(dict.fromkeys(_named(name, codes) for name in setting.replace(",", " ").split()))
     if setting not in SETTINGS:
         raise ValueError(
             f"unknown setting {setting!r}; use one of {', '.join(SETTINGS)}, or pairs such as 'en-ko ja-fi'"
         )
-    others = [code for code in codes if code != pivot]
-    if pivot not in codes or not others:
-        raise ValueError(f"the pivot {pivot!r} and a further language must be among the languages, got {codes}")
-    bridge = others[-1] if bridge is None else check_language(bridge, where="bridge")
-    if bridge not in others:
-        raise ValueError(f"the bridge {bridge!r} must be among the languages and not be the pivot, got {codes}")
-    rest = [code for code in others if code != bridge]
+    others = [code for code in codes if code != PIVOT]
+    if PIVOT not in codes or not others:
+        raise ValueError(f"the pivot {PIVOT!r} and a further language must be among the languages, got {codes}")
+    *rest, bridge = others
     if setting in ("islands", "rest") and len(rest) < 2:
         raise ValueError(f"setting {setting!r} needs two languages beside pivot and bridge, got {rest}")
     return {
         "none": [],
-        "pivot": [(pivot, code) for code in others],
-        "bridge": [(pivot, bridge), *((bridge, code) for code in rest)],
-        "islands": [(pivot, bridge), *itertools.pairwise(rest)],
-        "single": [(pivot, bridge)],
+        "pivot": [(PIVOT, code) for code in others],
+        "bridge": [(PIVOT, bridge), *((bridge, code) for code in rest)],
+        "islands": [(PIVOT, bridge), *itertools.pairwise(rest)],
+        "single": [(PIVOT, bridge)],
         "rest": list(itertools.pairwise(rest)),
     }[setting]
 
@@ -75,11 +70,10 @@ def _named(name: str, languages: list[str]) -> tuple[str, str]:
     raise ValueError(f"{name!r} is not a pair of two of the languages {', '.join(languages)}")
 
 
-def keep_connections(pairs: Dataset, connections: Iterable[tuple[str, str]], *, pivot: str | None = "en") -> Dataset:
+def keep_connections(pairs: Dataset, connections: Iterable[tuple[str, str]]) -> Dataset:
     """Keep the pairs of connected languages only, and log how many there are.
 
-    Where a connection has no pairs in either direction, pairs are joined whose sentences in the `pivot` are equal; with
-    None for `pivot`, none are.
+    Where a connection has no pairs in either direction, pairs are joined whose English sentences are equal.
 
     Raises:
         DataError: If a connection has no pairs, and none can be joined.
@@ -95,7 +89,7 @@ def keep_connections(pairs: Dataset, connections: Iterable[tuple[str, str]], *, 
     chosen, parts, missing = [np.empty(0, dtype=np.int64)], [], []
     for a, b in dict.fromkeys(connections):
         direct = [rows[name] for name in ((a, b), (b, a)) if name in rows]
-        joined = None if direct or pivot in (None, a, b) else _join(pairs, rows, a, b, str(pivot))
+        joined = None if direct or PIVOT in (a, b) else _join(pairs, rows, a, b)
         if direct:
             chosen += direct
             logger.info("%s-%s: %d pairs", a, b, sum(map(len, direct)))
@@ -111,12 +105,12 @@ def keep_connections(pairs: Dataset, connections: Iterable[tuple[str, str]], *, 
     return concatenate_datasets([kept, *parts]) if parts else kept
 
 
-def _join(pairs: Dataset, rows: dict[tuple[str, ...], np.ndarray], a: str, b: str, pivot: str) -> Dataset:
+def _join(pairs: Dataset, rows: dict[tuple[str, ...], np.ndarray], a: str, b: str) -> Dataset:
     """Pairs of the languages `a` and `b` whose pivot sentences are equal."""
 
     def by_pivot(code: str) -> dict[str, list[str]]:
         texts = defaultdict(list)
-        for name, sides in (((pivot, code), ("source", "target")), ((code, pivot), ("target", "source"))):
+        for name, sides in (((PIVOT, code), ("source", "target")), ((code, PIVOT), ("target", "source"))):
             part = pairs.select(rows.get(name, []))
             for text, other in zip(*(part[side][:] for side in sides), strict=True):
                 texts[text].append(other)

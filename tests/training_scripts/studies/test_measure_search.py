@@ -10,28 +10,24 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.evaluation import LAReQAEvaluator
+from st_xlret.evaluation.lareqa import read_lareqa
 from tests import tiny
-from tests.data.files import write_jsonl
+from tests.data.files import write_jsonl, write_text
 from training_scripts.studies.measure_search import RememberingEmbedder, main
 
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Path:
-    folder = tmp_path / "pool"
-    (folder / "qrels").mkdir(parents=True)
-    documents = tiny.documents(count=120, sentences=2)
-    rows = [(row["language"], row["sentence"]) for row in documents]
     corpus = [
-        {"_id": f"{code}-{number}", "text": text, "metadata": {"language": code}}
-        for number, (code, text) in enumerate(rows)
+        {"_id": f"d{number}", "text": row["sentence"], "metadata": {"language": row["language"]}}
+        for number, row in enumerate(tiny.documents(count=120, sentences=2))
     ]
-    queries = [{**row, "_id": f"q-{row['_id']}"} for row in corpus[::2]]
-    write_jsonl(folder / "corpus.jsonl", corpus)
-    write_jsonl(folder / "queries.jsonl", queries)
+    write_jsonl(tmp_path / "corpus.jsonl", corpus)
+    write_jsonl(tmp_path / "queries.jsonl", corpus[::2])
     for split in ("test", "test-same-language"):
-        lines = ["query-id\tcorpus-id\tscore", *(f"{row['_id']}\t{row['_id'][2:]}\t1" for row in queries)]
-        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
-    return folder
+        lines = "".join(f"{row['_id']}\t{row['_id']}\t1\n" for row in corpus[::2])
+        write_text(tmp_path / "qrels" / f"{split}.tsv", lines)
+    return tmp_path
 
 
 def test_the_figures_are_those_of_the_evaluators(
@@ -51,14 +47,14 @@ def test_the_figures_are_those_of_the_evaluators(
     given = ["--model", str(tmp_path / "model"), "--pool", str(pool), "--output", str(tmp_path / "figures.json")]
     figures = main([*given, "--precision", "fp32"])
     assert json.loads((tmp_path / "figures.json").read_text()) == figures
-    texts = [json.loads(line)["text"] for line in (pool / "corpus.jsonl").read_text().splitlines()]
-    questions = [json.loads(line)["text"] for line in (pool / "queries.jsonl").read_text().splitlines()]
-    assert len(embedded) == len(set(texts)) + len(set(questions))
-    for name, split in (("pool", "test"), ("own", "test-same-language")):
-        average = LAReQAEvaluator.from_directory(pool, split=split).evaluate(model).average  # type: ignore[arg-type]
-        assert figures[f"raw {name}"] == pytest.approx(average["map_at_20"])
-    assert figures["raw preference"] == pytest.approx(
-        LAReQAEvaluator.from_directory(pool, split="test").evaluate(model).average["language_preference"]
+    data = read_lareqa(pool)
+    assert len(embedded) == len(set(data.corpus.texts)) + len(set(data.queries.texts))
+    mixed, own = (
+        LAReQAEvaluator.from_directory(pool, split=split).evaluate(model).average
+        for split in ("test", "test-same-language")
+    )
+    assert [figures[f"raw {name}"] for name in ("pool", "own", "preference")] == pytest.approx(
+        [mixed["map_at_20"], own["map_at_20"], mixed["language_preference"]]
     )
     assert {"calibrated pool", "calibrated own", "aligned pool", "aligned own"} <= set(figures)
 

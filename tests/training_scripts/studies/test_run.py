@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,14 +85,14 @@ def given(tmp_path: Path) -> list[str]:
     return ["--study", str(tmp_path / "study.yaml"), "--output", str(tmp_path / "out"), "--data", "d", "--model", "m"]
 
 
-@pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
-    return use(monkeypatch, Programs())
-
-
 def use(monkeypatch: pytest.MonkeyPatch, programs: Programs) -> Programs:
     monkeypatch.setattr(run.subprocess, "run", programs)
     return programs
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
+    return use(monkeypatch, Programs())
 
 
 def kept(tmp_path: Path) -> set[str]:
@@ -160,12 +159,9 @@ def test_an_interrupted_study_goes_on(
 @pytest.mark.parametrize(
     ("scores", "tried", "row"),
     [
-        (
-            {"3e-05": 0.1, "0.0001": 0.3},
-            ["3e-05", "0.0001", "0.0003"],
-            "| 0.0001",
-        ),  # a further rate that fails is the worst
-        ({"3e-05": 0.1}, ["3e-05", "0.0001"], "not finished: CCP"),  # a given one leaves the choice open
+        # A further rate that fails is the worst; a given one leaves the choice open.
+        ({"3e-05": 0.1, "0.0001": 0.3}, ["3e-05", "0.0001", "0.0003"], "| 0.0001"),
+        ({"3e-05": 0.1}, ["3e-05", "0.0001"], "not finished: CCP"),
         ({"3e-05": 0.3, "0.0001": 0.1, "9e-06": 0.4, "3e-06": 0.2}, ["3e-05", "0.0001", "9e-06", "3e-06"], "| 9e-06"),
     ],
 )
@@ -204,34 +200,18 @@ def test_other_options_are_refused(given: list[str], programs: Programs) -> None
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("row", "message"),
     [
-        ({"a": {"like": "b"}}, "'a' names 'b'"),
-        ({"a": {"merged": {"b": 1}}}, "'a' names 'b'"),
-        ({"a": {"sript": "x"}}, "'a' has unknown fields: sript"),
+        ({"like": "b"}, "'a' names 'b'"),
+        ({"merged": {"b": 1}}, "'a' names 'b'"),
+        ({"sript": "x"}, "'a' has unknown fields: sript"),
+        ({"options": {"x": "{data}/x"}}, "give --data"),
+        ({"options": {"x": "/nowhere/*.txt"}}, "no /nowhere/"),
     ],
 )
-def test_rows_that_are_wrong(rows: dict[str, Any], message: str) -> None:
+def test_rows_that_are_wrong(row: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        run.read_rows(rows)
-
-
-@pytest.mark.parametrize(("value", "message"), [("{data}/x", "give --data"), ("/nowhere/*.txt", "no /nowhere/")])
-def test_paths_that_are_wrong(value: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        run.words_of({"a": value}, {})
-
-
-def tried_in_turn(scores: dict[float, float], first: Sequence[float], further: int) -> list[float]:
-    """The rates in the order in which they are tried, each scored as `scores` says."""
-    known: dict[float, float] = {}
-
-    def score_of(rate: float) -> float | None:
-        return known.get(rate)
-
-    while new := [rate for rate, score in run.trials(first, score_of, further=further).items() if score is None]:
-        known.update({rate: scores[rate] for rate in new})
-    return list(known)
+        run.words_of(run.read_rows({"a": row})["a"].options, {})
 
 
 @pytest.mark.parametrize(
@@ -248,8 +228,10 @@ def tried_in_turn(scores: dict[float, float], first: Sequence[float], further: i
 def test_rates_beyond_an_end_are_tried_while_the_best_is_there(
     scores: dict[float, float], further: int, tried: list[float]
 ) -> None:
-    first = [rate for rate in scores if rate in (1e-5, 3e-5, 1e-4, 1.2e-4, 1.3e-4)]
-    assert tried_in_turn(scores, first, further) == tried
+    first, known = [rate for rate in scores if rate in (1e-5, 3e-5, 1e-4, 1.2e-4, 1.3e-4)], dict[float, float]()
+    while new := [rate for rate, score in run.trials(first, known.get, further=further).items() if score is None]:
+        known.update({rate: scores[rate] for rate in new})
+    assert list(known) == tried
 
 
 def test_one_rate_is_not_tuned_and_none_is_chosen_before_all_are_tried() -> None:

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from st_xlret.batches import BlockBatchSampler, CrossLingualDataCollator
 from st_xlret.data.packing import token_offsets
 from st_xlret.losses import SemanticContrastiveLoss
 from tests import tiny
-from tests.batches.document_rows import documents
 from tests.data.word_tokenizer import word_tokenizer
 from training_scripts.studies.spans import SpanDataCollator
 
@@ -114,16 +112,6 @@ def test_the_order_of_the_rows_decides(kind: str) -> None:
     assert len(drawn) > 12
 
 
-def test_every_pass_over_a_small_language_draws_anew() -> None:
-    dataset = documents({"en": [6, 6]})
-    sampler = BlockBatchSampler(dataset, 2, block_size=6)
-    seen = set()
-    for epoch in range(20):
-        sampler.set_epoch(epoch)
-        seen |= {str(collator("ict").make_pairs([dataset[i] for i in batch])) for batch in sampler}
-    assert len(seen) > 10
-
-
 def test_batches_have_two_columns_for_a_loss_and_their_tags() -> None:
     for kind in ("crop", "ict"):
         batch = collator(kind)([{**row, "dataset_name": kind} for row in rows((4, 1, 3))])
@@ -136,13 +124,6 @@ def test_batches_have_two_columns_for_a_loss_and_their_tags() -> None:
         assert all(column["document_id"].tolist() == [0, 2] for column in columns)
         assert all({"language_id", "text_id", "input_ids"} <= column.keys() for column in columns)
         assert SemanticContrastiveLoss(MODEL())(columns).ndim == 0
-
-
-def test_rows_of_other_datasets_are_left_as_they_are() -> None:
-    plain = [{"sentence": "sun moon", "language": "en"}, {"sentence": "rain", "language": "fr"}]
-    expected = CrossLingualDataCollator(MODEL().preprocess)(plain)
-    batch = collator("crop")(plain)
-    assert batch.keys() == expected.keys() and collator("ict")([]) == {}
 
 
 @pytest.mark.parametrize(
