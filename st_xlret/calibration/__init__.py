@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from st_xlret.calibration.calibrate import Alignment, alignment_table, calibrate, measure_alignment
-from st_xlret.calibration.comparison import Comparison, compare_calibrations, usual_calibrations
+from st_xlret.calibration.choosing import compare_strengths, fit_and_compare, usual_calibrations
+from st_xlret.calibration.comparison import Comparison, compare_calibrations
 from st_xlret.calibration.embedding import embed_pairs, embed_texts
 from st_xlret.calibration.fit import (
     STEPS,
@@ -34,8 +35,10 @@ __all__ = [
     "alignment_table",
     "calibrate",
     "compare_calibrations",
+    "compare_strengths",
     "embed_pairs",
     "embed_texts",
+    "fit_and_compare",
     "fit_calibration",
     "fit_calibration_stages",
     "fit_role_calibrations",

@@ -5,29 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.calibration.comparison import (
-    TEXTS,
-    Comparison,
-    compare_calibrations,
-    name_of,
-    usual_calibrations,
-)
+from st_xlret.calibration.choosing import fit_and_compare
+from st_xlret.calibration.comparison import TEXTS, Comparison
 from st_xlret.calibration.embedding import embed_pairs, embed_texts
-from st_xlret.calibration.fit import (
-    SEARCH_STEPS,
-    CalibrationOptions,
-    RoleCalibrations,
-    draw_rows,
-    fit_calibration_stages,
-    fit_role_calibrations,
-)
+from st_xlret.calibration.fit import SEARCH_STEPS, CalibrationOptions, draw_rows
 from st_xlret.calibration.rotation import mean_csls_criterion
 from st_xlret.calibration.sampling import sample_questions, sample_texts
 from st_xlret.hub.card import set_card_data
@@ -55,7 +43,7 @@ def calibrate(
     pairs: Any = None,
     by_role: bool = False,
     queries_only: bool = False,
-    strength: float = 1.0,
+    strength: float | Literal["auto"] = 1.0,
     pivot: str = "en",
     options: CalibrationOptions | None = None,
     languages: Sequence[str] | None = None,
@@ -86,7 +74,8 @@ def calibrate(
             the questions are used.
         queries_only: Map queries alone, so that an index of documents goes on working: `encode_document` of the result
             is that of the model. For the steps `"lsar"` and `"shift"`.
-        strength: From 0, which leaves the model as it is, to 1.
+        strength: From 0, which leaves the model as it is, to 1; `"auto"` takes the one with the highest score on the
+            sample, out of 0, 0.1 to 1.
         pivot: Language of the steps `"rotate"` and `"to_pivot"`, and of texts that name none.
         options: Further options of the steps.
         languages: Languages to calibrate. Default: all of the texts.
@@ -165,24 +154,19 @@ def calibrate(
         others = [code for code in sample if code != pivot]
         how_pairs: Any = {"pivot": pivot, "batch_size": batch_size, "show_progress_bar": show_progress_bar}
         parallel = embed_pairs(encoder, pairs, languages=others, **how_pairs)
-    how: Any = {"steps": list(steps), "pivot": pivot, "strength": strength, "options": options}
-    stages = {}
-    if asked is not None or queries_only:
-        fitted = fit_role_calibrations(documents, asked, queries_only=queries_only, **how)
-    else:
-        how |= {"pairs": parallel, "seed": seed, "show_progress_bar": show_progress_bar}
-        stages = fit_calibration_stages(documents, **how)
-        fitted = RoleCalibrations(stages[steps[-1]])
-    own = name_of(steps, strength, options.keep_mean, by_role=asked is not None, queries_only=queries_only)
-    usual = {}
-    if report is not None:
-        usual = usual_calibrations(documents, asked, pivot=pivot, options=options, show_progress_bar=show_progress_bar)
-    comparison = compare_calibrations(
-        {**{other: layers for other, layers in usual.items() if other != own}, own: fitted},
+    fitted, comparison, stages = fit_and_compare(
         documents,
         as_queries,
         {code: found.documents for code, found in sample.items()},
-        chosen=own,
+        asked=asked,
+        steps=steps,
+        strength=strength,
+        pivot=pivot,
+        pairs=parallel,
+        options=options,
+        queries_only=queries_only,
+        seed=seed,
+        others=report is not None,
         show_progress_bar=show_progress_bar,
     )
     shares = [100 * found["search"].same_language_share for found in (comparison.before, comparison.after)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.calibration.fit import QUERY_STEPS, CalibrationOptions, RoleCalibrations, fit_role_calibrations
+from st_xlret.calibration.fit import RoleCalibrations
 from st_xlret.evaluation import markdown_table
 from st_xlret.evaluation.language_bias import LanguageBias, measure_both
 from st_xlret.search import top_k, unit_rows
@@ -19,16 +19,10 @@ from st_xlret.search import top_k, unit_rows
 TEXTS, NEIGHBOURS = 300, 20
 AS_IT_IS = "as it is"
 
-_COMPARED: tuple[tuple[tuple[str, ...], float], ...] = (
-    (("lsar",), 1.0),
-    (("lsar",), 0.75),
-    (("shift",), 1.0),
-    (("shift", "coral"), 1.0),
-    (("to_pivot",), 1.0),
-)
 Sides = tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
 _TIE = 0.005
 _BELOW_CHANCE = 0.01
+_NEARLY_AS_CLOSE = 0.95
 
 
 @dataclass(frozen=True)
@@ -80,6 +74,16 @@ class Compared:
         search = self.biases["search"]
         return search.same_language_share < search.chance - _BELOW_CHANCE
 
+    def as_json(self) -> dict[str, float]:
+        """The two sides of the trade-off and the score, in JSON's types."""
+        search = self.biases["search"]
+        return {
+            "neighbours_kept": self.kept,
+            "same_language_share": search.same_language_share,
+            "chance": search.chance,
+            "score": self.score,
+        }
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -87,14 +91,20 @@ class Comparison:
 
     Attributes:
         rows: Name -> what was measured. The first one is the model as it is.
-        chosen: Name of the one that is used.
+        chosen: Name of the one that the words are about.
         roles_apart: Whether texts were embedded as queries, too.
+        used: Whether the chosen one is used; a report alone uses none.
+        strengths: The chosen one at other strengths, see [`compare_strengths`][st_xlret.calibration.compare_strengths].
+        halves: The chosen one fitted on one half of the texts and measured on the other, both ways.
         alignment: A table of how far apart the languages are after each step, for calibrations as in the CCP paper.
     """
 
     rows: dict[str, Compared]
     chosen: str
     roles_apart: bool
+    used: bool = True
+    strengths: Mapping[float, Compared] = field(default_factory=dict)
+    halves: Sequence[Compared] = ()
     alignment: str = ""
 
     @property
@@ -125,35 +135,50 @@ class Comparison:
         return self.chosen if scores[best] <= scores[self.chosen] + _TIE else best
 
     def verdict(self) -> str:
-        """Which calibration is recommended and why, in a sentence, and whether the chosen one overshoots."""
+        """Which calibration is recommended and why, and whether the chosen one overshoots."""
         best, row = self.recommended, self.rows[self.chosen]
         kind = "" if row.needs_language else " of the calibrations that need no language at search time"
+        used = ", which was used" if self.used else ""
         if best == self.chosen:
-            text = f"Recommended: {best}, which was used: its score is the highest{kind}, or within {_TIE} of it."
+            lines = [f"Recommended: {best}{used}: its score is the highest{kind}, or within {_TIE} of it."]
         else:
             name = "the model as it is" if best == AS_IT_IS else best
-            text = (
-                f"Recommended: {name}: its score, {self.rows[best].score:.3f}, is the highest{kind}; {self.chosen}, "
-                f"which was used, has {row.score:.3f}."
+            lines = [
+                f"Recommended: {name}: its score, {self.rows[best].score:.3f}, is the highest{kind}; {self.chosen}"
+                f"{used}{',' * self.used} has {row.score:.3f}."
+            ]
+        if best == AS_IT_IS:
+            lines.append(
+                "The encoder prefers the query's language little. What a calibration gains across languages is less "
+                "than what it changes within one; calibrate if results in other languages matter more."
             )
+        if self.strengths:
+            strength = best_strength(self.strengths)
+            score = self.strengths[strength].score
+            lines.append(f"Of the strengths, {strength:g} has the highest score, {score:.3f} (--strength auto).")
         if row.overshoots:
             search = row.biases["search"]
-            text += (
-                f"\nwarning: {self.chosen} overshoots: {100 * search.same_language_share:.1f} % of the results are in "
+            lines.append(
+                f"warning: {self.chosen} overshoots: {100 * search.same_language_share:.1f} % of the results are in "
                 f"the query's language, and chance is {100 * search.chance:.1f} %. A lower strength removes less."
             )
-        return text
+        return "\n".join(lines)
 
     def in_words(self) -> str:
         """What the chosen calibration does to a search over all languages, and to one within a language."""
         before, row = self.rows[AS_IT_IS], self.rows[self.chosen]
         own = [100 * found.biases["search"].same_language_share for found in (before, row)]
+        close = "nearly as close" if row.closeness >= _NEARLY_AS_CLOSE else "less close"
+        sure = ""
+        if self.halves:
+            shares = [f"{100 * half.biases['search'].same_language_share:.1f}" for half in self.halves]
+            sure = f"\nFitted on one half of the texts and measured on the other: {' and '.join(shares)} of 100."
         return (
             f"Search over all languages: {own[0]:.1f} of 100 results are in the query's language before and "
             f"{own[1]:.1f} after (chance: {100 * row.biases['search'].chance:.1f}; lift {before.lift:.1f} -> "
-            f"{row.lift:.1f}). In other languages: {100 - own[0]:.1f} -> {100 - own[1]:.1f}.\n"
+            f"{row.lift:.1f}). In other languages: {100 - own[0]:.1f} -> {100 - own[1]:.1f}.{sure}\n"
             f"Search within a language: {100 * row.kept:.1f} of 100 neighbours stay, and those that replace the others "
-            f"are nearly as close: the ten nearest keep {100 * row.closeness:.1f} % of their closeness."
+            f"are {close}: the ten nearest keep {100 * row.closeness:.1f} % of their closeness."
         )
 
     def table(self) -> str:
@@ -163,7 +188,7 @@ class Comparison:
         for name, row in self.rows.items():
             found = [f"{100 * bias.same_language_share:.1f}" for bias in row.biases.values()][: len(shares)]
             found[0] += " (below chance)" if row.overshoots else ""
-            mark = " (used)" if name == self.chosen else ""
+            mark = " (used)" if self.used and name == self.chosen else ""
             needs = "yes" if row.needs_language else "no"
             rest = [f"{row.lift:.1f}", f"{100 * row.kept:.1f}", f"{row.score:.3f}"]
             cells.append([f"{name}{mark}", needs, *found, *rest])
@@ -178,6 +203,11 @@ class Comparison:
         stages = f"{self.alignment}\n\n" if self.alignment else ""
         explained = f"{explain(self.before, self.roles_apart)}\n{note}"
         return "\n\n".join([stages + self.table(), explained, self.in_words(), self.verdict()])
+
+
+def best_strength(rows: Mapping[float, Compared]) -> float:
+    """The strength with the highest score."""
+    return max(rows, key=lambda amount: rows[amount].score)
 
 
 def compare_calibrations(
@@ -209,12 +239,13 @@ def compare_calibrations(
         >>> import torch
         >>> _ = torch.manual_seed(0)
         >>> clouds = {"en": torch.randn(60, 8) + 1, "fr": torch.randn(60, 8) - 1}
+        >>> from st_xlret.calibration import fit_calibration
         >>> layer = fit_calibration(clouds)
         >>> comparison = compare_calibrations({"lsar": RoleCalibrations(layer)}, clouds)
         >>> comparison.before["search"].same_language_share > comparison.after["search"].same_language_share
         True
     """
-    size = min(texts, *(len(rows) for rows in documents.values()))
+    size = min(texts, *(len(rows) for side in (documents, queries or {}) for rows in side.values()))
     documents = {code: rows[:size] for code, rows in documents.items()}
     queries = None if queries is None else {code: queries[code][:size] for code in documents}
     ids = None if ids is None else {code: ids[code][:size] for code in documents}
@@ -224,55 +255,6 @@ def compare_calibrations(
     for name in tqdm(named, desc="comparing calibrations", unit="calibration", disable=not show_progress_bar):
         found[name] = _measured(named[name], documents, queries, {"ids": ids, "neighbours": neighbours})
     return Comparison(found, chosen or next(iter(calibrations)), queries is not None)
-
-
-def usual_calibrations(
-    documents: Mapping[str, Tensor],
-    queries: Mapping[str, Tensor] | None = None,
-    *,
-    pivot: str = "en",
-    options: CalibrationOptions | None = None,
-    show_progress_bar: bool = False,
-) -> dict[str, RoleCalibrations]:
-    """Fit the calibrations that suit search: LSAR in full and in part, shift, shift and CORAL, and to the pivot.
-
-    LSAR and shift are also fitted for queries only; with embeddings of queries, so are those with maps of their own for
-    queries. Of the options, `keep_mean` and `lsar_rank` keep their defaults.
-
-    Returns:
-        Name -> calibration.
-    """
-    plain = replace(options or CalibrationOptions(), keep_mean=None, lsar_rank=None)
-    pivot = pivot if pivot in documents else next(iter(documents))
-    jobs: list[tuple[tuple[str, ...], float, bool, bool]] = [(*job, False, False) for job in _COMPARED]
-    if queries is not None:  # they stay as they are with to_pivot
-        jobs += [(*job, True, False) for job in _COMPARED if job[0] != ("to_pivot",)]
-    jobs += [(*job, False, True) for job in _COMPARED if set(job[0]) <= {*QUERY_STEPS}]
-    fitted = {}
-    for steps, strength, apart, queries_only in tqdm(
-        jobs, desc="fitting calibrations to compare with", unit="calibration", disable=not show_progress_bar
-    ):
-        how: Any = {"steps": steps, "pivot": pivot, "strength": strength, "options": plain}
-        fitted[name_of(steps, strength, by_role=apart, queries_only=queries_only)] = fit_role_calibrations(
-            documents, queries if apart else None, queries_only=queries_only, **how
-        )
-    return fitted
-
-
-def name_of(
-    steps: Any,
-    strength: float = 1.0,
-    keep_mean: float | None = None,
-    *,
-    by_role: bool = False,
-    queries_only: bool = False,
-) -> str:
-    """A calibration in words, such as "shift coral, strength 0.75, queries apart"."""
-    parts = [" ".join(steps)]
-    parts += [f"strength {strength:g}"] if strength != 1 else []
-    parts += [f"keep_mean {keep_mean:g}"] if keep_mean is not None else []
-    parts += ["queries apart"] if by_role else []
-    return ", ".join([*parts, "queries only"] if queries_only else parts)
 
 
 def share_columns(roles_apart: bool) -> list[str]:

@@ -207,8 +207,8 @@ def fit_role_calibrations(
         queries: Language -> (m, d) embeddings of texts as queries: real questions without labels, or the documents'
             texts embedded with the prompt for queries. A language that has none gets the map of its documents. None
             gives queries the maps of documents.
-        steps: Any of the steps of [`fit_calibration`][st_xlret.fit_calibration] except `"rotate"`; of `QUERY_STEPS`
-            with `queries_only`.
+        steps: As in [`fit_calibration`][st_xlret.fit_calibration]; with `queries` all but `"rotate"`, with
+            `queries_only` those of `QUERY_STEPS`.
         pivot: As in `fit_calibration`.
         strength: In [0, 1], for all steps or by step.
         options: Further options.

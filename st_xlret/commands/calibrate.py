@@ -24,9 +24,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from st_xlret.commands.stored_vectors import Stored, compare, describe, lines_for_a_service, sample_vectors
+from st_xlret.commands.stored_vectors import Stored, describe, lines_for_a_service, sample_vectors
 from st_xlret.files import atomic_directory, check_output_directory, write_json
 from st_xlret.options import LIMITS_HELP, option, parse
 from st_xlret.precision import PRECISIONS
@@ -106,8 +106,10 @@ class Method:
         False,
         "Map queries alone: documents stay as they are, and an index of them goes on working. For lsar and shift.",
     )
-    strength: float = option(
-        1.0, "From 0, which leaves the model as it is, to 1, the full calibration.", minimum=0, maximum=1
+    strength: str = option(
+        "1",
+        "From 0, which leaves vectors as they are, to 1, the full calibration; auto takes the one with the highest "
+        "score, see the guide.",
     )
     keep_mean: float | None = option(
         None,
@@ -157,6 +159,16 @@ class Method:
     )
     min_texts: int = option(50, "Fewer texts of a language are an error.", minimum=1, expert=True)
     seed: int = option(0, "Seed of the draw and of the rotation.", minimum=0, maximum=2**32 - 1, expert=True)
+
+    @property
+    def amount(self) -> float | Literal["auto"]:
+        """The strength."""
+        if self.strength == "auto":
+            return "auto"
+        try:
+            return float(self.strength)
+        except ValueError:
+            raise ValueError(f"--strength {self.strength}: give a number from 0 to 1, or auto") from None
 
     def options(self) -> CalibrationOptions:
         """The options of the fit."""
@@ -271,7 +283,7 @@ def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Compa
         pairs=pairs,
         by_role=method.by_role,
         queries_only=method.queries_only,
-        strength=method.strength,
+        strength=method.amount,
         pivot=method.pivot,
         options=method.options(),
         query_prompt=prompts[0],
@@ -286,22 +298,23 @@ def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Compa
 
 def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Output, command: Sequence[str]) -> None:
     """Fit a map on stored vectors, save it with its report, and say what it brings."""
-    from st_xlret.calibration import RoleCalibrations, fit_calibration, fit_role_calibrations
-    from st_xlret.calibration.comparison import name_of
+    from st_xlret.calibration import fit_and_compare
     from st_xlret.vectors.calibration import VectorCalibration, unit_vectors
 
     check_output_directory(target.output)
     source = stored.open()
     drawn: Any = {"languages": given.languages, "min_texts": method.min_texts, "seed": method.seed}
     units = unit_vectors(sample_vectors(source, given.texts_per_language, **drawn), metric=source.metric)
-    pivot = method.pivot if method.pivot in units else next(iter(units))
-    how: Any = {"steps": method.steps, "strength": method.strength, "pivot": pivot, "options": method.options()}
-    if method.queries_only:
-        fitted = fit_role_calibrations(units, queries_only=True, **how)
-    else:
-        fitted = RoleCalibrations(fit_calibration(units, seed=method.seed, show_progress_bar=True, **how))
-    chosen = name_of(method.steps, method.strength, method.keep_mean, queries_only=method.queries_only)
-    comparison = compare(units, chosen, fitted, method.options(), pivot)
+    fitted, comparison, _ = fit_and_compare(
+        units,
+        steps=method.steps,
+        strength=method.amount,
+        pivot=method.pivot if method.pivot in units else next(iter(units)),
+        options=method.options(),
+        queries_only=method.queries_only,
+        seed=method.seed,
+        show_progress_bar=True,
+    )
     calibration = VectorCalibration.of_layers(fitted, metric=source.metric, model=source.model)
     with atomic_directory(target.output) as folder:
         calibration.save(folder)
@@ -319,15 +332,19 @@ def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Out
 
 
 def _write_report(comparison: Comparison, folder: Path) -> None:
-    """The language bias before and after, as JSON and as heat maps."""
+    """The language bias before and after, and at other strengths, as JSON and as pictures."""
     from st_xlret.evaluation.language_bias import bias_as_json
-    from st_xlret.evaluation.plots import plot_language_bias
+    from st_xlret.evaluation.plots import plot_language_bias, plot_strengths
 
     found = {"before": comparison.before, "after": comparison.after}
-    write_json(folder / "language_bias.json", {when: bias_as_json(biases) for when, biases in found.items()})
+    report: dict[str, Any] = {when: bias_as_json(biases) for when, biases in found.items()}
     for when, biases in found.items():
         bias = biases["search"]
         plot_language_bias(bias.languages, bias.shares, folder / f"language_bias_{when}.png")
+    if comparison.strengths:
+        report["strengths"] = [{"strength": at, **row.as_json()} for at, row in comparison.strengths.items()]
+        plot_strengths(report["strengths"], folder / "strength.png")
+    write_json(folder / "language_bias.json", report)
 
 
 def _save(
@@ -371,9 +388,7 @@ def command_for(comparison: Comparison, command: Sequence[str]) -> list[str]:
             taken = word.removeprefix("--").partition("=")[0].replace("-", "_") not in replaced
         kept += [word] if taken else []
     layer = calibration.query or calibration.document
-    strength = min(layer.strength.values()) if isinstance(layer.strength, dict) else layer.strength
     kept += ["--steps", *layer.steps]
-    kept += ["--strength", f"{strength:g}"] if strength != 1 else []
     apart = calibration.query is not None and not calibration.queries_only
     kept += ["--by_role"] if apart and "--queries" not in kept else []
     return [*kept, "--overwrite"]

@@ -16,13 +16,13 @@ take minutes on two cores.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from st_xlret.commands.stored_vectors import Stored, compare, describe, sample_vectors
+from st_xlret.commands.stored_vectors import Stored, describe, sample_vectors
 from st_xlret.files import check_output_file, write_json
 from st_xlret.options import LIMITS_HELP, option, parse
 from st_xlret.precision import PRECISIONS
@@ -92,14 +92,15 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
 
 def _of_vectors(options: Arguments, stored: Stored) -> dict[str, LanguageBias]:
     """The language bias of stored vectors, printed beside what calibrations would make of it."""
-    from st_xlret.calibration import CalibrationOptions
+    from st_xlret.calibration import CalibrationOptions, compare_calibrations, usual_calibrations
     from st_xlret.vectors.calibration import unit_vectors
 
     source = stored.open()
     drawn: Any = {"languages": options.languages, "min_texts": CalibrationOptions().min_texts, "seed": options.seed}
     units = unit_vectors(sample_vectors(source, options.texts_per_language, **drawn), metric=source.metric)
-    comparison = compare(units, "lsar, queries only", None, CalibrationOptions(), "en")
-    print(describe(comparison, units))
+    usual = usual_calibrations(units, show_progress_bar=True)
+    comparison = compare_calibrations(usual, units, chosen="lsar, queries only", show_progress_bar=True)
+    print(describe(replace(comparison, used=False), units))
     return comparison.before
 
 

@@ -13,7 +13,7 @@ from st_xlret.options import option
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from st_xlret.calibration import CalibrationOptions, Comparison, RoleCalibrations
+    from st_xlret.calibration import Comparison
     from st_xlret.vectors import VectorSource
 
 _LABELLED = 300  # texts of each language whose label is checked
@@ -61,19 +61,6 @@ def sample_vectors(
     if source.fields.text is not None:
         _check_labels(source, set(found))
     return {code: rows for code, rows in found.items() if len(rows) >= min_texts}
-
-
-def compare(
-    units: dict[str, Tensor], chosen: str, fitted: RoleCalibrations | None, options: CalibrationOptions, pivot: str
-) -> Comparison:
-    """The usual calibrations of stored vectors side by side, and the chosen one, measured on the sample."""
-    from st_xlret.calibration import compare_calibrations, usual_calibrations
-
-    usual = usual_calibrations(units, pivot=pivot, options=options, show_progress_bar=True)
-    named = {name: layers for name, layers in usual.items() if not name.startswith("to_pivot")}
-    if fitted is not None:
-        named = {**{name: layers for name, layers in named.items() if name != chosen}, chosen: fitted}
-    return compare_calibrations(named, units, chosen=chosen, show_progress_bar=True)
 
 
 def describe(comparison: Comparison, units: dict[str, Tensor]) -> str:

@@ -119,14 +119,12 @@ class VectorCalibration:
             ValueError: If there are fewer than two languages, a language has too few vectors, vectors have several
                 lengths, hold NaN or zeros alone, or are not of unit length where the metric is not the cosine.
         """
-        from st_xlret.calibration import RoleCalibrations, fit_calibration, fit_role_calibrations
+        from st_xlret.calibration import fit_role_calibrations
 
         units = unit_vectors(vectors, languages, metric=metric)
-        how: Any = {"steps": steps, "strength": strength, "pivot": pivot, "options": options}
-        if queries_only:
-            fitted = fit_role_calibrations(units, queries_only=True, **how)
-        else:
-            fitted = RoleCalibrations(fit_calibration(units, **how))
+        fitted = fit_role_calibrations(
+            units, steps=steps, strength=strength, pivot=pivot, options=options, queries_only=queries_only
+        )
         return cls.of_layers(fitted, metric=metric, model=model)
 
     def transform(

@@ -21,7 +21,6 @@ from st_xlret.calibration import (
     fit_calibration_stages,
     fit_role_calibrations,
     measure_alignment,
-    usual_calibrations,
 )
 from st_xlret.calibration.comparison import translate_scores, within_a_language
 from tests.commands import bias_files
@@ -133,6 +132,7 @@ def test_the_report_compares_and_recommends_once(model) -> None:
     assert comparison.chosen == "lsar, strength 0.5" and list(comparison.rows)[0] == "as it is"
     text = str(comparison)
     assert text.count("Recommended") == 1 and "lsar, strength 0.5 (used)" in text
+    assert comparison.strengths[0.5].score == pytest.approx(comparison.rows[comparison.chosen].score, abs=1e-3)
     # One that needs the language is no alternative to one that does not.
     assert not comparison.rows[comparison.recommended].needs_language
 
@@ -159,19 +159,10 @@ def test_an_overshoot_is_flagged_and_the_best_score_wins() -> None:
     assert "overshoots" not in replace(comparison, rows={**comparison.rows, "lsar": row}).verdict()
 
 
-def test_usual_calibrations_have_maps_of_queries_where_there_are_queries() -> None:
-    clouds = {code: torch.randn(60, 4) for code in ("en", "fr")}
-    names = ["lsar", "lsar, strength 0.75", "shift", "shift coral", "to_pivot"]
-    only = [f"{name}, queries only" for name in names[:3]]
-    assert list(usual_calibrations(clouds)) == [*names, *only]
-    with_queries = usual_calibrations(clouds, clouds)
-    assert list(with_queries) == [*names, *(f"{name}, queries apart" for name in names[:-1]), *only]
-    assert all((layers.query is not None) == (", queries" in name) for name, layers in with_queries.items())
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"strength": "auto", "steps": ["rotate"]}, "'auto' fits eleven times"),
         ({"pairs": []}, "pairs are for the step 'rotate'"),
         ({"steps": ["rotate"], "by_role": True}, "'rotate' has no maps for queries"),
         ({"steps": ["shift", "coral"], "queries_only": True}, "queries_only: the step 'coral' moves documents"),

@@ -202,7 +202,7 @@ def test_the_command_that_saves_what_is_recommended() -> None:
     command = ["st-xlret", "calibrate", "--model", "m", "--queries", "a", "b", "--by-role", "--strength=0.5"]
     command += ["--steps", "shift", "coral", "--output", "o"]
     for name, end in {
-        "lsar, strength 0.75": "--steps lsar --strength 0.75 --overwrite",
+        "lsar": "--steps lsar --overwrite",
         "lsar, queries apart": "--queries a b --output o --steps lsar --overwrite",
         "shift coral": "--steps shift coral --overwrite",
     }.items():
@@ -239,6 +239,8 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
         assert line in printed
     assert (f"st-xlret apply {output}" in printed) != queries_only
     # The lines that are printed run.
+    strengths = json.loads((output / "language_bias.json").read_text())["strengths"]
+    assert [row["strength"] for row in strengths] == [i / 10 for i in range(11)]
     lines = [line.strip() for line in printed.partition("In the service")[2].splitlines() if line.startswith("    ")]
     found = {"st_xlret": st_xlret, "query": np.ones(16)}
     exec("\n".join(lines), found)
@@ -249,6 +251,7 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
     report(["--vectors", str(vectors), "--output", str(tmp_path / "bias.json")])
     assert json.loads((tmp_path / "bias.json").read_text()) == before
     reported = capsys.readouterr().out
+    assert "used" not in reported
     assert all(f"| {name} " in reported for name in ("lsar", "lsar, queries only", "shift", "shift coral"))
     with pytest.raises(FileExistsError, match="map already holds files"):
         main(["--vectors", str(vectors), "--output", str(output)])
@@ -263,6 +266,7 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
         (["--overwrite"], "leave --overwrite out"),
         (["--languages", "en"], "one language .en."),
         (["--queries_only", "--steps", "rotate"], "'rotate' moves documents"),
+        (["--strength", "full"], "--strength full: give a number from 0 to 1, or auto"),
         (["--vectors", "nowhere.parquet"], "nowhere.parquet"),
     ],
 )

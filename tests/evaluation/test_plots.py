@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from st_xlret.evaluation.plots import plot_language_bias, plot_stages, plot_training
+from st_xlret.evaluation.plots import plot_language_bias, plot_stages, plot_strengths, plot_training
 
 HISTORY: list[dict[str, Any]] = [
     {"step": 5, "loss": 2.0, "loss_ccp": 2.5, "loss_pairs": 1.5},
@@ -83,3 +83,11 @@ def test_a_heat_map_of_hundreds_of_languages_is_no_larger(tmp_path: Path, figure
     assert many.get_size_inches().tolist() == some.get_size_inches().tolist() > few.get_size_inches().tolist()
     assert (len(few.axes[0].texts), len(many.axes[0].texts)) == (3, 0)
     assert [label.get_text() for label in many.axes[0].get_yticklabels()] == [f"l{row}" for row in range(0, 300, 5)]
+
+
+def test_a_point_for_each_strength(tmp_path: Path, figures: list[Any]) -> None:
+    row = {"strength": 0.0, "neighbours_kept": 1.0, "same_language_share": 0.75, "chance": 0.5}
+    plot_strengths([row, {**row, "strength": 1.0, "neighbours_kept": 0.5}], tmp_path / "strength.png")
+    (axis,) = figures[0].axes
+    assert axis.lines[0].get_xydata().tolist() == [[100, 25], [50, 25]]
+    assert [text.get_text() for text in axis.texts] == ["0", "1"]
