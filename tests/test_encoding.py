@@ -79,14 +79,10 @@ def test_one_text_and_no_text(model) -> None:
     assert len(encode_texts(model, [])) == 0
 
 
-def test_a_batch_size_below_one_is_refused(model) -> None:
-    with pytest.raises(ValueError, match="batch_size.*0"):
-        encode_texts(model, ["sun"], batch_size=0)
-
-
-def test_an_option_that_the_model_does_not_take_is_refused(model) -> None:
-    with pytest.raises(ValueError, match="colour"):
-        encode_texts(model, ["sun"], colour="red")
+@pytest.mark.parametrize(("options", "named"), [({"batch_size": 0}, "batch_size.*0"), ({"colour": "red"}, "colour")])
+def test_options_that_the_model_does_not_take_are_refused(model, options, named) -> None:
+    with pytest.raises(ValueError, match=named):
+        encode_texts(model, ["sun"], **options)
 
 
 def test_no_batch_is_larger_than_the_budget_and_prompts_count(model, texts, monkeypatch) -> None:
@@ -155,12 +151,6 @@ def test_few_lengths_in_bf16_on_a_cpu(texts, monkeypatch) -> None:
     shapes.clear()
     np.testing.assert_allclose(encode_texts(model, texts, batch_size=1), expected, atol=1e-6)
     assert any(tokens % 16 for _, tokens in shapes)
-
-
-def test_padded_texts_have_the_same_embeddings() -> None:
-    model = transformer_encoder(tokenizer(), "tiny", max_seq_length=32)
-    padded = model.encode(["sun moon", "star"], **few_lengths(model))
-    np.testing.assert_allclose(padded, model.encode(["sun moon", "star"]), atol=1e-6)
 
 
 def test_texts_are_not_padded_beyond_what_a_model_reads() -> None:

@@ -153,10 +153,6 @@ def test_what_cannot_be_searched_is_named(queries: Any, corpus: Any, k: int, mes
         top_k(queries, corpus, k)
 
 
-def test_large_finite_values_are_no_error() -> None:
-    assert top_k(torch.tensor([[1e-3, 0.0]]), torch.full((4, 2), 3e38), 1)[1].tolist() == [[0]]
-
-
 @pytest.mark.parametrize("length", [1e-38, 1e-30, 1e-20, 1.0, 1e20, 3e38])
 def test_unit_rows_have_length_one_whatever_their_size(length: float) -> None:
     torch.testing.assert_close(
@@ -298,15 +294,8 @@ def test_equal_scores_and_copies_go_to_the_lower_rows() -> None:
     source = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     found = mine_bitext(source, source.flip(0), k=1)
     assert found == [(1.0, 0, 1), (1.0, 2, 0)]  # the other copy's only candidate is taken
-    tied, _, rows, _ = search.neighbours_both_ways(torch.eye(3).repeat(400, 1), torch.eye(3).repeat(500, 1), 5)
-    assert search.neighbours_both_ways(torch.eye(3).repeat(400, 1), torch.eye(3).repeat(500, 1), 5)[3][2].tolist() == [
-        2,
-        5,
-        8,
-        11,
-        14,
-    ]
-    assert tied.eq(1).all() and rows.eq(1).all()
+    copies = search.neighbours_both_ways(torch.eye(3).repeat(400, 1), torch.eye(3).repeat(500, 1), 5)
+    assert copies[0].eq(1).all() and copies[2].eq(1).all() and copies[3][2].tolist() == [2, 5, 8, 11, 14]
 
 
 def test_threshold_leaves_out_what_scores_below_it() -> None:

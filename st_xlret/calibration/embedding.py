@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from st_xlret.encoding import encode
 from st_xlret.precision import autocast
@@ -39,7 +37,7 @@ def embed_texts(
         prompt: Put before each text instead of the model's prompt.
         batch_size: Size of a forward pass, in texts of 64 tokens.
         precision: As for `st_xlret.precision.autocast`.
-        show_progress_bar: Show a progress bar over the texts.
+        show_progress_bar: Show a progress bar over the tokens.
 
     Returns:
         Language -> (n, d), float32 on the CPU.
@@ -50,23 +48,12 @@ def embed_texts(
     _check_sentence_embeddings(model)
     codes = [code for code, found in texts.items() for _ in found]
     everything = [text for found in texts.values() for text in found]
-    how: dict[str, Any] = {"batch_size": batch_size, "convert_to_tensor": True, "show_progress_bar": False}
+    how: dict[str, Any] = {"batch_size": batch_size, "convert_to_tensor": True, "show_progress_bar": show_progress_bar}
     if prompt is not None:
         how["prompt"] = prompt
-    rows: list[Tensor] = [torch.empty(0)] * len(everything)
-    what = {None: "texts", "query": "queries", "document": "documents"}[role]
-    with (
-        autocast(precision, model.device),
-        _full_width(model),
-        tqdm(total=len(everything), desc=f"embedding {what}", unit="text", disable=not show_progress_bar) as bar,
-    ):
-        for places in _chunks(everything, 16 * batch_size):
-            chunk = [everything[place] for place in places]
-            found = encode(model, chunk, [codes[place] for place in places], role=role, **how).float().cpu()
-            for place, row in zip(places, found, strict=True):
-                rows[place] = row
-            bar.update(len(places))
-    return dict(zip(texts, torch.stack(rows).split([len(found) for found in texts.values()]), strict=True))
+    with autocast(precision, model.device), _full_width(model):
+        rows = encode(model, everything, codes, role=role, **how).float().cpu()
+    return dict(zip(texts, rows.split([len(found) for found in texts.values()]), strict=True))
 
 
 def embed_pairs(
@@ -127,14 +114,6 @@ def _check_sentence_embeddings(model: SentenceTransformer) -> None:
         raise ValueError(
             f"the model gives no sentence embeddings: one text became {tuple(found.shape)} numbers, or NaN"
         )
-
-
-def _chunks(texts: Sequence[str], size: int) -> Iterator[np.ndarray]:
-    """Places of texts of similar length, in an order that lets the time that is left be estimated."""
-    order = np.argsort([len(text) for text in texts], kind="stable")
-    chunks = [order[first : first + size] for first in range(0, len(order), size)]
-    for place in np.random.default_rng(0).permutation(len(chunks)):
-        yield chunks[place]
 
 
 @contextmanager

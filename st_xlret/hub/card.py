@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from huggingface_hub import EvalResult, ModelCard
-from huggingface_hub.repocard_data import eval_results_to_model_index
+from huggingface_hub import ModelCard
 from sentence_transformers.base.model_card import generate_model_card
 from sentence_transformers.sentence_transformer.model_card import SentenceTransformerModelCardData
 
@@ -100,7 +99,6 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
         made_from: Folder of the model that was loaded, until its card has become the history.
         sections: Heading -> Markdown, after the section on usage.
         more_citations: Name -> BibTeX entry, beside those of the losses.
-        scores: Scores for the metadata, beside those of the host's evaluators.
     """
 
     local_files_only: bool = True
@@ -110,7 +108,6 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
     made_from: str = ""
     sections: dict[str, str] = field(default_factory=dict, init=False)
     more_citations: dict[str, str] = field(default_factory=dict, init=False)
-    scores: list[EvalResult] = field(default_factory=list, init=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The host's values for the template and the metadata, with ours."""
@@ -125,10 +122,6 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
         values["citations"] = {**self.more_citations, **values["citations"]}
         if self.model is not None and language_routes(self.model):
             values["usage_snippet"] = _language_snippet(self.model, self.model_id or "sentence_transformers_model_id")
-        results = [entry for index in values.get("model-index") or [] for entry in index["results"]]
-        if self.scores:
-            results += eval_results_to_model_index(values["model_name"], self.scores)[0]["results"]
-        values["model-index"] = [{"name": values["model_name"], "results": results}] if results else None
         for evaluator in self.eval_results_dict or {}:
             _name_held_out(evaluator, values)
         sections = [f"## {heading}\n\n{text}" for heading, text in self.sections.items()]
@@ -289,50 +282,6 @@ def set_calibration(
         card.more_citations.update(_CITATIONS.get(step, {}))
 
 
-def set_scores(
-    model: SentenceTransformer, benchmark: str, scores: Mapping[str, Mapping[str, float]], *, own: str, note: str = ""
-) -> None:
-    """Put a table of scores on the card of a model, and its own scores in the metadata.
-
-    Args:
-        model: The model.
-        benchmark: Name of the benchmark.
-        scores: System -> metric -> fraction.
-        own: The system that is the card's model.
-        note: Protocol, below the table.
-
-    Raises:
-        KeyError: If `own` is no system.
-
-    Example:
-        >>> from st_xlret.modules import static_encoder, train_tokenizer
-        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
-        >>> set_scores(model, "XQuAD-R", {"raw": {"mAP@20": 0.25}, "trained": {"mAP@20": 0.5}}, own="trained")
-        >>> model.model_card_data.scores[0].metric_value
-        0.5
-    """
-    card = card_data(model)
-    metrics = list(dict.fromkeys(metric for found in scores.values() for metric in found))
-    rows = [
-        [name + " (this model)" * (name == own), *(f"{100 * found[m]:.1f}" if m in found else "" for m in metrics)]
-        for name, found in scores.items()
-    ]
-    table = markdown_table(["system", *(f"{metric} (%)" for metric in metrics)], rows)
-    card.sections["Results"] = "\n\n".join(filter(None, [f"### {benchmark}", table, note]))
-    card.scores += [
-        EvalResult(
-            task_type="sentence-similarity",
-            task_name="Cross-lingual retrieval",
-            dataset_type=re.sub(r"[^a-z0-9]+", "-", benchmark.lower()).strip("-"),
-            dataset_name=benchmark,
-            metric_type=re.sub(r"[^a-z0-9]+", "_", metric.lower()).strip("_"),
-            metric_name=metric,
-            metric_value=round(float(value), 6),
-        )
-        for metric, value in scores[own].items()
-    ]
-
-
 def escape(text: str) -> str:
     """Write a text so that neither HTML nor Markdown sees anything but text in it, on a single line.
 
@@ -422,11 +371,12 @@ def _name_held_out(evaluator: Any, values: dict[str, Any]) -> None:
         "task": {"type": task.lower().replace(" ", "-"), "name": task},
         "dataset": {"type": f"held-out-{kind}", "name": f"{len(texts)} held-out {kind} of the training data"},
     }
-    for index in values["model-index"] or []:
+    indices = values.get("model-index") or []
+    for index in indices:
         others = [entry for entry in index["results"] if entry["dataset"]["type"] != kind]
         held_out = [entry | named for entry in index["results"] if entry["dataset"]["type"] == kind]
         index["results"] = others + (held_out if len(texts) >= FEWEST else [])
-    values["model-index"] = [index for index in values["model-index"] or [] if index["results"]] or None
+    values["model-index"] = [index for index in indices if index["results"]] or None
 
 
 def _language_snippet(model: SentenceTransformer, name: str) -> str:

@@ -43,17 +43,10 @@ def test_a_damaged_model_is_named(tmp_path: Path, content: str) -> None:
     assert "HF_HUB_OFFLINE" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "{",
-        "[]",
-        '{"dimension": 2, "strange": 1}',
-        '{"dimension": "x"}',
-        '{"dimension": 100000000000}',
-        '{"dimension": 3}',
-    ],
-)
+OTHER = ['{"dimension": 2, "strange": 1}', '{"dimension": "x"}', '{"dimension": 100000000000}', '{"dimension": 3}']
+
+
+@pytest.mark.parametrize("content", ["{", "[]", *OTHER])
 def test_a_damaged_calibration_is_named(tmp_path: Path, content: str) -> None:
     CalibrationLayer(2, ["en"], pivot="en").save(str(tmp_path))
     (tmp_path / CalibrationLayer.config_file_name).write_text(content)

@@ -43,7 +43,7 @@ from st_xlret.calibration import embed_texts
 from st_xlret.evaluation import map_at_k, markdown_table
 from st_xlret.evaluation.plots import plot_language_bias, plot_stages
 from st_xlret.files import check_output_directory, save_model, write_json
-from st_xlret.hub.card import set_card_data, set_scores
+from st_xlret.hub.card import card_data, set_card_data
 from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
 from st_xlret.prompts import role_prompt
@@ -125,7 +125,7 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     plot_stages(named, output / "stages.png", title=f"{encoder} on TICO-19", metric="score")
     set_card_data(models[best], languages=codes, model_name=f"{encoder}, {best.replace('_', ', ')}")
     note = f"{len(pool)} sentences in one pool of {len(codes)} languages; a question is the first half of a sentence."
-    set_scores(models[best], "TICO-19", named, own=best, note=note)
+    card_data(models[best]).sections["Results"] = f"### TICO-19\n\n{table_of(stages)}\n\n{note}"
     save_model(models[best], output / "model", overwrite=True)
     results = {"seconds": round(time.perf_counter() - started, 1), "model": encoder, "stages": stages}
     write_json(output / "results.json", results)
