@@ -62,13 +62,9 @@ class Arguments:
         "bucc or mrtydi from the Hub.",
     )
     languages: list[str] | None = option(
-        None, "Languages (of the questions), such as fr de zh. Default: all that the benchmark has."
-    )
-    pairs: list[str] | None = option(
         None,
-        "tatoeba: pairs of languages without English, such as de-fr zh-ja, from sentences.csv and links.csv of "
-        "Tatoeba's export or, where these are missing, joined on the English sentences.",
-        expert=True,
+        "Languages (of the questions), such as fr de zh; of tatoeba-pairs, pairs such as de-fr. Default: all that "
+        "the benchmark has.",
     )
     split: str | None = option(
         None,
@@ -173,18 +169,18 @@ def evaluate(arguments: Arguments) -> None:
     if arguments.model is None:
         raise ValueError("--model is missing; to join results of earlier runs, give --compare.")
     check_backend(arguments.backend)
-    kind = benchmark(_benchmark_name(arguments))
+    kind = benchmark(arguments.benchmark)
     tables = Path(arguments.output).with_suffix(".md")
     if tables == Path(arguments.output):
         raise ValueError(f"--output {arguments.output}: this file is for the tables; name the JSON file otherwise.")
     is_writer = int(os.environ.get("RANK", "0")) == 0  # every process of torchrun has the result; one writes it
     for file in (arguments.output, tables) if is_writer else ():
         check_output_file(file)
-    languages, options = arguments.pairs or arguments.languages, evaluator_options(arguments)
+    options = evaluator_options(arguments)
     if arguments.data is None:
-        evaluator = kind.from_hub(languages, **options)
+        evaluator = kind.from_hub(arguments.languages, **options)
     else:
-        evaluator = kind.from_directory(arguments.data, languages, **options)
+        evaluator = kind.from_directory(arguments.data, arguments.languages, **options)
     model = load_model(arguments.model, arguments.device, backend=arguments.backend)
     result = evaluator.evaluate(model)
     if arguments.backend != "torch":
@@ -222,17 +218,6 @@ def evaluator_options(arguments: Arguments) -> dict[str, Any]:
         "show_progress_bar": not arguments.quiet,
         **{name: value for name, value in asked_for.items() if value is not None},
     }
-
-
-def _benchmark_name(arguments: Arguments) -> str:
-    """The benchmark: Tatoeba between the pairs of languages, if pairs are given."""
-    if arguments.pairs is None:
-        return arguments.benchmark
-    if arguments.benchmark not in ("tatoeba", "tatoeba-pairs"):
-        raise ValueError(f"--pairs {' '.join(arguments.pairs)} belongs to tatoeba, not to {arguments.benchmark}.")
-    if arguments.languages:
-        raise ValueError("--pairs and --languages exclude each other: a pair names its languages.")
-    return "tatoeba-pairs"
 
 
 def _embedding_cache(arguments: Arguments) -> Any:

@@ -32,11 +32,6 @@ class XORRetrieveEvaluator(AnswerEvaluator):
     substring of these tokens joined by spaces. The answers "yes" and "no" are left out, and so are questions without
     another answer. Counting tokens needs NLTK (the extra `eval`). The splits are `"dev"`, `"test"` (the released file
     has no answers) and `"train"`; for options see [`AnswerEvaluator`][st_xlret.evaluation.passages.AnswerEvaluator].
-
-    Args:
-        pools: Passages, questions and answers, see `AnswerEvaluator`.
-        tokenizer: How tokens are counted, which the result says. Default: that of `word_tokenizer`.
-        **options: Those of `AnswerEvaluator`.
     """
 
     benchmark = "xor-retrieve"
@@ -49,9 +44,9 @@ class XORRetrieveEvaluator(AnswerEvaluator):
     direction = "question in seven languages to English passages"
     question_files = ("xor_{split}_retrieve_eng_span*.jsonl",)
 
-    def __init__(self, pools: Any, *, tokenizer: WordTokenizer | None = None, **options: Any) -> None:
+    def __init__(self, pools: Any, **options: Any) -> None:
         super().__init__(pools, **{"split": "dev", **options})
-        self.tokenizer = tokenizer or word_tokenizer()
+        self.tokenizer = word_tokenizer()
 
     def score_pool(self, model: SentenceTransformer, data: AnsweredQuestions) -> dict[str, dict[str, float]]:
         """Question language to metric to value."""

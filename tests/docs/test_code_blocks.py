@@ -13,19 +13,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = {str(page.relative_to(REPOSITORY)): page for page in pages_with_blocks(REPOSITORY)}
 
 
-def test_blocks_are_found_with_their_lines_and_markers() -> None:
-    text = (
-        "Text\n\n```python\na = 1\n```\n\n"
-        "    ```python title='x'\n    b = [\n        2\n    ]\n    ```\n\n"
-        "<!-- not run: needs the Hub -->\n```python\nc\n```\n"
-        "```bash\nls\n```\n"
-    )
-    one, two, three = python_blocks(text)
-    assert one == (4, "a = 1\n", True)
-    assert two == (8, "b = [\n    2\n]\n", True)
-    assert three.code == "c\n" and not three.runs
-
-
 def test_few_blocks_are_not_run() -> None:
     blocks = [block for page in PAGES.values() for block in python_blocks(page.read_text(encoding="utf-8"))]
     assert sum(not block.runs for block in blocks) <= 6 < len(blocks)

@@ -126,21 +126,3 @@ def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "nq-test.csv").write_text(f"first\t['a']\n{line}\n")
     with pytest.raises(DataError, match=message):
         NQEvaluator.read_questions(tmp_path / "nq-test.csv")
-
-
-def test_files_splits_and_languages_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"nq-test\.csv"):
-        NQEvaluator.from_directory(tmp_path)
-    (tmp_path / "nq-test.csv").write_text("who\t['a']\n")
-    with pytest.raises(FileNotFoundError, match=r"psgs_w100\.tsv"):
-        NQEvaluator.from_directory(tmp_path)
-    with pytest.raises(FileNotFoundError, match="elsewhere"):
-        NQEvaluator.from_directory(tmp_path, passages=tmp_path / "elsewhere.tsv")
-    with pytest.raises(ValueError, match="train"):
-        NQEvaluator.from_directory(tmp_path, split="train")
-    write_dpr(tmp_path)
-    with pytest.raises(ValueError, match=r"no \['fr'\]; it has \['en'\]"):
-        NQEvaluator.from_directory(tmp_path, ["fr"], cache_dir=tmp_path / "cache").evaluate(tiny.static())
-    (tmp_path / "nq-test.csv").write_text("")
-    with pytest.raises(DataError, match="no questions"):
-        NQEvaluator.read_questions(tmp_path / "nq-test.csv")

@@ -12,7 +12,6 @@ from st_xlret.evaluation import EmbeddingCache
 from st_xlret.evaluation.embedding import TextEmbedder
 from st_xlret.evaluation.retrieval import RetrievalEvaluator, mean_average_precision, score_ranking, similarity_of
 from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection, read_beir
-from st_xlret.hub.export import export
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests.evaluation.samples import write_beir
 
@@ -60,33 +59,6 @@ def test_prompts_and_roles(model) -> None:
     assert own.embed(model, ["taxi"], "en", role="query").tolist() == [[0, 0, 1, 0, 0, 0]]
     assert own.embed(model, ["taxi"], "en", role="document").tolist() == [[0, 0, 1, 0, 0, 1]]
     assert embedder.embed(model, ["taxi"], "en").tolist() == [[0, 0, 1, 0, 0, 0]]
-
-
-def test_roles_are_the_hosts_own(model) -> None:
-    model.prompts = {"query": "query ", "document": "passage "}
-    embedder = TextEmbedder()
-    for role, host in (("query", model.encode_query), ("document", model.encode_document)):
-        ours = embedder.embed(model, ["taxi", "hotel"], "en", role=role)
-        assert torch.equal(ours, host(["taxi", "hotel"], convert_to_tensor=True).float())
-
-
-def test_language_is_the_task_of_a_calibrated_model(model, monkeypatch) -> None:
-    tasks = []
-    model = export(model, CalibrationLayer(len(WORDS), ["en", "fr"]))
-    encode = model.encode
-
-    def record(texts, **options):
-        tasks.append((options.get("task"), sorted(texts)))
-        return encode(texts, **options)
-
-    monkeypatch.setattr(model, "encode", record)
-    evaluate(model, small(), ["mrr_at_100"])
-    assert tasks == [
-        ("en", ["bread", "taxi water"]),
-        ("fr", ["hotel"]),
-        ("en", ["taxi", "water"]),
-        ("fr", ["bread", "hotel bread"]),
-    ]
 
 
 class Shift:

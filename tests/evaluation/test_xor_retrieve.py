@@ -19,7 +19,7 @@ from sentence_transformers import SentenceTransformer
 
 from st_xlret.evaluation.passages import AnsweredQuestions, read_dpr_passages
 from st_xlret.evaluation.retrieval_data import TextCollection
-from st_xlret.evaluation.xor_retrieve import TokenizedPassage, XORRetrieveEvaluator, first_tokens, word_tokenizer
+from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator, word_tokenizer
 from tests import tiny
 
 pytestmark = pytest.mark.filterwarnings("ignore:XOR-Retrieve")
@@ -123,11 +123,6 @@ def test_the_budget_is_cut_to_the_token(model) -> None:
     assert answered(["word " * 1999 + "1905"], ["1905"], model) == 1
     assert answered(["word " * 2000 + "1905"], ["1905"], model) == 0
     assert answered(["word " * 1999 + "1905 Tokyo"], ["1905 Tokyo"], model) == 0
-
-
-def test_first_tokens_across_passages() -> None:
-    passages = [TokenizedPassage(" ".join(tokens), len(tokens)) for tokens in (["a"], [], ["b", "c"], ["d"])]
-    assert [first_tokens(passages, budget) for budget in range(6)] == ["", "a", "a b", "a b c", "a b c d", "a b c d"]
 
 
 def test_without_punkt_the_result_and_a_warning_say_so(model, monkeypatch) -> None:
