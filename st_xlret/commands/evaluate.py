@@ -197,8 +197,15 @@ def evaluate(arguments: Arguments) -> None:
 
 def evaluator_options(arguments: Arguments) -> dict[str, Any]:
     """The options of the evaluator: those that every evaluator has, and of the others those that were given."""
+    from st_xlret.evaluation.embedding_cache import EmbeddingCache
     from st_xlret.hub.loading import load_calibration
 
+    cache = None
+    if arguments.embedding_cache is not None:
+        how: Any = {"distributed": arguments.distributed, "show_progress_bar": not arguments.quiet}
+        cache = EmbeddingCache(arguments.embedding_cache, **how)
+    elif arguments.distributed:
+        raise ValueError("--distributed needs --embedding-cache, the folder that the processes share.")
     asked_for = {
         "split": arguments.split,
         "threshold_split": arguments.threshold_split,
@@ -207,7 +214,7 @@ def evaluator_options(arguments: Arguments) -> dict[str, Any]:
         "document_prompt": arguments.document_prompt,
         "context": arguments.context or None,
         "max_sentences": arguments.max_sentences,
-        "embed_corpus": _embedding_cache(arguments),
+        "embed_corpus": cache,
     }
     return {
         "layer": arguments.layer,
@@ -218,17 +225,3 @@ def evaluator_options(arguments: Arguments) -> dict[str, Any]:
         "show_progress_bar": not arguments.quiet,
         **{name: value for name, value in asked_for.items() if value is not None},
     }
-
-
-def _embedding_cache(arguments: Arguments) -> Any:
-    if arguments.embedding_cache is None:
-        if arguments.distributed:
-            raise ValueError("--distributed needs --embedding-cache, the folder that the processes share.")
-        return None
-    from st_xlret.evaluation.embedding_cache import EmbeddingCache
-
-    return EmbeddingCache(
-        arguments.embedding_cache,
-        distributed=arguments.distributed,
-        show_progress_bar=not arguments.quiet,
-    )

@@ -149,7 +149,7 @@ def beir_examples(
     queries = by_id(files.queries, qrels.keys())
 
     def report(reason: str, query: str, passage: str) -> None:
-        bad_lines(reason, files.qrels, _line_of_judgement(files.qrels, query, passage))
+        bad_lines(reason, files.qrels, line_of_judgement(files.qrels, query, passage))
 
     for query, judgements in qrels.items():
         if query not in queries:
@@ -181,10 +181,13 @@ def _judgement_fields(line: str) -> list[str]:
     return [field.strip() for field in (line.split("\t") if "\t" in line else line.split())]
 
 
-def _line_of_judgement(path: Path, query: str, document: str) -> int:
-    """The line that judges a query and a document, for messages; 0 if there is none."""
-    fields = ((number, _judgement_fields(line)) for number, line in read_lines(path, BadLines(skip=True)))
-    return next((number for number, f in fields if len(f) > 2 and (f[0], f[-2]) == (query, document)), 0)
+def line_of_judgement(path: PathLike, query: str, document: str) -> int:
+    """The line of a table or of JSON lines that names a query and a document, for messages; 0 if there is none."""
+    for number, line in read_lines(path, BadLines(skip=True)):
+        fields = _judgement_fields(line)
+        if all(name in fields or f'"{name}"' in line for name in (query, document)):
+            return number
+    return 0
 
 
 def _one_of(folder: Path, name: str) -> Path | None:

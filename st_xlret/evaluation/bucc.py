@@ -14,7 +14,6 @@ from tqdm.auto import tqdm
 
 from st_xlret.data.lines import DataError, read_lines
 from st_xlret.evaluation.base import BenchmarkEvaluator
-from st_xlret.files import write_text
 from st_xlret.search import mine_bitext
 
 HUB_DATASET = "mteb/BUCC"
@@ -65,7 +64,8 @@ class BUCCEvaluator(BenchmarkEvaluator):
     ML-CTL paper, evaluate `"training"` with the threshold of `"sample"`.
 
     Metrics: `average_f1` (primary), `average_precision`, `average_recall`, and the same per language, such as `de_f1`.
-    A language without gold pairs gets no scores; its pairs are in `mined_pairs` and in the files of `pairs_directory`.
+    A language without gold pairs gets no scores; its pairs are in `mined_pairs`: language to (score, source id, target
+    id), best first.
 
     Args:
         corpora: Language to the corpus that is evaluated, its sentences beside English ones.
@@ -73,7 +73,6 @@ class BUCCEvaluator(BenchmarkEvaluator):
             corpora themselves, which is optimistic, as the result says.
         split: Name of the evaluated split, for the result.
         threshold_split: Name of the split of `training`, for the result.
-        pairs_directory: Folder for the mined pairs, in files such as `de-en.test.mined.tsv`. Default: not written.
         **options: Those of [`BenchmarkEvaluator`][st_xlret.evaluation.BenchmarkEvaluator].
 
     Raises:
@@ -96,7 +95,6 @@ class BUCCEvaluator(BenchmarkEvaluator):
         *,
         split: str = "test",
         threshold_split: str = "training",
-        pairs_directory: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -116,7 +114,6 @@ class BUCCEvaluator(BenchmarkEvaluator):
         self.embedder.require_languages(["en", *self.corpora])
         self.split = split
         self.threshold_split = threshold_split
-        self.pairs_directory = None if pairs_directory is None else Path(pairs_directory)
         self.mined_pairs: dict[str, list[MinedPair]] = {}
         self.thresholds: dict[str, float] = {}
 
@@ -154,9 +151,6 @@ class BUCCEvaluator(BenchmarkEvaluator):
                 candidates = self._mine(model, corpus, language)
             extracted = [pair for pair in candidates if pair.score >= threshold]
             self.mined_pairs[language], self.thresholds[language] = extracted, threshold
-            if self.pairs_directory is not None:
-                lines = [f"{pair.score:.6f}\t{pair.source}\t{pair.target}\n" for pair in extracted]
-                write_text(self.pairs_directory / f"{language}-en.{self.split}.mined.tsv", "".join(lines))
             if corpus.gold:
                 scores[language] = mining_scores(extracted, corpus.gold)
         return scores

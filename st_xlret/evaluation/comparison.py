@@ -100,32 +100,27 @@ def read_results(files: Sequence[str]) -> dict[str, list[BenchmarkResult]]:
 
 def comparison_tables(rows: Sequence[ComparedRow]) -> dict[str, str]:
     """The table as `".md"`, `".csv"` (fractions) and `".tex"`; in percent, with ± half of the interval."""
+    from tabulate import tabulate
+
     metrics = list(rows[0].means)
 
-    def cells(row: ComparedRow, plus_minus: str) -> list[str]:
+    def cells(row: ComparedRow) -> list[str]:
         halves = [row.intervals[metric] for metric in metrics]
-        intervals = ["" if half is None else f" {plus_minus} {100 * half:.1f}" for half in halves]
-        return [f"{100 * row.means[metric]:.1f}{half}" for metric, half in zip(metrics, intervals, strict=True)]
+        intervals = ["" if half is None else f" ± {100 * half:.1f}" for half in halves]
+        means = [f"{100 * row.means[metric]:.1f}{half}" for metric, half in zip(metrics, intervals, strict=True)]
+        return [row.name, *means, str(row.seeds)]
 
-    header = ["system", *metrics, "seeds"]
-    markdown = markdown_table(header, [[row.name, *cells(row, "±"), str(row.seeds)] for row in rows])
+    header, lines = ["system", *metrics, "seeds"], [cells(row) for row in rows]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["system", "seeds", *(f"{metric}{of}" for metric in metrics for of in ("", "_interval"))])
     for row in rows:
         halves = [(row.means[metric], row.intervals[metric]) for metric in metrics]
         writer.writerow([row.name, row.seeds, *("" if each is None else each for pair in halves for each in pair)])
-    lines = [[_latex(name) for name in header]]
-    lines += [[_latex(row.name), *cells(row, r"$\pm$"), str(row.seeds)] for row in rows]
-    body = [" & ".join(line) + r" \\" for line in lines]
-    columns = "l" + "r" * (len(header) - 1)
-    tex = "\n".join([rf"\begin{{tabular}}{{{columns}}}", r"\hline", body[0], r"\hline", *body[1:], r"\hline"])
-    return {".md": f"{markdown}\n", ".csv": text.getvalue(), ".tex": tex + "\n\\end{tabular}\n"}
-
-
-def _latex(text: str) -> str:
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    return "".join(special.get(letter, f"\\{letter}" if letter in "&%$#_{}" else letter) for letter in text)
+    alignment = ["left", *("right" for _ in header[1:])]
+    latex = tabulate(lines, header, tablefmt="latex", colalign=alignment, disable_numparse=True)
+    tex = latex.replace("±", r"$\pm$")
+    return {".md": f"{markdown_table(header, lines)}\n", ".csv": text.getvalue(), ".tex": f"{tex}\n"}
 
 
 def write_comparison(files: Sequence[str], output: str | os.PathLike[str]) -> str:

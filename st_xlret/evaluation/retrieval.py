@@ -15,7 +15,6 @@ from tqdm.auto import tqdm
 
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, macro_average
 from st_xlret.evaluation.embedding_cache import EmbeddingCache, StoredEmbeddings, fingerprint
-from st_xlret.evaluation.retrieval_data import TextCollection
 from st_xlret.search import top_k
 
 Similarity = Literal["cosine", "dot"]
@@ -129,7 +128,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
             "precision": embedder.describe(model)["precision"],
         }
         embedder = replace(embedder, show_progress_bar=False)  # the cache has a bar of its own
-        return asked, self.embed_corpus.embed(_Documents(corpus), embed, identity=identity)
+        return asked, self.embed_corpus.embed(corpus, embed, identity=identity)
 
     def _require_languages(self, data: Data) -> None:
         self.embedder.require_languages([*data.queries.language_set(), *data.corpus.language_set()])
@@ -137,21 +136,6 @@ class RetrievalEvaluator(BenchmarkEvaluator):
     def protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
         """What determines the scores, apart from the weights of the model."""
         return {"task": self.task, "split": self.split, "direction": self.direction, **self.embedder.describe(model)}
-
-
-class _Documents:
-    """(text, language) of each document of a corpus, read slice by slice."""
-
-    def __init__(self, corpus: TextCollection) -> None:
-        self.corpus = corpus
-
-    def __len__(self) -> int:
-        return len(self.corpus)
-
-    def __iter__(self) -> Any:
-        for start in range(0, len(self), 1_024):
-            rows = slice(start, start + 1_024)
-            yield from zip(self.corpus.full_texts(rows), self.corpus.languages_of(rows), strict=True)
 
 
 def similarity_of(model: SentenceTransformer, similarity: Similarity | None = None) -> Similarity:

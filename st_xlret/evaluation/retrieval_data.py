@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from st_xlret.data.beir import find_beir, read_qrels, read_texts
-from st_xlret.data.lines import DataError, read_lines
+from st_xlret.data.beir import find_beir, line_of_judgement, read_qrels, read_texts
+from st_xlret.data.lines import DataError
 
 Qrels = Mapping[str, Mapping[str, int]]
 
@@ -50,6 +50,12 @@ class TextCollection:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """What is encoded of each row, and its language; read slice by slice."""
+        for start in range(0, len(self), 1_024):
+            rows = slice(start, start + 1_024)
+            yield from zip(self.full_texts(rows), self.languages_of(rows), strict=True)
 
     def language_of(self, row: int) -> str:
         """The language of one row."""
@@ -175,12 +181,8 @@ class RetrievalData:
     def _unknown_id(self, query: str, document: str, *, query_is_known: bool) -> str:
         unknown = f"document {document!r}" if query_is_known else f"query {query!r}"
         source = self.corpus.source if query_is_known else self.queries.source
-        where = self._where()
-        for number, line in read_lines(self.qrels_file) if self.qrels_file else ():
-            fields = set(line.split())
-            if all(name in fields or f'"{name}"' in line for name in (query, document)):
-                where = f"{self.qrels_file}, line {number}:"
-                break
+        line = line_of_judgement(self.qrels_file, query, document) if self.qrels_file else 0
+        where = f"{self.qrels_file}, line {line}:" if line else self._where()
         return f"{where} {unknown} is not in {source}. Give the queries, corpus and qrels of one split and version."
 
 
