@@ -125,20 +125,19 @@ def test_a_line_over_the_limit_is_a_bad_line(name: str, end: str, tmp_path: Path
         list(read_lines(file, BadLines(limits=Limits(line_bytes=11))))
 
 
-def test_long_sentences_of_documents_are_cut(tmp_path: Path) -> None:
+def test_long_sentences_of_documents_are_cut(tmp_path: Path, read: Any) -> None:
     records = [{"language": "en", "sentences": ["short", LONG]}, {"language": "en", "text": LONG}]
-    file, report = write_jsonl(tmp_path / "d.jsonl", records), LoadReport()
-    options: dict[str, Any] = {"cache_dir": tmp_path / "cache", "show_progress_bar": False}
+    file = write_jsonl(tmp_path / "d.jsonl", records)
     for reused in (False, True):
-        found = load_documents(file, limits=LIMITS, report=report, **options)
+        found, report = read(file, limits=LIMITS)
         assert found["sentence"][:] == ["short", "word word word word", "word word word word"]
         assert report.cut_sentences == [(str(file), 1, 49), (str(file), 2, 49)] and report.reused is reused
         assert report.cut_sentence_count == 2 and f"{file}, line 1: 49 characters" in str(report)
-    assert load_documents(file, **options)["sentence"][1] == LONG.strip()
+    assert read(file)[0]["sentence"][1] == LONG.strip()
 
 
 @pytest.mark.parametrize("name", ["lines", "verses", "tmx"])
-def test_long_sentences_of_pairs_are_cut(name: str, tmp_path: Path) -> None:
+def test_long_sentences_of_pairs_are_cut(name: str, tmp_path: Path, load: Any) -> None:
     verses = [
         {"language": code, "sentences": texts, "verses": [1, 2]}
         for code, texts in (("en", ["a", "c"]), ("fr", ["b", LONG]))
@@ -148,8 +147,7 @@ def test_long_sentences_of_pairs_are_cut(name: str, tmp_path: Path) -> None:
         "verses": write_jsonl(tmp_path / "v.jsonl", verses),
         "tmx": tmx(tmp_path / "a.tmx", unit(en="a", fr="b") + unit(en="c", fr=LONG.strip())),
     }
-    options, report = PairOptions(limits=LIMITS), PairReport()
-    pairs = load_pairs(files[name], options, report=report, cache_dir=tmp_path / "cache", show_progress_bar=False)
+    pairs, report = load(files[name], limits=LIMITS)
     assert pairs["target"][:] == ["b", "word word word word"]
     assert report.cut_sentences == [(str(files[name]), 2, 49)]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from st_xlret.data import DataError, LoadReport, load_documents, load_pairs, load_retrieval
+from st_xlret.data import DataError, load_documents, load_pairs, load_retrieval
 from st_xlret.data.cache import cached_dataset
 from st_xlret.data.lines import read_lines
 from st_xlret.data.sources import existing_path
@@ -31,12 +31,11 @@ def test_pipes_and_links_in_circles_are_refused(load: Any, tmp_path: Path) -> No
         load(tmp_path / "a.jsonl")
 
 
-def test_folders_with_pipes_and_loops_are_read(tmp_path: Path) -> None:
+def test_folders_with_pipes_and_loops_are_read(tmp_path: Path, read: Any) -> None:
     write_jsonl(tmp_path / "in" / "d.jsonl", [HELLO])
     os.mkfifo(tmp_path / "in" / "pipe.jsonl")
     (tmp_path / "in" / "again").symlink_to(tmp_path / "in")
-    found = load_documents(tmp_path / "in", cache_dir=tmp_path / "cache", show_progress_bar=False)
-    assert found["sentence"][:] == ["Hello."]
+    assert read(tmp_path / "in")[0]["sentence"][:] == ["Hello."]
     assert existing_path(tmp_path / "in" / "again") == tmp_path / "in"
 
 
@@ -55,39 +54,32 @@ def test_gigabytes_of_blank_lines_are_counted_and_not_held(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped"])
-def test_what_is_lost_of_a_damaged_file_is_said(damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_lost_of_a_damaged_file_is_said(
+    damage: str, tmp_path: Path, read: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     lines = [{"language": "en", "sentences": [f"{i * i:09d}"]} for i in range(20_000)]
     file = write_jsonl(tmp_path / "d.jsonl.gz", lines)
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 0xFF
     file.write_bytes(data if damage == "flipped" else data[:-500])
-    options: dict[str, Any] = {"cache_dir": tmp_path / "cache", "show_progress_bar": False}
     with pytest.raises(DataError, match=r"d.jsonl.gz, line \d+: "):
-        load_documents(file, **options)
-    report = LoadReport()
-    load_documents(file, skip_bad_lines=True, report=report, **options)
-    assert report.bad_line_count and "bad lines skipped" in caplog.text
+        read(file)
+    assert read(file, skip_bad_lines=True)[1].bad_line_count and "bad lines skipped" in caplog.text
 
 
-def test_sentences_that_are_cut_are_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    records = [{"language": "en", "sentences": ["x" * 10_001, "y" * 20_000]}]
-    load_documents(records, cache_dir=tmp_path, show_progress_bar=False)
+def test_sentences_that_are_cut_are_said_once(read: Any, caplog: pytest.LogCaptureFixture) -> None:
+    read([{"language": "en", "sentences": ["x" * 10_001, "y" * 20_000]}])
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warned) == 1 and "sentences cut to 10,000 characters: 2" in warned[0]
 
 
-def test_excluded_sentences_of_documents_are_left_out(tmp_path: Path) -> None:
+def test_excluded_sentences_of_documents_are_left_out(tmp_path: Path, read: Any) -> None:
     test = write_text(tmp_path / "test.txt", "HELLO\nbye now\n")
     records = [{"language": "en", "sentences": ["Hello!", "It rained.", "We left."]}, HELLO]
-    options: dict[str, Any] = {"cache_dir": tmp_path / "cache", "show_progress_bar": False}
-    report = LoadReport()
-    found = load_documents(records, exclude=[test], report=report, **options)
-    assert found.to_list() == [
-        {"sentence": text, "language": "en", "document": 0, "position": i}
-        for i, text in enumerate(["It rained.", "We left."])
-    ]
+    found, report = read(records, exclude=[test])
+    assert found["sentence"][:] == ["It rained.", "We left."] and found["position"][:] == [0, 1]
     assert (report.languages["en"]["excluded"], report.languages["en"]["empty"]) == (2, 1)
-    assert len(load_documents(records, **options)) == 4
+    assert len(read(records)[0]) == 4
 
 
 @pytest.mark.parametrize("file", ["there", "no/such"])
