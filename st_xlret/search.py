@@ -110,9 +110,9 @@ def prefer(scores: Matrix, same_language: Matrix, strength: float) -> Tensor:
 
     The bonus is a share of the distance between the best and the worst score of the list. The result passes those whose
     scores are less than that higher, such as translations of the same answer, and none that is better by more. All
-    others keep their order, so that no wrong answers rise together: on 12 articles of XQuAD-R with a calibrated
-    encoder, strength 0.5 puts the readable answer before its translations for 82 % of the questions, and for 65 %
-    without it; mAP@20 loses 0.1 points.
+    others keep their order, so that no wrong answers rise together. On the halves of XQuAD-R with a calibrated encoder,
+    strength 0.5 puts the readable answer before its translations for 85 and 83 % of the questions (73 and 72 % without
+    it); mAP@20 loses 0.1 points.
 
     Args:
         scores: Scores of each query's results, (Q, K), or (K,) of one query. Any order.
