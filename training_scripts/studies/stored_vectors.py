@@ -116,7 +116,7 @@ def measure(queries: Tensor, documents: Tensor, data: RetrievalData) -> list[flo
         within = search(queries[rows[0]], documents[rows[1]], 20)
         own.append(score_ranking(within, in_languages(data, [code]), ["map_at_20"])[code]["map_at_20"])
     share = float((found[ranking] == asked[:, None]).mean())
-    recalls = [pool[f"recall_at_10{part}"] for part in ("", "_same_language", "_other_languages")]
+    recalls = [pool.get(f"recall_at_10{part}", float("nan")) for part in ("", "_same_language", "_other_languages")]
     return [round(100 * figure, 1) for figure in (pool["map_at_20"], float(np.mean(own)), share, *recalls)]
 
 

@@ -12,22 +12,7 @@ from sentence_transformers import SentenceTransformer
 from st_xlret.evaluation import LAReQAEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
 from tests import tiny
-from tests.data.files import write_jsonl, write_text
 from training_scripts.studies.measure_search import RememberingEmbedder, main
-
-
-@pytest.fixture
-def pool(tmp_path: Path) -> Path:
-    corpus = [
-        {"_id": f"d{number}", "text": row["sentence"], "metadata": {"language": row["language"]}}
-        for number, row in enumerate(tiny.documents(count=120, sentences=2))
-    ]
-    write_jsonl(tmp_path / "corpus.jsonl", corpus)
-    write_jsonl(tmp_path / "queries.jsonl", corpus[::2])
-    for split in ("test", "test-same-language"):
-        lines = "".join(f"{row['_id']}\t{row['_id']}\t1\n" for row in corpus[::2])
-        write_text(tmp_path / "qrels" / f"{split}.tsv", lines)
-    return tmp_path
 
 
 def test_the_figures_are_those_of_the_evaluators(

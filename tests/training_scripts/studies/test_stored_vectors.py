@@ -1,0 +1,34 @@
+"""Stored vectors: the figures of the benchmark's evaluator, from vectors that are embedded once."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from st_xlret.evaluation import LAReQAEvaluator
+from tests import tiny
+from training_scripts.studies.stored_vectors import COLUMNS, main, read
+
+
+def test_the_figures_are_those_of_the_evaluator(pool: Path, tmp_path: Path) -> None:
+    model = tiny.transformer()
+    model.save(str(tmp_path / "model"))
+    given = ["--encoder", str(tmp_path / "model"), "--data", str(pool), "--output", str(tmp_path / "stored")]
+    figures = main(given)
+    shutil.rmtree(tmp_path / "model")
+    assert str(main(given)) == str(figures)
+    raw = dict(zip(COLUMNS, figures["as it is"], strict=True))
+    average = LAReQAEvaluator.from_directory(pool).evaluate(model).average
+    own = LAReQAEvaluator.from_directory(pool, split="test-same-language").evaluate(model).average
+    expected = [average["map_at_20"], own["map_at_20"], average["recall_at_10"]]
+    assert [raw["pool"], raw["own"], raw["recall@10"]] == pytest.approx([100 * x for x in expected], abs=0.051)
+    assert figures["lsar, queries alone"] != figures["as it is"] != figures["lsar, both sides"]
+
+
+def test_a_paragraph_is_all_sentences_whose_names_share_its_own(pool: Path) -> None:
+    sentences, paragraphs = read(str(pool), "sentences", ["fr"]), read(str(pool), "paragraphs", ["fr"])
+    assert sentences.corpus.language_set() == paragraphs.queries.language_set() == ["fr"]
+    assert paragraphs.corpus.ids == ["fr"]  # the pool's names are LANGUAGE-NUMBER
+    assert paragraphs.corpus.texts[0].split() == " ".join(sentences.corpus.texts).split()
