@@ -1,45 +1,123 @@
-"""Two ranks compute what one rank computes with a batch twice as large."""
+"""Each loss on two ranks computes what it computes on one rank with a batch twice as large."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from tests.distributed.workers import Result, losses_and_gradients, run_on_two_ranks
+from st_xlret.losses import (
+    CCPLoss,
+    CrossLingualLoss,
+    CZNCELoss,
+    LangContrastiveLoss,
+    MaskedLMLoss,
+    RetrievalContrastiveLoss,
+    SemanticContrastiveLoss,
+    SimilarityDistillationLoss,
+)
+from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, LanguageMemoryBank, first_last_encoder
+from tests import tiny
+from tests.distributed.workers import Features, Result, mask_every_third, run_on_two_ranks, share, train
+from tests.losses.routers import columns, two_encoders
+from tests.losses.test_retrieval_contrastive import COLUMNS, rows
 
 pytestmark = pytest.mark.distributed
-LOSSES = ["ccp", "ccp per language", "pairs", "mlm"]
+STATISTICS = ["ccp", "ccp, per_language"]
+LOSSES = [*STATISTICS, "mlm", "cz_nce", "words and masked words", "semantic"]
+LOSSES += ["language", "language, router", "retrieval", "distillation"]
+
+
+def build(name: str) -> tuple[Any, CrossLingualLoss]:
+    torch.manual_seed(0)
+    kind, _, option = name.partition(", ")
+    model = two_encoders()[0] if option == "router" else tiny.transformer()
+    if kind == "ccp":
+        bank = LanguageMemoryBank(8, 13, scope=option or "total")  # type: ignore[arg-type]
+        return model, CCPLoss(model, AsymmetricBNHead(32, out_features=8), bank)
+    if kind == "language":
+        return model, LangContrastiveLoss(model, reduction="paper" if option else "mean")
+    if kind == "distillation":
+        return model, SimilarityDistillationLoss(model, torch.randn(40, 32), bank_size=10, temperature=0.1)
+    if kind in ("mlm", "words and masked words"):
+        model = model if kind == "mlm" else first_last_encoder(model)
+        mlm = MaskedLMLoss(model)
+        mlm.mask_tokens = mask_every_third  # type: ignore[method-assign]
+        return model, mlm if kind == "mlm" else CZNCELoss(model, ContextualEncoder(32, out_features=8), mlm=mlm)
+    plain = {"cz_nce": CZNCELoss, "semantic": SemanticContrastiveLoss, "retrieval": RetrievalContrastiveLoss}
+    return model, plain[kind](model)
+
+
+def batch(name: str, model: Any, step: int, rank: int, ranks: int) -> Features:
+    """The rank's share of a batch."""
+    kind = name.partition(",")[0]
+    if kind == "ccp":
+        windows = tiny.window_rows(8, seed=step, language=("en", "fr")[step % 2])
+        return [tiny.features(model, share(windows[:8], rank, ranks) + share(windows[8:], rank, ranks))]
+    if kind == "mlm":
+        # In the last batch the second rank has nothing to predict.
+        texts = [row["sentence"] for row in tiny.window_rows(12)]
+        texts = texts[8 * step : 8 * step + 8] if step < 2 else texts[16:20] + [""] * 4
+        return [model.preprocess(share(texts, rank, ranks))]
+    if kind == "retrieval":
+        questions = rows(8, seed=step)
+        questions[6]["positive"] = questions[1]["positive"]  # a passage that stands on both ranks
+        return columns(model, share(questions, rank, ranks), COLUMNS)
+    pairs = tiny.word_rows(36)
+    given = [{**row, "other": other["target"]} for row, other in zip(pairs[:18], pairs[18:], strict=True)]
+    given = given[6 * step : 6 * step + 6]
+    given[5] = given[0]  # the same pair on both ranks
+    names = {"language": ("source", "target", "other"), "distillation": ("target",)}.get(kind, ("source", "target"))
+    return columns(model, share(given, rank, ranks), names)
+
+
+def work(rank: int, ranks: int, folder: Path) -> Result:
+    """Three steps of each loss."""
+    results = {}
+    labels = [torch.tensor(share([7 * step + row for row in range(6)], rank, ranks)) for step in range(3)]
+    for name in LOSSES:
+        model, loss = build(name)
+        batches = [batch(name, model, step, rank, ranks) for step in range(3)]
+        results[name] = train(loss, model, batches, ranks, labels if name == "distillation" else None)
+    return results
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Result, Result]:
     """Of one rank, and of each of two."""
     folder = tmp_path_factory.mktemp("ranks")
-    first, second = run_on_two_ranks(losses_and_gradients, folder)
-    return losses_and_gradients(0, 1, folder), first, second
+    first, second = run_on_two_ranks(work, folder)
+    return work(0, 1, folder), first, second
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses(results: tuple[Result, Result, Result], name: str) -> None:
     single, *ranks = (torch.stack(result[name]["losses"]) for result in results)
     torch.testing.assert_close(torch.stack(ranks).mean(0), single)
-    if name != "mlm":  # each rank predicts its own tokens
+    # Else each rank predicts its own tokens, or reaches its own goals.
+    if name not in ("mlm", "words and masked words", "distillation"):
         assert torch.equal(*ranks)
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_gradients_of_encoder_and_head(results: tuple[Result, Result, Result], name: str) -> None:
+def test_gradients(results: tuple[Result, Result, Result], name: str) -> None:
     single, *ranks = (result[name] for result in results)
     gradients = [key for key in single if "gradient of" in key]
     assert any("word_embeddings" in key for key in gradients)
-    assert any("head." in key for key in gradients) == (name != "pairs")
+    of_the_loss = any(part in key for key in gradients for part in ("of head.", "lm_head.", "contextual_encoder."))
+    assert of_the_loss == (name in (*STATISTICS, "mlm", "words and masked words"))
+    if "router" in name:
+        used = [key for key in gradients if single[key].abs().sum() > 0]
+        assert used and all(".document." in key for key in used)
     for key in gradients:
         for rank in ranks:
             torch.testing.assert_close(rank[key], single[key], rtol=1e-5, atol=1e-7, msg=lambda m, k=key: f"{k}: {m}")
         assert torch.equal(ranks[0][key], ranks[1][key]), key
 
 
-@pytest.mark.parametrize("name", ["ccp", "ccp per language", "mlm"])
+@pytest.mark.parametrize("name", [*STATISTICS, "mlm"])
 def test_statistics_and_bank(results: tuple[Result, Result, Result], name: str) -> None:
     single, *ranks = (result[name] for result in results)
     states = [key for key in single if key.startswith("state ")]

@@ -16,7 +16,7 @@ from st_xlret.losses.embedding import take_texts
 from st_xlret.modules import DocumentEncoder
 from st_xlret.training.loss_state import average_gradients
 from tests import tiny
-from tests.distributed.workers import Result, run_on_two_ranks, train
+from tests.distributed.workers import Result, mask_every_third, run_on_two_ranks, train
 from tests.losses.documents import block_features
 
 pytestmark = pytest.mark.distributed
@@ -64,12 +64,6 @@ def summed(rank: int, ranks: int) -> Result:
     mlm = MaskedLMLoss(model)
     loss = MSMLoss(model, DocumentEncoder(32, dropout=0.0), mini_batch_size=3, mlm=mlm).double()
     loss.state_is_kept = True
-    mask = tiny.tokenizer().mask_token_id
-
-    def mask_every_third(input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
-        chosen = (input_ids > 4) & (input_ids % 3 == 0)
-        return input_ids.masked_fill(chosen, mask), chosen
-
     mlm.mask_tokens = mask_every_third  # type: ignore[method-assign]
     loss._mlm_of_some = lambda features: MSMLoss._mlm_of_some(WithAllRows(loss), features)  # type: ignore
     if ranks > 1:

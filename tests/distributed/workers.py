@@ -17,9 +17,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from st_xlret.losses import CCPLoss, MaskedLMLoss, SemanticContrastiveLoss
 from st_xlret.losses.base import CrossLingualLoss
-from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 from st_xlret.training.loss_state import average_gradients
 from tests import tiny
 
@@ -50,70 +48,28 @@ def _join_and_work(rank: int, ranks: int, port: int, work: Callable[..., Result]
     dist.destroy_process_group()
 
 
-def losses_and_gradients(rank: int, ranks: int, folder: Path) -> Result:
-    """Some steps of each loss with the rank's share of the batches."""
-    return {
-        "ccp": ccp(rank, ranks, "total"),
-        "ccp per language": ccp(rank, ranks, "per_language"),
-        "pairs": pairs(rank, ranks),
-        "mlm": mlm(rank, ranks),
-    }
-
-
 def share(items: list, rank: int, ranks: int) -> list:
     size = len(items) // ranks
     return items[rank * size : (rank + 1) * size]
 
 
-def ccp(rank: int, ranks: int, scope: str) -> Result:
-    model = tiny.transformer()
-    head = AsymmetricBNHead(32, out_features=8)
-    bank = LanguageMemoryBank(8, 13, scope=scope)  # type: ignore[arg-type]
-    batches = []
-    for step in range(4):
-        rows = tiny.window_rows(8, seed=step, language=("en", "fr")[step % 2])
-        mine = share(rows[:8], rank, ranks) + share(rows[8:], rank, ranks)
-        batches.append([tiny.features(model, mine)])
-    return train(CCPLoss(model, head, bank), model, batches, ranks)
-
-
-def pairs(rank: int, ranks: int) -> Result:
-    model = tiny.transformer()
-    rows = tiny.pairs(24).to_list()
-    batches = []
-    for step in range(3):
-        mine = share(rows[step * 8 : step * 8 + 8], rank, ranks)
-        batches.append([tiny.features(model, mine, side) for side in ("source", "target")])
-    return train(SemanticContrastiveLoss(model), model, batches, ranks)
-
-
-def mlm(rank: int, ranks: int) -> Result:
-    model = tiny.transformer()
-    loss = MaskedLMLoss(model)
-    mask = tiny.tokenizer().mask_token_id
-
-    def mask_every_third(input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
-        chosen = (input_ids > 4) & (input_ids % 3 == 0)
-        return input_ids.masked_fill(chosen, mask), chosen
-
-    loss.mask_tokens = mask_every_third  # type: ignore[method-assign]
-    rows = [row["sentence"] for row in tiny.window_rows(12)]
-    # In the last batch the second rank has nothing to predict.
-    texts = [rows[:8], rows[8:16], rows[16:20] + [""] * 4]
-    batches = [[model.preprocess(share(batch, rank, ranks))] for batch in texts]
-    return train(loss, model, batches, ranks)
-
-
-def train(loss: CrossLingualLoss, model: SentenceTransformer, batches: list[Features], ranks: int) -> Result:
+def train(
+    loss: CrossLingualLoss, model: SentenceTransformer, batches: list[Features], ranks: int, labels: Any = None
+) -> Result:
     """Plain gradient descent in double precision; the result must not depend on the number of ranks."""
     loss.double().state_is_kept = True
+    names = {id(p): name for name, p in loss.named_parameters()}
+    owned = {names[id(p)]: p for p in loss.owned_parameters()}
+    encoder = {name: p for name, p in model.named_parameters() if ".pooler." not in name and p.requires_grad}
     if ranks > 1:
-        loss.model = DistributedDataParallel(model, find_unused_parameters=True)
-    encoder = {name: p for name, p in model.named_parameters() if ".pooler." not in name}
-    owned = {name: p for name, p in loss.named_parameters() if not name.startswith("model.")}
+        wrapped: Any = DistributedDataParallel(model, find_unused_parameters=True)
+        for module in loss.modules():
+            if isinstance(module, CrossLingualLoss):
+                module.model = wrapped
     result: Result = {"losses": []}
     for step, batch in enumerate(batches):
-        value = loss(batch)
+        value: Any = loss(batch, None if labels is None else labels[step])
+        value = sum(value.values()) if isinstance(value, dict) else value
         value.backward()
         if ranks > 1:
             average_gradients(list(owned.values()))
@@ -121,11 +77,15 @@ def train(loss: CrossLingualLoss, model: SentenceTransformer, batches: list[Feat
         for name, parameter in (encoder | owned).items():
             if parameter.grad is not None:
                 result[f"step {step} gradient of {name}"] = parameter.grad.clone()
-        with torch.no_grad():
-            for parameter in (encoder | owned).values():
-                if parameter.grad is not None:
+                with torch.no_grad():
                     parameter -= 0.05 * parameter.grad
-                parameter.grad = None
+            parameter.grad = None
     for name, tensor in loss.owned_state().items():
         result[f"state {name}"] = tensor.clone()
     return result
+
+
+def mask_every_third(input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Masking without chance, so that two ranks hide what one does."""
+    chosen = (input_ids > 4) & (input_ids % 3 == 0)
+    return input_ids.masked_fill(chosen, tiny.tokenizer().mask_token_id), chosen

@@ -57,34 +57,6 @@ def test_equals_the_papers_equation(options: dict[str, Any], in_chunks: bool, mo
         torch.testing.assert_close(ours, theirs)
 
 
-def test_no_gradient_flows_through_the_bias() -> None:
-    p, h = vectors(4)
-    document = torch.tensor([0, 0, 1, 1])
-    value = masked_sentence_loss(p, h, document)
-    (ours,) = torch.autograd.grad(value, p)
-    step = torch.zeros_like(p)
-    step[0, 0] = 1e-6
-    difference = masked_sentence_loss(p + step, h, document) - masked_sentence_loss(p - step, h, document)
-    # The value does depend on the bias: its slope is another one.
-    assert not torch.isclose(difference / 2e-6, ours[0, 0], rtol=1e-3)
-
-
-def test_without_bias_documents_do_not_matter() -> None:
-    pair = vectors()
-    one = masked_sentence_loss(*pair, torch.tensor(DOCUMENT), mu=0.0)
-    other = masked_sentence_loss(*pair, torch.zeros(8, dtype=torch.long))
-    torch.testing.assert_close(one, other)
-
-
-def test_mu_of_one_lowers_similar_neighbours_to_the_level_of_others() -> None:
-    p = torch.eye(3, dtype=torch.float64)[[0]].repeat(3, 1)
-    h = torch.tensor([[1.0, 0, 0], [0.8, 0.6, 0], [0, 1, 0]], dtype=torch.float64)
-    first = torch.tensor([True, False, False])
-    loss = masked_sentence_loss(p, h, torch.tensor([0, 0, 1]), mu=1.0, temperature=1.0, predicted=first)
-    # The intra-document cosine of 0.8 less alpha = 0.8 - 0.
-    assert loss.item() == pytest.approx(math.log(1 + 2 * math.exp(-1)))
-
-
 @pytest.mark.parametrize("mu", [0.0, 0.5])
 def test_drawn_negatives_are_any_of_the_others_and_all_come_up(mu: float) -> None:
     p, h = vectors()
