@@ -260,7 +260,7 @@ class QuestionArguments(DataArguments):
                 mined = mine_negatives(questions, model, self.hard_negatives)
                 shutil.rmtree(folder, ignore_errors=True)
                 with atomic_directory(folder) as temporary:
-                    mined.save_to_disk(temporary)
+                    mined.save_to_disk(str(temporary))  # older versions of fsspec refuse a Path
         return load_from_disk(str(folder))
 
     def lareqa(self) -> LAReQAEvaluator | None:

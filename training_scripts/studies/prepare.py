@@ -111,7 +111,7 @@ def main(given: Sequence[str] | None = None) -> None:
             pairs = without_parallel(pairs, arguments.without)
         if arguments.third is not None:
             pairs = pairs.shard(num_shards=3, index=arguments.third, contiguous=False)
-        pairs.to_json(output, force_ascii=False)
+        pairs.to_json(str(output), force_ascii=False)
     else:
         rows = documents_of(arguments.documents, languages, arguments.per_language)
         write_text(output, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
