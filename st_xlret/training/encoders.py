@@ -29,11 +29,8 @@ from st_xlret.training.script import TrainingArguments
 
 logger = logging.getLogger(__name__)
 
-TOKENIZER_CHARACTERS = 10_000_000
-"""Characters to train a tokenizer on, spread evenly over the languages."""
-
-HEAD_CHARACTERS = 10_000_000
-"""Characters to train a new head for masked words on, likewise."""
+CHARACTERS = 10_000_000
+"""Characters to train a tokenizer on, or a new head for masked words, spread evenly over the languages."""
 
 MAX_SEQ_LENGTH = 64
 """Tokens that a Transformer from scratch reads of a text."""
@@ -92,7 +89,13 @@ class EncoderArguments:
             ValueError: If there is no such model, or there are no texts to train a tokenizer on.
         """
         if self.model is not None:
-            return set_pooling(load_checkpoint(self.model, self.max_seq_length), self.pooling)
+            model = load_model(self.model)
+            if self.max_seq_length is not None and not isinstance(model[0], StaticEmbedding):
+                model.max_seq_length = min(self.max_seq_length, _positions(model) or self.max_seq_length)
+            for place, module in enumerate(model.children()):
+                if self.pooling in ("cls", "mean") and isinstance(module, Pooling):
+                    model[place] = Pooling(module.embedding_dimension, pooling_mode=self.pooling)  # type: ignore[arg-type]
+            return model
         for name in ("freeze_embeddings", "lora_rank"):
             if getattr(args, name):
                 raise ValueError(f"--{name} is for a checkpoint (--model): from scratch, all weights are to be learned")
@@ -114,7 +117,7 @@ class EncoderArguments:
         # Rank 0 trains while the others wait.
         with state.main_process_first():
             if state.is_main_process and not (args.resume and last_checkpoint(output) and folder.is_dir()):
-                sample = list(balanced_texts(texts, TOKENIZER_CHARACTERS, seed=args.seed))
+                sample = list(balanced_texts(texts, CHARACTERS, seed=args.seed))
                 logger.info("training a tokenizer of %d tokens on %d texts", self.vocabulary, len(sample))
                 trained = train_tokenizer(sample, self.vocabulary, show_progress=True)
                 shutil.rmtree(folder, ignore_errors=True)
@@ -168,7 +171,7 @@ class PretrainingEncoderArguments(EncoderArguments):
         loss = MaskedLMLoss(model, fresh_head=True, **options)
         if not (args.resume and last_checkpoint(Path(str(args.output_dir)))):
             with autocast(args.precision, model.device):
-                loss.train_head(list(balanced_texts(texts, HEAD_CHARACTERS, seed=args.seed)))
+                loss.train_head(list(balanced_texts(texts, CHARACTERS, seed=args.seed)))
         return loss
 
 
@@ -179,22 +182,6 @@ class CheckpointArguments(EncoderArguments):
     from_scratch: str | None = field(default=None, init=False)
 
 
-def load_checkpoint(name: str, max_seq_length: int | None = None) -> SentenceTransformer:
-    """Load a checkpoint from a folder or from the Hub.
-
-    Args:
-        name: Folder or Hub name.
-        max_seq_length: Tokens to read of a text, at most those that the checkpoint has positions for.
-
-    Raises:
-        ValueError: If there is no such model.
-    """
-    model = load_model(name)
-    if max_seq_length is not None and not isinstance(model[0], StaticEmbedding):
-        model.max_seq_length = min(max_seq_length, _positions(model) or max_seq_length)
-    return model
-
-
 def _positions(model: SentenceTransformer) -> int | None:
     """How many tokens a Transformer has positions for; None if that cannot be told."""
     config = getattr(getattr(model[0], "auto_model", None), "config", None)
@@ -203,18 +190,6 @@ def _positions(model: SentenceTransformer) -> int | None:
         return model.max_seq_length
     # RoBERTa and its kin count positions from the padding token's number on.
     return positions - (config.pad_token_id + 1 if "roberta" in config.model_type else 0)
-
-
-def set_pooling(model: SentenceTransformer, pooling: str | None) -> SentenceTransformer:
-    """Make the sentence vector of a Transformer its first token's ("cls") or the mean of all ("mean"), in place.
-
-    A model without a pooling layer, such as a static encoder, is left as it is, and "checkpoint" or None leaves any
-    model.
-    """
-    for place, module in enumerate(model.children()):
-        if pooling in ("cls", "mean") and isinstance(module, Pooling):
-            model[place] = Pooling(module.embedding_dimension, pooling_mode=pooling)  # type: ignore[arg-type]
-    return model
 
 
 def balanced_texts(sources: Iterable[tuple[Dataset, str, str]], characters: int, *, seed: int = 0) -> Iterator[str]:
@@ -239,12 +214,10 @@ def balanced_texts(sources: Iterable[tuple[Dataset, str, str]], characters: int,
         ordered = sorted(parts[language], key=lambda part: len(part[2]))
         for i, (dataset, column, rows) in enumerate(ordered):
             budget = left / (len(ordered) - i)
-            for start in range(0, len(rows), 1000):
+            parts_of_rows = np.split(rows, range(1000, len(rows), 1000))
+            for text in (text for part in parts_of_rows for text in dataset.select(part)[column][:]):
                 if budget <= 0:
                     break
-                for text in dataset.select(rows[start : start + 1000])[column][:]:
-                    if budget <= 0:
-                        break
-                    yield text
-                    budget -= len(text)
-                    left -= len(text)
+                yield text
+                budget -= len(text)
+                left -= len(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -27,17 +27,11 @@ def name_losses(losses: Any) -> dict[str, CrossLingualLoss]:
 
     Args:
         losses: A loss, several, or the mapping that the Trainer has. Names are its keys, class names otherwise.
-
-    Raises:
-        TypeError: If something is no loss module.
     """
     if isinstance(losses, nn.Module):
         losses = [losses]
     if not isinstance(losses, Mapping):
         losses = {f"{i}.{type(loss).__name__}": loss for i, loss in enumerate(losses)}
-    for loss in losses.values():
-        if not isinstance(loss, nn.Module):
-            raise TypeError(f"expected loss modules, got {type(loss).__name__}")
     found = {name: own_loss(loss) for name, loss in losses.items()}
     return {name: loss for name, loss in found.items() if loss is not None}
 
@@ -122,8 +116,6 @@ class LossStateCallback(TrainerCallback):
         collator = getattr(kwargs.get("train_dataloader"), "collate_fn", None)
         if isinstance(collator, CrossLingualDataCollator):
             collator.adopt_options(args, unwrapped(kwargs.get("model")))  # type: ignore[arg-type]
-        for loss in self.losses.values():
-            loss.state_is_kept = True
         if state.global_step:
             path = Path(self.resume_from or _checkpoint(args, state)) / LOSS_STATE_FILE
             if not path.is_file():
@@ -151,7 +143,8 @@ class LossStateCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Average and clip the gradients of loss-owned parameters."""
-        parameters = unique_parameters(self.losses.values())
+        # A parameter that two losses share counts once.
+        parameters = list({id(p): p for loss in self.losses.values() for p in loss.owned_parameters()}.values())
         if get_world_size() > 1:
             average_gradients(parameters)
         if args.max_grad_norm and args.max_grad_norm > 0:
@@ -167,11 +160,6 @@ class LossStateCallback(TrainerCallback):
 
 def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:
     return Path(args.output_dir or ".") / f"checkpoint-{state.global_step}"
-
-
-def unique_parameters(losses: Iterable[CrossLingualLoss]) -> list[nn.Parameter]:
-    """Trainable loss-owned parameters, shared ones once."""
-    return list({id(p): p for loss in losses for p in loss.owned_parameters()}.values())
 
 
 def average_gradients(parameters: list[nn.Parameter]) -> None:

@@ -363,10 +363,13 @@ def compare(before: Mapping[str, float], after: Mapping[str, float]) -> None:
         >>> compare({"accuracy": 0.5}, {"accuracy": 0.75})
         held-out accuracy: 0.5000 before training, 0.7500 after
     """
-    for name in [name for name in after if name in before and name.endswith(_MAIN_SCORES)]:
+    names = [name for name in after if name in before and name.endswith(_MAIN_SCORES)]
+    for name in names:
         print(f"held-out {name}: {before[name]:.4f} before training, {after[name]:.4f} after")
         if after[name] < before[name]:
             logger.warning("training made the held-out %s worse; a lower learning rate or fewer steps may help", name)
+    if any(before[name] == after[name] == 1 for name in names):
+        print("1.0000 before and after: so few pairs or questions cannot show a change; hold out more of them")
 
 
 def how_to_continue(folder: Path) -> str:

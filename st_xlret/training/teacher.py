@@ -84,7 +84,8 @@ def distillation_data(
     some = questions[:_MOST_QUESTIONS] if questions is not None else {"query": [], "positive": []}
     further = {"query": some["query"], "document": some["positive"]}
     for role in ROLES:
-        known = texts.setdefault(role, {})
+        # One table of vectors: the queries' rows come first.
+        known, first = texts.setdefault(role, {}), len(texts["query"]) if role == "document" else 0
         learned = [row for row, query in zip(rows, as_query, strict=True) if query == (role == "query")]
         for text in (*(row[2] for row in learned), *further[role]):
             known.setdefault(text, len(known))
@@ -94,14 +95,9 @@ def distillation_data(
         learned += [(replayed[i], pivot, replayed[i]) for i in chosen]
         if learned:
             sentences, languages, goals = zip(*learned, strict=True)
-            labels = [known[goal] for goal in goals]
+            labels = [first + known[goal] for goal in goals]
             columns = {"sentence": list(sentences), "language": list(languages), "label": labels}
             parts[role] = Dataset.from_dict(columns)
-    # One table of vectors: the queries' rows come first.
-    if "document" in parts:
-        first = len(texts["query"])
-        shifted = [label + first for label in parts["document"]["label"]]
-        parts["document"] = parts["document"].remove_columns("label").add_column("label", shifted)
     return DistillationData(parts, {role: list(known) for role, known in texts.items()})
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import BatchSampler, ConcatDataset
 
 from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler, RoundBatchSampler
-from st_xlret.batches.collator import QUERY_COLUMNS, metadata_columns
+from st_xlret.batches.collator import QUERY_COLUMNS, text_columns
 from st_xlret.data.languages import id_to_language
 from st_xlret.modules.two_encoders import freeze_unused
 from st_xlret.training.arguments import CrossLingualTrainingArguments
@@ -127,7 +127,9 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 
     def get_data_collator(self, model: Any, args: Any, processing_class: Any = None) -> CrossLingualDataCollator:
         """The collator that hands languages and documents to the losses."""
-        length = _length(model, args.train_seq_length)
+        length, most = args.train_seq_length, getattr(model, "max_seq_length", None)
+        if length is not None and most is not None and length > most:
+            raise ValueError(f"train_seq_length {length}: the model reads only {most} tokens (max_seq_length)")
         collator = CrossLingualDataCollator(model.preprocess, max_length=length, token_dropout=args.token_dropout)
         collator.adopt_options(args, model)
         return collator
@@ -244,7 +246,7 @@ def _routes(model: SentenceTransformer, datasets: Any) -> dict[str, Any]:
         )
     if isinstance(datasets, Mapping):
         return {name: _routes(model, rows) for name, rows in datasets.items()}
-    texts = [name for name in datasets.column_names if name not in metadata_columns(datasets.column_names)]
+    texts = text_columns(datasets)
     return {name: "query" if name.rstrip("_0123456789") in QUERY_COLUMNS else "document" for name in texts}
 
 
@@ -263,13 +265,6 @@ def _select(datasets: Any, loss: Any) -> Any:
         }
     own = own_loss(loss) if isinstance(loss, nn.Module) else None
     return datasets if own is None or datasets is None else own.select(datasets)
-
-
-def _length(model: SentenceTransformer, length: int | None) -> int | None:
-    most = getattr(model, "max_seq_length", None)
-    if length is not None and most is not None and length > most:
-        raise ValueError(f"train_seq_length {length}: the model reads only {most} tokens (max_seq_length)")
-    return length
 
 
 def _tokens(inputs: Mapping[str, Any]) -> Tensor | int:

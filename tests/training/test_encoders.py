@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.training.encoders import EncoderArguments, PretrainingEncoderArguments, balanced_texts, set_pooling
+from st_xlret.training.encoders import EncoderArguments, PretrainingEncoderArguments, balanced_texts
 from st_xlret.training.script import TrainingArguments
 from tests import tiny
 from tests.training.test_checkpoints import checkpoint
@@ -142,12 +142,11 @@ def test_texts_come_in_a_seeded_order_and_once() -> None:
     assert min(english) < "en00050" and max(english) > "en02450"
 
 
-def test_pooling_checkpoint_is_the_checkpoints_own() -> None:
-    model = tiny.transformer()
-    assert (
-        set_pooling(model, "checkpoint")[1].pooling_mode == "mean"
-        and set_pooling(model, "cls")[1].pooling_mode == "cls"
-    )
+def test_pooling_checkpoint_is_the_checkpoints_own(tmp_path: Path) -> None:
+    tiny.transformer().save(str(tmp_path / "model"))
+    for pooling, expected in ((None, "mean"), ("checkpoint", "mean"), ("cls", "cls")):
+        model = load(EncoderArguments(model=str(tmp_path / "model"), pooling=pooling), [], tmp_path)
+        assert model[1].pooling_mode == expected
     with pytest.raises(ValueError, match="--pooling checkpoint.*--model"):
         EncoderArguments(from_scratch="tiny", pooling="checkpoint")
 

@@ -15,26 +15,11 @@ from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, Mu
 from torch import Tensor
 
 from st_xlret.batches import LengthGroupedBatches, Rows
-from st_xlret.losses import CCPLoss, MaskedLMLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss
+from st_xlret.losses import CCPLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss
 from st_xlret.modules import with_two_encoders
-from st_xlret.training import CrossLingualTrainer, CrossLingualTrainingArguments
+from st_xlret.training import CrossLingualTrainer
 from tests import tiny
 from tests.training.runs import PARTS, arguments, interleaved_run, joint_run, trainer_of
-
-
-def test_ccp_in_three_names_of_ours(tmp_path: Path) -> None:
-    model, documents = tiny.transformer(), tiny.documents()
-    trainer = CrossLingualTrainer(
-        model=model,
-        args=CrossLingualTrainingArguments(str(tmp_path), max_steps=2, report_to="none", use_cpu=True),
-        train_dataset={"ccp": documents, "mlm": documents},
-        loss={"ccp": CCPLoss(model), "mlm": MaskedLMLoss(model)},
-    )
-    trainer.train()
-    columns = {name: set(rows.column_names) for name, rows in trainer.train_dataset.items()}
-    assert columns["ccp"] >= {"sentence", "language", "document"} and "document" not in columns["mlm"]
-    model.save_pretrained(str(tmp_path / "model"))
-    assert SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(["sun"]).shape == (1, 32)
 
 
 def test_each_loss_draws_its_own_batches_as_often_as_its_ratio_says(tmp_path: Path) -> None:
@@ -81,22 +66,6 @@ def test_losses_may_be_functions_of_the_model(tmp_path: Path) -> None:
     )
     trainer.train()
     assert trainer.state.global_step == 1
-
-
-@pytest.mark.parametrize(
-    ("loss", "dataset", "message"),
-    [
-        (CCPLoss, tiny.texts(), "document"),
-        (CCPLoss, tiny.documents().to_iterable_dataset(), "IterableDataset"),
-        (MaskedLMLoss, Dataset.from_dict({"language": ["en"]}), "text"),
-    ],
-)
-def test_a_data_set_that_lacks_what_the_loss_reads_is_refused(
-    tmp_path: Path, loss: Any, dataset: Any, message: str
-) -> None:
-    model = tiny.transformer()
-    with pytest.raises(ValueError, match=message):
-        CrossLingualTrainer(model, arguments(tmp_path), dataset, loss=loss(model))
 
 
 def test_a_data_set_without_a_loss_is_named(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from st_xlret.data import DataError
 from st_xlret.modules import with_two_encoders
-from st_xlret.training.encoders import load_checkpoint
 from tests.data.files import write_jsonl, write_text
 from tests.training_scripts.scripts import SCRIPTS, Runner
 
@@ -114,7 +114,7 @@ def test_stop_words_of_a_language_without_a_dictionary(train: Runner, tmp_path: 
 
 
 def test_a_search_encoder_with_routes_is_refused_before_its_teacher_works(train: Runner, tmp_path: Path) -> None:
-    with_two_encoders(load_checkpoint(str(train.data / "encoder"))).save_pretrained(str(tmp_path / "two"))
+    with_two_encoders(SentenceTransformer(str(train.data / "encoder"))).save_pretrained(str(tmp_path / "two"))
     with pytest.raises(ValueError, match="two.*Router"):
         train("search", "--max_steps 2 --model", tmp_path / "two")
     assert not (tmp_path / "run" / "teacher").exists()

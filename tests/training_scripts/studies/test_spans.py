@@ -65,12 +65,6 @@ def test_crops_are_two_spans_of_tokens_of_one_document() -> None:
     assert lengths == {(0, n) for n in range(3, 10)} | {(1, n) for n in range(2, 6)}
 
 
-def test_the_two_crops_are_independent() -> None:
-    pairs = [pair for seed in range(200) for pair in collator("crop").make_pairs(rows((6, 6), seed))]
-    overlapping = sum(bool(set(pair["anchor"].split()) & set(pair["positive"].split())) for pair in pairs)
-    assert 0 < overlapping < len(pairs) and sum(pair["anchor"] == pair["positive"] for pair in pairs) < len(pairs) / 5
-
-
 def test_crops_of_a_long_document_lie_in_a_stretch_of_it() -> None:
     places = set()
     for seed in range(100):
