@@ -24,7 +24,7 @@ _HOMES = {
     "CrossLingualTrainingArguments": "st_xlret.training",
     "DistinctRows": "st_xlret.batches",
     "DocumentEncoder": "st_xlret.modules",
-    "InterleavedBatches": "st_xlret.batches",
+    "InterleavedBatchSampler": "st_xlret.batches",
     "LAReQAEvaluator": "st_xlret.evaluation",
     "LangContrastiveLoss": "st_xlret.losses",
     "LanguageMemoryBank": "st_xlret.modules",

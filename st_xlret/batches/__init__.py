@@ -8,7 +8,7 @@
 | `DistinctRows` | questions without a passage in common | `RetrievalContrastiveLoss` |
 | `PairsAndOthers` | pairs, beside sentences without a translation | `LangContrastiveLoss` |
 | `LengthGroupedBatches` | texts of similar lengths | `SimilarityDistillationLoss` |
-| `InterleavedBatches`, `RoundBatchSampler` | batches of several data sets | |
+| `InterleavedBatchSampler`, `RoundBatchSampler` | batches of several data sets | |
 
 A loss of this package has its batches as `loss.batches`, which `CrossLingualTrainer` draws. With the host's Trainer,
 give them as `batch_sampler` of the training arguments.
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from st_xlret.batches.blocks import BlockBatchSampler, Blocks
 from st_xlret.batches.collator import CrossLingualDataCollator
-from st_xlret.batches.interleaving import InterleavedBatches, InterleavedBatchSampler, RoundBatchSampler
+from st_xlret.batches.interleaving import InterleavedBatchSampler, RoundBatchSampler
 from st_xlret.batches.lengths import LengthGroupedBatches
 from st_xlret.batches.rows import DistinctRows, LanguageBatchSampler, PairsAndOthers, Rows, pairs_and_others
 from st_xlret.batches.sampling import BatchFactory, smoothed_probabilities
@@ -31,7 +31,6 @@ __all__ = [
     "CrossLingualDataCollator",
     "DistinctRows",
     "InterleavedBatchSampler",
-    "InterleavedBatches",
     "LanguageBatchSampler",
     "LengthGroupedBatches",
     "PairsAndOthers",

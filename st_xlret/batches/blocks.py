@@ -58,8 +58,6 @@ class BlockBatchSampler(DefaultBatchSampler):
         *,
         seed: int = 0,
         block_size: int = 32,
-        fill: bool = True,
-        keep_single_sentences: bool = False,
         language_smoothing: float = 0.7,
     ) -> None:
         super().__init__(dataset, batch_size, True, seed=seed)
@@ -70,13 +68,12 @@ class BlockBatchSampler(DefaultBatchSampler):
         self.batch_size = AnyLength(batch_size)
         self.ranks = get_world_size()
         self.documents_per_batch, self.block_size = batch_size * self.ranks, block_size
-        self.sentences_per_batch = self.documents_per_batch * block_size if fill else None
-        self.shortest = 1 if keep_single_sentences else 2
+        self.sentences_per_batch = self.documents_per_batch * block_size
         found = find_documents(dataset, skip_empty=True)
         if not len(found.rows):
             raise ValueError("there are no sentences to draw blocks from")
         self.rows, self.starts, lengths = found.rows, found.starts, found.lengths
-        usable = lengths >= self.shortest
+        usable = lengths > 1
         self.counts = {
             "documents": int(usable.sum()),
             "sentences": int(lengths[usable].sum()),
@@ -89,7 +86,7 @@ class BlockBatchSampler(DefaultBatchSampler):
         self.languages: list[str] = []
         for number, name in enumerate(found.languages):
             group = np.flatnonzero(usable & (found.language == number))
-            if not (lengths[group] > 1).any():
+            if not len(group):
                 logger.warning("language %r has no document of two sentences: it gives no blocks", name)
                 continue
             if len(group) < min(self.documents_per_batch, 4):
@@ -135,7 +132,7 @@ class BlockBatchSampler(DefaultBatchSampler):
         lengths = np.diff(self.starts)[group]
         document, begin, length = cut_into_blocks(lengths, self.block_size, generator)
         begin += self.starts[group][document]
-        kept = generator.permutation(np.flatnonzero(length >= self.shortest))
+        kept = generator.permutation(np.flatnonzero(length > 1))
         for first in range(0, len(kept), _AT_A_TIME):
             chosen = kept[first : first + _AT_A_TIME]
             yield from map(Block, document[chosen].tolist(), begin[chosen].tolist(), length[chosen].tolist())
@@ -150,7 +147,7 @@ class BlockBatchSampler(DefaultBatchSampler):
             seen: set[int] = set()
             sentences, full = 0, False
             while (block := waiting.popleft() if waiting else next(blocks, None)) is not None:
-                full = len(seen) == documents or self._is_full(len(batch), sentences + block.length)
+                full = len(seen) == documents or (bool(batch) and sentences + block.length > self.sentences_per_batch)
                 if full:
                     waiting.appendleft(block)
                     break
@@ -164,21 +161,12 @@ class BlockBatchSampler(DefaultBatchSampler):
                 return
             waiting.extendleft(reversed(held))
             # The batch is full if the next block did not fit, or no block is left that could.
-            full = full or len(seen) == documents or self._is_full(len(batch), sentences + self.shortest)
-            if (full or not packed) and max(block.length for block in batch) > 1:
+            if full or not packed or len(seen) == documents or sentences + 2 > self.sentences_per_batch:
                 packed += 1
                 yield batch
 
-    def _is_full(self, blocks: int, sentences: int) -> bool:
-        """Whether a batch of `blocks` blocks is full: another block would make it `sentences` sentences long."""
-        if self.sentences_per_batch is None:
-            return blocks >= self.documents_per_batch
-        return blocks > 0 and sentences > self.sentences_per_batch
-
     def _expected_batches(self, lengths: np.ndarray) -> float:
-        if self.sentences_per_batch is not None:
-            return max(1.0, int(lengths.sum()) / self.sentences_per_batch)
-        return max(1.0, int((-(-lengths // self.block_size)).sum()) / self.documents_per_batch)
+        return max(1.0, int(lengths.sum()) / self.sentences_per_batch)
 
 
 @dataclass(frozen=True)
@@ -193,16 +181,14 @@ class Blocks(BatchFactory):
     The data set has a row per sentence (columns `sentence`, `language`, `document`), and the rows of a document are
     contiguous and in order, as [`load_documents`][st_xlret.load_documents] and
     [`pack_documents`][st_xlret.data.pack_documents] give them. In a pass over a language every document occurs once,
-    except for those that do not fill a last batch. The batch size of the training arguments counts documents.
+    except for those that do not fill a last batch. A batch has as many
+    documents as have `batch_size * block_size` sentences together: batches of short documents are as large as others.
 
     In a distributed run the batch of all processes is drawn together, and each process takes a run of its blocks with
     about as many sentences as the others have.
 
     Args:
         block_size: Maximum sentences in a block (32 in the paper).
-        fill: Take as many documents as have `batch_size * block_size` sentences together: batches of short documents
-            are as large as others. Otherwise take `batch_size` documents, whatever their length.
-        keep_single_sentences: Keep blocks of one sentence, which the loss uses as negatives only.
         language_smoothing: Languages are sampled in proportion to their size raised to this power.
 
     Raises:
@@ -217,8 +203,6 @@ class Blocks(BatchFactory):
     """
 
     block_size: int = 32
-    fill: bool = True
-    keep_single_sentences: bool = False
     language_smoothing: float = 0.7
 
     def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 from torch import Tensor
@@ -204,9 +205,17 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
         ids, offsets = batch[f"{column}_input_ids"], batch.get(f"{column}_offsets")
         if offsets is None:
             raise ValueError("token_dropout works on the flattened inputs of a StaticEmbedding; this encoder pads")
-        generator = np.random.default_rng(text_ids)
-        kept, new_offsets = drop_tokens(len(ids), offsets, self.token_dropout, generator)
-        batch[f"{column}_input_ids"], batch[f"{column}_offsets"] = ids[kept], new_offsets
+        generator, starts = np.random.default_rng(text_ids), offsets.numpy()
+        lengths = np.diff(np.append(starts, len(ids)))
+        keep = generator.random(len(ids)) >= self.token_dropout
+        filled = starts[lengths > 0]
+        if len(filled):  # one token of each text stays
+            emptied = np.add.reduceat(keep, filled) == 0
+            spared = filled + (generator.random(len(filled)) * lengths[lengths > 0]).astype(np.int64)
+            keep[spared[emptied]] = True
+        before = np.concatenate([[0], np.cumsum(keep)])
+        batch[f"{column}_input_ids"] = ids[torch.from_numpy(keep)]
+        batch[f"{column}_offsets"] = torch.from_numpy(before[starts])
 
 
 class PromptsOfModel(dict[str, str]):
@@ -282,6 +291,20 @@ def metadata_columns(names: Iterable[str]) -> list[str]:
     return tags + span_columns(names)
 
 
+def text_columns(dataset: Dataset) -> list[str]:
+    """The columns of texts: of strings that are neither metadata nor ids.
+
+    Example:
+        >>> text_columns(Dataset.from_dict({"id": ["7"], "sentence": ["a"], "language": ["en"], "document": ["d"]}))
+        ['sentence']
+    """
+    strings = [n for n, f in dataset.features.items() if getattr(f, "dtype", None) in ("string", "large_string")]
+    metadata = metadata_columns(dataset.column_names)
+    # What the host, too, takes for ids.
+    ids = [name for name in strings if name == "id" or name.endswith(("_id", "_ids", "_idx"))]
+    return [name for name in strings if name not in (*metadata, *ids, "label", "labels")]
+
+
 def word_spans(rows: list[dict[str, Any]], column: str) -> tuple[Tensor, Tensor]:
     """Collect the token spans of a text column's words: first token and one past the last, each (rows,)."""
     for row in rows:
@@ -292,19 +315,3 @@ def word_spans(rows: list[dict[str, Any]], column: str) -> tuple[Tensor, Tensor]
                 f"{end!r} in the row {row[column]!r}"
             )
     return tuple(torch.tensor([row[f"{column}_{name}"] for row in rows]) for name in ("start", "end"))  # type: ignore[return-value]
-
-
-def drop_tokens(
-    tokens: int, offsets: Tensor, probability: float, generator: np.random.Generator
-) -> tuple[Tensor, Tensor]:
-    """Choose which tokens of flattened rows to keep, and compute where the rows start then."""
-    starts = offsets.numpy()
-    lengths = np.diff(np.append(starts, tokens))
-    keep = generator.random(tokens) >= probability
-    filled = starts[lengths > 0]
-    if len(filled):
-        emptied = np.add.reduceat(keep, filled) == 0
-        spared = filled + (generator.random(len(filled)) * lengths[lengths > 0]).astype(np.int64)
-        keep[spared[emptied]] = True
-    before = np.concatenate([[0], np.cumsum(keep)])
-    return torch.from_numpy(np.flatnonzero(keep)), torch.from_numpy(before[starts])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any
 
@@ -18,11 +17,27 @@ _AT_A_TIME = 2**12
 
 
 class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
-    """The sampler of [`InterleavedBatches`][st_xlret.InterleavedBatches].
+    """Takes each batch from a data set that is chosen at random. Pass it as `multi_dataset_batch_sampler`.
 
-    A data set that is exhausted starts a new pass. In a distributed run all ranks take a step on the same data set,
-    because losses that gather across ranks would otherwise wait for each other forever. The samplers of this package
-    yield the shares of all ranks one after the other: a run has the same batches for any number of ranks.
+    "We select two pre-training tasks randomly in different batches" (CCP, section 4). With options, pass
+    `functools.partial(InterleavedBatchSampler, ratios=[1, 2])`. A data set that is exhausted starts a new pass. In a
+    distributed run all ranks take a step on the same data set, because losses that gather across ranks would otherwise
+    wait for each other forever. The samplers of this package yield the shares of all ranks one after the other: a run
+    has the same batches for any number of ranks.
+
+    Args:
+        ratios: How often a batch of each data set is drawn, in their order. By default in proportion to their numbers
+            of batches.
+        batches: Batches per epoch of each rank. By default the sum of the samplers' batches, divided by the ranks.
+
+    Raises:
+        ValueError: If there is not one ratio for each data set, one is negative, or all are 0.
+
+    Example:
+        >>> samplers = [BatchSampler(range(2), 1, True), BatchSampler(range(2), 1, True)]
+        >>> data = ConcatDataset([["a", "b"], ["c", "d"]])
+        >>> list(InterleavedBatchSampler(data, samplers, ratios=[0, 1], batches=2))
+        [[2], [3]]
     """
 
     def __init__(
@@ -80,38 +95,6 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
                     f"the {type(sampler).__name__} of a data set gives no batch at all: it has fewer rows than a batch "
                     "and drops incomplete ones; lower the batch size or set its ratio to 0"
                 )
-
-
-@dataclass(frozen=True)
-class InterleavedBatches:
-    """Takes each batch from a data set that is chosen at random. Pass it as `multi_dataset_batch_sampler`.
-
-    "We select two pre-training tasks randomly in different batches" (CCP, section 4).
-
-    Args:
-        ratios: How often a batch of each data set is drawn, in the order of the data sets. By default in proportion to
-            their numbers of batches.
-        batches: Batches per epoch of each rank. By default the sum of the samplers' batches, divided by the ranks.
-
-    Raises:
-        ValueError: If there is not one ratio for each data set, one is negative, or all are 0.
-
-    Example:
-        >>> from torch.utils.data import BatchSampler, SequentialSampler
-        >>> data = ConcatDataset([["a", "b"], ["c", "d"]])
-        >>> samplers = [BatchSampler(SequentialSampler(part), 1, drop_last=False) for part in data.datasets]
-        >>> list(InterleavedBatches(ratios=[0, 1], batches=2)(data, batch_samplers=samplers, seed=0))
-        [[2], [3]]
-    """
-
-    ratios: Sequence[float] | None = None
-    batches: int | None = None
-
-    def __call__(
-        self, dataset: ConcatDataset, batch_samplers: list[BatchSampler], **kwargs: Any
-    ) -> InterleavedBatchSampler:
-        """Make the sampler for these data sets, with the host's arguments."""
-        return InterleavedBatchSampler(dataset, batch_samplers, **kwargs, **asdict(self))
 
 
 class RoundBatchSampler(InterleavedBatchSampler):

@@ -12,6 +12,7 @@ from datasets import Dataset
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
+from st_xlret.batches.collator import text_columns
 from st_xlret.batches.sampling import BatchFactory, shares
 
 logger = logging.getLogger(__name__)
@@ -32,8 +33,6 @@ class LengthGroupedBatchSampler(DefaultBatchSampler):
     def __init__(
         self, dataset: Dataset, batch_size: int, drop_last: bool, *, lengths: Sequence[int], seed: int = 0
     ) -> None:
-        if len(lengths) != len(dataset):
-            raise ValueError(f"{len(dataset)} rows need as many lengths, got {len(lengths)}")
         super().__init__(range(len(dataset)), batch_size=batch_size, drop_last=drop_last, seed=seed)
         self.lengths = np.asarray(lengths)
         self.ranks = get_world_size()
@@ -71,7 +70,6 @@ class LengthGroupedBatches(BatchFactory):
             length of a row is the largest number of tokens of its texts.
         texts_per_batch: If true, the batch size counts texts: a row with three text columns counts as three. The rest
             of the division is dropped in each process.
-        columns: Text columns. By default all columns of strings but those of languages.
 
     Example:
         >>> data = Dataset.from_dict({"text": ["a", "a b c", "b", "d e f"]})
@@ -82,11 +80,12 @@ class LengthGroupedBatches(BatchFactory):
 
     tokenizer: Callable[[list[str]], Any]
     texts_per_batch: bool = False
-    columns: Sequence[str] | None = None
 
     def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> LengthGroupedBatchSampler:
         """Make the sampler for this data set."""
-        columns = list(self.columns or _text_columns(dataset))
+        columns = text_columns(dataset)
+        if not columns:
+            raise ValueError(f"there is no column of texts to measure in {dataset.column_names}")
         lengths = np.zeros(len(dataset), dtype=np.int64)
         if len(dataset) > _CHUNK:
             logger.info("counting the tokens of %d rows, to draw batches of similar lengths", len(dataset))
@@ -98,11 +97,3 @@ class LengthGroupedBatches(BatchFactory):
                 lengths[part] = np.maximum(lengths[part], [len(row) for row in ids])
         size = max(1, batch_size // len(columns)) if self.texts_per_batch else batch_size
         return LengthGroupedBatchSampler(dataset, size, drop_last, lengths=lengths.tolist(), seed=seed)
-
-
-def _text_columns(dataset: Dataset) -> list[str]:
-    strings = [n for n, f in dataset.features.items() if getattr(f, "dtype", None) in ("string", "large_string")]
-    found = [name for name in strings if not name.endswith("language")]
-    if not found:
-        raise ValueError(f"no column of texts to measure in {dataset.column_names}; name them in `columns`")
-    return found

@@ -14,7 +14,7 @@ from datasets import Dataset, concatenate_datasets
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
-from st_xlret.batches.collator import metadata_columns
+from st_xlret.batches.collator import text_columns
 from st_xlret.batches.sampling import REPEAT, BatchFactory, LanguageStreams, rows_by_language, shares
 
 logger = logging.getLogger(__name__)
@@ -115,8 +115,7 @@ class DistinctBatchSampler(LanguageBatchSampler):
 
     def __init__(self, dataset: Dataset, *args: Any, **options: Any) -> None:
         super().__init__(dataset, *args, **options)
-        metadata = metadata_columns(dataset.column_names)
-        self.columns = [name for name in dataset.column_names if name not in metadata]
+        self.columns = text_columns(dataset)
         if len(self.columns) < 2:
             raise ValueError(f"questions need a query and a passage, got the text columns {self.columns}")
         self.texts = dataset.select_columns(self.columns)

@@ -144,6 +144,15 @@ def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> Documents:
     return Documents(rows, np.append(first, len(rows)), code[rows][first], [" ".join(name) for name in names])
 
 
+def check_dataset(dataset: Any) -> None:
+    """Refuse data sets of other kinds, such as an `IterableDataset`."""
+    if not isinstance(dataset, Dataset):
+        raise ValueError(
+            "batches are drawn from a Dataset, which is mapped from a file and not held in memory, got "
+            f"{type(dataset).__name__}: make one with Dataset.from_generator(...)"
+        )
+
+
 class BatchFactory:
     """Base of the factories of batches: it has the signature that the host calls as `batch_sampler`."""
 
@@ -165,9 +174,5 @@ class BatchFactory:
         Raises:
             ValueError: If the data set is no `Dataset`, or as the sampler says.
         """
-        if not isinstance(dataset, Dataset):
-            raise ValueError(
-                f"batches are drawn from a Dataset, which is mapped from a file and not held in memory, got "
-                f"{type(dataset).__name__}: make one with Dataset.from_generator(...)"
-            )
+        check_dataset(dataset)
         return self.make(dataset, batch_size, drop_last=drop_last, seed=seed or 0)

@@ -15,6 +15,7 @@ A Trainer uses a loss by these names. `CrossLingualTrainer` does; with the host'
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -27,13 +28,12 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor, nn
 
-from st_xlret.batches.collator import metadata_columns
+from st_xlret.batches.collator import text_columns
 from st_xlret.batches.rows import Rows
-from st_xlret.batches.sampling import BatchFactory
+from st_xlret.batches.sampling import BatchFactory, check_dataset
 
 logger = logging.getLogger(__name__)
 
-LABELS = ("label", "labels")
 Batches: TypeAlias = "BatchFactory | Mapping[str, Any] | None"
 
 
@@ -41,7 +41,7 @@ class CrossLingualLoss(nn.Module):
     """Base class of the losses. It keeps the encoder as `self.model`, where the host puts the wrapped encoder.
 
     A subclass says how many text columns it takes (`least_columns`, `most_columns`) and what they are (`takes`, for
-    messages), its `default_batches`, by `required_columns` what else it needs, and its `options` for the model card.
+    messages), its `default_batches`, and by `required_columns` what else it needs.
 
     Args:
         model: The encoder.
@@ -59,7 +59,6 @@ class CrossLingualLoss(nn.Module):
     least_columns: int = 1
     most_columns: int | None = None
     takes = "texts"
-    options: tuple[str, ...] = ()
     citation = ""
 
     def __init__(
@@ -96,22 +95,15 @@ class CrossLingualLoss(nn.Module):
             ValueError: If columns are missing (the message names them), or it is no `Dataset`.
         """
         name = type(self).__name__
-        if not isinstance(dataset, Dataset):
-            raise ValueError(
-                f"{name} draws its batches from a Dataset, which is mapped from a file and not held in memory, got "
-                f"{type(dataset).__name__}: make one with Dataset.from_generator(...)"
-            )
+        check_dataset(dataset)
         texts = text_columns(dataset)
-        if not self._takes(len(texts)):
+        required = self.required_columns(texts, dataset.column_names)
+        unread = "document" not in required and self.least_columns > 1 and _holds_texts(dataset, "document")
+        if unread or not self._takes(len(texts)):
             ids = ", and 'document' is the id of a document" if "document" in dataset.column_names else ""
             raise ValueError(
-                f"{name} takes {self.takes}. The data set has the text columns {texts}{ids}: select or rename columns"
-            )
-        required = self.required_columns(texts, dataset.column_names)
-        if "document" not in required and self.least_columns > 1 and _holds_texts(dataset, "document"):
-            raise ValueError(
-                f"{name} takes {self.takes}, and the column 'document' is the id of a document here: rename it, as by "
-                "dataset.rename_column('document', 'positive'), or remove it"
+                f"{name} takes {self.takes}. The data set has the text columns {texts}{ids}: select or rename columns, "
+                "as by dataset.rename_column('document', 'positive')"
             )
         if missing := [column for column in required if column not in dataset.column_names]:
             raise ValueError(
@@ -181,8 +173,9 @@ class CrossLingualLoss(nn.Module):
             )
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Options of the loss, for the model card."""
-        return {name: getattr(self, name) for name in self.options}
+        """Options of the loss, for the model card: the arguments of its class that are numbers or words."""
+        given = {name: getattr(self, name, None) for name in inspect.signature(type(self)).parameters}
+        return {name: value for name, value in given.items() if isinstance(value, int | float | str)}
 
     @property
     def updates_state(self) -> bool:
@@ -216,20 +209,6 @@ class CrossLingualLoss(nn.Module):
         if self.updates_state:
             self.last_value = value.detach()
         return value
-
-
-def text_columns(dataset: Dataset) -> list[str]:
-    """The columns of texts: of strings that are neither metadata nor ids.
-
-    Example:
-        >>> text_columns(Dataset.from_dict({"id": ["7"], "sentence": ["a"], "language": ["en"], "document": ["d"]}))
-        ['sentence']
-    """
-    strings = [n for n, f in dataset.features.items() if getattr(f, "dtype", None) in ("string", "large_string")]
-    metadata = metadata_columns(dataset.column_names)
-    # What the host, too, takes for ids.
-    ids = [name for name in strings if name == "id" or name.endswith(("_id", "_ids", "_idx"))]
-    return [name for name in strings if name not in (*metadata, *ids, *LABELS)]
 
 
 def with_options(default: Any, name: str, options: Mapping[str, Any]) -> Any:

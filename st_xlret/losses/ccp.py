@@ -9,15 +9,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util.distributed import all_gather_with_grad, get_world_size
 from torch import Tensor, nn
 
 from st_xlret.batches.windows import Windows
 from st_xlret.data.languages import id_to_language
 from st_xlret.functional import contrastive_context_loss
-from st_xlret.functional.checks import check_temperature
 from st_xlret.losses.base import Batches, CrossLingualLoss, embedding_size, language_columns
-from st_xlret.losses.columns import embed_columns, gather_tags, read_tags
+from st_xlret.losses.columns import embed_columns, gather_columns, read_tags
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 
 CITATION = """
@@ -88,14 +86,6 @@ class CCPLoss(CrossLingualLoss):
         "sentences with their 'document' and 'language', as load_documents gives them, or two text columns (a centre "
         "and a context near it) with their 'language'"
     )
-    options = (
-        "temperature",
-        "normalize",
-        "cross_language_negatives",
-        "mask_same_document",
-        "mask_same_text",
-        "gather_across_devices",
-    )
     citation = CITATION
 
     def __init__(
@@ -117,7 +107,6 @@ class CCPLoss(CrossLingualLoss):
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
         features = embedding_size(model)
-        check_temperature(temperature)
         if bank_size < 0:
             raise ValueError(f"bank_size must be 0, for no bank, or the number of its keys, got {bank_size}")
         self.head = AsymmetricBNHead(features, **(head or {})) if head is None or isinstance(head, Mapping) else head
@@ -166,8 +155,7 @@ class CCPLoss(CrossLingualLoss):
         columns = self.read_columns(sentence_features, labels)
         tags = read_tags(columns)
         if "language_id" not in tags and labels is not None and not labels.is_floating_point():
-            for label in labels.unique().tolist():
-                _check_label(label)
+            _check_labels(labels)
             tags["language_id"] = labels.repeat(len(columns))
         if len(columns) == 1 and "document_id" not in tags:
             raise ValueError(
@@ -200,9 +188,8 @@ class CCPLoss(CrossLingualLoss):
         tags = {"language_id": torch.zeros(2 * len(centres), dtype=torch.long, device=centres.device), **tags}
         _check_windows(tags)
         head, bank = self._networks_for(centres.shape[1])
-        if self.gather_across_devices and get_world_size() > 1:
-            centres, contexts = all_gather_with_grad(centres), all_gather_with_grad(contexts)
-            tags = gather_tags(tags, columns=2)
+        if self.gather_across_devices:
+            (centres, contexts), tags = gather_columns([centres, contexts], tags)
         z_centres, z_contexts = head(centres, contexts)
         language = tags["language_id"]
         document = tags.get("document_id") if self.mask_same_document else None
@@ -243,7 +230,7 @@ class CCPLoss(CrossLingualLoss):
         head.in_features, head.linear_in = size, nn.Linear(size, head.linear_in.out_features)
         if (like := self.bank) is None:
             return nn.ModuleDict({"head": head})
-        bank = LanguageMemoryBank(like.features, like.size, scope=like.scope, dtype=like.keys.dtype)
+        bank = LanguageMemoryBank(like.features, like.size, scope=like.scope)
         return nn.ModuleDict({"head": head, "bank": bank})
 
     def _networks_for(self, size: int) -> tuple[AsymmetricBNHead, LanguageMemoryBank | None]:
@@ -275,12 +262,13 @@ def _check_windows(tags: dict[str, Tensor]) -> None:
             )
 
 
-def _check_label(label: int) -> None:
+def _check_labels(labels: Tensor) -> None:
     """Refuse labels that are no languages: with one of its own for each row, the loss would have no negatives."""
-    try:
-        id_to_language(label)
-    except ValueError as error:
-        raise ValueError(
-            f"CCPLoss reads the label of a row as its language, and {label} is none: "
-            'InputExample(texts=[centre, context], label=language_to_id("fr"))'
-        ) from error
+    for label in labels.unique().tolist():
+        try:
+            id_to_language(label)
+        except ValueError as error:
+            raise ValueError(
+                f"CCPLoss reads the label of a row as its language, and {label} is none: "
+                'InputExample(texts=[centre, context], label=language_to_id("fr"))'
+            ) from error

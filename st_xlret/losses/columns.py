@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.merged_forward import merge_feature_batches
 from sentence_transformers.base.modules import Router
-from sentence_transformers.util.distributed import all_gather, get_world_size
+from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_world_size
 from torch import Tensor, nn
 
 from st_xlret.losses.embedding import embed
@@ -58,11 +58,13 @@ def read_tags(features: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
     return {tag: torch.cat([f[tag] for f in columns]) for tag in TAGS if all(tag in f for f in columns)}
 
 
-def gather_tags(tags: dict[str, Tensor], columns: int) -> dict[str, Tensor]:
-    """Gather the tags of all ranks in the order of the gathered embeddings of `columns` equally long columns."""
+def gather_columns(vectors: Sequence[Tensor], tags: dict[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
+    """Gather the vectors of equally long columns from all ranks, and the tags of all columns in the same order."""
     if get_world_size() == 1:
-        return tags
-    return {k: torch.cat([all_gather(part.contiguous()) for part in v.chunk(columns)]) for k, v in tags.items()}
+        return list(vectors), tags
+    parts = {name: tag.chunk(len(vectors)) for name, tag in tags.items()}
+    tags = {name: torch.cat([all_gather(part.contiguous()) for part in parts[name]]) for name in tags}
+    return [all_gather_with_grad(column) for column in vectors], tags
 
 
 def translation_groups(text: Tensor) -> Tensor:
@@ -89,14 +91,17 @@ def translation_groups(text: Tensor) -> Tensor:
 class PassageSide:
     """Sends text columns through the encoder of passages (lang-contrastive, section 4).
 
-    A shared encoder needs nothing. With a `Router`, a column without a task takes the route of `encode_document`, and a
-    column that was made for another route is refused. A Router without the task "document" is left as it is.
+    A shared encoder needs nothing. With a `Router`, a column that was made for another route than that of
+    `encode_document` is refused; one that names no route is taken where passages are the Router's default. A Router
+    without the task "document" is left as it is.
     """
 
     def __init__(self, model: SentenceTransformer) -> None:
         router = next((module for module in model.children() if isinstance(module, Router)), None)
-        self.routed = router is not None and _knows(router, PASSAGE_TASK)
-        self.any_tokens = router is None or _is_default(router, PASSAGE_TASK) or _share_tokens(router)
+        self.routed = router is not None and (
+            PASSAGE_TASK in router.sub_modules or any(key[0] == PASSAGE_TASK for key in router.route_mappings)
+        )
+        self.by_default = router is None or (router.default_route == PASSAGE_TASK and not router.route_mappings)
 
     def __call__(self, columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the features of the columns, routed to the passage encoder."""
@@ -104,7 +109,7 @@ class PassageSide:
             return columns
         for number, features in enumerate(columns):
             task = features.get("task")
-            if task != PASSAGE_TASK and not (task is None and self.any_tokens):
+            if task != PASSAGE_TASK and not (task is None and self.by_default):
                 raise ValueError(
                     f"this loss acts on the passage encoder, and text column {number} was made for "
                     f"{'no route' if task is None else f'the route {task!r}'}: give the collator a router_mapping of "
@@ -112,25 +117,3 @@ class PassageSide:
                     f"router_mapping={{'source': {PASSAGE_TASK!r}, 'target': {PASSAGE_TASK!r}}})"
                 )
         return [{**features, "task": PASSAGE_TASK} for features in columns]
-
-
-def _knows(router: Router, task: str) -> bool:
-    return task in router.sub_modules or any(key[0] == task for key in router.route_mappings)
-
-
-def _is_default(router: Router, task: str) -> bool:
-    return router.default_route == task and not router.route_mappings
-
-
-def _share_tokens(router: Router) -> bool:
-    """Whether all routes have the same tokens, so that those of a column serve any of them."""
-    inputs: list[Any] = [next(modules.children()) for modules in router.sub_modules.values()]
-    first, *others = inputs
-    return all(
-        module is first
-        or (
-            type(module) is type(first)
-            and (module.tokenizer is first.tokenizer or module.tokenizer.get_vocab() == first.tokenizer.get_vocab())
-        )
-        for module in others
-    )

@@ -10,13 +10,11 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.merged_forward import merge_feature_batches
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from sentence_transformers.util.distributed import all_gather_with_grad, get_world_size
 from torch import Tensor
 
 from st_xlret.functional import cz_nce_loss, info_nce_loss
-from st_xlret.functional.checks import check_temperature
 from st_xlret.losses.base import Batches, CrossLingualLoss
-from st_xlret.losses.columns import embed_columns, gather_tags, read_tags, translation_groups
+from st_xlret.losses.columns import embed_columns, gather_columns, read_tags, translation_groups
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
 
@@ -48,7 +46,7 @@ class CZNCELoss(CrossLingualLoss):
       tokens. The same sentences with another word are a negative, as in the paper.
 
     All of them can add an `mlm` loss over the same texts (Eq. 3 and 8). To alternate batches of MLM with batches of
-    pairs instead, give the Trainer two data sets, a `MaskedLMLoss` for one of them, and `InterleavedBatches`.
+    pairs instead, give the Trainer two data sets, a `MaskedLMLoss` for one of them, and `InterleavedBatchSampler`.
 
     With a `CrossLingualDataCollator`, pairs that have a sample in common are not negatives of each other: duplicates,
     or one sentence in two translations.
@@ -67,7 +65,7 @@ class CZNCELoss(CrossLingualLoss):
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
     Raises:
-        ValueError: If the temperature is not positive, the objective is unknown, the contextual encoder does not fit
+        ValueError: If the objective is unknown, the contextual encoder does not fit
             the encoder, or `mlm` has another encoder.
 
     Example:
@@ -81,7 +79,6 @@ class CZNCELoss(CrossLingualLoss):
     least_columns = 2
     most_columns = 2
     takes = "two text columns, anchor and positive"
-    options = ("objective", "temperature", "weight", "gather_across_devices")
     citation = CITATION
 
     def __init__(
@@ -101,7 +98,6 @@ class CZNCELoss(CrossLingualLoss):
         super().__init__(model, batches=batches, ratio=ratio)
         if objective not in OBJECTIVES:
             raise ValueError(f"objective must be one of {sorted(OBJECTIVES)}, got {objective!r}")
-        check_temperature(temperature)
         if contextual_encoder is not None:
             _prepare_for_words(model, contextual_encoder)
         if mlm is not None and mlm.model is not model:
@@ -148,9 +144,8 @@ class CZNCELoss(CrossLingualLoss):
 
     def compute_loss_from_embeddings(self, anchor: Tensor, positive: Tensor, tags: dict[str, Tensor]) -> Tensor:
         """Compute the contrastive part for row-aligned vectors (N, d) and tags (2N,), of which `text_id` is read."""
-        if self.gather_across_devices and get_world_size() > 1:
-            anchor, positive = all_gather_with_grad(anchor), all_gather_with_grad(positive)
-            tags = gather_tags(tags, columns=2)
+        if self.gather_across_devices:
+            (anchor, positive), tags = gather_columns([anchor, positive], tags)
         group = translation_groups(tags["text_id"]) if "text_id" in tags else None
         return self.weight * OBJECTIVES[self.objective](anchor, positive, temperature=self.temperature, text=group)
 

@@ -34,9 +34,6 @@ class LangContrastiveLoss(CrossLingualLoss):
         batches: How batches are drawn, see `CrossLingualLoss`. Default: `PairsAndOthers()`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
-    Raises:
-        ValueError: If the reduction is unknown.
-
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
@@ -48,7 +45,6 @@ class LangContrastiveLoss(CrossLingualLoss):
 
     least_columns, most_columns = 2, 3
     takes = "two columns of translations and at most one of further sentences"
-    options = ("weight", "reduction", "gather_across_devices")
     citation = CITATION
 
     def __init__(
@@ -62,8 +58,6 @@ class LangContrastiveLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        if reduction not in ("mean", "sum", "paper"):
-            raise ValueError(f"reduction must be 'mean', 'sum' or 'paper', got {reduction!r}")
         self.weight = weight
         self.reduction: Reduction = reduction
         self.gather_across_devices = gather_across_devices

@@ -59,7 +59,6 @@ class MaskedLMLoss(CrossLingualLoss):
             loss reads the padded layout.
         mask_probability: Fraction of tokens to predict.
         weight: Factor on the loss.
-        chunk_size: Number of vocabulary entries whose logits exist at a time. Default: about 4M logits.
         lm_head_from: Checkpoint (name or folder) to take the head from. Default: the encoder's own checkpoint. An
             encoder from scratch has none, and its head is trained from scratch with it.
         fresh_head: Make a new head for a checkpoint without one. Its gradients are random at first and disturb the
@@ -88,7 +87,6 @@ class MaskedLMLoss(CrossLingualLoss):
 
     least_columns = 1
     takes = "one or more text columns"
-    options = ("mask_probability", "weight")
     citation = CITATION
 
     def __init__(
@@ -97,7 +95,6 @@ class MaskedLMLoss(CrossLingualLoss):
         *,
         mask_probability: float = 0.15,
         weight: float = 1.0,
-        chunk_size: int | None = None,
         lm_head_from: str | None = None,
         fresh_head: bool = False,
         seed: int | None = None,
@@ -115,7 +112,7 @@ class MaskedLMLoss(CrossLingualLoss):
         if encoder.tokenizer is None or encoder.tokenizer.mask_token_id is None:
             raise ValueError("MaskedLMLoss needs a tokenizer with a mask token, and this one has none")
         encoder.unpad_inputs = False
-        self.mask_probability, self.weight, self.chunk_size = mask_probability, weight, chunk_size
+        self.mask_probability, self.weight = mask_probability, weight
         self.mask_token_id: int = encoder.tokenizer.mask_token_id
         self.special_token_ids: list[int] = sorted(encoder.tokenizer.all_special_ids)
         embeddings = encoder.auto_model.get_input_embeddings()
@@ -167,7 +164,7 @@ class MaskedLMLoss(CrossLingualLoss):
         Example:
             >>> from st_xlret.modules import train_tokenizer, transformer_encoder
             >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=60), "tiny").to("cpu")
-            >>> losses = MaskedLMLoss(model).train_head(["a b c d"] * 40, max_steps=20, evaluate_every=10)
+            >>> losses = MaskedLMLoss(model).train_head(["a b c d"] * 40, max_steps=60, evaluate_every=30)
             >>> losses[-1] < losses[0]
             True
         """
@@ -228,7 +225,7 @@ class MaskedLMLoss(CrossLingualLoss):
             tied = unwrapped(self.model)[0].auto_model.get_input_embeddings().weight
             weight = tied.detach() if frozen else tied
         hidden = self.lm_head(vectors)
-        return chunked_cross_entropy(hidden, weight, self.lm_head.bias, target, chunk_size=self.chunk_size)
+        return chunked_cross_entropy(hidden, weight, self.lm_head.bias, target)
 
     def mask_tokens(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Choose tokens to predict and hide them."""

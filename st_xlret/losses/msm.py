@@ -18,7 +18,7 @@ from st_xlret.batches.blocks import Blocks
 from st_xlret.batches.collator import text_to_id
 from st_xlret.data.languages import check_language, language_to_id
 from st_xlret.functional import masked_sentence_loss
-from st_xlret.functional.checks import at_least_float32, check_temperature
+from st_xlret.functional.checks import at_least_float32
 from st_xlret.losses.base import Batches, CrossLingualLoss, embedding_size, unwrapped
 from st_xlret.losses.columns import merge_columns, read_tags
 from st_xlret.losses.embedding import (
@@ -114,16 +114,6 @@ class MSMLoss(CrossLingualLoss):
         "sentences with their 'document', 'position' and 'language', as load_documents gives them, or a text column "
         "for each sentence of a block"
     )
-    options = (
-        "num_negatives",
-        "mu",
-        "temperature",
-        "intra_document_negatives",
-        "cross_language_negatives",
-        "mask_same_text",
-        "mini_batch_size",
-        "gather_across_devices",
-    )
     citation = CITATION
 
     def __init__(
@@ -158,11 +148,6 @@ class MSMLoss(CrossLingualLoss):
                 f"the document encoder takes {document_encoder.features} features and the encoder gives {features}: "
                 f"leave document_encoder out, or build it with DocumentEncoder({features})"
             )
-        if num_negatives is not None and num_negatives < 1:
-            raise ValueError(f"num_negatives must be at least 1, or None for all, got {num_negatives}")
-        if mu < 0:
-            raise ValueError(f"mu must not be negative, got {mu}")
-        check_temperature(temperature)
         if mlm is not None and mlm.model is not model:
             raise ValueError("mlm is a loss of another encoder: build it with the model that MSMLoss has")
         self.num_negatives, self.mu, self.temperature = num_negatives, mu, temperature

@@ -7,14 +7,12 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util.distributed import all_gather_with_grad, get_world_size
 from torch import Tensor
 
 from st_xlret.batches.rows import DistinctRows
 from st_xlret.functional import retrieval_contrastive_loss
-from st_xlret.functional.checks import check_temperature
 from st_xlret.losses.base import Batches, CrossLingualLoss
-from st_xlret.losses.columns import embed_columns, gather_tags, read_tags
+from st_xlret.losses.columns import embed_columns, gather_columns, read_tags
 from st_xlret.losses.embedding import check_mini_batch, embed
 from st_xlret.losses.semantic_contrastive import CITATION
 
@@ -38,9 +36,6 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         batches: How batches are drawn, see `CrossLingualLoss`. Default: `DistinctRows()`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
-    Raises:
-        ValueError: If the temperature is not positive.
-
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
@@ -51,7 +46,6 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
 
     least_columns = 2
     takes = "queries, passages and any number of columns of hard negatives"
-    options = ("temperature", "weight", "gather_across_devices")
     citation = CITATION
 
     def __init__(
@@ -66,7 +60,6 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        check_temperature(temperature)
         self.temperature, self.weight = temperature, weight
         self.gather_across_devices = gather_across_devices
         self.mini_batch_num_tokens = check_mini_batch(model, mini_batch_num_tokens, "mini_batch_num_tokens")
@@ -94,9 +87,8 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
 
     def compute_loss_from_embeddings(self, vectors: list[Tensor], tags: dict[str, Tensor]) -> Tensor:
         """Compute the loss of the columns' vectors, each (N, d), and their tags, of which `text_id` is read."""
-        if self.gather_across_devices and get_world_size() > 1:
-            tags = gather_tags(tags, columns=len(vectors))
-            vectors = [all_gather_with_grad(column) for column in vectors]
+        if self.gather_across_devices:
+            vectors, tags = gather_columns(vectors, tags)
         rows, text = len(vectors[0]), tags.get("text_id")
         return self.weight * retrieval_contrastive_loss(
             vectors[0],

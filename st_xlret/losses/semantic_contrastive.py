@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util.distributed import all_gather_with_grad, get_world_size
 from torch import Tensor
 
 from st_xlret.functional import info_nce_loss
-from st_xlret.functional.checks import check_temperature
 from st_xlret.losses.base import Batches, CrossLingualLoss
-from st_xlret.losses.columns import PassageSide, embed_columns, gather_tags, read_tags, translation_groups
+from st_xlret.losses.columns import PassageSide, embed_columns, gather_columns, read_tags, translation_groups
 from st_xlret.losses.embedding import check_mini_batch
 
 CITATION = """
@@ -44,9 +42,6 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         batches: How batches are drawn, see `CrossLingualLoss`. Default: `Rows()`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
-    Raises:
-        ValueError: If the temperature is not positive.
-
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
@@ -57,7 +52,6 @@ class SemanticContrastiveLoss(CrossLingualLoss):
 
     least_columns = most_columns = 2
     takes = "two columns of translations"
-    options = ("temperature", "weight", "gather_across_devices")
     citation = CITATION
 
     def __init__(
@@ -72,7 +66,6 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        check_temperature(temperature)
         self.temperature, self.weight = temperature, weight
         self.gather_across_devices = gather_across_devices
         self.mini_batch_num_tokens = check_mini_batch(model, mini_batch_num_tokens, "mini_batch_num_tokens")
@@ -92,8 +85,7 @@ class SemanticContrastiveLoss(CrossLingualLoss):
 
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, tags: dict[str, Tensor]) -> Tensor:
         """Compute the loss of row-aligned vectors (N, d) and (N, d) with tags (2N,), of which `text_id` is read."""
-        if self.gather_across_devices and get_world_size() > 1:
-            source, target = all_gather_with_grad(source), all_gather_with_grad(target)
-            tags = gather_tags(tags, columns=2)
+        if self.gather_across_devices:
+            (source, target), tags = gather_columns([source, target], tags)
         group = translation_groups(tags["text_id"]) if "text_id" in tags else None
         return self.weight * info_nce_loss(source, target, temperature=self.temperature, text=group)

@@ -15,7 +15,6 @@ from st_xlret.batches.lengths import LengthGroupedBatches
 from st_xlret.batches.rows import Rows
 from st_xlret.batches.sampling import BatchFactory
 from st_xlret.functional import similarity_distillation_loss
-from st_xlret.functional.checks import check_temperature
 from st_xlret.losses.base import Batches, CrossLingualLoss, embedding_size
 from st_xlret.losses.embedding import check_mini_batch, embed
 
@@ -61,7 +60,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
     Raises:
-        ValueError: If `teacher` is no matrix with rows of the encoder's size, or a number is out of its range.
+        ValueError: If `teacher` is no matrix with rows of the encoder's size, or `bank_size` is negative.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -77,7 +76,6 @@ class SimilarityDistillationLoss(CrossLingualLoss):
     least_columns = 1
     most_columns = 1
     takes = "one text column"
-    options = ("bank_size", "temperature", "cosine_weight", "weight")
     citation = CITATION
 
     def __init__(
@@ -94,15 +92,13 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        check_temperature(temperature)
         if teacher.ndim != 2 or not len(teacher) or teacher.shape[1] != embedding_size(model):
             raise ValueError(
                 f"the teacher's vectors have shape {tuple(teacher.shape)}, but the encoder makes vectors of "
                 f"{embedding_size(model)} features: give one such row per English text"
             )
-        for name, value in (("bank_size", bank_size), ("cosine_weight", cosine_weight)):
-            if value < 0:
-                raise ValueError(f"{name} must not be negative, got {value}")
+        if bank_size < 0:
+            raise ValueError(f"bank_size must not be negative, got {bank_size}")
         self.bank_size, self.temperature = bank_size, temperature
         self.cosine_weight, self.weight = cosine_weight, weight
         self.mini_batch_num_tokens = check_mini_batch(model, mini_batch_num_tokens, "mini_batch_num_tokens")

@@ -22,8 +22,8 @@ class DocumentEncoder(nn.Module):
       D sentences and D masked places instead of D x D rows, and the D x D x D attention weights choose among them.
     - The output of the last layer is needed at t only. Its keys and values are not computed at all: the query is
       multiplied into the key's matrix, and the value's matrix is applied after the rows are averaged.
-    - With one layer both of these hold, and no copy is made. With two layers or more, D x D rows remain after the
-      first layer's attention, mostly in its feed-forward part. Layers between the first and the last run on all rows.
+    - D x D rows remain after the first layer's attention. Its feed-forward part runs on all of them, and on D with one
+      layer alone. Layers between the first and the last run on all rows.
     - Documents are sorted by length and run a few at a time, so that at most `rows_at_once` of those rows exist at a
       time. If this takes several passes, each is run again in the backward pass (checkpointing).
 
@@ -157,12 +157,13 @@ class DocumentEncoder(nn.Module):
         masked = self.dropout(self.norm((self.mask_vector + positions).expand_as(x)))
         layers: list[Any] = list(self.layers)
         first, *others = layers
+        attended = self._first_attention(first, x, masked, mask)
         if not others:
-            predicted = self._finish(first, masked, self._first_attention_at_t(first, x, masked, mask))
-            return predicted * mask[..., None]
+            at_t = attended.diagonal(dim1=1, dim2=2).transpose(1, 2)
+            return self._finish(first, masked, at_t) * mask[..., None]
         itself = torch.eye(sentences.shape[1], dtype=torch.bool, device=mask.device)[..., None]
         rows = torch.where(itself, masked[:, :, None], x[:, None])
-        rows = self._finish(first, rows, self._first_attention(first, x, masked, mask))
+        rows = self._finish(first, rows, attended)
         *between, last = others
         if between:
             padding = ~mask[:, None].expand(rows.shape[:3]).flatten(0, 1)
@@ -195,17 +196,6 @@ class DocumentEncoder(nn.Module):
         attended = (unmasked.flatten(2, 3) @ v).unflatten(2, (places, places))
         attended = attended + weight_of_t[..., None] * v_masked[:, :, :, None]
         return attended.permute(0, 2, 3, 1, 4).flatten(3)
-
-    def _first_attention_at_t(self, layer: Any, x: Tensor, masked: Tensor, mask: Tensor) -> Tensor:
-        """Attention of row t of each copy t, (G, t, features), without making the copies."""
-        _, k, v = self._heads_of(layer, x)
-        q_masked, k_masked, v_masked = self._heads_of(layer, masked)
-        itself = torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
-        logits = (q_masked @ k.mT).where(~itself, (q_masked * k_masked).sum(-1, keepdim=True))
-        weights = self._weights(layer, logits, mask[:, None, None])
-        attended = weights.masked_fill(itself, 0.0) @ v
-        attended = attended + weights.diagonal(dim1=2, dim2=3)[..., None] * v_masked
-        return attended.transpose(1, 2).flatten(2)
 
     def _last_attention(self, layer: Any, queries: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
         """Attention of row t of each copy t, (G, t, features), over that copy's rows (G, t, j, features)."""

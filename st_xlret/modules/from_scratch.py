@@ -22,14 +22,13 @@ SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 
 def train_tokenizer(
-    texts: Iterable[str], vocabulary: int = 32000, *, lowercase: bool = True, show_progress: bool = False
+    texts: Iterable[str], vocabulary: int = 32000, *, show_progress: bool = False
 ) -> PreTrainedTokenizerFast:
     """Train a unigram tokenizer, the kind that XLM-R has, on texts in any languages.
 
     Args:
         texts: Training texts.
         vocabulary: Maximum size of the vocabulary.
-        lowercase: Convert texts to lower case, which helps small models.
         show_progress: Show the trainer's progress bar.
 
     Returns:
@@ -45,11 +44,10 @@ def train_tokenizer(
         'the cat'
     """
     tokenizer = Tokenizer(models.Unigram())
-    steps: list[normalizers.Normalizer] = [normalizers.NFKC()]
-    if lowercase:
-        steps.append(normalizers.Lowercase())
-    steps.append(normalizers.Replace(Regex(r"\s+"), " "))
-    tokenizer.normalizer = normalizers.Sequence(steps)
+    # Lower case helps small models.
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFKC(), normalizers.Lowercase(), normalizers.Replace(Regex(r"\s+"), " ")]
+    )
     # Punctuation stands alone: "word," and "word" share their token.
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [

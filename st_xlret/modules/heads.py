@@ -8,17 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU,
-    "gelu": nn.GELU,
-    "tanh": nn.Tanh,
-    "none": nn.Identity,
-}
 Normalization = Literal["asymmetric", "batch", "none"]
 
 
 class AsymmetricBNHead(nn.Module):
-    """CCP's projection head: Linear, batch normalisation, activation, Linear (Wu et al. 2022, section 3.1).
+    """CCP's projection head: Linear, batch normalisation, ReLU, Linear (Wu et al. 2022, section 3.1).
+
+    The paper calls the head non-linear but shows no activation.
 
     Both sides of a pair share the layers (`g` in Algorithm 1). One side is normalised by the statistics of its
     batch, the other by the running statistics, and the two swap in each step. No row can therefore tell from the
@@ -31,17 +27,13 @@ class AsymmetricBNHead(nn.Module):
     float32 works with an encoder in bfloat16.
 
     Args:
-        in_features: Size of the sentence vectors.
-        hidden_features: Size between the two linear layers. Default: `in_features`.
+        in_features: Size of the sentence vectors, and between the two linear layers.
         out_features: Size of the output. Default: `in_features`.
-        activation: "relu" (default), "gelu", "tanh" or "none". The paper calls the head non-linear but shows no
-            activation.
         normalization: "asymmetric" (default), "batch" (both sides together in one batch: the ablation that fails in
             Table 5) or "none".
-        momentum: Weight of the newest batch in the running statistics.
 
     Raises:
-        ValueError: If the activation or the normalization is unknown, or a size is below 1.
+        ValueError: If the normalization is unknown, or a size is below 1.
 
     Example:
         >>> head = AsymmetricBNHead(16, out_features=8)
@@ -55,24 +47,20 @@ class AsymmetricBNHead(nn.Module):
     def __init__(
         self,
         in_features: int,
-        hidden_features: int | None = None,
         out_features: int | None = None,
         *,
-        activation: str = "relu",
         normalization: Normalization = "asymmetric",
-        momentum: float = 0.1,
     ) -> None:
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, got {activation!r}")
         if normalization not in ("asymmetric", "batch", "none"):
             raise ValueError(f"normalization must be 'asymmetric', 'batch' or 'none', got {normalization!r}")
-        self.in_features, hidden_features, self.out_features = _sizes(in_features, hidden_features, out_features)
+        self.in_features, self.out_features = in_features, in_features if out_features is None else out_features
+        if min(self.in_features, self.out_features) < 1:
+            raise ValueError(f"sizes must be at least 1, got {self.in_features} and {self.out_features}")
         self.normalization = normalization
-        self.linear_in = nn.Linear(in_features, hidden_features)
-        self.norm = nn.Identity() if normalization == "none" else nn.BatchNorm1d(hidden_features, momentum=momentum)
-        self.activation = ACTIVATIONS[activation]()
-        self.linear_out = nn.Linear(hidden_features, self.out_features)
+        self.linear_in = nn.Linear(in_features, in_features)
+        self.norm = nn.Identity() if normalization == "none" else nn.BatchNorm1d(in_features)
+        self.linear_out = nn.Linear(in_features, self.out_features)
         # Which side uses the running statistics in the next step: False for the contexts, True for the centres.
         self.register_buffer("toggle", torch.tensor(False))
 
@@ -96,7 +84,7 @@ class AsymmetricBNHead(nn.Module):
                 centres, contexts = self._normalize_in_training(self.norm, centres, contexts)
             else:
                 centres, contexts = (with_running_statistics(self.norm, side) for side in (centres, contexts))
-        return self.linear_out(self.activation(centres)), self.linear_out(self.activation(contexts))
+        return self.linear_out(F.relu(centres)), self.linear_out(F.relu(contexts))
 
     def _normalize_in_training(self, norm: nn.BatchNorm1d, centres: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
         if self.normalization == "batch":
@@ -122,36 +110,22 @@ class ProjectionHead(nn.Module):
     of the weights.
 
     Args:
-        features: Size of the input.
-        hidden_features: Size between the two linear layers. Default: `features`.
-        out_features: Size of the output. Default: `features`.
-        momentum: Weight of the newest batch in the running statistics.
-
-    Raises:
-        ValueError: If a size is below 1.
+        features: Size of the input, of the output and between the two linear layers.
 
     Example:
-        >>> tuple(ProjectionHead(16, out_features=8)(torch.randn(4, 16)).shape)
-        (4, 8)
+        >>> tuple(ProjectionHead(16)(torch.randn(4, 16)).shape)
+        (4, 16)
     """
 
-    def __init__(
-        self,
-        features: int,
-        hidden_features: int | None = None,
-        out_features: int | None = None,
-        *,
-        momentum: float = 0.1,
-    ) -> None:
+    def __init__(self, features: int) -> None:
         super().__init__()
-        self.in_features, hidden_features, self.out_features = _sizes(features, hidden_features, out_features)
-        self.linear_in = nn.Linear(features, hidden_features, bias=False)
-        self.norm = nn.BatchNorm1d(hidden_features, momentum=momentum)
-        self.linear_out = nn.Linear(hidden_features, self.out_features, bias=False)
-        self.norm_out = nn.BatchNorm1d(self.out_features, momentum=momentum, affine=False)
+        self.linear_in = nn.Linear(features, features, bias=False)
+        self.norm = nn.BatchNorm1d(features)
+        self.linear_out = nn.Linear(features, features, bias=False)
+        self.norm_out = nn.BatchNorm1d(features, affine=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Project vectors (N, features) to (N, out_features).
+        """Project vectors (N, features) to (N, features).
 
         Raises:
             ValueError: If batch statistics are needed of a single row.
@@ -160,13 +134,6 @@ class ProjectionHead(nn.Module):
         normalize = with_batch_statistics if in_training else with_running_statistics
         x = F.relu(normalize(self.norm, self.linear_in(x.to(self.linear_in.weight.dtype))))
         return normalize(self.norm_out, self.linear_out(x))
-
-
-def _sizes(features: int, hidden_features: int | None, out_features: int | None) -> tuple[int, int, int]:
-    sizes = tuple(features if size is None else size for size in (features, hidden_features, out_features))
-    if min(sizes) < 1:
-        raise ValueError(f"input, hidden and output size must be at least 1, got {sizes}")
-    return sizes  # type: ignore[return-value]
 
 
 def with_batch_statistics(norm: nn.BatchNorm1d, x: Tensor) -> Tensor:

@@ -32,7 +32,6 @@ class LanguageMemoryBank(nn.Module):
             `scope="per_language"`.
         scope: "total" for one queue for all languages, in which frequent languages displace rare ones, or
             "per_language" for a queue for each.
-        dtype: Storage type of the keys. `torch.bfloat16` and `torch.float16` halve the memory.
 
     Raises:
         ValueError: If `size` or `features` is below 1, or the scope is unknown.
@@ -57,7 +56,6 @@ class LanguageMemoryBank(nn.Module):
         size: int = 32768,
         *,
         scope: Literal["total", "per_language"] = "total",
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         if size < 1 or features < 1:
@@ -66,7 +64,7 @@ class LanguageMemoryBank(nn.Module):
             raise ValueError(f"scope must be 'total' or 'per_language', got {scope!r}")
         self.features, self.size, self.scope = features, size, scope
         slots = 1 if scope == "total" else 0
-        self.register_buffer("keys", torch.zeros(slots, size, features, dtype=dtype))
+        self.register_buffer("keys", torch.zeros(slots, size, features))
         self.register_buffer("tags", torch.zeros(slots, size, 3, dtype=torch.long))  # language, document, text
         self.register_buffer("slot_language", torch.full((slots,), _NO_LANGUAGE, dtype=torch.long))
         self.register_buffer("pointer", torch.zeros(slots, dtype=torch.long))

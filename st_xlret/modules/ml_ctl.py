@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
@@ -89,9 +87,7 @@ def mean_of_spans(token_embeddings: Tensor, attention_mask: Tensor, start: Tenso
     return torch.einsum("bt,btd->bd", weight, token_embeddings)
 
 
-def first_last_encoder(
-    model: str | SentenceTransformer | Transformer, *, max_seq_length: int | None = None
-) -> SentenceTransformer:
+def first_last_encoder(model: SentenceTransformer) -> SentenceTransformer:
     """Build an encoder with avg-first-last pooling (ML-CTL, Chen et al. 2022, section 2.2) from the host's own modules.
 
     The encoder is a Transformer, a `WeightedLayerPooling` that gives half of the weight to the first and half to the
@@ -100,9 +96,8 @@ def first_last_encoder(
     The layer weights are fixed.
 
     Args:
-        model: Hub name or folder of a checkpoint, or an encoder. The Transformer of an encoder is used as it is,
-            sharing its weights, and the encoder's pooling is left out. Its prompts and its device are kept.
-        max_seq_length: Maximum number of tokens of a text. Default: that of the Transformer.
+        model: An encoder. Its Transformer is used as it is, sharing its weights, and its pooling is left out. Its
+            prompts and its device are kept.
 
     Returns:
         A model of built-in modules.
@@ -116,23 +111,9 @@ def first_last_encoder(
         >>> [type(module).__name__ for module in first_last_encoder(plain)]
         ['Transformer', 'WeightedLayerPooling', 'Pooling']
     """
-    if isinstance(model, str):
-        model = Transformer(model)
-    options: dict[str, Any] = {}
-    include_prompt = True
-    if isinstance(model, SentenceTransformer):
-        prompts = {name: prompt for name, prompt in model.prompts.items() if prompt is not None}
-        options = {
-            "prompts": prompts,
-            "default_prompt_name": model.default_prompt_name,
-            "device": str(model.device),
-        }
-        include_prompt = all(module.include_prompt for module in model if isinstance(module, Pooling))
-    transformer = model[0] if isinstance(model, SentenceTransformer) else model
+    transformer = model[0]
     if not isinstance(transformer, Transformer):
         raise ValueError(f"avg-first-last needs the layers of a Transformer, got {type(transformer).__name__}")
-    if max_seq_length is not None:
-        transformer.max_seq_length = max_seq_length
     # In the configuration, so that the saved model gives its layers too.
     transformer.auto_model.config.output_hidden_states = True
     features = transformer.get_embedding_dimension()
@@ -146,8 +127,13 @@ def first_last_encoder(
         layer_start=1,
         layer_weights=nn.Parameter(weights, requires_grad=False),
     )
-    pooling = Pooling(features, "mean", include_prompt=include_prompt)
-    return SentenceTransformer(modules=[transformer, first_last, pooling], **options)
+    include_prompt = all(module.include_prompt for module in model if isinstance(module, Pooling))
+    return SentenceTransformer(
+        modules=[transformer, first_last, Pooling(features, "mean", include_prompt=include_prompt)],
+        prompts={name: prompt for name, prompt in model.prompts.items() if prompt is not None},
+        default_prompt_name=model.default_prompt_name,
+        device=str(model.device),
+    )
 
 
 def _layers(transformer: Transformer) -> int:

@@ -33,7 +33,7 @@ def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
         (1, 8)
     """
     modules: list[Any] = list(model.children())
-    if _has_router(model):
+    if any(isinstance(module, Router) for module in modules):
         raise ValueError("the model already has a Router with encoders of its own: leave out --two_encoders")
     router = Router.for_query_document([copy.deepcopy(module) for module in modules], modules)
     return SentenceTransformer(
@@ -62,7 +62,3 @@ def freeze_unused(model: SentenceTransformer) -> list[str]:
     model.zero_grad(set_to_none=True)
     model.train(training)
     return unused
-
-
-def _has_router(model: SentenceTransformer) -> bool:
-    return any(isinstance(module, Router) for module in model.children())

@@ -62,10 +62,9 @@ def test_long_documents_are_cut_at_every_border_from_a_random_one_on() -> None:
     assert [len(found) for found in offsets.values()] == [1, 1, 4, 4, 4, 4]
 
 
-@pytest.mark.parametrize("fill", [True, False])
-def test_a_batch_has_whole_blocks_of_one_language_and_one_of_a_document(fill: bool) -> None:
+def test_a_batch_has_whole_blocks_of_one_language_and_one_of_a_document() -> None:
     dataset = documents()
-    sampler = sampler_of(fill=fill)
+    sampler = sampler_of()
     lengths = Counter(dataset["document"][:])
     for batch in epochs(sampler):
         assert len({dataset[row]["language"] for row in batch}) == 1
@@ -75,14 +74,12 @@ def test_a_batch_has_whole_blocks_of_one_language_and_one_of_a_document(fill: bo
             assert positions == list(range(positions[0], positions[0] + len(positions)))
             assert 2 <= len(positions) <= 4
             assert len(positions) == lengths[document] or lengths[document] > 4
-        assert len(batch) <= 12 if fill else len(found) <= 3
+        assert len(batch) <= 12
 
 
-def test_batches_are_filled_to_a_number_of_sentences_or_have_a_number_of_documents() -> None:
+def test_batches_are_filled_to_a_number_of_sentences() -> None:
     short = {"en": [2] * 40, "fr": [4] * 40}
     assert {len(batch) for batch in epochs(sampler_of(short))} == {12}
-    filled = epochs(sampler_of(short, fill=False))
-    assert {len(batch) for batch in filled} == {6, 12}
 
 
 def test_a_pass_has_every_sentence_once_but_the_rest_of_a_batch() -> None:
@@ -109,7 +106,7 @@ def test_rows_come_in_a_random_order() -> None:
     assert {tuple(sorted(batch)) for batch in batches} == {tuple(range(8))} and len(set(map(tuple, batches))) == 20
 
 
-def test_single_sentences_are_left_out_and_counted_or_kept_as_negatives() -> None:
+def test_single_sentences_are_left_out_and_counted() -> None:
     dataset = documents()
     alone = {row for row in range(len(dataset)) if dataset["document"][:].count(dataset[row]["document"]) == 1}
     sampler = sampler_of()
@@ -117,10 +114,6 @@ def test_single_sentences_are_left_out_and_counted_or_kept_as_negatives() -> Non
     assert sampler.counts["documents"] == 10 and sampler.counts["sentences"] == 64
     assert sampler.counts["split"] == 5
     assert not alone & {row for batch in epochs(sampler) for row in batch}
-    kept = sampler_of(keep_single_sentences=True)
-    batches = epochs(kept, 30)
-    assert alone <= {row for batch in batches for row in batch} and kept.counts["documents"] == 12
-    assert all(max(map(len, blocks_of(batch, dataset).values())) > 1 for batch in batches)
 
 
 def test_sentences_without_text_are_left_out_and_counted() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
 from st_xlret.batches import CrossLingualDataCollator
-from st_xlret.batches.collator import drop_tokens, text_to_id
+from st_xlret.batches.collator import text_to_id
 from st_xlret.data.languages import language_to_id
 from tests import tiny
 
@@ -105,12 +104,6 @@ def test_the_model_reads_what_token_dropout_leaves() -> None:
     features = {k: batch[f"sentence_{k}"] for k in ("input_ids", "offsets")}
     expected = torch.stack([model[0].embedding.weight[row].mean(0) for row in rows_of(batch)])
     torch.testing.assert_close(model(features)["sentence_embedding"], expected)
-
-
-def test_the_share_of_dropped_tokens() -> None:
-    kept, starts = drop_tokens(20_000, torch.arange(0, 20_000, 20), 0.15, np.random.default_rng(0))
-    assert len(kept) / 20_000 == pytest.approx(0.85, abs=0.01)
-    assert len(starts) == 1000 and (starts.diff() > 0).all()
 
 
 def test_token_dropout_is_for_static_encoders() -> None:

@@ -65,7 +65,6 @@ SAMPLERS: dict[str, Make] = {
     ),
     "windows": lambda size: WindowBatchSampler(tiny.documents(30, 5), size),
     "blocks": lambda size: BlockBatchSampler(ragged(), size, block_size=4),
-    "blocks, not filled": lambda size: BlockBatchSampler(ragged(), size, block_size=4, fill=False),
     "distinct": lambda size: DistinctRows()(questions(), size),
     "pairs and others": lambda size: PairsAndOthers()(both(), size),
     "interleaved": interleaved,

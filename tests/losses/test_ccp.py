@@ -104,32 +104,6 @@ def test_equals_the_functional_loss_on_its_parts(
             rows_held.extend(given[name][6:])
 
 
-def test_head_and_bank_take_their_sizes_from_the_encoder(model: SentenceTransformer) -> None:
-    loss = CCPLoss(model)
-    assert (loss.head.in_features, loss.head.out_features) == (8, 8)
-    assert (loss.bank.features, loss.bank.size) == (8, 32768)
-    projected = CCPLoss(model, AsymmetricBNHead(8, out_features=3), bank_size=5)
-    assert (projected.bank.features, projected.bank.size) == (3, 5)
-    assert CCPLoss(model, bank_size=0).bank is None
-    own = LanguageMemoryBank(8, 4)
-    assert CCPLoss(model, bank=own).bank is own
-
-
-@pytest.mark.parametrize("scope", ["total", "per_language"])
-def test_the_bank_holds_the_contexts_first_in_first_out(model: SentenceTransformer, scope: str) -> None:
-    head = AsymmetricBNHead(8, normalization="none")
-    loss = CCPLoss(model, head, LanguageMemoryBank(8, 10, scope=scope))  # type: ignore[arg-type]
-    expected: deque[list[float]] = deque(maxlen=10)
-    for seed in range(5):
-        given = batch(model, seed)
-        _, contexts = model(dict(given))["sentence_embedding"].chunk(2)
-        expected.extend(F.normalize(head(contexts, contexts)[1].detach(), dim=1).tolist())
-        loss([given]).backward()
-    torch.testing.assert_close(torch.tensor(sorted(loss.bank.get().keys.tolist())), torch.tensor(sorted(expected)))
-    held = loss.bank.get()
-    assert set(held.language.tolist()) == {EN} and set(held.document.tolist()) <= set(range(100, 500))
-
-
 def test_pairs_that_are_no_windows_are_refused(model: SentenceTransformer) -> None:
     loss = CCPLoss(model, bank_size=4)
     rows = tiny.window_rows(4)
@@ -169,22 +143,6 @@ def test_a_size_without_a_head_is_refused(model: SentenceTransformer) -> None:
     matryoshka = MatryoshkaLoss(model, CCPLoss(model, bank_size=4), [8, 4])
     with pytest.raises(ValueError, match=r"8 features.*vectors of 4.*matryoshka_dims=\[\.\.\., 4\]"):
         matryoshka([batch(model)], None)
-
-
-def test_batches_of_several_languages_use_their_own_keys(model: SentenceTransformer) -> None:
-    head = AsymmetricBNHead(8, normalization="none")
-    rows = tiny.window_rows(2), tiny.window_rows(2, language="fr", seed=3)
-    total, separate, alone = (
-        CCPLoss(model, head, LanguageMemoryBank(8, 16, scope=scope))  # type: ignore[arg-type]
-        for scope in ("total", "per_language", "total")
-    )
-    for loss in (total, separate):
-        loss([tiny.features(model, rows[0])])
-        loss([tiny.features(model, rows[1])])
-    alone([tiny.features(model, rows[0])])
-    values = [loss([batch(model, 5)]) for loss in (total, separate, alone)]
-    torch.testing.assert_close(values[0], values[1])
-    torch.testing.assert_close(values[0], values[2])
 
 
 def test_bad_batches(model: SentenceTransformer) -> None:

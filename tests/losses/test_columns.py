@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 
-import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.losses.columns import embed_columns, gather_tags, read_tags, translation_groups
+from st_xlret.losses.columns import embed_columns, read_tags, translation_groups
 from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
 
 TEXTS = ["the cat sat on the mat", "a dog", "il pleut sur la ville", "la nuit"]
@@ -54,22 +53,6 @@ def test_tags_are_those_that_every_column_has() -> None:
     tags = read_tags(columns)
     assert {name: tag.tolist() for name, tag in tags.items()} == {"language_id": [1, 2, 5, 6]}
     assert read_tags(columns[:1])["text_id"].tolist() == [3, 4]
-    assert gather_tags(tags, columns=2) is tags
-
-
-@pytest.mark.parametrize(
-    "source, target, groups",
-    [
-        ([1, 2, 3], [4, 5, 6], [0, 1, 2]),
-        ([1, 2, 1], [4, 5, 4], [0, 1, 0]),  # the same pair twice
-        ([1, 2, 3], [4, 5, 4], [0, 1, 0]),  # one target of two sources
-        ([1, 2, 3], [2, 5, 6], [0, 0, 2]),  # a target that is another pair's source
-        ([1, 2, 2, 4], [5, 5, 3, 3], [0, 0, 0, 0]),  # a chain
-        ([1, 2], [1, 2], [0, 1]),  # identical sides
-    ],
-)
-def test_groups(source: list[int], target: list[int], groups: list[int]) -> None:
-    assert translation_groups(torch.tensor(source + target)).tolist() == groups * 2
 
 
 def test_against_joining_one_by_one() -> None:
@@ -83,7 +66,3 @@ def test_against_joining_one_by_one() -> None:
                     if {text[i], text[i + 6]} & {text[j], text[j + 6]}:
                         groups[i] = groups[j] = min(groups[i], groups[j])
         assert translation_groups(torch.tensor(text)).tolist() == groups * 2
-
-
-def test_no_pairs() -> None:
-    assert translation_groups(torch.empty(0, dtype=torch.long)).tolist() == []

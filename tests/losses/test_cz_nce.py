@@ -57,19 +57,6 @@ def test_sentences_with_words(rows: list[dict], objective: Any) -> None:
     torch.testing.assert_close(value, OBJECTIVES[objective](*sides))
 
 
-def test_a_duplicated_pair_is_no_negative(rows: list[dict]) -> None:
-    model = tiny.static()
-    loss = CZNCELoss(model)
-    once = loss(columns(model, plain(rows[:2])))
-    twice = loss(columns(model, plain([*rows[:2], rows[0]])))
-    # The first pair has the second as its negatives either way; the second has the first one's rows twice.
-    assert once != twice
-    source, target = (model(features)["sentence_embedding"] for features in columns(model, plain([*rows[:2], rows[0]])))
-    text = torch.tensor([0, 1, 0, 0, 1, 0])
-    torch.testing.assert_close(twice, cz_nce_loss(source, target, text=text))
-    assert loss(columns(model, plain([rows[0]] * 3))) == 0
-
-
 def test_another_word_of_the_same_sentences_is_a_negative_and_the_same_word_is_none(rows: list[dict]) -> None:
     model = first_last_encoder(tiny.transformer())
     loss = CZNCELoss(model, ContextualEncoder(32))

@@ -128,16 +128,6 @@ def test_a_scaled_loss_scales_all_gradients_and_they_accumulate() -> None:
     assert_same({name: g / 9 for name, g in gradients(loss).items()}, once)
 
 
-def test_without_gradients() -> None:
-    model = tiny.transformer()
-    loss = msm(model, mini_batch_size=3).double()
-    whole = msm(model).double()
-    whole.load_owned_state(loss.owned_state())
-    features = block_features(model)
-    with torch.no_grad():
-        torch.testing.assert_close(loss([dict(features)]), whole([dict(features)]))
-
-
 def test_micro_batches_are_as_wide_as_their_longest_text() -> None:
     model = tiny.transformer()
     loss = msm(model, mini_batch_size=3)

@@ -12,7 +12,6 @@ from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from torch import Tensor
 
 from st_xlret.losses import MaskedLMLoss, MSMLoss
-from st_xlret.losses.msm import arrange_blocks
 from st_xlret.modules import DocumentEncoder
 from tests import tiny
 from tests.functional.oracles_documents import naive_masked_sentence_loss, naive_predictions
@@ -117,14 +116,6 @@ def test_documents_of_one_sentence_alone_are_refused(model: SentenceTransformer)
         msm(model)([block_features(model, (1, 1, 1))])
 
 
-def test_a_batch_of_one_document_has_no_bias(model: SentenceTransformer) -> None:
-    values = [msm(model, mu=mu)([block_features(model, (4,))]) for mu in (0.0, 0.5)]
-    torch.testing.assert_close(*values)
-    assert values[0] > 0
-    nothing = msm(model, intra_document_negatives=False)([block_features(model, (4,))])
-    assert nothing == 0
-
-
 def test_equal_sentences_and_empty_ones() -> None:
     model = tiny.transformer()
     loss = MSMLoss(model, DocumentEncoder(32))
@@ -137,14 +128,6 @@ def test_equal_sentences_and_empty_ones() -> None:
     assert MSMLoss(model, DocumentEncoder(32))([same]) == 0
     unmasked = MSMLoss(model, DocumentEncoder(32), mask_same_text=False, num_negatives=None)
     assert unmasked([same]).isfinite()
-
-
-def test_rows_of_other_languages_are_no_negatives_by_default(model: SentenceTransformer) -> None:
-    mixed = block_features(model, languages=[EN, FR, EN, FR])
-    separate, together = (msm(model, heads="none", cross_language_negatives=cross) for cross in (False, True))
-    assert separate([dict(mixed)]) < together([dict(mixed)])
-    pure = block_features(model)
-    assert separate([dict(pure)]) == together([dict(pure)])
 
 
 def test_blocks_of_one_document_are_one_document(model: SentenceTransformer) -> None:
@@ -230,11 +213,6 @@ def test_scattered_sentences_of_documents_are_refused_in_the_first_step(model: S
 def test_inside_of_the_hosts_matryoshka_loss_it_says_what_to_do(model: SentenceTransformer) -> None:
     with pytest.raises(ValueError, match="8 features.*vectors of 4.*MatryoshkaLoss cannot wrap MSMLoss"):
         MatryoshkaLoss(model, msm(model), [8, 4])([block_features(model)], None)
-
-
-def test_blocks_of_no_rows() -> None:
-    rows, present = arrange_blocks(torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long))
-    assert rows.shape == present.shape == (0, 0)
 
 
 def test_it_learns() -> None:

@@ -29,13 +29,6 @@ def test_equals_the_functional_loss(make, rows: list[dict]) -> None:
     assert loss != 3 * info_nce_loss(source, target, temperature=0.1)
 
 
-def test_a_duplicated_pair_is_no_negative(rows: list[dict]) -> None:
-    model = tiny.static()
-    loss = SemanticContrastiveLoss(model)
-    assert loss(columns(model, rows[:2])) > 0
-    assert loss(columns(model, [rows[0]] * 3)) == 0
-
-
 def test_texts_need_not_be_known() -> None:
     model = tiny.static()
     sides = [model.preprocess(["sun", "moon"]), model.preprocess(["rain", "wind"])]

@@ -78,15 +78,6 @@ def test_the_saved_model_is_equal_and_needs_sentence_transformers_alone(
     assert done.returncode == 0, done.stderr
 
 
-def test_a_checkpoint_by_name(model: SentenceTransformer, tmp_path: Path) -> None:
-    plain = three_layers()
-    plain[0].auto_model.save_pretrained(tmp_path)
-    plain[0].tokenizer.save_pretrained(tmp_path)
-    named = first_last_encoder(str(tmp_path), max_seq_length=12).to("cpu").eval()
-    assert named.max_seq_length == 12
-    torch.testing.assert_close(named(named.preprocess(TEXTS))["sentence_embedding"], by_hand(model[0], TEXTS, 12))
-
-
 def test_the_layer_weights_are_fixed(model: SentenceTransformer) -> None:
     model(model.preprocess(TEXTS))["sentence_embedding"].sum().backward()
     trainable = {name for name, p in model.named_parameters() if p.requires_grad}

@@ -28,14 +28,6 @@ def test_a_tokenizer_for_several_scripts() -> None:
     assert pair.count(tokenizer.eos_token_id) == 3
 
 
-def test_case_is_kept_on_request() -> None:
-    texts = ["Cat cat"] * 4
-    kept = train_tokenizer(texts, vocabulary=40, lowercase=False)
-    assert kept("Cat")["input_ids"] != kept("cat")["input_ids"]
-    lowered = train_tokenizer(texts, vocabulary=40)
-    assert lowered("Cat")["input_ids"] == lowered("cat")["input_ids"]
-
-
 def test_training_a_tokenizer_is_deterministic() -> None:
     first, second = train_tokenizer(TEXTS, 100), train_tokenizer(iter(TEXTS), 100)
     assert first.backend_tokenizer.to_str() == second.backend_tokenizer.to_str()
@@ -75,10 +67,9 @@ def test_sizes() -> None:
         transformer_encoder(train_tokenizer(TEXTS, 100), "large")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_a_vocabulary_without_room_for_the_characters_says_how_much_it_needs(lowercase: bool) -> None:
+def test_a_vocabulary_without_room_for_the_characters_says_how_much_it_needs() -> None:
     texts = ["".join(chr(0x4E00 + i) for i in range(500)), "ABC abc"]
     with pytest.raises(ValueError, match=r"--vocabulary.*needs \d+") as caught:
-        train_tokenizer(texts, vocabulary=100, lowercase=lowercase)
+        train_tokenizer(texts, vocabulary=100)
     needed = int(str(caught.value).split("needs ")[1].split()[0])
-    assert needed < 530 and len(train_tokenizer(texts, vocabulary=needed, lowercase=lowercase)) <= needed
+    assert needed < 530 and len(train_tokenizer(texts, vocabulary=needed)) <= needed

@@ -16,7 +16,6 @@ class ByHand:
     """Algorithm 1's two modes, with running statistics kept by hand."""
 
     head: AsymmetricBNHead
-    momentum: float = 0.1
     centres_by_batch: bool = True
 
     def __post_init__(self) -> None:
@@ -32,8 +31,8 @@ class ByHand:
             learning: self.finish(x, mean, variance),
             fixed: self.finish(hidden[fixed], self.mean, self.variance),
         }
-        self.mean = (1 - self.momentum) * self.mean + self.momentum * mean.detach()
-        self.variance = (1 - self.momentum) * self.variance + self.momentum * x.var(0).detach()
+        self.mean = 0.9 * self.mean + 0.1 * mean.detach()
+        self.variance = 0.9 * self.variance + 0.1 * x.var(0).detach()
         self.centres_by_batch = not self.centres_by_batch
         return result[True], result[False]
 
@@ -48,7 +47,7 @@ def batches(count: int, rows: int = 6, features: int = 4) -> list[tuple[Tensor, 
 
 
 def test_both_branches_over_several_steps() -> None:
-    head = AsymmetricBNHead(4, 5, 3)
+    head = AsymmetricBNHead(4, 3)
     torch.nn.init.normal_(head.norm.weight)
     torch.nn.init.normal_(head.norm.bias)
     by_hand = ByHand(head)
@@ -63,7 +62,7 @@ def test_both_branches_over_several_steps() -> None:
 
 
 def test_gradients_equal_those_of_the_hand_written_steps() -> None:
-    head = AsymmetricBNHead(4, 5, 3)
+    head = AsymmetricBNHead(4, 3)
     by_hand = ByHand(head)
     for centres, contexts in batches(3):
         inputs = [centres.requires_grad_(), contexts.requires_grad_(), *head.parameters()]
@@ -111,17 +110,6 @@ def test_without_normalization_it_is_two_linear_layers() -> None:
     assert z_contexts.shape == (1, 4) and not head.toggle
 
 
-@pytest.mark.parametrize(
-    "name, function",
-    [("relu", torch.relu), ("gelu", torch.nn.functional.gelu), ("tanh", torch.tanh), ("none", lambda x: x)],
-)
-def test_activations(name: str, function) -> None:
-    head = AsymmetricBNHead(4, normalization="none", activation=name)
-    (centres, contexts), *_ = batches(1)
-    expected = head.linear_out(function(head.linear_in(centres)))
-    torch.testing.assert_close(head(centres, contexts)[0], expected)
-
-
 @pytest.mark.parametrize("normalization", ["asymmetric", "batch", "none"])
 def test_a_restored_head_continues_as_the_saved_one(normalization: str) -> None:
     head = AsymmetricBNHead(4, normalization=normalization)  # type: ignore[arg-type]
@@ -144,20 +132,21 @@ def test_a_single_row_has_no_statistics() -> None:
 
 
 def test_wrong_options() -> None:
-    with pytest.raises(ValueError, match="activation must be one of.*'swish'"):
-        AsymmetricBNHead(4, activation="swish")
+    for sizes in ((0,), (4, -1)):
+        with pytest.raises(ValueError, match=f"sizes must be at least 1, got .*{sizes[-1]}"):
+            AsymmetricBNHead(*sizes)
     with pytest.raises(ValueError, match="normalization must be.*'layer'"):
         AsymmetricBNHead(4, normalization="layer")  # type: ignore[arg-type]
 
 
 def test_a_projection_head_equals_its_layers_one_after_another() -> None:
-    head = ProjectionHead(6, 10, 4).double()
+    head = ProjectionHead(6).double()
     layers = nn.Sequential(
-        nn.Linear(6, 10, bias=False),
-        nn.BatchNorm1d(10),
+        nn.Linear(6, 6, bias=False),
+        nn.BatchNorm1d(6),
         nn.ReLU(),
-        nn.Linear(10, 4, bias=False),
-        nn.BatchNorm1d(4, affine=False),
+        nn.Linear(6, 6, bias=False),
+        nn.BatchNorm1d(6, affine=False),
     ).double()
     layers.load_state_dict(dict(zip(layers.state_dict(), head.state_dict().values(), strict=True)))
     x = torch.randn(7, 6, dtype=torch.float64)
@@ -177,13 +166,6 @@ def test_without_gradients_of_a_projection_head_the_running_statistics_are_used_
         assert head.training
         torch.testing.assert_close(head(x)[:1], head(x[:1]))
     assert all(torch.equal(tensor, before[name]) for name, tensor in head.state_dict().items())
-
-
-@pytest.mark.parametrize("make", [AsymmetricBNHead, ProjectionHead])
-@pytest.mark.parametrize("sizes", [(0,), (4, 0), (4, 8, -1)])
-def test_sizes_below_one_are_refused(make: type, sizes: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=f"at least 1.*{sizes[-1]}"):
-        make(*sizes)
 
 
 def test_vectors_of_a_16_bit_encoder_are_projected_in_the_heads_type() -> None:

@@ -98,15 +98,6 @@ def test_one_slot_is_viewed_and_not_copied() -> None:
     assert per_language.get(torch.tensor([FR])).keys.data_ptr() == per_language.keys[slot].data_ptr()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
-def test_storage_type(dtype: torch.dtype) -> None:
-    bank = LanguageMemoryBank(2, 8, dtype=dtype)
-    keys = torch.randn(3, 2)
-    bank.enqueue(keys, torch.tensor([EN] * 3))
-    assert bank.get().keys.dtype == dtype
-    torch.testing.assert_close(bank.get().keys, keys.to(dtype))
-
-
 def test_keys_are_cut_off_from_the_graph() -> None:
     bank = LanguageMemoryBank(2, 8)
     bank.enqueue(torch.randn(3, 2, requires_grad=True) * 2, torch.tensor([EN] * 3))
