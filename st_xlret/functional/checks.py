@@ -49,12 +49,13 @@ def check_matrix(name: str, x: Tensor) -> None:
         raise ValueError(f"{name} must be floating point, got {x.dtype}")
 
 
-def check_pair(x: Tensor, y: Tensor) -> None:
-    """Raise a ValueError unless `x` and `y` are matrices of one shape."""
-    check_matrix("x", x)
-    check_matrix("y", y)
-    if x.shape != y.shape:
-        raise ValueError(f"x and y must be row-aligned, got shapes {tuple(x.shape)} and {tuple(y.shape)}")
+def check_pair(**sides: Tensor) -> None:
+    """Raise a ValueError unless two sides, given by their names, are matrices of one shape."""
+    for name, side in sides.items():
+        check_matrix(name, side)
+    x, y = (tuple(side.shape) for side in sides.values())
+    if x != y:
+        raise ValueError(f"{' and '.join(sides)} must be row-aligned, got shapes {x} and {y}")
 
 
 def check_tag(name: str, tag: Tensor | None, rows: int) -> None:

@@ -148,7 +148,7 @@ def info_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tens
         >>> round(info_nce_loss(x, x, temperature=0.1).item(), 6)
         0.000272
     """
-    check_pair(x, y)
+    check_pair(x=x, y=y)
     window = torch.arange(x.shape[0], device=x.device).repeat(2)
     with without_autocast(x):
         z = torch.cat([x, y])
@@ -191,7 +191,7 @@ def cz_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor
         >>> round(cz_nce_loss(x, x, temperature=0.1).item(), 4)      # log(6) - 10
         -8.2082
     """
-    check_pair(x, y)
+    check_pair(x=x, y=y)
     check_temperature(temperature)
     pairs = x.shape[0]
     check_tag("text", text, 2 * pairs)

@@ -46,7 +46,7 @@ def language_contrastive_loss(
         >>> round(language_contrastive_loss(x, x).item(), 4)          # 2 log 2
         1.3863
     """
-    check_pair(x, y)
+    check_pair(x=x, y=y)
     if others is not None:
         check_matrix("others", others)
         if others.shape[1] != x.shape[1]:

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from st_xlret.functional import checks
 from st_xlret.functional.checks import (
     at_least_float32,
-    check_matrix,
+    check_pair,
     check_tag,
     check_temperature,
     lowest_logit,
@@ -74,10 +74,7 @@ def masked_sentence_loss(
         >>> round(loss.item(), 6)                               # log(1 + 3 e^-10)
         0.000136
     """
-    check_matrix("p", p)
-    check_matrix("h", h)
-    if p.shape != h.shape:
-        raise ValueError(f"p and h must be row-aligned, got shapes {tuple(p.shape)} and {tuple(h.shape)}")
+    check_pair(p=p, h=h)
     check_temperature(temperature)
     for name, tag in {"document": document, "language": language, "text": text}.items():
         check_tag(name, tag, len(p))

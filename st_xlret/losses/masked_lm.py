@@ -40,6 +40,13 @@ _MIX_1 = -4658895280553007687
 _MIX_2 = -7723592293110705685
 
 
+class NoHeadError(ValueError):
+    """An encoder has no head for masked words that is as trained as the encoder is.
+
+    Checkpoints of sentence encoders, such as multilingual E5, usually have none any more.
+    """
+
+
 class MaskedLMLoss(CrossLingualLoss):
     """Masked language modelling beside a contrastive loss (BERT, Devlin et al. 2019; CCP, section 3; MSM, Eq. 3).
 
@@ -71,9 +78,8 @@ class MaskedLMLoss(CrossLingualLoss):
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
     Raises:
-        ValueError: If the encoder has no `Transformer`, its tokenizer has no mask token, its checkpoint has no trained
-            head (see `has_language_model_head`), or
-            `mask_probability` is outside (0, 1].
+        NoHeadError: If the checkpoint has no trained head, or its tokenizer no mask token.
+        ValueError: If the encoder has no `Transformer`, or `mask_probability` is outside (0, 1].
 
     Example:
         >>> from st_xlret.modules import train_tokenizer, transformer_encoder
@@ -110,8 +116,7 @@ class MaskedLMLoss(CrossLingualLoss):
                 f"MaskedLMLoss needs an encoder that starts with a Transformer module, got {type(encoder).__name__}"
             )
         if encoder.tokenizer is None or encoder.tokenizer.mask_token_id is None:
-            raise ValueError("MaskedLMLoss needs a tokenizer with a mask token, and this one has none")
-        encoder.unpad_inputs = False
+            raise NoHeadError("MaskedLMLoss needs a tokenizer with a mask token, and this one has none")
         self.mask_probability, self.weight = mask_probability, weight
         self.mask_token_id: int = encoder.tokenizer.mask_token_id
         self.special_token_ids: list[int] = sorted(encoder.tokenizer.all_special_ids)
@@ -119,6 +124,7 @@ class MaskedLMLoss(CrossLingualLoss):
         self.vocabulary: int = embeddings.num_embeddings
         head = LanguageModelHead(encoder.auto_model.config, lm_head_from, fresh=fresh_head)
         self.lm_head = head.to(embeddings.weight.dtype)
+        encoder.unpad_inputs = False
         seed = torch.initial_seed() if seed is None else seed
         self.register_buffer("seed", torch.tensor(seed % (1 << 63)))
         self.register_buffer("steps", torch.tensor(0))
@@ -286,27 +292,10 @@ class _PassThrough(nn.Module):
         return BaseModelOutput(last_hidden_state=inputs_embeds)
 
 
-def has_language_model_head(model: SentenceTransformer) -> bool:
-    """Tell whether an encoder can be trained with `MaskedLMLoss` from a head that is as trained as the encoder is.
-
-    Checkpoints of sentence encoders, such as multilingual E5, usually have no language-model head any more. Random
-    generators are left as they are.
-    """
-    encoder = model[0]
-    if not isinstance(encoder, Transformer) or getattr(encoder.tokenizer, "mask_token_id", None) is None:
-        return False
-    try:
-        with torch.random.fork_rng(devices=[]):
-            _load_masked_lm(encoder.auto_model.config, None, fresh=False)
-    except ValueError:
-        return False
-    return True
-
-
 def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None, fresh: bool) -> Any:
     name = checkpoint or config.name_or_path
     if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
-        raise ValueError(f"{type(config).__name__} has no masked language model")
+        raise NoHeadError(f"{type(config).__name__} has no masked language model")
     if not name:
         return AutoModelForMaskedLM.from_config(config)
     try:
@@ -315,11 +304,11 @@ def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None, fresh: boo
     except (OSError, ValueError) as error:
         if fresh and not checkpoint:
             return AutoModelForMaskedLM.from_config(config)
-        raise ValueError(f"no masked language model could be loaded from {name!r}: {error}") from error
+        raise NoHeadError(f"no masked language model could be loaded from {name!r}: {error}") from error
     missing = [key for key in info["missing_keys"] if not key.startswith(f"{mlm.base_model_prefix}.")]
     # Biases that are missing are zero, as in a model that has none.
     if not fresh and any(key.endswith("weight") for key in missing):
-        raise ValueError(
+        raise NoHeadError(
             f"{name!r} has no trained language-model head (no {', '.join(sorted(missing))}); leave masked language "
             "modelling out, take the head of another checkpoint of this size (lm_head_from=...), or train a new one "
             "(fresh_head=True, and train_head before the training)"

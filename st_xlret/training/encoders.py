@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerFast
 from st_xlret.batches.sampling import rows_by_language
 from st_xlret.files import atomic_directory
 from st_xlret.hub.loading import load_model
-from st_xlret.losses.masked_lm import MaskedLMLoss, has_language_model_head
+from st_xlret.losses.masked_lm import MaskedLMLoss, NoHeadError
 from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
 from st_xlret.options import option
 from st_xlret.precision import autocast
@@ -160,14 +160,15 @@ class PretrainingEncoderArguments(EncoderArguments):
         """
         if not isinstance(model[0], Transformer):
             return None
-        if has_language_model_head(model):
+        try:
             return MaskedLMLoss(model, **options)
-        if not self.train_head:
-            logger.warning(
-                "masked language modelling is left out: the checkpoint has no pre-trained language-model head "
-                "(--train_head trains one first)"
-            )
-            return None
+        except NoHeadError:
+            if not self.train_head:
+                logger.warning(
+                    "masked language modelling is left out: the checkpoint has no pre-trained language-model head "
+                    "(--train_head trains one first)"
+                )
+                return None
         loss = MaskedLMLoss(model, fresh_head=True, **options)
         if not (args.resume and last_checkpoint(Path(str(args.output_dir)))):
             with autocast(args.precision, model.device):

@@ -12,14 +12,6 @@ from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 from tests import tiny
 
 
-class Wrapper(nn.Module):
-    """Stands for DistributedDataParallel: the encoder one level deeper."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-
 def test_the_encoder_is_not_owned() -> None:
     loss = CCPLoss(tiny.static(), bank=LanguageMemoryBank(8, 4))
     head = [f"head.{name}" for name, _ in loss.head.named_parameters()]
@@ -44,14 +36,6 @@ def test_an_encoder_that_does_not_tell_its_size() -> None:
     model.get_embedding_dimension = lambda: None  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="get_embedding_dimension"):
         CCPLoss(model)
-
-
-def test_what_is_owned_does_not_depend_on_a_wrapped_encoder() -> None:
-    loss = CCPLoss(tiny.static(), bank_size=0)
-    names = set(loss.owned_state())
-    loss.model = Wrapper(loss.model)
-    assert set(loss.owned_state()) == names
-    loss.load_owned_state(loss.owned_state())
 
 
 def test_owned_state_is_restored_and_the_encoder_left_alone() -> None:

@@ -21,6 +21,7 @@ from st_xlret.losses import (
     SemanticContrastiveLoss,
     SimilarityDistillationLoss,
 )
+from st_xlret.losses.masked_lm import NoHeadError
 from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, DocumentEncoder, LanguageMemoryBank
 from tests import tiny
 from tests.losses.documents import block_features
@@ -187,7 +188,7 @@ def test_options_that_do_not_fit(build: Callable[[], Any], message: str) -> None
 def test_a_tokenizer_without_a_mask_token_will_not_do() -> None:
     model = tiny.transformer()
     model[0].tokenizer.mask_token = None
-    with pytest.raises(ValueError, match="tokenizer with a mask token"):
+    with pytest.raises(NoHeadError, match="tokenizer with a mask token"):
         MaskedLMLoss(model)
 
 
