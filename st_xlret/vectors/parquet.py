@@ -31,7 +31,6 @@ from st_xlret.vectors.numpy_file import new_file
 METADATA = b"st_xlret"
 """Key of the file's metadata: JSON that may have "model", "fingerprint", "prompts", "metric" and "map"."""
 
-_NUMBERS = 65_536  # that are encoded at a time
 _GROUP = 32_768  # rows that are written at a time
 
 
@@ -170,9 +169,7 @@ class _ParquetFile(VectorTarget):
         temporary = self.stack.enter_context(atomic_file(self.path))
         others = [name for name in self.schema.names if name != self.columns.vector]
         how = {"use_dictionary": others, "write_statistics": others, "compression": dict.fromkeys(others, "snappy")}
-        self.writer = self.stack.enter_context(
-            pq.ParquetWriter(temporary, self.schema, write_batch_size=_NUMBERS, **how)
-        )
+        self.writer = self.stack.enter_context(pq.ParquetWriter(temporary, self.schema, **how))
         self.thread = self.stack.enter_context(ThreadPoolExecutor(1))
         self.written: Future[None] | None = None
         self.batches: list[pa.RecordBatch] = []
