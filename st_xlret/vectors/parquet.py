@@ -32,6 +32,7 @@ METADATA = b"st_xlret"
 """Key of the file's metadata: JSON that may have "model", "fingerprint", "prompts", "metric" and "map"."""
 
 _GROUP = 32_768  # rows that are written at a time
+_BUFFER = 2**20  # bytes that are read at a time
 
 
 class ParquetVectors(VectorSource):
@@ -70,7 +71,7 @@ class ParquetVectors(VectorSource):
         """The rows, numbered from 0 through all files."""
         start = 0
         for file in self.files:
-            with pq.ParquetFile(file) as opened:
+            with pq.ParquetFile(file, pre_buffer=False, buffer_size=_BUFFER) as opened:  # else it keeps what was read
                 for batch in opened.iter_batches(size, columns=None if everything else self.columns.needed):
                     yield self.columns.rows(batch, start, everything)
                     start += batch.num_rows

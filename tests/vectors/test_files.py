@@ -164,6 +164,16 @@ def test_a_folder_that_cannot_be_written(source: VectorSource) -> None:
         source.target(f"/proc/mapped{Path(source.name).suffix}", "")
 
 
+def test_a_large_file_is_read_in_constant_memory(tmp_path: Path) -> None:
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.ones(2**22, np.float32)), 128)
+    pq.write_table(
+        pa.table({"vector": vectors}), tmp_path / "vectors.parquet", 1024, compression="none", use_dictionary=False
+    )
+    source, before = open_vectors(tmp_path / "vectors.parquet"), pa.total_allocated_bytes()
+    held = [pa.total_allocated_bytes() - before for _ in source.batches(1024)]
+    assert len(held) == 32 and max(held) < 8 * 2**20 < (tmp_path / "vectors.parquet").stat().st_size
+
+
 def test_a_folder_of_files_is_one_source(tmp_path: Path) -> None:
     for part in range(2):
         pq.write_table(table(TYPES["list"]).slice(5 * part, 5), tmp_path / f"part-{part}.parquet")
