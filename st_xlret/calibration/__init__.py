@@ -21,7 +21,7 @@ from st_xlret.calibration.rotation import (
     procrustes,
     unsupervised_rotation,
 )
-from st_xlret.calibration.sampling import Sample, sample_questions, sample_texts
+from st_xlret.calibration.sampling import Sample, sample_questions, sample_texts, usual_texts
 
 __all__ = [
     "STEPS",
@@ -49,4 +49,5 @@ __all__ = [
     "sample_texts",
     "unsupervised_rotation",
     "usual_calibrations",
+    "usual_texts",
 ]

@@ -17,7 +17,7 @@ from st_xlret.calibration.comparison import TEXTS, Comparison
 from st_xlret.calibration.embedding import embed_pairs, embed_texts
 from st_xlret.calibration.fit import SEARCH_STEPS, CalibrationOptions, draw_rows
 from st_xlret.calibration.rotation import mean_csls_criterion
-from st_xlret.calibration.sampling import sample_questions, sample_texts
+from st_xlret.calibration.sampling import sample_questions, sample_texts, usual_texts
 from st_xlret.hub.card import set_card_data
 from st_xlret.hub.export import check_routes, export
 from st_xlret.hub.loading import load_model
@@ -47,7 +47,7 @@ def calibrate(
     pivot: str = "en",
     options: CalibrationOptions | None = None,
     languages: Sequence[str] | None = None,
-    texts_per_language: int = 1500,
+    texts_per_language: int | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
     batch_size: int = 64,
@@ -79,7 +79,8 @@ def calibrate(
         pivot: Language of the steps `"rotate"` and `"to_pivot"`, and of texts that name none.
         options: Further options of the steps.
         languages: Languages to calibrate. Default: all of the texts.
-        texts_per_language: Texts of each language to embed, drawn at random.
+        texts_per_language: Texts of each language to embed, drawn at random. Default: 300 where means determine the
+            steps (`"lsar"`, `"shift"`, `"to_pivot"`), and 1 500 for the others.
         query_prompt: Put before queries: a text, or the name of one of the model's prompts. Default: its own.
         document_prompt: The same for documents. The result keeps both prompts.
         batch_size: Size of a forward pass, in texts of 64 tokens.
@@ -114,6 +115,7 @@ def calibrate(
         raise ValueError(
             "the step 'rotate' has no maps for queries of their own: leave it, queries, by_role and queries_only out"
         )
+    texts_per_language = texts_per_language or usual_texts(steps)
     sample = sample_texts(
         texts, languages=languages, texts_per_language=texts_per_language, min_texts=options.min_texts, seed=seed
     )

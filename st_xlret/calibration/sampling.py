@@ -22,6 +22,7 @@ from st_xlret.data.sources import existing_path
 
 logger = logging.getLogger(__name__)
 
+_OF_MEANS = frozenset({"lsar", "shift", "to_pivot"})  # steps that need means alone
 _TEXT_COLUMNS = ("text", "sentence")
 _QUESTION_FIELDS = ("text", "query", "question")
 _Entries = Iterator[tuple[str, str, str, str]]  # language, text, file, document
@@ -32,6 +33,16 @@ class Sample(NamedTuple):
 
     texts: list[str]
     documents: Tensor
+
+
+def usual_texts(steps: Sequence[str]) -> int:
+    """Texts of each language that a calibration needs: 300 for steps that means determine, and 1 500 for others.
+
+    Example:
+        >>> usual_texts(["lsar"]), usual_texts(["shift", "coral"])
+        (300, 1500)
+    """
+    return 300 if _OF_MEANS.issuperset(steps) else 1500
 
 
 def sample_texts(

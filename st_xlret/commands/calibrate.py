@@ -47,11 +47,11 @@ class Input:
     _argument_group_name = "input"
 
     model: str | None = option(None, "The encoder: a folder or a name on the Hub. It is not trained any further.")
-    corpus: str | None = option(
-        None, "The corpus to be searched: a folder in BEIR's layout whose texts name their language, or documents."
-    )
+    corpus: str | None = option(None, "The corpus to be searched: a folder in BEIR's layout, or documents.")
     documents: list[str] = option(
-        [], "Instead of it, other documents in its languages: JSON lines, or folders of them."
+        [],
+        "Instead of it, other documents in its languages: JSON lines, Parquet, tables, text or Markdown files, or "
+        "folders of them. Their language is identified where they do not name it (extra langid).",
     )
     queries: list[str] = option(
         [],
@@ -67,7 +67,19 @@ class Input:
         "Text files whose lines must not be in the pairs, such as a test set's English side.",
         expert=True,
     )
-    texts_per_language: int = option(1500, "Texts of each language to embed, drawn at random.", minimum=1, expert=True)
+    texts_per_language: int | None = option(
+        None,
+        "Texts or vectors of each language, drawn at random. By default 300 for lsar, shift and to_pivot, which need "
+        "means alone, and 1500 for other steps.",
+        minimum=1,
+        expert=True,
+    )
+    unit: str | None = option(
+        None,
+        "What is drawn: sentences, texts as they stand (a line, an element of a list), or documents. By default "
+        "documents of a folder in BEIR's layout, and sentences of other sources.",
+        ["sentence", "text", "document"],
+    )
     skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.", expert=True)
     limits: list[str] = option([], LIMITS_HELP, expert=True)
     query_prompt: str | None = option(
@@ -246,18 +258,18 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
 
 
 def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Comparison]:
-    from st_xlret.calibration import calibrate, sample_questions, sample_texts
+    from st_xlret.calibration import calibrate, sample_questions, sample_texts, usual_texts
     from st_xlret.data import PairOptions, load_pairs
     from st_xlret.data.lines import Limits
     from st_xlret.hub.loading import load_model
     from st_xlret.prompts import role_prompt
 
     reading: dict[str, Any] = {"skip_bad_lines": given.skip_bad_lines, "limits": Limits.parse(given.limits)}
-    drawn: dict[str, Any] = {
-        "texts_per_language": given.texts_per_language, "min_texts": method.min_texts, "seed": method.seed
-    }  # fmt: skip
+    size = given.texts_per_language or usual_texts(method.steps)
+    drawn: dict[str, Any] = {"texts_per_language": size, "min_texts": method.min_texts, "seed": method.seed}
     sources = [given.corpus] if given.corpus else given.documents
-    sample = sample_texts(sources, languages=given.languages, **drawn, **reading)
+    chosen: Any = {"languages": given.languages, "unit": given.unit}
+    sample = sample_texts(sources, **chosen, **drawn, **reading)
     report_labels({code: found.texts for code, found in sample.items()})
     questions = sample_questions(given.queries, list(sample), **drawn) if given.queries else None
     if questions is not None:
@@ -298,13 +310,14 @@ def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Compa
 
 def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Output, command: Sequence[str]) -> None:
     """Fit a map on stored vectors, save it with its report, and say what it brings."""
-    from st_xlret.calibration import fit_and_compare
+    from st_xlret.calibration import fit_and_compare, usual_texts
     from st_xlret.vectors.calibration import VectorCalibration, unit_vectors
 
     check_output_directory(target.output)
     source = stored.open()
     drawn: Any = {"languages": given.languages, "min_texts": method.min_texts, "seed": method.seed}
-    units = unit_vectors(sample_vectors(source, given.texts_per_language, **drawn), metric=source.metric)
+    size = given.texts_per_language or usual_texts(method.steps)
+    units = unit_vectors(sample_vectors(source, size, **drawn), metric=source.metric)
     fitted, comparison, _ = fit_and_compare(
         units,
         steps=method.steps,

@@ -40,7 +40,9 @@ class Arguments:
 
     model: str | None = option(None, "The encoder: a folder or a name on the Hub.")
     documents: list[str] = option(
-        [], "Documents in several languages: JSON lines, or folders of them; or a folder in BEIR's layout."
+        [],
+        "Documents in several languages: JSON lines, Parquet, tables, text or Markdown files, folders of them, or "
+        "a folder in BEIR's layout.",
     )
     output: str = option(None, "JSON file of the report; the heat map goes beside it as a PNG.")
     languages: list[str] = option([], "Languages to look at. All by default.")

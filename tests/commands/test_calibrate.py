@@ -105,6 +105,11 @@ def test_a_corpus_in_beirs_layout(calibrate: Calibrate, folder: Path) -> None:
     np.testing.assert_allclose(from_corpus, found, atol=0.1)
 
 
+def test_a_chunk_is_kept_whole(calibrate: Calibrate, folder: Path, capsys) -> None:
+    calibrate("--unit", "document", "--min_texts", "12")
+    assert "Each of 12 texts a language" in capsys.readouterr().out
+
+
 def test_a_push_is_shown_before_it_is_made(calibrate: Calibrate, capsys) -> None:
     calibrate("--license", "mit", "--base-model", "me/encoder", "--push-to-hub", "me/calibrated", "--push-dry-run")
     printed = capsys.readouterr().out
