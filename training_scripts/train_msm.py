@@ -53,11 +53,6 @@ class MSMArguments:
     language_smoothing: float = option(
         0.7, "Languages are sampled in proportion to their size raised to this power.", minimum=0, maximum=1
     )
-    mini_batch_size: int = option(
-        128,
-        "Sentences that a Transformer reads at a time (gradient caching); 0 reads the batch in one pass.",
-        minimum=0,
-    )
     loss_options: str = loss_options("msm, mlm, pairs", '{"msm": {"mu": 0.3, "document_encoder": {"layers": 4}}}')
 
 
@@ -91,13 +86,10 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         documents = pack_documents(documents, model.tokenizer, max_tokens=method.pack_tokens)
     datasets, losses, smoothing = {}, {}, {"language_smoothing": method.language_smoothing}
     if documents is not None:
-        words = None
-        if method.sum_mlm:
-            words = encoder.masked_words(model, texts, args)
-        elif method.mlm_ratio:
-            batches = {"batch_scale": method.block_sentences, **smoothing}
-            options = run.loss_options("mlm", batches=batches, ratio=method.mlm_ratio)
-            words = encoder.masked_words(model, texts, args, **options)
+        batches = {"batch_scale": method.block_sentences, **smoothing}
+        options = {} if method.sum_mlm else run.loss_options("mlm", batches=batches, ratio=method.mlm_ratio)
+        with_words = method.sum_mlm or method.mlm_ratio
+        words = encoder.masked_words(model, texts, args, **options) if with_words else None
         datasets["msm"] = documents
         losses["msm"] = MSMLoss(
             model,
@@ -106,7 +98,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
                 "msm",
                 document_encoder={"max_sentences": method.block_sentences},
                 num_negatives=method.negatives or None,
-                mini_batch_size=method.mini_batch_size or None,
+                mini_batch_size=128,
                 batches={"block_size": method.block_sentences, **smoothing},
             ),
         )

@@ -47,11 +47,7 @@ class SearchArguments:
         0.3, "Share of batches of questions (--retrieval); the others are translations.", minimum=0, maximum=1
     )
     contrastive_ratio: float = option(
-        0.0,
-        "Share of the batches of translations in which both texts are encoded and drawn together by InfoNCE, by which "
-        "translations are found better. 1 takes no other batches of translations, and needs no English vectors.",
-        minimum=0,
-        maximum=1,
+        0.0, "Share of the batches of translations that draw pairs together (InfoNCE). 1: all.", minimum=0, maximum=1
     )
     negatives: int = option(4, "Sentences of its paragraph that a question is to tell from the answer.", minimum=1)
     mini_batch_num_tokens: int = option(0, "Tokens to embed at a time, by gradient caching; 0: all.", minimum=0)

@@ -23,16 +23,17 @@ def test_what_is_given_decides_what_is_trained(train: Runner) -> None:
 
 
 def test_options_reach_the_losses_and_their_batches(train: Runner) -> None:
-    losses = train.built("msm", "--block_sentences 5 --negatives 0 --mini_batch_size 7 --sum_mlm").loss
+    losses = train.built(
+        "msm", '--block_sentences 5 --negatives 0 --sum_mlm --loss_options {"msm":{"mini_batch_size":7}}'
+    ).loss
     loss, pairs = losses["msm"], losses["pairs"]
     assert (loss.num_negatives, loss.mini_batch_size, loss.batches.block_size) == (None, 7, 5)
     assert loss.networks.document_encoders[0].max_sentences == 5 and isinstance(loss.mlm, MaskedLMLoss)
     # Batches of the other losses have as much text.
     assert pairs.batches.batch_scale == 2.5
-    losses = train.built("msm", "--mini_batch_size 0").loss
-    # The encoder reads a batch of 512 sentences in parts, so that it fits small memory, unless it is told.
-    assert losses["msm"].mini_batch_size is None and losses["mlm"].batches.batch_scale == 4
-    assert script("msm").MSMArguments().mini_batch_size == 128
+    losses = train.built("msm", "").loss
+    # The encoder reads a batch of 512 sentences in parts, so that it fits small memory.
+    assert losses["msm"].mini_batch_size == 128 and losses["mlm"].batches.batch_scale == 4
 
 
 def test_consecutive_sentences_are_packed_into_units(train: Runner) -> None:
