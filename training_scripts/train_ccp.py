@@ -41,7 +41,6 @@ class CCPArguments:
     bank_size: int = option(
         32768, "Keys of earlier batches that serve as negatives too. 0 means no memory bank.", minimum=0, maximum=2**24
     )
-    pairs_temperature: float = option(0.05, "Temperature of the loss on parallel sentences.", above=0, expert=True)
     ccp_ratio: float = option(1.0, "Relative frequency of batches of windows. 0 leaves CCP out.", minimum=0)
     mlm_ratio: float = option(
         1.0, "Relative frequency of batches of masked language modelling. A static encoder has none.", minimum=0
@@ -96,9 +95,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         datasets["pairs"] = pairs
         losses["pairs"] = SemanticContrastiveLoss(
             model,
-            **run.loss_options(
-                "pairs", temperature=method.pairs_temperature, batches=smoothing, ratio=method.pairs_ratio
-            ),
+            **run.loss_options("pairs", temperature=0.05, batches=smoothing, ratio=method.pairs_ratio),
         )
     if not datasets:
         raise ValueError("nothing to train on: give a ratio above 0 to a kind of batch that the data and encoder allow")
