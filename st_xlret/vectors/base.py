@@ -55,7 +55,7 @@ class VectorRows(NamedTuple):
         rows = np.flatnonzero(chosen).tolist()
         columns = (self.ids, self.languages, self.texts, self.records)
         ids, languages, texts, records = (
-            [column[i] for i in rows] if isinstance(column, Sequence) else column and column.take(rows)
+            [column[i] for i in rows] if isinstance(column, Sequence) else column and column.take(np.array(rows, np.int64))
             for column in columns
         )
         return VectorRows(ids, self.vectors[chosen], languages, texts, records)

@@ -65,14 +65,21 @@ class _Table(VectorTarget):
 
     def __init__(self, source: LanceVectors, name: str, mark: str) -> None:
         self.source, self.called = source, name
-        self.schema = source.table.schema.with_metadata({**(source.table.schema.metadata or {}), METADATA: mark})
+        version = str(source.table.version)
+        self.schema = source.table.schema.with_metadata({**(source.table.schema.metadata or {}), METADATA: f"{mark} {version}"})
         self.name = f"the table {name}"
         self.switch, self.back = (f'table = database.open_table("{called}")' for called in (name, source.table.name))
         with source.errors():
             if name in source.database.list_tables().tables:
                 known = source.database.open_table(name)
-                if (known.schema.metadata or {}).get(METADATA) != mark.encode():
+                made_by, _, of_version = (known.schema.metadata or {}).get(METADATA, b"").decode().partition(" ")
+                if made_by != mark:
                     raise taken(source.name, f"a table {name}")
+                if of_version != version:  # rows are continued by their number
+                    raise FileExistsError(
+                        f"{source.name} has changed since the table {name} was begun, so that it cannot be continued: "
+                        "give another name, or drop it"
+                    )
                 self.already = known.count_rows()
 
     def __enter__(self) -> VectorTarget:

@@ -162,3 +162,23 @@ def test_the_same_query_finds_the_same_before_and_after_and_back(folder: str, tm
     client.close()
     expected = np.argsort(-(MAPPED @ MAPPED[0]), kind="stable")
     assert [point.id for point in found] == expected.tolist()
+
+
+@pytest.mark.parametrize("build", [stores.lance, stores.named_qdrant, stores.chroma])
+def test_what_is_whole_is_not_written_again(
+    build: Any, folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["apply", folder, "--vectors", build(tmp_path), "--into", "mapped"]
+    main(given)
+    main(given)
+    assert "0 rows written" in capsys.readouterr().out
+
+
+def test_a_lance_table_that_has_changed_is_not_continued_by_number(folder: str, tmp_path: Path) -> None:
+    given = ["apply", folder, "--vectors", stores.lance(tmp_path), "--into", "mapped"]
+    main(given)
+    lancedb = pytest.importorskip("lancedb")
+    lancedb.connect(str(tmp_path / "lance")).open_table("docs").update(where="text = 'no such'", values={"text": "x"})
+    lancedb.connect(str(tmp_path / "lance")).open_table("docs").delete("language = 'de'")
+    with pytest.raises(SystemExit, match="docs has changed since the table mapped was begun"):
+        main(given)
