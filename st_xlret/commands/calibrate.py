@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     from st_xlret.calibration import CalibrationOptions, Comparison
 
 CHECKED_TEXTS, DOUBTFUL = 300, 0.2
-_OF_MODELS = ("model", "corpus", "documents", "queries", "pairs", "query_prompt", "document_prompt", "overwrite")
+_OF_MODELS = (
+    *("model", "corpus", "documents", "queries", "pairs", "query_prompt", "document_prompt", "by_role"),
+    *("overwrite", "license", "base_model", "push_to_hub"),
+)
 
 
 @dataclass
@@ -232,7 +235,9 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
     if not target.output:
         raise ValueError("--output is missing")
     if stored.vectors is not None:
-        if others := [name for name in _OF_MODELS if getattr(given, name, None) or getattr(target, name, None)]:
+        if others := [
+            name for name in _OF_MODELS if any(getattr(group, name, None) for group in (given, method, target))
+        ]:
             raise ValueError(f"--vectors are stored already: leave --{' and --'.join(others)} out")
         _calibrate_vectors(given, stored, method, target, [*shlex.split(prog), *arguments])
         return

@@ -65,7 +65,7 @@ def sample_vectors(
 
 def describe(comparison: Comparison, units: dict[str, Tensor]) -> str:
     """The comparison, what it means for a threshold of scores, and lift by language."""
-    from st_xlret.calibration.comparison import translate_scores
+    from st_xlret.calibration.comparison import NEIGHBOURS, translate_scores
     from st_xlret.evaluation import markdown_table
 
     calibration = comparison.rows[comparison.chosen].calibration
@@ -80,7 +80,8 @@ def describe(comparison: Comparison, units: dict[str, Tensor]) -> str:
     scores = [f"{old:.2f} -> {new:.2f}" for old, new in translate_scores(calibration, units)]
     return (
         f"\n{markdown_table(header, rows)}\n\n{comparison}\n\n"
-        f"Scores change. A threshold of before, and the one that as many results pass: {', '.join(scores)}."
+        f"Scores change. A threshold of before, and the one that as many of the {NEIGHBOURS} nearest in all "
+        f"languages pass (cosine; within one language it is lower): {', '.join(scores)}."
     )
 
 

@@ -53,9 +53,10 @@ class VectorRows(NamedTuple):
         if chosen.all():
             return self
         rows = np.flatnonzero(chosen).tolist()
+        numbers = np.array(rows, np.int64)
         columns = (self.ids, self.languages, self.texts, self.records)
         ids, languages, texts, records = (
-            [column[i] for i in rows] if isinstance(column, Sequence) else column and column.take(np.array(rows, np.int64))
+            [column[i] for i in rows] if isinstance(column, Sequence) else column and column.take(numbers)
             for column in columns
         )
         return VectorRows(ids, self.vectors[chosen], languages, texts, records)

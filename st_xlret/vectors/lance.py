@@ -66,7 +66,9 @@ class _Table(VectorTarget):
     def __init__(self, source: LanceVectors, name: str, mark: str) -> None:
         self.source, self.called = source, name
         version = str(source.table.version)
-        self.schema = source.table.schema.with_metadata({**(source.table.schema.metadata or {}), METADATA: f"{mark} {version}"})
+        self.schema = source.table.schema.with_metadata(
+            {**(source.table.schema.metadata or {}), METADATA: f"{mark} {version}"}
+        )
         self.name = f"the table {name}"
         self.switch, self.back = (f'table = database.open_table("{called}")' for called in (name, source.table.name))
         with source.errors():
