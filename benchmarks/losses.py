@@ -217,7 +217,8 @@ def joint(way: str, size: Any, rows: int, tokens: int) -> Step:
     }
     short = max(4, tokens // 4)
     lengths = {"semantic": [short] * 2, "language": [short] * 3, "retrieval": [short, tokens, tokens]}
-    batches = {part: [texts(model, rows, length) for length in lengths[part]] for part in JOINT}
+    collated = {"text_id": torch.arange(rows)}
+    batches = {part: [texts(model, rows, length) | collated for length in lengths[part]] for part in JOINT}
     # Gradients and the optimizer's memory are the same in all ways: they are there before.
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)

@@ -74,7 +74,7 @@ class _Table(VectorTarget):
         with source.errors():
             if name in source.database.list_tables().tables:
                 known = source.database.open_table(name)
-                made_by, _, of_version = (known.schema.metadata or {}).get(METADATA, b"").decode().partition(" ")
+                made_by, _, of_version = (known.schema.metadata or {}).get(METADATA, b"").decode().rpartition(" ")
                 if made_by != mark:
                     raise taken(source.name, f"a table {name}")
                 if of_version != version:  # rows are continued by their number

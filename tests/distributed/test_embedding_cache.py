@@ -12,7 +12,8 @@ import torch
 import torch.distributed as dist
 
 from st_xlret.evaluation.embedding_cache import EmbeddingCache
-from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, TextCollection
+from st_xlret.evaluation.retrieval import RetrievalEvaluator
+from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
 from tests import tiny
 from tests.distributed.workers import Result, run_on_two_ranks
 
