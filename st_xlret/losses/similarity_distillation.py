@@ -49,8 +49,8 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         model: The encoder to train.
         teacher: Vectors of the teacher (M, d), one for each English text, on any device and in any float type.
         bank_size: How many random rows of `teacher` each row is compared with, besides the targets of the batch; all
-            rows of `teacher`, each once, if there are no more. They are drawn by the labels of the batch, so that a
-            resumed run draws the same ones.
+            rows of `teacher` if there are no more. No row counts twice. The rows are drawn by the labels of the batch,
+            so that a resumed run draws the same ones.
         temperature: Divisor of the cosines.
         cosine_weight: Factor on the distance to the teacher's vector itself. 0 leaves it out.
         weight: Factor on the loss.
@@ -154,7 +154,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         )
 
     def _bank(self, labels: Tensor) -> Tensor:
-        """The rows of the teacher's vectors to compare with: all, or those of the batch and random ones.
+        """The rows of the teacher's vectors to compare with, each once: all, or those of the batch and random ones.
 
         The random ones are the same whenever the batch is the same.
         """
@@ -164,7 +164,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         positions = torch.arange(1, len(labels) + 1, device=labels.device)
         seed = int((labels.long() * positions).sum())
         drawn = torch.randint(rows, (self.bank_size,), generator=torch.Generator().manual_seed(seed))
-        return torch.cat([labels, drawn.to(labels.device)])
+        return torch.cat([labels, drawn.to(labels.device)]).unique()
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""

@@ -45,6 +45,24 @@ def test_the_bank_depends_on_the_batch_alone() -> None:
     assert not torch.equal(loss._bank(torch.tensor([3, 2, 1])), loss._bank(labels))
 
 
+@pytest.mark.parametrize("bank_size", [0, 5, 6, 9])
+def test_no_vector_of_the_bank_counts_twice(bank_size: int) -> None:
+    model = tiny.static()
+    vectors, labels = teacher(6, model), torch.tensor([4, 0, 4])
+    loss = SimilarityDistillationLoss(model, vectors, bank_size=bank_size, cosine_weight=0.0)
+    student = model(model.preprocess(texts(3)))["sentence_embedding"].detach()
+    rows = range(6) if bank_size >= 6 else {*loss._bank(labels).tolist()}
+    assert {0, 4} <= {*rows}
+    expected = 0.0
+    for vector, label in zip(student, labels, strict=True):
+        given, found = (
+            torch.stack([torch.cosine_similarity(one, vectors[row], dim=0) / 0.02 for row in rows]).softmax(dim=0)
+            for one in (vectors[label], vector)
+        )
+        expected += float((given * (given / found).log()).sum()) / 3
+    assert loss.compute_loss_from_embeddings(student, labels).item() == pytest.approx(expected, rel=1e-4)
+
+
 def test_half_precision_vectors_and_autocast() -> None:
     model = tiny.transformer()
     vectors, labels = teacher(6, model), torch.tensor([4, 0, 1])
