@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -63,7 +62,7 @@ def apply_calibration(
 
     Raises:
         FileExistsError: If there is something else under the name.
-        ValueError: If the map is of other vectors, or of queries alone.
+        ValueError: If the map is of other vectors, or of queries alone, or the vectors are mapped already.
         OSError: If the store fails. What is written in a database stays, and is continued.
         KeyboardInterrupt: If it is stopped; likewise.
     """
@@ -72,8 +71,9 @@ def apply_calibration(
             "this calibration maps queries alone, so that the stored vectors stay as they are: there is nothing to "
             "write. For a map of both, calibrate without --queries_only"
         )
+    source.refuse_mapped()
     calibration.check(dimension=source.dimension, metric=source.metric, model=source.model, name=source.name)
-    target = source.target(into, _fingerprint(calibration))
+    target = source.target(into, f"{calibration.fingerprint} of {source.called}")
     applied, total, started = Applied(target), len(source), time.perf_counter()
     everything = target.everything or bool(calibration.languages and source.fields.text)
     batches = source.batches(_ROWS, everything=everything)
@@ -133,8 +133,3 @@ def _measure(
         applied.seconds = (time.perf_counter() - started) * max(0, total - applied.target.already) / done
         if time.perf_counter() - started > _SECONDS:
             break
-
-
-def _fingerprint(calibration: VectorCalibration) -> str:
-    content = calibration.weight.tobytes() + calibration.bias.tobytes() + repr(tuple(calibration.languages)).encode()
-    return hashlib.sha256(content).hexdigest()[:16]

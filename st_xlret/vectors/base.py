@@ -13,11 +13,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm.auto import tqdm
 
 Metric = Literal["cosine", "dot", "euclidean"]
 
 _LANGUAGE_FIELDS = ("language", "lang")
 _NAMED = 5  # rows that a message names
+_SHORTEST = np.finfo(np.float32).tiny  # the square of the shortest length of which float32 has all digits
+_SHOWN = 20  # fields that a message lists
 _IDENTIFIED = 100_000  # texts whose language a sample identifies
 
 
@@ -62,9 +65,9 @@ class VectorRows(NamedTuple):
         return VectorRows(ids, self.vectors[chosen], languages, texts, records)
 
     def usable(self) -> NDArray[np.bool_]:
-        """Which rows have a vector that can be mapped: finite numbers, and not zeros alone; (n,)."""
-        sums = np.einsum("nd,nd->n", self.vectors, self.vectors)
-        return np.isfinite(sums) & (sums > 0)
+        """Which rows have a vector that can be mapped, of finite numbers and a length; (n,)."""
+        squares = np.einsum("nd,nd->n", self.vectors, self.vectors)
+        return np.isfinite(squares) & (squares >= _SHORTEST)
 
 
 class LeftOut:
@@ -85,7 +88,8 @@ class LeftOut:
         """Count the rows whose vectors are not usable, by what is wrong with them."""
         for i in np.flatnonzero(~usable).tolist():
             vector = rows.vectors[i]
-            reason = "whose vector is zero" if not vector.any() else "with numbers that are infinite or too large"
+            is_short = np.abs(vector).max() < 1
+            reason = "whose vector is zero, or nearly" if is_short else "with numbers that are infinite or too large"
             self.add("without a vector (or with NaN)" if np.isnan(vector).any() else reason, [rows.ids[i]])
 
     def __str__(self) -> str:
@@ -136,19 +140,23 @@ class VectorSource(ABC):
 
     Attributes:
         name: What it is, for messages; without passwords and keys.
+        called: What the store itself calls the vectors: a column, a named vector, a collection, a table, a file.
         dimension: Numbers in a vector.
         metric: How the store compares vectors, if it says: "cosine", "dot" or "euclidean".
         model: Name of the model that made the vectors, if the store says.
         fingerprint: What identifies its weights, if the store says.
+        mark: By which map `apply_calibration` has made the vectors, and from which; None for vectors as they were made.
         fields: The fields asked for.
         secrets: Passwords and keys, which no message shows.
     """
 
     name: str
+    called: str
     dimension: int
     metric: Metric | None = None
     model: str | None = None
     fingerprint: str | None = None
+    mark: str | None = None
     fields: Fields = Fields()
     secrets: tuple[str, ...] = ()
 
@@ -165,7 +173,7 @@ class VectorSource(ABC):
 
         Args:
             name: What to call it: a file, column, named vector, collection or table, as the store has them.
-            mark: Identifies the map. What is there under the name is continued if it has this mark.
+            mark: Names the map and these vectors. What is there under the name is continued if it has this mark.
 
         Raises:
             FileExistsError: If there is something else under the name.
@@ -187,17 +195,25 @@ class VectorSource(ABC):
             yield from rows if self.fields.languages_file is None else self._labelled(rows, self.fields.languages_file)
 
     def sample(
-        self, per_language: int, *, seed: int = 0, languages: Collection[str] | None = None
+        self,
+        per_language: int,
+        *,
+        seed: int = 0,
+        languages: Collection[str] | None = None,
+        show_progress_bar: bool = False,
     ) -> dict[str, NDArray[np.float32]]:
         """Vectors of each language, drawn in one pass so that every row has the same chance.
 
-        Rows without a vector or a language are left out, with a warning that counts and names them. Of rows whose
-        language has to be identified from a text, 100 000 are looked at, drawn at random.
+        All rows are read: stores are often in the order of their documents, so that the first rows of a language are
+        about few subjects, and a language may come last. Rows without a vector or a language are left out, with a
+        warning that counts and names them. Of rows whose language has to be identified from a text, 100 000 are looked
+        at, drawn at random.
 
         Args:
             per_language: Vectors to draw from each language; all, where there are fewer.
             seed: Seed of the draw.
             languages: The languages to draw from. Default: all.
+            show_progress_bar: Show how many rows are read.
 
         Returns:
             Language -> (n, d) float32, in the order of the codes.
@@ -208,8 +224,11 @@ class VectorSource(ABC):
         generator = np.random.default_rng(seed)
         found: dict[str, tuple[NDArray[np.float64], NDArray[np.float32]]] = {}
         left_out = LeftOut()
-        share = 1.0 if self.fields.text is None else _IDENTIFIED / max(1, len(self))
+        total = len(self)
+        share = 1.0 if self.fields.text is None else _IDENTIFIED / max(1, total)
+        bar = tqdm(total=total, desc="Sampling", unit=" rows", disable=not show_progress_bar)
         for rows in self.batches(everything=self.fields.text is not None):
+            bar.update(len(rows.ids))
             lots = generator.random(len(rows.ids))
             looked_at = (lots < share) | np.array([code is not None for code in rows.languages])
             rows, lots = rows.of(looked_at), lots[looked_at]
@@ -227,12 +246,14 @@ class VectorSource(ABC):
                 merged = np.concatenate([lots_before, lots[own]])
                 kept = np.argsort(merged)[:per_language]
                 found[code] = merged[kept], np.concatenate([before, rows.vectors[own]])[kept]
+        bar.close()
         if not found:
             wanted = f" in {', '.join(languages)}" if languages is not None else ""
+            there = ", ".join(self.payload_fields()[:_SHOWN])
             raise ValueError(
-                f"{self.name}: of {len(self)} rows none has a vector and a language{wanted}. Languages come from a "
-                "field (--language_field), from a file with a code a line (--languages_file, for .npy and .faiss), or "
-                "from texts (--text_field, with the extra langid)"
+                f"{self.name}: of {total} rows none has a vector and a language{wanted}. Languages come from a "
+                f"field (--language_field{f'; there are {there}' if there else ''}), from a file with a code a line "
+                "(--languages_file, for .npy and .faiss), or from texts (--text_field, with the extra langid)"
             )
         if left_out.counts:
             warnings.warn(f"{self.name}: left out: {left_out}", stacklevel=2)
@@ -248,6 +269,19 @@ class VectorSource(ABC):
             self._identifier = LanguageIdentifier()
         pairs = zip(rows.languages, rows.texts, strict=True)
         return [code or (self._identifier.identify(text) if text else None) for code, text in pairs]
+
+    def payload_fields(self) -> list[str]:
+        """The fields of the first rows, where each row has fields of its own."""
+        return []
+
+    def refuse_mapped(self) -> None:
+        """Refuse vectors that `apply_calibration` has made; the `ValueError` names those that they were made from."""
+        if self.mark is not None:
+            original = self.mark.partition(" of ")[2]
+            raise ValueError(
+                f"{self.name}: a calibration has mapped these vectors already, and a second one would distort them: "
+                f"take those that they were made from, {original}"
+            )
 
     def close(self) -> None:  # noqa: B027
         """Close the connection to the store, if there is one; a `with` block does."""
@@ -301,7 +335,8 @@ def field_among(present: Collection[str], named: str | None, usual: Sequence[str
     if named is None:
         return next((name for name in usual if name in present), None)
     if named not in present:
-        raise ValueError(f"{where} has no field {named!r}; it has {', '.join(map(repr, present))}")
+        there = ", ".join(map(repr, list(present)[:_SHOWN])) + f", ... ({len(present)})" * (len(present) > _SHOWN)
+        raise ValueError(f"{where} has no field {named!r}; it has {there}")
     return named
 
 
@@ -313,6 +348,11 @@ def language_field(present: Collection[str], fields: Fields, where: str) -> str 
 def taken(where: str, what: str) -> FileExistsError:
     """The error for a name under which there is something that was not made by the same map."""
     return FileExistsError(f"{where} has {what} already, not of this map: nothing is overwritten, give another name")
+
+
+def fields_among(payloads: Iterable[Any]) -> list[str]:
+    """The fields that payloads have, in the order of the alphabet."""
+    return sorted({name for payload in payloads for name in payload or ()})
 
 
 def value_at(payload: Any, named: str | None, usual: Sequence[str] = _LANGUAGE_FIELDS) -> str | None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from st_xlret.optional import import_optional
 from st_xlret.vectors.address import parse_address
-from st_xlret.vectors.base import Fields, Metric, VectorRows, VectorSource, VectorTarget, taken, value_at
+from st_xlret.vectors.base import Fields, Metric, VectorRows, VectorSource, VectorTarget, fields_among, taken, value_at
 
 _METRICS: dict[str, Metric] = {"cosine": "cosine", "ip": "dot", "l2": "euclidean"}
 
@@ -38,6 +38,7 @@ class ChromaVectors(VectorSource):
         if not len(first):
             raise ValueError(f"{self.name}: the collection is empty")
         self.dimension = len(first[0])
+        self.called, self.mark = self.collection.name, (self.collection.metadata or {}).get("st_xlret")
         self.space = (self.collection.configuration.get("hnsw") or {}).get("space", "l2")
         self.metric = _METRICS.get(self.space)
 
@@ -58,6 +59,11 @@ class ChromaVectors(VectorSource):
             yield VectorRows(found["ids"], np.asarray(found["embeddings"], np.float32), codes, texts, records)
             start += len(codes)
 
+    def payload_fields(self) -> list[str]:
+        """The fields of the first 256 entries."""
+        with self.errors():
+            return fields_among(self.collection.get(limit=256, include=["metadatas"])["metadatas"])
+
     def target(self, name: str, mark: str) -> VectorTarget:
         """A new collection with the same ids, documents and metadata; an entry without a vector is left out."""
         return _Collection(self, name, mark)
@@ -71,7 +77,7 @@ class _Collection(VectorTarget):
         self.source, self.called, self.mark = source, name, mark
         self.name = f"the collection {name}"
         self.switch, self.back = (
-            f'collection = client.get_collection("{called}")' for called in (name, source.collection.name)
+            f'collection = client.get_collection("{called}")' for called in (name, source.called)
         )
         with source.errors():
             known = next((each for each in source.client.list_collections() if each.name == name), None)

@@ -22,7 +22,7 @@ class FaissVectors(VectorSource):
     """A flat or IVF index that has whole vectors, which is read into memory; its rows are numbered from 0."""
 
     def __init__(self, path: str, fields: Fields) -> None:
-        self.name, self.fields = path, fields
+        self.name, self.called, self.fields = path, path, fields
         with self.errors():
             self.index: Any = faiss.read_index(str(existing_file(path)))
         self.is_ivf = isinstance(self.index, faiss.IndexIVFFlat)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from st_xlret.optional import import_optional
 from st_xlret.vectors.address import parse_address
 from st_xlret.vectors.base import Fields, Metric, VectorRows, VectorSource, VectorTarget, taken
-from st_xlret.vectors.parquet import METADATA, Columns
+from st_xlret.vectors.parquet import Columns
 
+_MARK, _VERSION = b"st_xlret_map", ", version "
 _METRICS: dict[str, Metric] = {"cosine": "cosine", "dot": "dot", "l2": "euclidean"}
 
 
@@ -37,6 +38,7 @@ class LanceVectors(VectorSource):
             kinds = [self.table.index_stats(name).distance_type for name in indexes]
             self.table.checkout(self.table.version)
         self.columns = Columns(self.table.schema, self.fields, self.name)
+        self.called, self.mark = self.table.name, _mark_of(self.table)
         self.metric = next((_METRICS[kind] for kind in kinds if kind in _METRICS), None)
         if not len(self):
             raise ValueError(f"{self.name}: the table is empty")
@@ -67,14 +69,14 @@ class _Table(VectorTarget):
         self.source, self.called = source, name
         version = str(source.table.version)
         self.schema = source.table.schema.with_metadata(
-            {**(source.table.schema.metadata or {}), METADATA: f"{mark} {version}"}
+            {**(source.table.schema.metadata or {}), _MARK: f"{mark}{_VERSION}{version}"}
         )
         self.name = f"the table {name}"
-        self.switch, self.back = (f'table = database.open_table("{called}")' for called in (name, source.table.name))
+        self.switch, self.back = (f'table = database.open_table("{called}")' for called in (name, source.called))
         with source.errors():
             if name in source.database.list_tables().tables:
                 known = source.database.open_table(name)
-                made_by, _, of_version = (known.schema.metadata or {}).get(METADATA, b"").decode().rpartition(" ")
+                made_by, _, of_version = (_mark_of(known) or "").rpartition(_VERSION)
                 if made_by != mark:
                     raise taken(source.name, f"a table {name}")
                 if of_version != version:  # rows are continued by their number
@@ -99,3 +101,8 @@ class _Table(VectorTarget):
 
     def __exit__(self, *error: Any) -> None:
         pass
+
+
+def _mark_of(table: Any) -> str | None:
+    found = (table.schema.metadata or {}).get(_MARK)
+    return None if found is None else found.decode()

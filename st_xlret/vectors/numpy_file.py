@@ -17,7 +17,7 @@ class NumpyVectors(VectorSource):
     """An array (rows, dimension) of floating-point numbers, which stays on the disk."""
 
     def __init__(self, path: str, fields: Fields) -> None:
-        self.name, self.fields = path, fields
+        self.name, self.called, self.fields = path, path, fields
         try:
             self.array = np.load(existing_file(path), mmap_mode="c", allow_pickle=False)
         except ValueError as error:

@@ -39,7 +39,7 @@ class ParquetVectors(VectorSource):
     """A column of lists of floating-point numbers, and columns of languages and texts."""
 
     def __init__(self, path: str, fields: Fields) -> None:
-        self.name, self.fields = path, fields
+        self.name, self.called, self.fields = path, path, fields
         found = existing_file(path)
         self.files = sorted(found.rglob("*.parquet")) if found.is_dir() else [found]
         with self.errors():
@@ -55,9 +55,8 @@ class ParquetVectors(VectorSource):
             self.about = dict(json.loads((self.schema.metadata or {}).get(METADATA, b"{}")))
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path}: its metadata {METADATA.decode()!r} are no JSON mapping: {error}") from error
-        self.metric = self.about.get("metric")
-        if "map" not in self.about:  # mapped vectors are those of no model that has a name
-            self.model, self.fingerprint = self.about.get("model"), self.about.get("fingerprint")
+        self.metric, self.mark = self.about.get("metric"), self.about.get("map")
+        self.model, self.fingerprint = self.about.get("model"), self.about.get("fingerprint")
         self.dimension = self.columns.dimension or next(
             (rows.vectors.shape[1] for rows in self.read(256, False) if rows.usable().any()), 0
         )

@@ -36,6 +36,7 @@ _KEY_TYPES = (
     "smallint", "integer", "bigint", "numeric", "text", "character varying", "uuid", "date", "bytea",
     "timestamp without time zone", "timestamp with time zone",
 )  # fmt: skip
+_MARK = "st-xlret apply: "  # before it, in the comment on a column of mapped vectors
 _NAME = 63  # bytes of a name that PostgreSQL keeps
 
 
@@ -65,6 +66,8 @@ class PostgresVectors(VectorSource):
         if len(keys) != 1:
             raise ValueError(f"{self.name}: the table needs a primary key of one column, by which rows are found again")
         self.column, self.kind, self.key, self.columns = column, columns[column][0], keys[0], columns
+        comment = columns[column][2] or ""
+        self.called, self.mark = column, comment.removeprefix(_MARK) if comment.startswith(_MARK) else None
         self.key_type = columns[self.key][0]
         self.language = self._field("language", language_field, fields)
         self.text = self._field("text", lambda names, f, where: field_among(names, f.text, ("text",), where), fields)
@@ -152,7 +155,7 @@ class _Column(VectorTarget):
     continues = True
 
     def __init__(self, source: PostgresVectors, name: str, mark: str) -> None:
-        self.source, self.comment = source, f"st-xlret apply: {mark}"
+        self.source, self.comment = source, f"{_MARK}{mark}"
         self.column = source.sql.Identifier(name)
         self.is_new = name not in source.columns
         table, operator = source.table.as_string(source.connection), _OPERATORS.get(source.metric or "", "<=>")

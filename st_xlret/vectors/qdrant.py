@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from st_xlret.optional import import_optional
 from st_xlret.vectors.address import parse_address
-from st_xlret.vectors.base import Fields, Metric, VectorRows, VectorSource, VectorTarget, taken, value_at
+from st_xlret.vectors.base import Fields, Metric, VectorRows, VectorSource, VectorTarget, fields_among, taken, value_at
 
 _METRICS: dict[str, Metric] = {"Cosine": "cosine", "Dot": "dot", "Euclid": "euclidean"}
 METADATA = "st_xlret"
@@ -48,6 +48,7 @@ class QdrantVectors(VectorSource):
             raise ValueError(f"{self.name}: name one of the collection's vectors, with &vector=...: {known}")
         self.parameters, self.known = named[self.vector], set(named)
         self.marks: dict[str, str] = (config.metadata or {}).get(METADATA) or {}
+        self.called, self.mark = self.vector or self.collection, self.marks.get(self.vector)
         if self.parameters.multivector_config:
             raise ValueError(f"{self.name}: a point has several vectors; one for each point is needed")
         self.dimension, self.metric = self.parameters.size, _METRICS.get(self.parameters.distance.value)
@@ -76,7 +77,7 @@ class QdrantVectors(VectorSource):
                     self._vectors([record.vector for record in records]),
                     [value_at(payload, self.fields.language) for payload in payloads],
                     [value_at(each, self.fields.text, ("text",)) for each in payloads] if everything else nothing,
-                    payloads,
+                    records,
                 )
             if place is None:
                 return
@@ -87,6 +88,11 @@ class QdrantVectors(VectorSource):
         A collection whose vectors have no name stays one: with a second vector, programs would have to name the first.
         """
         return _NamedVector(self, name, mark) if self.vector else _Collection(self, name, mark)
+
+    def payload_fields(self) -> list[str]:
+        """The fields of the first 256 points."""
+        with self.errors():
+            return fields_among(record.payload for record in self.client.scroll(self.collection, limit=256)[0])
 
     def close(self) -> None:
         """Let other programs use a folder of the local mode."""
@@ -143,6 +149,10 @@ class _NamedVector(_QdrantTarget):
                 self.client.create_vector_name(
                     self.collection, self.called, self.models.DenseVectorNameConfig(dense=config)
                 )
+                how = {name: getattr(of, name, None) for name in self.models.VectorParamsDiff.model_fields}
+                self.client.update_collection(
+                    self.collection, vectors_config={self.called: self.models.VectorParamsDiff(**how)}
+                )
         return self
 
     def write(self, rows: VectorRows) -> None:
@@ -171,29 +181,44 @@ class _Collection(_QdrantTarget):
 
     def __init__(self, source: QdrantVectors, called: str, mark: str) -> None:
         super().__init__(source, called, mark)
+        if source.info.config.params.sharding_method == "custom":
+            raise ValueError(
+                f"{source.name}: the collection has shards by a key, which a new one would lose: give its vectors a name"
+            )
         self.name = f"the collection {called}"
         self.switch, self.back = (f'client.query_points("{name}", query=query)' for name in (called, source.collection))
         with source.errors():
             self.is_new = not self.client.collection_exists(called)
             if not self.is_new:
-                if (self.client.get_collection(called).config.metadata or {}).get(METADATA) != mark:
+                if (self.client.get_collection(called).config.metadata or {}).get(METADATA) != {"": mark}:
                     raise taken(source.name, f"a collection {called}")
                 self.already = self.client.count(called).count
 
     def __enter__(self) -> VectorTarget:
         if self.is_new:
             with self.source.errors():
-                self.client.create_collection(self.called, self.source.parameters, metadata={METADATA: self.mark})
+                config = self.source.info.config
+                kept = ("shard_number", "replication_factor", "write_consistency_factor", "on_disk_payload")
+                self.client.create_collection(
+                    self.called,
+                    config.params.vectors,
+                    config.params.sparse_vectors,
+                    **{name: getattr(config.params, name) for name in kept},
+                    hnsw_config=self.models.HnswConfigDiff(**config.hnsw_config.model_dump()),
+                    optimizers_config=self.models.OptimizersConfigDiff(**config.optimizer_config.model_dump()),
+                    quantization_config=config.quantization_config,
+                    metadata={**(config.metadata or {}), METADATA: {"": self.mark}},
+                )
                 for field, index in self.source.info.payload_schema.items():
                     self.client.create_payload_index(self.called, field, index.params or index.data_type)
         return self
 
     def write(self, rows: VectorRows) -> None:
         rows = rows.of(~np.isnan(rows.vectors[:, 0]))
-        points = [
-            self.models.PointStruct(id=name, vector=vector, payload=payload)
-            for name, vector, payload in zip(rows.ids, rows.vectors.tolist(), rows.records, strict=True)
-        ]
+        points = []
+        for record, vector in zip(rows.records, rows.vectors.tolist(), strict=True):
+            all_vectors = {**record.vector, "": vector} if isinstance(record.vector, dict) else vector  # sparse ones
+            points.append(self.models.PointStruct(id=record.id, vector=all_vectors, payload=record.payload))
         if points:
             self.client.upsert(self.called, points)
 

@@ -64,6 +64,12 @@ def test_rows_come_in_batches(source: VectorSource) -> None:
     assert languages == LANGUAGES and ids == list(range(10))
 
 
+def test_a_sample_has_a_progress_bar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.warns(UserWarning, match="without a language"):
+        numpy_source(tmp_path).sample(2, show_progress_bar=True)
+    assert "10/10" in capsys.readouterr().err
+
+
 def test_a_sample_takes_each_language_and_names_what_it_leaves_out(source: VectorSource) -> None:
     with pytest.warns(UserWarning, match=r"left out: 1 row without a language \(3\)"):
         sample = source.sample(2)
@@ -126,12 +132,12 @@ def test_nothing_is_overwritten(source: VectorSource) -> None:
 
 
 def test_a_row_without_a_vector_stays_in_its_place(tmp_path: Path) -> None:
-    vectors = [[1, 2], None, [float("nan"), 1], [0, 0], [3, 4], [1e300, 1]]
+    vectors = [[1, 2], None, [float("nan"), 1], [0, 1e-25], [3, 4], [1e300, 1]]
     source = parquet_source(tmp_path, table(pa.list_(pa.float64()), vectors, text=list("abcdef")))
     rows = next(source.batches(everything=True))
     assert rows.usable().tolist() == [True, False, False, False, True, False] and rows.texts == list("abcdef")
     with pytest.warns(
-        UserWarning, match=r"2 rows without a vector \(or with NaN\) \(1, 2\); 1 row whose vector is zero"
+        UserWarning, match=r"2 rows without a vector \(or with NaN\) \(1, 2\); 1 row whose vector is zero, or nearly"
     ):
         sample = source.sample(9)
     assert {code: len(found) for code, found in sample.items()} == {"de": 1, "en": 1}
@@ -218,6 +224,9 @@ def test_other_columns_and_the_model(tmp_path: Path) -> None:
         open_vectors(source.name, vector_field="body")
     with pytest.raises(ValueError, match="no field 'tongue'"):
         open_vectors(source.name, vector_field="dense", language_field="tongue")
+    wide = parquet_source(tmp_path, table(TYPES["list"], **{f"column {i}": LANGUAGES for i in range(99)})).name
+    with pytest.raises(ValueError, match=r"no field 'tongue'; it has 'vector', .*'column 17', \.\.\. \(101\)"):
+        open_vectors(wide, language_field="tongue")
 
 
 def test_languages_are_found_in_texts(tmp_path: Path) -> None:

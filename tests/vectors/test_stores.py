@@ -281,6 +281,67 @@ def test_points_that_come_and_go_while_vectors_are_written(build: str, tmp_path:
     assert write(source, source.target("mapped", "")) == 8
 
 
+def test_a_new_collection_of_qdrant_is_like_the_old_one(tmp_path: Path, opened: Opened) -> None:
+    client, models = stores.open_qdrant(tmp_path)
+    params = models.VectorParams(size=4, distance="Cosine", on_disk=True, hnsw_config=models.HnswConfigDiff(m=7))
+    sparse = {"words": models.SparseVectorParams(modifier="idf")}
+    client.create_collection("docs", params, sparse, metadata={"owner": "me"})
+    words = models.SparseVector(indices=[3, 8], values=[0.5, 2.0])
+    points: Any = [{"": VECTORS[0].tolist(), "words": words}, {"": VECTORS[1].tolist()}]
+    client.upsert("docs", [models.PointStruct(id=i, vector=point, payload={"a": i}) for i, point in enumerate(points)])
+    client.close()
+    source: Any = opened(f"qdrant:{tmp_path / 'qdrant'}?collection=docs")
+    source.info.config.params.shard_number = 3
+    source.info.config.hnsw_config.m = 5
+    source.info.config.quantization_config = models.BinaryQuantization(binary=models.BinaryQuantizationConfig())
+    given: dict[str, Any] = {}
+    create = source.client.create_collection
+    source.client.create_collection = lambda *args, **how: (given.update(how), create(*args, **how))
+    assert write(source, source.target("mapped", "this map of docs")) == 2
+    assert given["shard_number"] == 3 and given["hnsw_config"].m == 5 and "binary" in str(given["quantization_config"])
+    config = source.client.get_collection("mapped").config
+    assert (config.params.vectors, config.params.sparse_vectors) == (params, sparse)
+    assert config.metadata["owner"] == "me"
+    found = source.client.retrieve("mapped", [0, 1], with_vectors=True)
+    assert found[0].vector["words"] == words and found[1].payload == {"a": 1}
+    assert found[0].vector.keys() == {"", "words"}
+    np.testing.assert_allclose([found[0].vector[""], found[1].vector], -VECTORS[:2], atol=1e-6)
+    source.info.config.params.sharding_method = models.ShardingMethod.CUSTOM
+    with pytest.raises(ValueError, match="has shards by a key"):
+        source.target("other", "this map of docs")
+
+
+def test_a_new_named_vector_of_qdrant_is_stored_like_the_old_one(tmp_path: Path, opened: Opened) -> None:
+    source: Any = opened(stores.named_qdrant(tmp_path))
+    source.parameters.on_disk = True
+    source.parameters.hnsw_config = source.models.HnswConfigDiff(m=7)
+    given: list[Any] = []
+    update = source.client.update_collection
+    source.client.update_collection = lambda *args, **how: (given.append(how), update(*args, **how))
+    with source.target("mapped", "this map of dense"):
+        pass
+    found = given[-1]["vectors_config"]["mapped"]
+    assert found.on_disk and found.hnsw_config.m == 7
+
+
+def test_vectors_that_are_mapped_are_not_mapped_again(address: str, opened: Opened) -> None:
+    source = opened(address)
+    original = source.called
+    source.refuse_mapped()
+    write(source, source.target(new_name(address), f"this map of {original}"))
+    source.close()
+    if address.endswith(".faiss"):
+        return  # the file has no place for a mark
+    with pytest.raises(ValueError, match=rf"mapped these vectors already.*made from, {original}"):
+        opened(mapped(address)).refuse_mapped()
+
+
+@pytest.mark.parametrize("build", ["qdrant", "chroma"])
+def test_fields_of_a_payload_are_named(build: str, tmp_path: Path, opened: Opened) -> None:
+    with pytest.raises(ValueError, match=r"--language_field; there are language(, metadata, text)?\)"):
+        opened(stores.BUILDERS[build](tmp_path), language_field="tongue").sample(3)
+
+
 @pytest.mark.parametrize("kind", ["IndexPQ", "IndexHNSWFlat"])
 def test_indexes_of_codes(kind: str, tmp_path: Path, opened: Opened) -> None:
     import faiss
