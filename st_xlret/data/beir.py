@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tqdm.auto import tqdm
 
 from st_xlret.data.languages import check_language
-from st_xlret.data.lines import BadLines, OnBytesRead, PathLike, read_jsonl, read_lines
+from st_xlret.data.lines import BadLines, PathLike, read_jsonl, read_lines
 from st_xlret.data.question_formats import Example, Reading, make_example, texts_in
 
 Qrels: TypeAlias = dict[str, dict[str, int]]
@@ -69,7 +69,6 @@ def find_beir(folder: PathLike, split: str) -> BEIRFiles:
 def read_texts(
     path: PathLike,
     bad_lines: BadLines | None = None,
-    on_bytes_read: OnBytesRead = None,
     *,
     only: Collection[str] | None = None,
 ) -> Iterator[BEIRText]:
@@ -81,7 +80,7 @@ def read_texts(
         DataError: If a line lacks its id or its text, unless `bad_lines` skips it. Equal ids are not noticed.
     """
     bad_lines = bad_lines or BadLines()
-    for number, record in read_jsonl(path, bad_lines, on_bytes_read):
+    for number, record in read_jsonl(path, bad_lines):
         identifier = record.get("_id", record.get("id"))
         if only is not None and str(identifier) not in only:
             continue
@@ -141,9 +140,9 @@ def beir_examples(
     qrels = read_qrels(files.qrels, bad_lines)
 
     def by_id(path: Path, ids: Collection[str]) -> dict[str, BEIRText]:
-        size, disable = os.path.getsize(path), not show_progress_bar
-        with tqdm(total=size, desc=f"Reading {path.name}", unit="B", unit_scale=True, disable=disable) as bar:
-            return {text.id: text for text in read_texts(path, bad_lines, bar.update, only=ids)}
+        texts = read_texts(path, bad_lines, only=ids)
+        shown = tqdm(texts, desc=f"Reading {path.name}", total=len(ids), unit=" texts", disable=not show_progress_bar)
+        return {text.id: text for text in shown}
 
     passages = by_id(files.corpus, {passage for judgements in qrels.values() for passage in judgements})
     queries = by_id(files.queries, qrels.keys())

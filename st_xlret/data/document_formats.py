@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from st_xlret.data.beir import is_beir
 from st_xlret.data.languages import check_language
-from st_xlret.data.lines import BadLines, DataError, OnBytesRead, open_bytes, read_jsonl, read_lines
+from st_xlret.data.lines import BadLines, DataError, read_jsonl, read_lines
 from st_xlret.data.sources import first_record
 from st_xlret.data.text import check_characters, clean_text, join_sentences, split_sentences
 
@@ -64,16 +64,16 @@ def is_in_folder(file: Path, column: str | None, has_language: bool) -> bool | N
     return None
 
 
-def read_records(file: str, column: str | None, bad_lines: BadLines, on_bytes_read: OnBytesRead) -> Records:
+def read_records(file: str, column: str | None, bad_lines: BadLines) -> Records:
     """(number of the last line, record) of each document of a file."""
     kind = ending(file)
     if kind in ("jsonl", "json"):
-        return read_jsonl(file, bad_lines, on_bytes_read)
+        return read_jsonl(file, bad_lines)
     if kind == "parquet":
-        return _rows_of_parquet(file, column, on_bytes_read)
+        return _rows_of_parquet(file, column)
     if kind in ("tsv", "csv"):
-        return _rows_of_table(file, column, bad_lines, on_bytes_read)
-    return _blocks(file, bad_lines, on_bytes_read)
+        return _rows_of_table(file, column, bad_lines)
+    return _blocks(file, bad_lines)
 
 
 def texts_of(record: Mapping[str, Any], language: str, unit: Unit, column: str | None) -> list[str]:
@@ -127,18 +127,17 @@ def _parquet(file: str | Path) -> pq.ParquetFile:
         raise DataError(f"no whole Parquet file: {error}", file=os.fspath(file)) from error
 
 
-def _rows_of_parquet(file: str, column: str | None, on_bytes_read: OnBytesRead) -> Records:
-    names = _parquet(file).schema_arrow.names
+def _rows_of_parquet(file: str, column: str | None) -> Records:
+    parquet = _parquet(file)
+    names = parquet.schema_arrow.names
     wanted = [name for name in (column, *TEXT_FIELDS, "language", "lang", "metadata", "title") if name in names]
     number = 0
-    with open_bytes(file, on_bytes_read) as stream:
-        try:
-            for batch in pq.ParquetFile(stream).iter_batches(_ROWS_AT_A_TIME, columns=wanted):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
-        except (OSError, pa.ArrowException) as error:
-            raise DataError(f"the Parquet file is damaged: {error}", file=file, line=number + 1, unit="row") from error
+    try:
+        for batch in parquet.iter_batches(_ROWS_AT_A_TIME, columns=wanted):
+            for number, row in enumerate(batch.to_pylist(), start=number + 1):  # noqa: B020
+                yield number, row
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"the Parquet file is damaged: {error}", file=file, line=number + 1, unit="row") from error
 
 
 def _cells(line: str, kind: str) -> list[str]:
@@ -153,13 +152,13 @@ def _dialect(kind: str) -> dict[str, Any]:
     return {"delimiter": "\t" if kind == "tsv" else ",", "quoting": quoting, "strict": True}
 
 
-def _rows_of_table(file: str, column: str | None, bad_lines: BadLines, on_bytes_read: OnBytesRead) -> Records:
+def _rows_of_table(file: str, column: str | None, bad_lines: BadLines) -> Records:
     """The rows of a table by the names in its first line or, if the column is a number, by their numbers from 1."""
     number = 0
 
     def lines() -> Iterator[str]:
         nonlocal number
-        for number, line in read_lines(file, bad_lines, on_bytes_read):  # noqa: B007
+        for number, line in read_lines(file, bad_lines):  # noqa: B007
             yield f"{line}\n"
 
     rows = csv.reader(lines(), **_dialect(ending(file)))
@@ -174,7 +173,7 @@ def _rows_of_table(file: str, column: str | None, bad_lines: BadLines, on_bytes_
         bad_lines(f"no row of a table from here on ({error})", file, number)
 
 
-def _blocks(file: str, bad_lines: BadLines, on_bytes_read: OnBytesRead) -> Records:
+def _blocks(file: str, bad_lines: BadLines) -> Records:
     """The runs of lines between blank lines; those of Markdown are one paragraph each."""
     language, limit = language_of_text(file), bad_lines.limits.line_bytes
     lines: list[str] = []
@@ -184,7 +183,7 @@ def _blocks(file: str, bad_lines: BadLines, on_bytes_read: OnBytesRead) -> Recor
         return last, {"language": language, _PARAGRAPHS: [clean_text("\n".join(lines))] if is_markdown else lines}
 
     is_markdown = ending(file) == "md"
-    for number, line in read_lines(file, bad_lines, on_bytes_read):
+    for number, line in read_lines(file, bad_lines):
         # A document longer than the limit is cut into several: a file without blank lines does not fill the memory.
         if lines and (number > last + 1 or size > limit):
             yield block()

@@ -270,7 +270,6 @@ class HubDocuments:
         language: Language of all of them. By default the rows' own `language`, if they have one.
         column: The text column, if it has another name.
         identity: What tells this version from others. By default the fingerprint of a `datasets.Dataset`.
-        total: Number of rows, for the progress bar.
 
     Raises:
         ValueError: If the data set has none of the text columns.
@@ -283,7 +282,6 @@ class HubDocuments:
         *,
         column: str | None = None,
         identity: str | None = None,
-        total: int | None = None,
     ) -> None:
         names = dataset.column_names or list(next(iter(dataset), {}))
         found = next((name for name in ([column] if column else TEXT_FIELDS) if name in names), None)
@@ -292,7 +290,6 @@ class HubDocuments:
             raise DataError(f"the data set needs a text column {wanted}; it has: {', '.join(names)}")
         self.dataset, self.column = dataset, found
         self.language = None if language is None else check_language(language)
-        self.total = len(dataset) if total is None and isinstance(dataset, datasets.Dataset) else total
         if identity is None and isinstance(dataset, datasets.Dataset):
             identity = generate_fingerprint(dataset)
         self.identity = identity and f"{identity} {found} {self.language}"
@@ -322,9 +319,7 @@ class HubDocuments:
             if datasets.config.HF_HUB_OFFLINE and not os.path.isdir(path):
                 return make(datasets.load_dataset(path, config or None, split=split))
             builder = datasets.load_dataset_builder(path, config or None)
-            known = (builder.info.splits or {}).get(split)
-            total = None if known is None else known.num_examples
-            return make(builder.as_streaming_dataset(split=split), identity=builder.cache_dir, total=total)
+            return make(builder.as_streaming_dataset(split=split), identity=builder.cache_dir)
         except DataError as error:
             raise DataError(f"{name}: {error}") from error
         except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:

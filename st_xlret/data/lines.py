@@ -10,18 +10,16 @@ import lzma
 import os
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, TypeAlias, cast
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
 
 SKIP_HINT = "use skip_bad_lines=True to skip and count such lines"
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError)
 """What reading a truncated or damaged compressed file raises."""
 
 PathLike: TypeAlias = str | os.PathLike[str]
-OnBytesRead: TypeAlias = Callable[[int], object] | None
-"""Called now and then with the number of bytes of the file, as stored, that were read since: for progress bars."""
 
 _KEPT_EXAMPLES = 1_000
 
@@ -136,48 +134,25 @@ class BadLines:
             logger.warning("%s", "\n".join(lines))
 
 
-@contextmanager
-def open_bytes(path: PathLike, on_bytes_read: OnBytesRead = None) -> Iterator[io.BufferedReader[Any]]:
+def open_bytes(path: PathLike) -> io.BufferedReader[Any]:
     """Open a file, and decompress it as it is read if its name ends in `.gz` or `.xz`."""
-    with io.BufferedReader(_CountedFile(os.fspath(path), on_bytes_read), 1 << 16) as stored:
-        if os.fspath(path).endswith(".gz"):
-            with gzip.GzipFile(fileobj=stored) as unpacked:
-                yield cast("io.BufferedReader[Any]", unpacked)
-        elif os.fspath(path).endswith(".xz"):
-            with io.BufferedReader(lzma.LZMAFile(stored), 1 << 16) as lines:
-                yield lines
-        else:
-            yield stored
+    openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+    return openers.get(Path(path).suffix, open)(path, "rb")
 
 
-class _CountedFile(io.FileIO):
-    def __init__(self, path: str, on_bytes_read: OnBytesRead) -> None:
-        super().__init__(path)
-        self.on_bytes_read = on_bytes_read
-
-    def readinto(self, buffer: Any) -> int | None:  # type: ignore[override]
-        count = super().readinto(buffer)
-        if count and self.on_bytes_read is not None:
-            self.on_bytes_read(count)
-        return count
-
-
-def read_lines(
-    path: PathLike, bad_lines: BadLines | None = None, on_bytes_read: OnBytesRead = None
-) -> Iterator[tuple[int, str]]:
+def read_lines(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tuple[int, str]]:
     """Stream (line number, line) of the non-blank lines of a UTF-8 text file, plain or compressed (`.gz`, `.xz`).
 
     Args:
         path: The file.
         bad_lines: What to do about a bad line and the rest of a damaged compressed file. By default an error is raised.
-        on_bytes_read: Called now and then with the number of bytes of the file (as stored) read since.
 
     Raises:
         DataError: On bad input, unless `bad_lines` skips it.
     """
     bad_lines, number = bad_lines or BadLines(), 0
     limit = bad_lines.limits.line_bytes
-    with open_bytes(path, on_bytes_read) as stream:
+    with open_bytes(path) as stream:
         try:
             while raw := stream.readline(limit + 1):
                 number += 1
@@ -204,9 +179,7 @@ def read_lines(
             bad_lines(f"{reason}; fetch or write it again", path, number + 1)
 
 
-def read_jsonl(
-    path: PathLike, bad_lines: BadLines | None = None, on_bytes_read: OnBytesRead = None
-) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_jsonl(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     r"""Stream (line number, object) of a file of JSON lines, plain or compressed, without its blank lines.
 
     The arguments are those of `read_lines`.
@@ -223,7 +196,7 @@ def read_jsonl(
         ([(1, {'text': 'one'})], 1)
     """
     bad_lines = bad_lines or BadLines()
-    for number, line in read_lines(path, bad_lines, on_bytes_read):
+    for number, line in read_lines(path, bad_lines):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:

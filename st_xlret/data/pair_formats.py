@@ -16,7 +16,6 @@ from st_xlret.data.lines import (
     DAMAGED,
     BadLines,
     DataError,
-    OnBytesRead,
     PathLike,
     open_bytes,
     read_jsonl,
@@ -144,14 +143,14 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def read_pairs(file: PairFile, bad_lines: BadLines, on_bytes_read: OnBytesRead = None) -> Iterator[ReadPair]:
+def read_pairs(file: PairFile, bad_lines: BadLines) -> Iterator[ReadPair]:
     """Stream the pairs of a file of any format but "verses", which takes several files at once."""
     if file.format == "tmx":
-        for (source_code, source), *others in read_units(file.path, bad_lines, on_bytes_read):
+        for (source_code, source), *others in read_units(file.path, bad_lines):
             yield from (ReadPair(source, text, source_code, code) for code, text in others)
         return
     read, pair_of = _READERS[file.format]
-    for number, entry in read(file, bad_lines, on_bytes_read):
+    for number, entry in read(file, bad_lines):
         try:
             pair = pair_of(file, entry)
         except ValueError as error:
@@ -182,10 +181,8 @@ def _pair_of_scored_columns(file: PairFile, line: str) -> ReadPair:
     return ReadPair(clean_text(texts[0]), clean_text(texts[1]), *file.languages, float(score))
 
 
-def _moses_lines(
-    file: PairFile, bad_lines: BadLines, on_bytes_read: OnBytesRead
-) -> Iterator[tuple[int, tuple[str, str]]]:
-    sides = (_all_lines(file.path, bad_lines, on_bytes_read), _all_lines(str(file.other_side), bad_lines, None))
+def _moses_lines(file: PairFile, bad_lines: BadLines) -> Iterator[tuple[int, tuple[str, str]]]:
+    sides = (_all_lines(file.path, bad_lines), _all_lines(str(file.other_side), bad_lines))
     count = [0, 0]
     for source, target in zip_longest(*sides):
         # The longer file is read to its end, to say how long it is.
@@ -199,19 +196,19 @@ def _moses_lines(
         )
 
 
-def _all_lines(path: str, bad_lines: BadLines, on_bytes_read: OnBytesRead) -> Iterator[str]:
+def _all_lines(path: str, bad_lines: BadLines) -> Iterator[str]:
     """All lines of a file, with empty strings for blank and bad ones, because their positions count."""
     last = 0
-    for number, line in read_lines(path, bad_lines, on_bytes_read):
+    for number, line in read_lines(path, bad_lines):
         yield from repeat("", number - last - 1)
         yield line
         last = number
 
 
-_Reader = Callable[[PairFile, BadLines, OnBytesRead], Iterator[tuple[int, Any]]]
-_LINES: _Reader = lambda file, *options: read_lines(file.path, *options)  # noqa: E731
+_Reader = Callable[[PairFile, BadLines], Iterator[tuple[int, Any]]]
+_LINES: _Reader = lambda file, bad_lines: read_lines(file.path, bad_lines)  # noqa: E731
 _READERS: dict[str, tuple[_Reader, Callable[[PairFile, Any], ReadPair]]] = {
-    "records": (lambda file, *options: read_jsonl(file.path, *options), lambda _, record: pair_of_record(record)),
+    "records": (lambda file, bad_lines: read_jsonl(file.path, bad_lines), lambda _, record: pair_of_record(record)),
     "columns": (_LINES, _pair_of_columns),
     "words": (_LINES, _pair_of_columns),
     "scored": (_LINES, _pair_of_scored_columns),
@@ -219,9 +216,7 @@ _READERS: dict[str, tuple[_Reader, Callable[[PairFile, Any], ReadPair]]] = {
 }
 
 
-def read_units(
-    path: PathLike, bad_lines: BadLines | None = None, on_bytes_read: OnBytesRead = None
-) -> Iterator[list[tuple[str, str]]]:
+def read_units(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[list[tuple[str, str]]]:
     """Stream the units of a TMX file, which may have gigabytes, as lists of (language, text) of two languages at least.
 
     Raises:
@@ -230,7 +225,7 @@ def read_units(
     bad_lines, number, waiting = bad_lines or BadLines(), 0, 0
     parser: XMLPullParser[Any] = XMLPullParser(("start", "end"))
     chunk, parents = None, list[Element]()
-    with open_bytes(path, on_bytes_read) as stream:
+    with open_bytes(path) as stream:
         try:
             while chunk != b"":
                 chunk = stream.read(_XML_BYTES_AT_A_TIME)

@@ -15,7 +15,7 @@ import datasets
 
 from st_xlret.data.cache import cached_dataset
 from st_xlret.data.languages import NoLanguagesError, check_languages, match_language
-from st_xlret.data.lines import BadLines, DataError, Limits, OnBytesRead, PathLike, Report
+from st_xlret.data.lines import BadLines, DataError, Limits, PathLike, Report
 from st_xlret.data.pair_formats import (
     FORMATS,
     VERSES,
@@ -182,12 +182,12 @@ def load_pairs(
             known[pair] = None if source is None or target is None else (source, target)
         return known[pair]
 
-    def read(path: str, bad_lines: BadLines, on_bytes_read: OnBytesRead) -> Iterator[Pair]:
+    def read(path: str, bad_lines: BadLines) -> Iterator[Pair]:
         languages = formats[path].languages
         if all(languages) and kept_as(*languages) is None:
             made.other_languages[">".join(languages)] += 1
         else:
-            yield from keep(read_pairs(formats[path], bad_lines, on_bytes_read))
+            yield from keep(read_pairs(formats[path], bad_lines))
 
     def read_all() -> Iterator[Pair]:
         shown: dict[str, Any] = {"show_progress_bar": show_progress_bar, "description": "Reading pairs"}

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from st_xlret.data.languages import check_language
 from st_xlret.data.lines import (
     DAMAGED,
     BadLines,
     DataError,
-    OnBytesRead,
     PathLike,
     open_bytes,
     read_jsonl,
@@ -34,7 +32,8 @@ MR_TYDI_LANGUAGES = dict(
 """Code -> the name that the folders of Mr.TyDi have."""
 
 _FOLDER = re.compile(r"(?:mrtydi|miracl)-v[0-9.]+-([a-z]+)")
-_NO_SPACE = re.compile(r"[^ \t\r\n]")
+_BETWEEN_ENTRIES = " \t\r\n,"
+_CHARACTERS_AT_A_TIME = 1 << 18
 _BRACED = re.compile(r"\{(.*?)\}")
 _COLLECTIONS = ("collection.tsv", "collection.tsv.gz")
 _QUERIES = ("queries.train.tsv", "queries.train.tsv.gz", "queries.tsv", "queries.tsv.gz")
@@ -68,14 +67,12 @@ class Reading(NamedTuple):
     question_languages: Mapping[str, str] = {}
 
 
-def read_questions(
-    path: PathLike, layout: str, reading: Reading, bad_lines: BadLines, on_bytes_read: OnBytesRead = None
-) -> Iterator[Example]:
+def read_questions(path: PathLike, layout: str, reading: Reading, bad_lines: BadLines) -> Iterator[Example]:
     """Stream the examples of a file in one of the layouts of this module; a DataError for a bad line or entry."""
     read, examples_of, unit = _READERS[layout]
     if layout == MR_TYDI and reading.named is None:
         reading = reading._replace(named=language_of_folder(path))
-    for number, entry in read(path, bad_lines, on_bytes_read):
+    for number, entry in read(path, bad_lines):
         try:
             yield from examples_of(entry, reading)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -277,11 +274,11 @@ def sentence_in_paragraph(sentence: str, paragraph: str) -> str:
     return f"{sentence} {paragraph}"
 
 
-def _read_triplets(path: PathLike, bad_lines: BadLines, on_bytes_read: OnBytesRead) -> Iterator[tuple[int, list[str]]]:
+def _read_triplets(path: PathLike, bad_lines: BadLines) -> Iterator[tuple[int, list[str]]]:
     """MS MARCO's `query<TAB>positive<TAB>negative`; the texts of ids are taken from the files beside it."""
     first = next(_cells(path, 3, BadLines(skip=True)), None)
     if first is None or not all(cell.strip().isdecimal() for cell in first[1]):
-        yield from _cells(path, 3, bad_lines, on_bytes_read)
+        yield from _cells(path, 3, bad_lines)
         return
     needed: tuple[set[str], set[str]] = (set(), set())
     for _, cells in _cells(path, 3, BadLines(skip=True)):
@@ -293,7 +290,7 @@ def _read_triplets(path: PathLike, bad_lines: BadLines, on_bytes_read: OnBytesRe
         if file is None:
             raise DataError(f"{os.fspath(path)!r} contains ids: put {names[0]} with their texts into its folder")
         texts.append({cells[0]: cells[1] for _, cells in _cells(file, 2, BadLines()) if cells[0] in ids})
-    for number, cells in _cells(path, 3, bad_lines, on_bytes_read):
+    for number, cells in _cells(path, 3, bad_lines):
         known = [texts[place > 0].get(cell) for place, cell in enumerate(cells)]
         if None in known:
             kind, name = "passage" if known.index(None) else "query", cells[known.index(None)]
@@ -302,10 +299,8 @@ def _read_triplets(path: PathLike, bad_lines: BadLines, on_bytes_read: OnBytesRe
             yield number, [text or "" for text in known]
 
 
-def _cells(
-    path: PathLike, columns: int, bad_lines: BadLines, on_bytes_read: OnBytesRead = None
-) -> Iterator[tuple[int, list[str]]]:
-    for number, line in read_lines(path, bad_lines, on_bytes_read):
+def _cells(path: PathLike, columns: int, bad_lines: BadLines) -> Iterator[tuple[int, list[str]]]:
+    for number, line in read_lines(path, bad_lines):
         cells = line.split("\t")
         if len(cells) == columns:
             yield number, cells
@@ -313,10 +308,10 @@ def _cells(
             bad_lines(f"expected {columns} columns with tabs between them, found {len(cells)}", path, number)
 
 
-def _read_list(path: PathLike, bad_lines: BadLines, on_bytes_read: OnBytesRead) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_list(path: PathLike, bad_lines: BadLines) -> Iterator[tuple[int, dict[str, Any]]]:
     """(number from 1, object) of a file that is one JSON list, or an object with a list `data`, however large."""
     number = 0
-    with open_bytes(path, on_bytes_read) as stream:
+    with open_bytes(path) as stream:
         try:
             for number, entry in enumerate(stream_list(stream, bad_lines.limits.line_bytes), start=1):
                 if isinstance(entry, dict):
@@ -330,82 +325,39 @@ def _read_list(path: PathLike, bad_lines: BadLines, on_bytes_read: OnBytesRead) 
             bad_lines(reason, path, number + 1, unit="entry")
 
 
-def stream_list(stream: io.BufferedIOBase | io.BytesIO, limit: int) -> Iterator[Any]:
-    """Stream the entries of a JSON list, or of the list `data` of an object; a ValueError for any other text.
-
-    The `json` of the standard library decodes them: streaming parsers replace halves of surrogate pairs.
-    """
-    buffer = _Buffer(stream, limit)
-    if buffer.peek() == "{":
-        buffer.take("{")
-        while buffer.entry() != "data":
-            buffer.take(":")
-            buffer.entry()
-            if buffer.take(",}") == "}":
-                raise ValueError("the object has no list 'data'")
-        buffer.take(":")
-    buffer.take("[")
-    if buffer.peek() == "]":
+def stream_list(stream: IO[bytes], limit: int) -> Iterator[Any]:
+    """Stream the entries of a JSON list, or read those of the list `data` of an object; a ValueError for other text."""
+    read, decode = io.TextIOWrapper(stream, "utf-8-sig").read, json.JSONDecoder().raw_decode
+    text, position = read(_CHARACTERS_AT_A_TIME).lstrip(), 1
+    if text[:1] == "{":
+        if len(text := text + read(limit)) > limit:
+            raise ValueError(f"an object is read at once, and this one is longer than {limit:,} characters")
+        if not isinstance(entries := json.loads(text).get("data"), list):
+            raise ValueError("the object has no list 'data'")
+        yield from entries
         return
-    yield buffer.entry()
-    while buffer.take(",]") == ",":
-        yield buffer.entry()
+    if text[:1] != "[":
+        raise ValueError(f"expected a JSON list or object, found {text[:40]!r}")
+    while True:
+        while text[position : position + 1] in _BETWEEN_ENTRIES and position < len(text):
+            position += 1
+        if text[position : position + 1] == "]":
+            return
+        try:
+            entry, position = decode(text, position)
+        except json.JSONDecodeError as error:
+            # As much again as there is, so that a long entry is not tried often.
+            more = read(max(_CHARACTERS_AT_A_TIME, len(text) - position))
+            if not more or len(text) - position > limit:
+                before = text[max(0, error.pos - 30) : error.pos]
+                reason = f"no entry of at most {limit:,} characters: {error.msg} after {before!r}"
+                raise ValueError(reason) from None
+            text, position = text[position:] + more, 0
+        else:
+            yield entry
 
 
-class _Buffer:
-    """The text from the entry on that is read next."""
-
-    def __init__(self, stream: io.BufferedIOBase | io.BytesIO, limit: int) -> None:
-        self.stream, self.limit = stream, limit
-        self.decode = codecs.getincrementaldecoder("utf-8-sig")().decode
-        self.decoder = json.JSONDecoder()
-        self.text, self.position, self.ended = "", 0, False
-
-    def read(self) -> None:
-        """Read on, and drop what was decoded; as much again as there is, so that long entries are not tried often."""
-        self.text = self.text[self.position :]
-        self.position = 0
-        data = self.stream.read(max(1 << 18, len(self.text)))
-        self.ended = not data
-        self.text += self.decode(data, final=self.ended)
-
-    def peek(self) -> str:
-        """The next character that is not white space."""
-        while (found := _NO_SPACE.search(self.text, self.position)) is None:
-            if self.ended:
-                raise ValueError("the text is cut short")
-            self.position = len(self.text)
-            self.read()
-        self.position = found.start()
-        return found[0]
-
-    def take(self, expected: str) -> str:
-        """Step over the next character, which must be one of these."""
-        if (character := self.peek()) not in expected:
-            raise ValueError(f"expected {' or '.join(expected)}, found {character!r}")
-        self.position += 1
-        return character
-
-    def entry(self) -> Any:
-        """The next value."""
-        self.peek()
-        while True:
-            try:
-                entry, end = self.decoder.raw_decode(self.text, self.position)
-                if end < len(self.text) or self.ended:  # else a number may go on
-                    self.position = end
-                    return entry
-            except json.JSONDecodeError as error:
-                # A string that goes on after the buffer is reported where it begins; other tokens are short.
-                goes_on = error.msg.startswith("Unterminated string") or error.pos >= len(self.text) - 32
-                if self.ended or not goes_on:
-                    raise ValueError(f"{error.msg} after {self.text[max(0, error.pos - 30) : error.pos]!r}") from None
-            if len(self.text) - self.position > self.limit:
-                raise ValueError(f"the entry is longer than {self.limit:,} characters")
-            self.read()
-
-
-_Read = Callable[[PathLike, BadLines, OnBytesRead], Iterator[tuple[int, Any]]]
+_Read = Callable[[PathLike, BadLines], Iterator[tuple[int, Any]]]
 _READERS: dict[str, tuple[_Read, Callable[[Any, Reading], Iterable[Example]], str]] = {
     DPR: (_read_list, _of_dpr, "entry"),
     SQUAD: (_read_list, _of_squad, "entry"),

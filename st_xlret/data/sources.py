@@ -13,13 +13,13 @@ from datasets.fingerprint import generate_fingerprint
 from tqdm.auto import tqdm
 
 from st_xlret.data.cache import cache_key
-from st_xlret.data.lines import BadLines, DataError, OnBytesRead, PathLike, read_jsonl, read_lines
+from st_xlret.data.lines import BadLines, DataError, PathLike, read_jsonl, read_lines
 from st_xlret.data.text import normalise_text
 
 JSONL = (".jsonl", ".jsonl.gz", ".jsonl.xz")
 
 Records = Iterable[Mapping[str, Any]]
-FileReader = Callable[[str, BadLines, OnBytesRead], Iterator[Any]]
+FileReader = Callable[[str, BadLines], Iterator[Any]]
 
 
 @dataclass
@@ -78,22 +78,17 @@ class Sources:
     def in_files(
         self, reader: FileReader, bad_lines: BadLines, *, show_progress_bar: bool, description: str
     ) -> Iterator[tuple[str, Any]]:
-        """Stream (file, what `reader` yields) under one progress bar over the bytes of all files."""
-        total = sum(os.path.getsize(file) for file in self.files)
-        disable = not (show_progress_bar and self.files)
-        with tqdm(total=total, desc=description, unit="B", unit_scale=True, disable=disable) as bar:
-            for file in self.files:
-                for item in reader(file, bad_lines, bar.update):
-                    yield file, item
+        """Stream (file, what `reader` yields) under one progress bar."""
+        read = ((file, item) for file in self.files for item in reader(file, bad_lines))
+        yield from tqdm(read, desc=description, unit=" records", disable=not (show_progress_bar and self.files))
 
     def in_collections(
         self, bad_lines: BadLines, *, show_progress_bar: bool, description: str
     ) -> Iterator[tuple[str, tuple[int, Mapping[str, Any]]]]:
         """Stream (`<source N>`, (number, record)) of all collections."""
         for index, collection in enumerate(self.collections, start=1):
-            name, total = f"<source {index}>", getattr(collection, "total", None)
-            disable = total is None or not show_progress_bar
-            rows = tqdm(collection, total=total, desc=description, unit="record", disable=disable)
+            name = f"<source {index}>"
+            rows = tqdm(collection, desc=description, unit=" records", disable=not show_progress_bar)
             for number, record in enumerate(rows, start=1):
                 if isinstance(record, Mapping):
                     yield name, (number, record)

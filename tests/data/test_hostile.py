@@ -173,13 +173,6 @@ def test_blank_lines_and_byte_order_mark_do_not_count_as_records(tmp_path: Path)
     assert [number for number, _ in read_jsonl(file)] == [1, 4, 5]
 
 
-def test_bytes_read_sum_to_the_file_size(tmp_path: Path) -> None:
-    file = write_jsonl(tmp_path / "a.jsonl.gz", [{"text": "zwölf"}] * 1500)
-    read: list[int] = []
-    list(read_jsonl(file, on_bytes_read=read.append))
-    assert sum(read) == file.stat().st_size
-
-
 def test_a_line_over_the_limit_is_not_held_in_memory(tmp_path: Path) -> None:
     file = write_text(tmp_path / "a.txt", "x" * 20_000_000 + "\nlast\n")
     tracemalloc.start()
