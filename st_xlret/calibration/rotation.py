@@ -62,7 +62,7 @@ class RotationOptions:
     neighbours: int = 10
     max_texts: int = 5000
     validation_fraction: float = 0.25
-    min_agreement: float = 0.5
+    min_agreement: float = 0.8
     prior: float = 0.0
     adversarial: AdversarialOptions = field(default_factory=AdversarialOptions)
 
