@@ -168,8 +168,8 @@ def beir_examples(
                     queries[query].text,
                     *texts[name],
                     negatives,
+                    reading._replace(language=passages[name].language or reading.language),
                     answers=texts_in(answers, "answers") if reading.sentences else None,
-                    language=passages[name].language or reading.language,
                     question_language=check_language(code) if code else None,
                 )
             except ValueError as error:

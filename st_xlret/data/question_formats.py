@@ -54,6 +54,7 @@ class Reading(NamedTuple):
 
     Attributes:
         sentences: Take the sentence with the answer instead of the whole passage.
+        context: Put the passage after each sentence, see `sentence_in_paragraph`.
         titles: Put the titles before the texts.
         language: Language of the passages.
         named: Language that the user gave to questions that name none.
@@ -61,10 +62,14 @@ class Reading(NamedTuple):
     """
 
     sentences: bool = False
+    context: bool = False
     titles: bool = True
     language: str = "en"
     named: str | None = None
     question_languages: Mapping[str, str] = {}
+
+
+_WHOLE_PASSAGES = Reading()
 
 
 def read_questions(path: PathLike, layout: str, reading: Reading, bad_lines: BadLines) -> Iterator[Example]:
@@ -90,8 +95,8 @@ def _of_dpr(record: Mapping[str, Any], reading: Reading) -> Iterable[Example]:
         question,
         *positives[0],
         _passages(record, easy_or_hard, reading.titles),
+        reading,
         answers=texts_in(required_field(record, "answers", list), "answers") if reading.sentences else None,
-        language=reading.language,
         question_language=language_of_record(record, reading.question_languages.get(clean_text(question))),
     )
 
@@ -113,9 +118,9 @@ def _of_squad(article: Mapping[str, Any], reading: Reading) -> Iterator[Example]
                 text,
                 title if is_answerable else None,
                 required_field(paragraph, "context", str) if is_answerable else "",
+                reading=reading,
                 answers=answers,
                 start=start,
-                language=reading.language,
                 question_language=language_of_record(question, reading.question_languages.get(clean_text(text))),
             )
 
@@ -155,10 +160,10 @@ def make_example(
     title: Any,
     text: Any,
     negatives: Sequence[tuple[Any, Any]] = (),
+    reading: Reading = _WHOLE_PASSAGES,
     *,
     answers: Sequence[str] | None = None,
     start: int | None = None,
-    language: str = "en",
     question_language: str | None = None,
 ) -> Example:
     """Make an example of a question, its passage, and (title, text) of passages that do not answer it.
@@ -169,11 +174,14 @@ def make_example(
     found, others = True, [_passage_text(*negative) for negative in negatives]
     if answers is not None:
         text = clean_text(text) if start is None else text
-        sentences, wanted = split_sentences(text, language), [" ".join(answer.split()) for answer in answers]
+        sentences, wanted = split_sentences(text, reading.language), [" ".join(answer.split()) for answer in answers]
         sentence = _answer_sentence(sentences, text, wanted, start)
         found = sentence is not None
         if sentence is not None:
-            without = (one for one in sentences if not any(answer and answer in one for answer in wanted))
+            without = [one for one in sentences if not any(answer and answer in one for answer in wanted)]
+            sentence, *without = (
+                sentence_in_paragraph(one, text) if reading.context else one for one in (sentence, *without)
+            )
             others += [_passage_text(title, other) for other in without]
             text = sentence
     return Example(clean_text(query), _passage_text(title, text), tuple(others), found, question_language)

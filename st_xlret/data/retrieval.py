@@ -52,6 +52,7 @@ def load_retrieval(
     *,
     negatives: int = 0,
     positives: str = PASSAGE,
+    context: bool = False,
     titles: bool = True,
     split: str = "train",
     language: str = "en",
@@ -78,6 +79,8 @@ def load_retrieval(
         negatives: Hard negatives per question; questions with fewer repeat theirs, those without any are left out.
         positives: "passage", or "sentence" for the sentence that contains the answer (DPR, SQuAD, and BEIR with
             `metadata.answers`): other sentences are negatives, and passages without such a sentence stay whole.
+        context: Put its passage after each sentence, positive or negative, as LAReQA's candidates in XTREME-R have
+            it: `LAReQAEvaluator` with `context` reads the same.
         titles: Put the titles of passages before their texts.
         split: Which judgements of a BEIR folder to use, and which files of a folder of Mr.TyDi.
         language: Language of questions that name none.
@@ -109,10 +112,12 @@ def load_retrieval(
         raise ValueError(f"negatives must not be negative, got {negatives}")
     if positives not in (PASSAGE, SENTENCE):
         raise ValueError(f"positives must be {PASSAGE!r} or {SENTENCE!r}, got {positives!r}")
+    if context and positives != SENTENCE:
+        raise ValueError(f"context puts a passage after each sentence: it needs positives={SENTENCE!r}")
     language = check_language(language, where="language")
     found, wanted, excluded = find_retrieval(sources, split), check_languages(languages), texts_to_exclude(exclude)
     made = RetrievalReport(skip_bad_lines, limits or Limits())
-    reading = Reading(positives == SENTENCE, titles, language)
+    reading = Reading(positives == SENTENCE, context, titles, language)
 
     def rows() -> Iterator[tuple[str, ...]]:
         seen: set[int] = set()
@@ -141,7 +146,7 @@ def load_retrieval(
         if not made.total("examples"):
             raise DataError(f"no questions left to train on:\n{made}")
 
-    options = [negatives, positives, titles, language, [source.language for source in found], skip_bad_lines]
+    options = [negatives, positives, context, titles, language, [source.language for source in found], skip_bad_lines]
     files = [str(file) for source in found for file in source.files]
     key = Sources(files).cache_key([*options, wanted and sorted(wanted), sorted(excluded)])
     names = ["query", "positive", *(f"negative_{i}" for i in range(1, negatives + 1)), "language"]
@@ -170,12 +175,11 @@ class RetrievalSource(NamedTuple):
         beside = self.path.parent.glob(_XOR_QUESTIONS) if self.layout in (DPR, SQUAD) else ()
         return sorted(path for path in beside if path.is_file())
 
-    @property
-    def has_negatives(self) -> bool:
-        """Whether the examples have hard negatives."""
+    def has_negatives(self, positives: str) -> bool:
+        """Whether the examples have hard negatives; sentences with the answer have the others of their passage."""
         if self.layout == ROWS:
             return not {"negative", "negatives"}.isdisjoint(first_record(self.path) or {})
-        return self.layout in (DPR, MS_MARCO, MR_TYDI)
+        return self.layout in (DPR, MS_MARCO, MR_TYDI) or (positives == SENTENCE and self.layout in (SQUAD, BEIR))
 
     def read(self, bad_lines: BadLines, reading: Reading, show_progress_bar: bool) -> Iterator[Example]:
         """Stream the examples; each has a language."""

@@ -191,10 +191,14 @@ class QuestionArguments(DataArguments):
         "What a question is to find: the whole passage with its title, or the sentence with the answer.",
         choices=["passage", "sentence"],
     )
+    context: bool = option(
+        False, "Put its passage after each sentence of --positives sentence, as evaluate --context does."
+    )
     hard_negatives: int = option(
         0,
-        "Hard negatives per question: those in the files of DPR, MS MARCO or Mr.TyDi; for other data, --model finds "
-        "them among all passages before it is trained.",
+        "Hard negatives per question: those in the files of DPR, MS MARCO or Mr.TyDi, and with --positives sentence "
+        "the other sentences of the passage; for other data, --model finds them among all passages before it is "
+        "trained.",
         minimum=0,
     )
     test: str | None = option(
@@ -226,8 +230,9 @@ class QuestionArguments(DataArguments):
         sources = find_retrieval(self.retrieval)
         questions = load_retrieval(
             self.retrieval,
-            negatives=self.hard_negatives if all(source.has_negatives for source in sources) else 0,
+            negatives=self.hard_negatives if all(source.has_negatives(self.positives) for source in sources) else 0,
             positives=self.positives,
+            context=self.context,
             titles=self.positives == "passage",
             languages=languages or None,
             skip_bad_lines=self.skip_bad_lines,
@@ -265,7 +270,7 @@ class QuestionArguments(DataArguments):
 
     def lareqa(self) -> LAReQAEvaluator | None:
         """The evaluator of `test`."""
-        return LAReQAEvaluator.from_directory(self.test) if self.test else None
+        return LAReQAEvaluator.from_directory(self.test, context=self.context) if self.test else None
 
 
 @dataclass
@@ -277,6 +282,9 @@ class PairQuestionArguments(DataArguments):
         [],
         "Questions in the pivot language with passages and answers: BEIR folders whose queries name their answers "
         "(their training split), or JSON files of DPR or SQuAD.",
+    )
+    context: bool = option(
+        False, "Put its paragraph after each sentence that may answer, as evaluate --context does: for search in such."
     )
 
     def load_answers(
@@ -291,6 +299,7 @@ class PairQuestionArguments(DataArguments):
         questions = load_retrieval(
             self.retrieval,
             positives="sentence",
+            context=self.context,
             negatives=negatives,
             titles=False,
             language=language,

@@ -127,6 +127,7 @@ def test_bad_triplets(tmp_path: Path, questions: Any) -> None:
     [
         ({"negatives": -1}, "negatives must not be negative, got -1"),
         ({"positives": "word"}, "positives must be 'passage' or 'sentence', got 'word'"),
+        ({"context": True}, "context .* needs positives='sentence'"),
         ({"language": "english"}, "unknown language code 'english'"),
     ],
 )

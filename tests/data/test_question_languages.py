@@ -104,7 +104,10 @@ def test_which_sources_have_negatives(tmp_path: Path) -> None:
         write_jsonl(tmp_path / "e.jsonl", [{**rows[0], "negatives": ["c"]}]),
         write_jsonl(tmp_path / "train.jsonl", [TYDI]),
     ]
-    assert [source.has_negatives for source in find_retrieval(sources)] == [True, True, False, False, True, True]
+    found = find_retrieval(sources)
+    assert [source.has_negatives("passage") for source in found] == [True, True, False, False, True, True]
+    # The other sentences of the passage are negatives of the one with the answer.
+    assert [source.has_negatives("sentence") for source in found] == [True, True, True, False, True, True]
 
 
 def pair(**changed: Any) -> dict[str, Any]:

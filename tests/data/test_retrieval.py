@@ -9,8 +9,10 @@ import pytest
 
 from st_xlret.data import normalise_text
 from st_xlret.data.beir import read_qrels, read_texts
+from st_xlret.evaluation.lareqa import read_lareqa
 from tests.data.files import write_jsonl, write_text
 from tests.data.layouts import PARAGRAPHS, QUESTIONS, SENTENCES, beir, dpr, squad, triplets
+from tests.evaluation.samples import write_lareqa
 
 
 def made(make: Any, folder: Path) -> Path:
@@ -35,6 +37,30 @@ def test_sentences_with_the_answer(make: Any, tmp_path: Path, questions: Any) ->
     assert dataset["positive"][:] == SENTENCES
     (counts,) = report.languages.values()
     assert counts["whole_passage"] == 1 and "whole" in str(report)
+
+
+@pytest.mark.parametrize("make", [beir, dpr, squad])
+def test_sentences_with_the_answer_and_their_siblings_are_followed_by_their_passage(
+    make: Any, tmp_path: Path, questions: Any
+) -> None:
+    dataset, _ = questions(made(make, tmp_path), positives="sentence", context=True, negatives=3, titles=False)
+    first, second = (PARAGRAPHS[name][1] for name in ("d1", "d2"))
+    assert dataset[0]["positive"] == f"The sun came out at seven. {first}"
+    assert dataset[1]["positive"] == f"A wolf lives there. {second}"
+    # The negatives of the files are whole passages, and come first.
+    for row, sibling in enumerate([f"It rained on Monday. {first}", f"It eats fish. {second}"]):
+        assert sibling in [dataset[row][f"negative_{i}"] for i in (1, 2, 3)]
+    assert questions(made(make, tmp_path), positives="sentence", titles=False)[0]["positive"][:] == SENTENCES
+
+
+def test_a_sentence_in_its_passage_is_a_candidate_of_lareqa(tmp_path: Path, questions: Any) -> None:
+    folder = write_lareqa(tmp_path)
+    given = {"positives": "sentence", "context": True, "negatives": 1, "titles": False}
+    dataset, _ = questions(folder / "xquad-r" / "en.json", **given)
+    corpus = read_lareqa(folder, context=True).corpus
+    candidates = [text for text, code in corpus if code == "en"]
+    assert len(candidates) == 2 and dataset["positive"][:] == candidates
+    assert dataset["negative_1"][:] == candidates[::-1]
 
 
 def test_hard_negatives(tmp_path: Path, questions: Any) -> None:
@@ -99,8 +125,6 @@ def test_unanswerable_questions_of_squad_2(tmp_path: Path, questions: Any) -> No
 @pytest.mark.slow
 @pytest.mark.real_data
 def test_squad_has_nothing_of_xquad(real_data: Path, questions: Any) -> None:
-    from st_xlret.evaluation.lareqa import read_lareqa
-
     train = questions(real_data / "squad_v1.1" / "train", titles=False)[0]
     assert len(train) == 87_423
     test = read_lareqa(real_data / "xquad_r")

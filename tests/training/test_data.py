@@ -15,6 +15,7 @@ from st_xlret.training.data import DataArguments, PairQuestionArguments, Questio
 from tests import tiny
 from tests.data.files import write_jsonl
 from tests.data.layouts import squad
+from tests.evaluation.samples import write_lareqa
 
 
 @pytest.fixture
@@ -50,6 +51,19 @@ def test_questions_of_the_test_set_are_not_trained_on(arguments: Any, tmp_path: 
 def test_passages_have_titles_and_sentences_have_none(arguments: Any) -> None:
     assert arguments().load_questions(0)[0][1]["positive"] == "Zoo A wolf lives there. It eats fish."
     assert arguments(positives="sentence").load_questions(0)[0][1]["positive"] == "A wolf lives there."
+
+
+def test_sentences_in_context_and_their_siblings(arguments: Any, tmp_path: Path) -> None:
+    given = arguments(positives="sentence", context=True, hard_negatives=1)
+    questions, _ = given.load_questions(0)
+    assert questions[1]["positive"] == "A wolf lives there. A wolf lives there. It eats fish."
+    assert questions[1]["negative_1"] == "It eats fish. A wolf lives there. It eats fish."
+    # There is nothing to mine.
+    assert given.add_hard_negatives(questions, None, SimpleNamespace()) is questions
+    for context, candidate in ((True, "sentence followed by its paragraph"), (False, "sentence")):
+        test = str(write_lareqa(tmp_path / str(context)))
+        evaluator = arguments(positives="sentence", context=context, test=test).lareqa()
+        assert evaluator is not None and evaluator.candidate == candidate
 
 
 def test_negatives_are_those_of_the_file_or_mined_and_kept_for_a_resumed_run(
@@ -102,6 +116,11 @@ def test_answers_are_no_more_than_the_run_can_read(tmp_path: Path, monkeypatch: 
     questions, evaluator = data.load_answers(args, "en", 1)
     assert questions is not None and len(questions) == 1 and "negative_1" in questions.column_names
     assert evaluator is None and data.load_answers(args, "en", 0) == (None, None)
+    data.context, args.max_steps = True, 9
+    questions, _ = data.load_answers(args, "en", 1)
+    sentences = {"The sun came out at seven.", "A wolf lives there."}
+    assert questions is not None and {text[: text.index(".") + 1] for text in questions["positive"]} == sentences
+    assert all(len(text.split(". ")) == 3 for name in ("positive", "negative_1") for text in questions[name])
 
 
 def test_held_out_pairs_are_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
