@@ -264,7 +264,16 @@ def _select(datasets: Any, loss: Any) -> Any:
             name: _select(rows, loss[name] if isinstance(loss, Mapping) else loss) for name, rows in datasets.items()
         }
     own = own_loss(loss) if isinstance(loss, nn.Module) else None
-    return datasets if own is None or datasets is None else own.select(datasets)
+    if datasets is None:
+        return None
+    if own is not None:
+        return own.select(datasets)
+    if "document" in datasets.column_names and isinstance(datasets[0]["document"], str):
+        raise ValueError(
+            f"{type(loss).__name__} does not read the column 'document', which is the id of a document here: rename a "
+            "column of texts, as by dataset.rename_column('document', 'positive'), and remove one of ids"
+        )
+    return datasets
 
 
 def _tokens(inputs: Mapping[str, Any]) -> Tensor | int:

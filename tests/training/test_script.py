@@ -136,6 +136,13 @@ def test_a_run_that_made_the_score_worse_is_warned_of(
     assert ("worse" in caplog.text) == worse
 
 
+def test_perfect_scores_before_and_after_are_said_to_show_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    compare({"pairs_average_accuracy": 1.0}, {"pairs_average_accuracy": 1.0})
+    assert "so few pairs or questions cannot show a change" in capsys.readouterr().out
+    compare({"pairs_average_accuracy": 0.5}, {"pairs_average_accuracy": 1.0})
+    assert "cannot show a change" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "metric", "best", "strategy"),
     [

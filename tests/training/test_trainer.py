@@ -60,6 +60,15 @@ def test_losses_of_the_host_and_wrapped_losses_work_beside_ours(tmp_path: Path) 
     assert (tmp_path / "checkpoint-4" / "loss_state.safetensors").stat().st_size > 1000
 
 
+def test_a_host_loss_does_not_lose_the_texts_of_a_column_named_document(tmp_path: Path) -> None:
+    model = tiny.static()
+    pairs = tiny.pairs().select_columns(["source", "target"]).rename_columns({"source": "query", "target": "document"})
+    loss = MultipleNegativesRankingLoss(model)
+    with pytest.raises(ValueError, match=r"MultipleNegativesRankingLoss does not read.*rename_column\('document'"):
+        CrossLingualTrainer(model, arguments(tmp_path), pairs, loss=loss)
+    CrossLingualTrainer(model, arguments(tmp_path), pairs.rename_column("document", "positive"), loss=loss)
+
+
 def test_losses_may_be_functions_of_the_model(tmp_path: Path) -> None:
     trainer = CrossLingualTrainer(
         tiny.static(), arguments(tmp_path, max_steps=1), tiny.pairs(), loss=SemanticContrastiveLoss
