@@ -239,7 +239,8 @@ _COLOURS = (
 
 _STYLE = """
 body {font: 16px system-ui, sans-serif; margin: 1.5rem auto; max-width: 80rem; padding: 0 1rem; color: #1d2129}
-form {display: flex; gap: .5rem} input {font: inherit; padding: .5rem; flex: 1} button {font: inherit; padding: .5rem}
+form {display: flex; flex-wrap: wrap; gap: .5rem} input {font: inherit; padding: .5rem; flex: 1 1 20rem}
+button {font: inherit; padding: .5rem}
 main {display: flex; flex-wrap: wrap; gap: 2rem} section {flex: 1; min-width: 20rem}
 .note {color: #666; font-size: .85rem; overflow-wrap: anywhere}
 .bar {display: flex; height: 1.6rem; border-radius: .4rem; overflow: hidden; gap: 2px}
@@ -279,7 +280,9 @@ def page(pools: Sequence[Pool], query: str) -> str:
         for pool, found in zip(pools, answers, strict=True)
     )
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>st-xlret search</title><style>{_STYLE}</style>'
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width"><title>st-xlret search</title>'
+        f"<style>{_STYLE}</style>"
         '<h1>Search across languages</h1><form><input name="q" aria-label="Query in any language" autofocus '
         f'maxlength="{_LONGEST_QUERY}" placeholder="{_EXAMPLE}" value="{escape(query)}"><button>Search</button></form>'
         '<p class="note">Scores of different models cannot be compared: a calibration removes what all texts have in '
