@@ -1,7 +1,7 @@
 """Run a study: train the rows of a YAML file, measure them, and write their table.
 
     python -m training_scripts.studies.run --study training_scripts/studies/search.yaml --model M --data DATA \\
-        --output runs/search --seeds 0 1 --jobs 2
+        --output runs/search --seeds 0 1
 
 A row is a command line. search.yaml explains the fields of such a file, line by line. Where a row has several learning
 rates, the first seed is trained with each of them, and the rate with the best held-out score is taken. While that is at
@@ -20,9 +20,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from glob import glob
 from pathlib import Path
@@ -48,7 +46,6 @@ class Arguments:
     model: str | None = option(None, "The checkpoint that the rows start from, {model} in the file.")
     rows: list[str] = option([], "Rows to run, each in quotes, with those that they need. All by default.")
     seeds: list[int] = option([0], "Seeds of each row.", minimum=0, maximum=2**32 - 1)
-    jobs: int = option(1, "Commands at a time, each with one thread if there are several.", minimum=1)
     rates: list[float] = option([], "Learning rates to choose from, in place of those of the file.", above=0)
     further_rates: int | None = option(None, "Rates beyond an end to try, in place of the file's number.", minimum=0)
     options: str = option("", "Options that are added to each training command, such as '--max_steps 1000'.")
@@ -189,9 +186,7 @@ class Study:
         self.tune: dict[str, Any] = self.content.get("tune", {})
         self.values = {"output": arguments.output}
         self.values |= {name: value for name in ("data", "model") if (value := getattr(arguments, name)) is not None}
-        self.slots = threading.Semaphore(arguments.jobs)
-        self.futures: dict[str, Future[bool]] = {}
-        self.tunings: dict[str, Future[None]] = {}
+        self.made: dict[str, bool] = {}
 
     def seeds_of(self, name: str) -> list[int]:
         """The seeds of a row. The checkpoint has one."""
@@ -238,22 +233,17 @@ class Study:
         return Found(measured, self.rate(name) if row.rates else row.options.get("learning_rate"), row.rate_of)
 
     def run(self, names: Iterable[str]) -> None:
-        """Train and measure rows, each after those that it is made of and the one whose rate it takes."""
+        """Train and measure rows and those that they are made of, and choose the rates that they take, row by row."""
         wanted = set(names)
         for name in reversed(self.rows):
             wanted |= set(self.rows[name].needs) if name in wanted else set()
         tuned = {self.rows[name].rate_of or name for name in wanted if self.rows[name].rates}
         self.prepare([self.rows[name] for name in wanted])
-        with ThreadPoolExecutor(2 * len(self.rows)) as pool:  # those that wait take a thread, and no slot
-            for name in self.rows:
-                if name in tuned:
-                    self.tunings[name] = pool.submit(self.choose_rate, name)
-                if name in wanted:
-                    self.futures[name] = pool.submit(self.run_row, name)
-        for tuning in self.tunings.values():
-            tuning.result()
-        for future in self.futures.values():
-            future.result()
+        for name in self.rows:
+            if name in tuned:
+                self.choose_rate(name)
+            if name in wanted:
+                self.made[name] = self.run_row(name)
 
     def prepare(self, rows: Iterable[Row]) -> None:
         """Run the commands that make what these rows, or what is measured of them, mention."""
@@ -273,7 +263,7 @@ class Study:
     def choose_rate(self, name: str) -> None:
         """Train a row by its first seed with each learning rate, and keep the model of the one that is chosen."""
         row, seed, tried = self.rows[name], self.seeds[0], set[float]()
-        if len(row.rates) == 1 or not all(self.futures[other].result() for other in row.needs):
+        if len(row.rates) == 1 or not all(self.made[other] for other in row.needs):
             return
         file, _, key = self.tune["by"].partition("/")
         while new := [rate for rate, score in self.trials(name).items() if score is None and rate not in tried]:
@@ -293,14 +283,12 @@ class Study:
     def run_row(self, name: str) -> bool:
         """Train and measure each seed of a row; whether all models are there."""
         row = self.rows[name]
-        if failed := [other for other in row.needs if not self.futures[other].result()]:
+        if failed := [other for other in row.needs if not self.made[other]]:
             print(f"{name} is left out: {' and '.join(failed)} failed", file=sys.stderr, flush=True)
             return False
-        if row.rates:
-            self.tunings[row.rate_of or name].result()
-            if self.rate(name) is None:
-                print(f"{name} is left out: its learning rate was not found", file=sys.stderr, flush=True)
-                return False
+        if row.rates and self.rate(name) is None:
+            print(f"{name} is left out: its learning rate was not found", file=sys.stderr, flush=True)
+            return False
         made = {seed: self.make(name, seed, self.rate(name)) for seed in self.seeds_of(name)}
         for seed in (seed for seed in made if made[seed]):
             self.measure(self.folder(name, seed), self.model(name, seed), seed, self.content["measure"])
@@ -349,11 +337,9 @@ class Study:
         """Run a command with its output in `folder/log.txt`; whether it succeeded."""
         paths = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": paths}
-        if self.arguments.jobs > 1:
-            environment["OMP_NUM_THREADS"] = "1"
         folder.mkdir(parents=True, exist_ok=True)
         words, log = [*self.words(command, values), *further], folder / "log.txt"
-        with self.slots, open(log, "a", encoding="utf-8") as file:
+        with open(log, "a", encoding="utf-8") as file:
             print(f"$ {shlex.join(words)}", file=file, flush=True)
             failed = subprocess.run(words, env=environment, stdout=file, stderr=subprocess.STDOUT).returncode
         print(f"{folder.name}: {command['script']} " + (f"failed, see {log}" if failed else "is done"), flush=True)

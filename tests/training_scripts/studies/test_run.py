@@ -126,7 +126,7 @@ def test_the_commands_of_a_row(given: list[str], programs: Programs, tmp_path: P
 def test_the_table_has_mean_and_spread_and_a_finished_study_is_not_run_again(
     given: list[str], programs: Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = run.main([*given, "--seeds", "0", "1", "--jobs", "3"])
+    table = run.main([*given, "--seeds", "0", "1"])
     lines = {
         cells[1].strip(): [cell.strip() for cell in cells[2:-1]] for cells in (x.split("|") for x in table.splitlines())
     }
