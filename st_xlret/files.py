@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 _MODEL_MARKER = "modules.json"  # by which a folder is recognised as a saved SentenceTransformer
+_MAP_MARKER = "calibration.json"  # and as a saved map of vectors
 _TEMPORARY, _REPLACED = ".st-xlret-tmp", ".st-xlret-replaced"
 _DAY = 86_400.0
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -267,7 +268,7 @@ def _check_free(target: Path, overwrite: bool, other_way: str = "") -> None:
         raise FileExistsError(
             f"{target} already holds {held}; replace it (--overwrite, overwrite=True){other_way}, or give another path."
         )
-    if not (target / _MODEL_MARKER).is_file():
+    if not any((target / marker).is_file() for marker in (_MODEL_MARKER, _MAP_MARKER)):
         raise FileExistsError(
             f"{target} is not empty and holds no saved model (no {_MODEL_MARKER}): it is not overwritten, because that "
             "would delete it. Give another path, or empty it yourself."

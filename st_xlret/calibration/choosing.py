@@ -22,7 +22,7 @@ from st_xlret.modules.calibration_layer import CalibrationLayer
 
 STRENGTHS = tuple(tenth / 10 for tenth in range(11))
 
-_COMPARED = (("lsar",), ("shift",), ("shift", "coral"), ("to_pivot",))
+_COMPARED = (("lsar",), ("shift",), ("shift", "coral"))
 _TO_HALVE = 20
 
 
@@ -79,7 +79,7 @@ def fit_and_compare(
     own = name_of(steps, amount, keep_mean, by_role=asked is not None, queries_only=queries_only)
     usual = {}
     if others:
-        usual = usual_calibrations(documents, asked, pivot=pivot, options=options, show_progress_bar=show_progress_bar)
+        usual = usual_calibrations(documents, asked, options=options, show_progress_bar=show_progress_bar)
         usual.pop(own, None)
     comparison = compare_calibrations({**usual, own: fitted}, *sides, chosen=own, show_progress_bar=show_progress_bar)
     halves = measure_halves(*sides, strength=amount, **both) if others and not once else []
@@ -165,11 +165,10 @@ def usual_calibrations(
     documents: Mapping[str, Tensor],
     queries: Mapping[str, Tensor] | None = None,
     *,
-    pivot: str = "en",
     options: CalibrationOptions | None = None,
     show_progress_bar: bool = False,
 ) -> dict[str, RoleCalibrations]:
-    """Fit the calibrations that suit search: LSAR, shift, shift and CORAL, and to the pivot.
+    """Fit the calibrations that suit search: LSAR, shift, and shift and CORAL.
 
     LSAR and shift are also fitted for queries only; with embeddings of queries, so are those with maps of their own for
     queries. Of the options, `keep_mean` and `lsar_rank` keep their defaults.
@@ -178,17 +177,16 @@ def usual_calibrations(
         Name -> calibration.
     """
     plain = replace(options or CalibrationOptions(), keep_mean=None, lsar_rank=None)
-    pivot = pivot if pivot in documents else next(iter(documents))
     jobs = [(steps, False, False) for steps in _COMPARED]
-    if queries is not None:  # they stay as they are with to_pivot
-        jobs += [(steps, True, False) for steps in _COMPARED if steps != ("to_pivot",)]
+    if queries is not None:
+        jobs += [(steps, True, False) for steps in _COMPARED]
     jobs += [(steps, False, True) for steps in _COMPARED if set(steps) <= {*QUERY_STEPS}]
     fitted = {}
     for steps, apart, queries_only in tqdm(
         jobs, desc="fitting calibrations to compare with", unit="calibration", disable=not show_progress_bar
     ):
         fitted[name_of(steps, by_role=apart, queries_only=queries_only)] = fit_role_calibrations(
-            documents, queries if apart else None, steps=steps, pivot=pivot, options=plain, queries_only=queries_only
+            documents, queries if apart else None, steps=steps, options=plain, queries_only=queries_only
         )
     return fitted
 

@@ -268,9 +268,9 @@ def explain(biases: Mapping[str, LanguageBias], roles_apart: bool) -> str:
     """What the shares mean, and what chance is."""
     bias = biases["search"]
     lines = [
-        f"Each of {bias.texts} texts a language searches all of them, and its {bias.neighbours} nearest ones count, "
-        f"without those from its own document. An encoder that does not see languages would find "
-        f"{100 * bias.chance:.1f} % in the text's own language."
+        f"Each of {bias.texts} texts a language searches a pool with equally many texts of each language, and its "
+        f"{bias.neighbours} nearest ones count, without those from its own document. An encoder that does not see "
+        f"languages would find {100 * bias.chance:.1f} % in the text's own language."
     ]
     if roles_apart:
         lines.append(

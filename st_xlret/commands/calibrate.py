@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 CHECKED_TEXTS, DOUBTFUL = 300, 0.2
 _OF_MODELS = (
     *("model", "corpus", "documents", "queries", "pairs", "query_prompt", "document_prompt", "by_role"),
-    *("overwrite", "license", "base_model", "push_to_hub"),
+    *("license", "base_model", "push_to_hub"),
 )
 
 
@@ -207,7 +207,7 @@ class Output:
     _argument_group_name = "output"
 
     output: str = option(None, "Folder for the calibrated model, with the report on its language bias.")
-    overwrite: bool = option(False, "Replace a model that is there.")
+    overwrite: bool = option(False, "Replace a model or a map that is there.")
     license: str | None = option(
         None,
         "Licence of the model, for its card, such as mit. By default the encoder's, if its card states one.",
@@ -316,10 +316,12 @@ def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Compa
 def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Output, command: Sequence[str]) -> None:
     """Fit a map on stored vectors, save it with its report, and say what it brings."""
     from st_xlret.calibration import fit_and_compare, usual_texts
-    from st_xlret.vectors.calibration import VectorCalibration, unit_vectors
+    from st_xlret.vectors.calibration import VectorCalibration, check_steps, unit_vectors
 
-    check_output_directory(target.output)
+    check_steps(method.steps)
+    check_output_directory(target.output, overwrite=target.overwrite)
     source = stored.open()
+    source.refuse_mapped()
     drawn: Any = {"languages": given.languages, "min_texts": method.min_texts, "seed": method.seed}
     size = given.texts_per_language or usual_texts(method.steps)
     units = unit_vectors(sample_vectors(source, size, **drawn), metric=source.metric)
@@ -327,20 +329,18 @@ def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Out
         units,
         steps=method.steps,
         strength=method.amount,
-        pivot=method.pivot if method.pivot in units else next(iter(units)),
+        pivot=method.pivot,
         options=method.options(),
         queries_only=method.queries_only,
         seed=method.seed,
         show_progress_bar=True,
     )
     calibration = VectorCalibration.of_layers(fitted, metric=source.metric, model=source.model)
-    with atomic_directory(target.output) as folder:
+    with atomic_directory(target.output, overwrite=target.overwrite) as folder:
         calibration.save(folder)
         _write_report(comparison, folder)
     print(describe(comparison, units))
-    if comparison.recommended not in (comparison.chosen, "as it is"):
-        words = [source.without_secrets(word) for word in command_for(comparison, command)[:-1]]
-        print(f"To save it, in a new folder (--output):\n\n    {shlex.join(words)}\n")
+    _recommend(comparison, [source.without_secrets(word) for word in command])
     print(
         f"\nThe map is in {target.output}. "
         + lines_for_a_service(
@@ -380,8 +380,7 @@ def _save(
 def _advise(model: SentenceTransformer, comparison: Comparison, output: str, command: Sequence[str]) -> None:
     """Print the comparison, the command that saves what is recommended, and how the model is used."""
     print(f"\n{comparison}")
-    if comparison.recommended not in (comparison.chosen, "as it is"):
-        print(f"To save it:\n\n    {shlex.join(command_for(comparison, command))}\n")
+    _recommend(comparison, command)
     shares = [f"{100 * found['search'].same_language_share:.1f} %" for found in (comparison.before, comparison.after)]
     chance = 100 * comparison.before["search"].chance
     print(f"\nResults in the query's language: {shares[0]} before, {shares[1]} after (chance: {chance:.1f} %).")
@@ -391,6 +390,12 @@ def _advise(model: SentenceTransformer, comparison: Comparison, output: str, com
     card = model.model_card_data
     if lacking := [name for name in ("base_model", "license") if not getattr(card, name)]:
         print(f"The card does not state {' and '.join(f'--{name}' for name in lacking)}.")
+
+
+def _recommend(comparison: Comparison, command: Sequence[str]) -> None:
+    """Print the command that saves what is recommended, if that is another calibration."""
+    if comparison.recommended not in (comparison.chosen, "as it is"):
+        print(f"To save it:\n\n    {shlex.join(command_for(comparison, command))}\n")
 
 
 def command_for(comparison: Comparison, command: Sequence[str]) -> list[str]:

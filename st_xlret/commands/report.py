@@ -101,7 +101,8 @@ def _of_vectors(options: Arguments, stored: Stored) -> dict[str, LanguageBias]:
     drawn: Any = {"languages": options.languages, "min_texts": CalibrationOptions().min_texts, "seed": options.seed}
     units = unit_vectors(sample_vectors(source, options.texts_per_language, **drawn), metric=source.metric)
     usual = usual_calibrations(units, show_progress_bar=True)
-    comparison = compare_calibrations(usual, units, chosen="lsar, queries only", show_progress_bar=True)
+    how: Any = {"texts": options.texts_per_language, "neighbours": options.neighbours, "show_progress_bar": True}
+    comparison = compare_calibrations(usual, units, chosen="lsar, queries only", **how)
     print(describe(replace(comparison, used=False), units))
     return comparison.before
 

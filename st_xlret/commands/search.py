@@ -5,10 +5,11 @@ r"""Search stored vectors that have texts, by a query in any language.
 The vectors are what `st-xlret index` has written, or any others that the model can have made: a Parquet file, a table
 of LanceDB or PostgreSQL, a collection of Qdrant or Chroma. They stay where they are, and each search reads all of them.
 Without --query, queries are read from the terminal, one a line. A result has a score, a language and its text. With
---compare, other vectors answer too, such as those of the model before its calibration. With --serve, a web page on this
+--compare, other vectors answer too, such as those of the model before its calibration. With --map, queries are mapped
+by what `st-xlret calibrate --vectors` has written. With --serve, a web page on this
 machine shows the answers of both side by side, with the languages that they are in:
 
-    st-xlret search runs/index.parquet --compare runs/index-raw.parquet --serve
+    st-xlret search runs/index.parquet --map map --compare runs/index.parquet --serve
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import ipaddress
 import json
 import socket
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,10 +26,13 @@ from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import parse_qs, urlsplit
 
 from st_xlret.options import name_leading_words, option, parse
+
+if TYPE_CHECKING:
+    from st_xlret.vectors import VectorCalibration, VectorSource
 
 _CANDIDATES = 20  # results among which a preferred language is looked for
 _LONGEST_QUERY = 2_000
@@ -52,6 +57,9 @@ class Arguments:
         "share, such as 0.1, only decides between results of nearly the same score.",
         minimum=0,
         maximum=1,
+    )
+    map: str | None = option(
+        None, "Folder of a calibration of the vectors: queries are mapped by it. Not for those of --compare."
     )
     compare: str | None = option(None, "Other vectors, whose answers are shown beside those of the first.")
     json: bool = option(False, "Print JSON lines: {query, results: [{score, language, text}]}.")
@@ -88,7 +96,7 @@ class Result(TypedDict):
 def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
     """Run the command `search`."""
     (options,) = parse([Arguments], name_leading_words(arguments, "vectors"), description=__doc__, prog=prog)
-    pools = [Pool(options.vectors, options)]
+    pools = [Pool(options.vectors, options, options.map)]
     if options.compare is not None:
         pools.append(Pool(options.compare, options))
     if options.serve:
@@ -110,12 +118,13 @@ class Pool:
     Args:
         name: Path or address of the vectors.
         options: The fields of the vectors, the model, and how to search.
+        map: Folder of the calibration by which queries are mapped.
 
     Raises:
-        ValueError: If the vectors have no texts, or do not fit the model.
+        ValueError: If the vectors have no texts, or do not fit the model or the map.
     """
 
-    def __init__(self, name: str, options: Arguments) -> None:
+    def __init__(self, name: str, options: Arguments, map: str | None = None) -> None:
         from st_xlret.commands.index import identifier_for
         from st_xlret.data.language_identification import LanguageIdentifier
         from st_xlret.evaluation.embedding_cache import fingerprint
@@ -137,7 +146,14 @@ class Pool:
                 f"{name} was made by another model than {encoder} is now (it names {self.source.model}): the vectors "
                 "do not fit. Build the index again, or name the model that made it"
             )
+        self.calibration = None if map is None else _fitting_map(map, self.source)
+        if map is None and self.source.mark:
+            raise ValueError(
+                f"{name}: these vectors are mapped, by {self.source.mark}: name the map of queries (--map)"
+            )
         self._identify = identifier_for(self.model)
+        if self.calibration and self.calibration.languages and options.language is None:
+            self._identify = LanguageIdentifier(self.calibration.languages).identify
         self._language_of = self._identify
         if options.prefer_language and options.language is None and self._identify is None:
             self._language_of = LanguageIdentifier().identify
@@ -161,6 +177,8 @@ class Pool:
             languages = [self._identify(query) for query in queries]
         by_dot, wanted = self.source.metric == "dot", self._wanted()
         asked = encode(self.model, list(queries), languages, role="query", normalize_embeddings=not by_dot)
+        if self.calibration is not None:
+            asked = self.calibration.transform(asked, "query", languages)
         scores, best = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
         found: dict[int, tuple[str | None, Any]] = {}
         first = 0
@@ -201,6 +219,23 @@ class Pool:
         scores = torch.tensor([found["score"] for found in results])
         order = prefer(scores, torch.tensor(is_own), self.options.prefer_language).argsort(descending=True, stable=True)
         return [results[place] for place in order.tolist()]
+
+
+def _fitting_map(folder: str, source: VectorSource) -> VectorCalibration:
+    """The calibration in a folder, if queries that it maps can search the vectors."""
+    from st_xlret.vectors import VectorCalibration
+
+    found = VectorCalibration.load(folder)
+    found.check(dimension=source.dimension, metric=source.metric, model=source.model, name=source.name)
+    if source.mark and not source.mark.startswith(found.fingerprint):
+        raise ValueError(f"{source.name}: these vectors are mapped by another calibration than {folder}: {source.mark}")
+    if not (source.mark or found.queries_only):
+        warnings.warn(
+            f"{folder} maps queries and documents, and {source.name} does not say that its vectors are mapped: map "
+            "them (st-xlret apply), or calibrate with --queries_only",
+            stacklevel=2,
+        )
+    return found
 
 
 def _show(query: str, results: Sequence[Result], name: str | None, *, as_json: bool) -> None:

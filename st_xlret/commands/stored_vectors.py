@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from st_xlret.vectors import VectorSource
 
 _LABELLED = 300  # texts of each language whose label is checked
+_LOOKED_THROUGH = 25  # batches of 4 096 rows in which they are looked for
+_SHOWN = 30  # languages that a line names
 
 
 @dataclass
@@ -53,19 +56,33 @@ def sample_vectors(
     source: VectorSource, per_language: int, *, languages: Sequence[str], min_texts: int, seed: int
 ) -> dict[str, np.ndarray]:
     """Vectors of each language; languages with fewer than `min_texts` are left out, and named."""
-    found = source.sample(per_language, seed=seed, languages=languages or None)
-    print(f"{source.name}: {len(source)} vectors of {source.dimension} dimensions")
-    print(f"sampled: {', '.join(f'{code} {len(rows)}' for code, rows in found.items())}")
-    if few := [f"{code} {len(rows)}" for code, rows in found.items() if len(rows) < min_texts]:
-        print(f"warning: left out, with fewer than {min_texts} vectors (--min_texts): {', '.join(few)}")
+    mapped = f", mapped by the calibration {source.mark}" if source.mark else ""
+    print(f"{source.name}: {len(source)} vectors of {source.dimension} dimensions{mapped}")
+    found = source.sample(per_language, seed=seed, languages=languages or None, show_progress_bar=True)
+    kept = {code: rows for code, rows in found.items() if len(rows) >= min_texts}
+    few = {code: rows for code, rows in found.items() if code not in kept}
+    if not kept:
+        raise ValueError(
+            f"{source.name}: no language has {min_texts} vectors (min_texts): {_counts(few)}. If these are no "
+            "languages, name their field (--language_field)"
+        )
+    print(f"sampled: {_counts(kept)}")
+    if few:
+        print(f"warning: left out, with fewer than {min_texts} vectors (--min_texts): {_counts(few)}")
     if source.fields.text is not None:
-        _check_labels(source, set(found))
-    return {code: rows for code, rows in found.items() if len(rows) >= min_texts}
+        _check_labels(source, set(kept))
+    return kept
+
+
+def _counts(found: Mapping[str, np.ndarray]) -> str:
+    """The first languages with their numbers of vectors."""
+    shown = [f"{code} {len(rows)}" for code, rows in islice(found.items(), _SHOWN)]
+    return ", ".join(shown) + f", ... ({len(found)} in all)" * (len(found) > _SHOWN)
 
 
 def describe(comparison: Comparison, units: dict[str, Tensor]) -> str:
     """The comparison, what it means for a threshold of scores, and lift by language."""
-    from st_xlret.calibration.comparison import NEIGHBOURS, translate_scores
+    from st_xlret.calibration.comparison import translate_scores
     from st_xlret.evaluation import markdown_table
 
     calibration = comparison.rows[comparison.chosen].calibration
@@ -77,10 +94,12 @@ def describe(comparison: Comparison, units: dict[str, Tensor]) -> str:
         for i, code in enumerate(before.languages)
     ]
     header = ["language", "before (%)", "after (%)", "chance (%)", "lift before", "lift after"]
-    scores = [f"{old:.2f} -> {new:.2f}" for old, new in translate_scores(calibration, units)]
+    looked_at = {code: vectors[: before.texts] for code, vectors in units.items()}
+    translated = translate_scores(calibration, looked_at, neighbours=before.neighbours)
+    scores = [f"{old:.2f} -> {new:.2f}" for old, new in translated]
     return (
         f"\n{markdown_table(header, rows)}\n\n{comparison}\n\n"
-        f"Scores change. A threshold of before, and the one that as many of the {NEIGHBOURS} nearest in all "
+        f"Scores change. A threshold of before, and the one that as many of the {before.neighbours} nearest in all "
         f"languages pass (cosine; within one language it is lower): {', '.join(scores)}."
     )
 
@@ -92,18 +111,19 @@ def lines_for_a_service(output: str, *, queries_only: bool, needs_language: bool
     if not queries_only:
         documents = f"    # the documents: st-xlret apply {output} --vectors SOURCE --into NAME\n"
     return (
-        "In the service that searches, with NumPy alone (README.md there has the same for other languages):\n\n"
+        "In the service that searches, with NumPy alone (README.md there has the same for other programming "
+        "languages):\n\n"
         f'    calibration = st_xlret.VectorCalibration.load("{output}")\n'
         f'    query = calibration.transform(query, role="query"{language})\n{documents}'
     )
 
 
 def _check_labels(source: VectorSource, codes: set[str]) -> None:
-    """Print how many language labels an identifier doubts, on the first texts of each language."""
+    """Print how many language labels an identifier doubts, on texts of each language among the first rows."""
     from st_xlret.commands.calibrate import report_labels
 
     texts: dict[str, list[str]] = {code: [] for code in codes}
-    for rows in source.batches(everything=True):
+    for rows in islice(source.batches(everything=True), _LOOKED_THROUGH):
         for code, text in zip(rows.languages, rows.texts, strict=True):
             if code in texts and text and len(texts[code]) < _LABELLED:
                 texts[code].append(text)

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 FILE, WEIGHTS = "calibration.json", "calibration.safetensors"
 
+_ABOUT: dict[str, Any] = {
+    "dimension": int, "languages": list, "queries_only": bool, "metric": str, "model": str | None, "steps": list,
+    "strength": dict,
+}  # fmt: skip
+
 _USE = """\
 # A calibration of vectors
 
@@ -34,7 +39,10 @@ It was fitted on vectors of {dimension} dimensions{of_model}, compared by {metri
     y = weight[map] · x + bias[map]
     y = y / length(y)
 
-With NumPy alone:
+With NumPy and safetensors:
+
+    import numpy as np
+    import safetensors.numpy
 
     tensors = safetensors.numpy.load_file("calibration.safetensors")
     weight, bias = tensors["weight"][{number}], tensors["bias"][{number}]
@@ -112,22 +120,24 @@ class VectorCalibration:
             vectors: Language -> (n, d); or one matrix (n, d) with `languages`. Of any length: they are scaled to unit
                 length first.
             languages: The language of each row of a matrix.
-            steps: The steps, see [`fit_calibration`][st_xlret.fit_calibration]. With the default, `"lsar"`, nobody has
-                to know the language of a vector.
+            steps: The steps, see [`fit_calibration`][st_xlret.fit_calibration]; all but `"to_pivot"`. With the default,
+                `"lsar"`, nobody has to know the language of a vector.
             queries_only: Fit a map of queries alone: the stored documents stay as they are. For the steps `"lsar"` and
                 `"shift"`.
             strength: From 0, which leaves the directions of vectors as they are, to 1.
-            pivot: Language of the steps `"rotate"` and `"to_pivot"`.
+            pivot: Language of the step `"rotate"`.
             metric: How the store compares vectors: "cosine", the default, "dot" or "euclidean".
             model: Name of the model that made the vectors; `check` compares it.
             options: Further options of the steps.
 
         Raises:
             ValueError: If there are fewer than two languages, a language has too few vectors, vectors have several
-                lengths, hold NaN or zeros alone, or are not of unit length where the metric is not the cosine.
+                lengths, hold NaN or zeros alone, or are not of unit length where the metric is not the cosine; or if
+                vectors have no map of a step.
         """
         from st_xlret.calibration import fit_role_calibrations
 
+        check_steps(steps)
         units = unit_vectors(vectors, languages, metric=metric)
         fitted = fit_role_calibrations(
             units, steps=steps, strength=strength, pivot=pivot, options=options, queries_only=queries_only
@@ -203,17 +213,18 @@ class VectorCalibration:
                     "fit one on these vectors (st-xlret calibrate --vectors)"
                 )
 
-    def save(self, folder: str | os.PathLike[str]) -> Path:
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write `calibration.safetensors`, `calibration.json` and a README.md that says how to use them.
 
         Args:
             folder: A new folder.
+            overwrite: Replace a calibration that is there.
 
         Returns:
             The folder.
 
         Raises:
-            FileExistsError: If something is there already.
+            FileExistsError: If something is there already, or something else with `overwrite`.
             OSError: If it cannot be written.
         """
         from safetensors.numpy import save_file
@@ -227,7 +238,7 @@ class VectorCalibration:
             "steps": list(self.steps),
             "strength": dict(self.strength),
         }
-        with atomic_directory(folder) as target:
+        with atomic_directory(folder, overwrite=overwrite) as target:
             save_file({"weight": self.weight, "bias": self.bias}, target / WEIGHTS)
             write_json(target / FILE, about)
             (target / "README.md").write_text(self._use(), encoding="utf-8")
@@ -239,8 +250,9 @@ class VectorCalibration:
 
         Raises:
             FileNotFoundError: If there is no calibration in the folder.
-            ValueError: If its files do not fit each other.
+            ValueError: If a file is damaged, or the files do not fit each other.
         """
+        from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
         path = Path(folder)
@@ -248,12 +260,24 @@ class VectorCalibration:
             raise FileNotFoundError(
                 f"{path} holds no calibration of vectors (no {FILE}): st-xlret calibrate --vectors writes one"
             )
-        about = json.loads((path / FILE).read_text(encoding="utf-8"))
-        tensors, dimension = load_file(path / WEIGHTS), about.pop("dimension")
+        try:
+            about = json.loads((path / FILE).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path / FILE} is damaged: {error}") from error
+        found = about if isinstance(about, dict) else {}
+        wrong = [name for name, kind in _ABOUT.items() if not isinstance(found.get(name, ...), kind)]
+        if wrong := [*wrong, *(found.keys() - _ABOUT)]:
+            raise ValueError(f"{path / FILE} is damaged: {wrong[0]!r} is missing, of another type, or unknown")
+        try:
+            tensors, dimension = load_file(path / WEIGHTS), about.pop("dimension")
+        except (SafetensorError, FileNotFoundError) as error:
+            raise ValueError(f"{path / WEIGHTS} is damaged or missing: {error}") from error
         maps = max(1, len(about["languages"]))
         shapes = {name: tensor.shape for name, tensor in tensors.items()}
         if shapes != {"weight": (maps, dimension, dimension), "bias": (maps, dimension)}:
             raise ValueError(f"{path}: {WEIGHTS} has {shapes}, and {FILE} says {maps} maps of {dimension} dimensions")
+        if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
+            raise ValueError(f"{path / WEIGHTS} is damaged: it holds NaN or infinite numbers")
         return cls(tensors["weight"], tensors["bias"], **about)
 
     @classmethod
@@ -297,6 +321,15 @@ class VectorCalibration:
         )
 
 
+def check_steps(steps: Sequence[str]) -> None:
+    """Refuse steps of which stored vectors have no map, with a `ValueError`."""
+    if "to_pivot" in steps:
+        raise ValueError(
+            "to_pivot moves documents and leaves queries in the pivot as they are, and stored vectors have one map for "
+            "both: take lsar or shift, or calibrate the model (--model)"
+        )
+
+
 def unit_vectors(
     vectors: Mapping[str, ArrayLike] | ArrayLike, languages: Iterable[str] | None = None, *, metric: str | None = None
 ) -> dict[str, Tensor]:
@@ -336,10 +369,10 @@ def unit_vectors(
 def _lengths(rows: NDArray[np.float32], what: str) -> NDArray[np.float32]:
     """The length of each row, (n,); rows of NaN or of zeros have none."""
     squares = np.einsum("nd,nd->n", rows, rows)
-    usable = np.isfinite(squares) & (squares > 0)
+    usable = np.isfinite(squares) & (squares >= np.finfo(np.float32).tiny)
     if not usable.all():
         bad = np.flatnonzero(~usable)
-        reason = "NaN or infinite numbers" if not np.isfinite(squares[bad[0]]) else "zeros alone"
+        reason = "NaN or infinite numbers" if not np.isfinite(squares[bad[0]]) else "zeros alone, or nearly"
         raise ValueError(
             f"{len(bad)} of {len(rows)} {what} cannot be mapped, first row {bad[0]}, which holds {reason}: leave them "
             "out, or embed their texts again"

@@ -76,9 +76,7 @@ class _Collection(VectorTarget):
     def __init__(self, source: ChromaVectors, name: str, mark: str) -> None:
         self.source, self.called, self.mark = source, name, mark
         self.name = f"the collection {name}"
-        self.switch, self.back = (
-            f'collection = client.get_collection("{called}")' for called in (name, source.called)
-        )
+        self.switch, self.back = (f'collection = client.get_collection("{called}")' for called in (name, source.called))
         with source.errors():
             known = next((each for each in source.client.list_collections() if each.name == name), None)
         if known is not None:

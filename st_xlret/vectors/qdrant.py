@@ -40,9 +40,7 @@ class QdrantVectors(VectorSource):
             self.info = self.client.get_collection(self.collection)
         config = self.info.config
         named = config.params.vectors if isinstance(config.params.vectors, dict) else {"": config.params.vectors}
-        self.vector = address.values.get(
-            "vector", "" if "" in named else next(iter(named)) if len(named) == 1 else None
-        )
+        self.vector = address.values.get("vector", next(iter(named)) if len(named) == 1 else "")
         if self.vector not in named:
             known = ", ".join(name or "(without a name)" for name in named)
             raise ValueError(f"{self.name}: name one of the collection's vectors, with &vector=...: {known}")
@@ -183,7 +181,7 @@ class _Collection(_QdrantTarget):
         super().__init__(source, called, mark)
         if source.info.config.params.sharding_method == "custom":
             raise ValueError(
-                f"{source.name}: the collection has shards by a key, which a new one would lose: give its vectors a name"
+                f"{source.name}: a new collection would lose the keys of this one's shards: give its vectors a name"
             )
         self.name = f"the collection {called}"
         self.switch, self.back = (f'client.query_points("{name}", query=query)' for name in (called, source.collection))

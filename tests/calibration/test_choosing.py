@@ -48,9 +48,9 @@ def test_a_fit_on_halves_says_how_sure_the_measures_are() -> None:
 
 def test_usual_calibrations_have_maps_of_queries_where_there_are_queries() -> None:
     clouds = {code: torch.randn(60, 4) for code in ("en", "fr")}
-    names = ["lsar", "shift", "shift coral", "to_pivot"]
+    names = ["lsar", "shift", "shift coral"]
     only = [f"{name}, queries only" for name in names[:2]]
     assert list(usual_calibrations(clouds)) == [*names, *only]
     with_queries = usual_calibrations(clouds, clouds)
-    assert list(with_queries) == [*names, *(f"{name}, queries apart" for name in names[:-1]), *only]
+    assert list(with_queries) == [*names, *(f"{name}, queries apart" for name in names), *only]
     assert all((layers.query is not None) == (", queries" in name) for name, layers in with_queries.items())

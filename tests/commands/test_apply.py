@@ -70,8 +70,9 @@ def test_rows_that_cannot_be_mapped_are_counted_and_named(tmp_path: Path) -> Non
     source, into = parquet(tmp_path / "vectors.parquet", vectors), str(tmp_path / "mapped.parquet")
     done = apply_calibration(PER_LANGUAGE, open_vectors(source), into, show_progress_bar=False)
     assert str(done.left_out) == (
-        "2 rows without a vector (or with NaN) (5, 7); 1 row whose vector is zero, or nearly (6); 1 row with numbers that are "
-        "infinite or too large (8); 1 row in fr, for which there is no map (1); 1 row without a language (3)"
+        "2 rows without a vector (or with NaN) (5, 7); 1 row whose vector is zero, or nearly (6); 1 row with "
+        "numbers that are infinite or too large (8); 1 row in fr, for which there is no map (1); 1 row "
+        "without a language (3)"
     )
     assert done.written == 4
     written = pq.read_table(into)["vector"].to_pylist()

@@ -258,8 +258,13 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
     reported = capsys.readouterr().out
     assert "used" not in reported
     assert all(f"| {name} " in reported for name in ("lsar", "lsar, queries only", "shift", "shift coral"))
-    with pytest.raises(FileExistsError, match="map already holds files"):
+    with pytest.raises(FileExistsError, match=r"map already holds files; replace it \(--overwrite"):
         main(["--vectors", str(vectors), "--output", str(output)])
+    main(["--vectors", str(vectors), "--output", str(output), "--overwrite", "--strength", "0"])
+    assert np.allclose(st_xlret.VectorCalibration.load(output).weight, np.eye(16))
+    (output / "calibration.json").unlink()
+    with pytest.raises(FileExistsError, match="is not empty and holds no saved model"):
+        main(["--vectors", str(vectors), "--output", str(output), "--overwrite"])
     main(["--vectors", str(vectors), "--output", str(tmp_path / "other"), "--steps", "shift"])
     assert 'language="fr"' in capsys.readouterr().out
 
@@ -268,9 +273,10 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
     ("options", "named"),
     [
         (["--model", "m", "--queries", "q.jsonl"], "leave --model and --queries out"),
-        (["--overwrite"], "leave --overwrite out"),
+        (["--steps", "to_pivot"], "to_pivot moves documents .* one map for both"),
+        (["--steps", "rotate", "--pivot", "ja"], "no embeddings of the pivot language 'ja': there are de, en, fr"),
         (["--languages", "en"], "one language .en."),
-        (["--queries_only", "--steps", "rotate"], "'rotate' moves documents"),
+        (["--queries_only", "--steps", "coral"], "'coral' moves documents"),
         (["--strength", "full"], "--strength full: give a number from 0 to 1, or auto"),
         (["--vectors", "nowhere.parquet"], "nowhere.parquet"),
     ],
@@ -279,3 +285,33 @@ def test_what_cannot_be_done_with_stored_vectors(vectors: Path, tmp_path: Path, 
     with pytest.raises((ValueError, OSError), match=named):
         main(["--vectors", str(vectors), "--output", str(tmp_path / "map"), *options])
     assert not (tmp_path / "map").exists()
+
+
+def test_a_field_that_has_no_languages(vectors: Path, tmp_path: Path) -> None:
+    table = parquet.read_table(vectors)
+    parquet.write_table(table.append_column("title", [[f"title {i}" for i in range(len(table))]]), vectors)
+    with pytest.raises(ValueError, match=r"title 0 1, .*\.\.\. \(183 in all\)\. .*--language_field") as error:
+        main(["--vectors", str(vectors), "--language_field", "title", "--output", str(tmp_path / "map")])
+    assert len(str(error.value)) < 700
+
+
+def test_the_report_on_stored_vectors_looks_at_as_many_neighbours_as_are_asked_for(
+    vectors: Path, tmp_path: Path, capsys
+) -> None:
+    report(["--vectors", str(vectors), "--output", str(tmp_path / "bias.json"), "--neighbours", "7"])
+    printed = capsys.readouterr().out
+    assert json.loads((tmp_path / "bias.json").read_text())["neighbours"] == 7
+    assert "a pool with equally many texts of each language, and its 7 nearest" in printed
+    assert "as many of the 7 nearest" in printed
+
+
+def test_labels_are_checked_on_the_first_rows(vectors: Path, tmp_path: Path, capsys, monkeypatch) -> None:
+    pytest.importorskip("py3langid")
+    table = parquet.read_table(vectors)
+    parquet.write_table(table.append_column("text", [["The cat sleeps on the roof."] * len(table)]), vectors)
+    monkeypatch.setattr("st_xlret.commands.stored_vectors._LOOKED_THROUGH", 0)
+    main(["--vectors", str(vectors), "--text_field", "text", "--output", str(tmp_path / "map")])
+    assert "of the labels" not in capsys.readouterr().out
+    monkeypatch.setattr("st_xlret.commands.stored_vectors._LOOKED_THROUGH", 1)
+    report(["--vectors", str(vectors), "--text_field", "text", "--output", str(tmp_path / "bias.json")])
+    assert "66.7 % of the labels" in capsys.readouterr().out

@@ -269,6 +269,37 @@ def test_results_in_the_querys_language_are_preferred(
         assert (result["text"], result["score"]) == (text, pytest.approx(1, abs=1e-3))
 
 
+def test_queries_are_mapped_as_the_vectors_were_calibrated(
+    tmp_path: Path, model: Path, documents: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index, mapped, only, both = (str(tmp_path / name) for name in ("i.parquet", "m.parquet", "only", "both"))
+    main(["index", str(documents), "--model", str(model), "--output", index])
+    main(["calibrate", "--vectors", index, "--min_texts", "10", "--queries_only", "--output", only])
+    main(["calibrate", "--vectors", index, "--min_texts", "10", "--output", both])
+    main(["apply", both, "--vectors", index, "--into", mapped])
+    capsys.readouterr()
+
+    def found(*given: str) -> set[str]:
+        main(["search", *given, "--query", "soleil lune", "--top_k", "2", "--json"])
+        return {result["text"] for result in json.loads(capsys.readouterr().out.splitlines()[0])["results"]}
+
+    assert found(index) == {"soleil lune", "lune soleil soleil"}
+    assert found(index, "--map", only) == found(mapped, "--map", both) == {"soleil lune", "sun moon"}
+    assert found(index, "--map", only, "--compare", index) == {"soleil lune", "sun moon"}
+    with pytest.warns(UserWarning, match="does not say that its vectors are mapped: map them"):
+        found(index, "--map", both)
+    with pytest.raises(SystemExit, match=rf"mapped, by \w+ of {index}: name the map of queries \(--map\)"):
+        found(mapped)
+    with pytest.raises(SystemExit, match="mapped by another calibration than"):
+        found(mapped, "--map", only)
+    for again in (["calibrate", "--output", str(tmp_path / "new")], ["apply", both, "--into", str(tmp_path / "n")]):
+        with pytest.raises(SystemExit, match=rf"mapped these vectors already.*made from, {index}"):
+            main([*again, "--vectors", mapped])
+    with pytest.raises(SystemExit, match=r"m.parquet: no language has 50 vectors \(min_texts\): en 24, fr 24\."):
+        main(["report", "--vectors", mapped, "--output", str(tmp_path / "b.json")])
+    assert "mapped by the calibration" in capsys.readouterr().out
+
+
 def test_two_indexes_are_compared(
     tmp_path: Path, model: Path, documents: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
 from st_xlret import VectorCalibration
 
 CODES = ("de", "en", "fr")
+NAN = np.full((1, 12, 12), np.nan, np.float32), np.zeros((1, 12), np.float32)
 
 
 def stored(dimension: int = 12, texts: int = 80, seed: int = 0) -> dict[str, np.ndarray]:
@@ -67,7 +67,7 @@ def test_queries_only_leaves_documents_as_they_are() -> None:
     assert not np.allclose(calibration.transform(vectors["en"], "query"), unit(vectors["en"]), atol=0.01)
 
 
-def test_what_is_saved_is_used_by_its_own_description(tmp_path: Path) -> None:
+def test_what_is_saved_is_used_by_its_own_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = stored()
     calibration = VectorCalibration.fit(vectors, queries_only=True, metric="cosine", model="me/encoder")
     calibration.save(tmp_path / "map")
@@ -76,11 +76,12 @@ def test_what_is_saved_is_used_by_its_own_description(tmp_path: Path) -> None:
     assert np.array_equal(loaded.transform(vectors["fr"]), mapped)
     assert (loaded.queries_only, loaded.metric, loaded.model) == (True, "cosine", "me/encoder")
     assert (list(loaded.steps), loaded.strength, list(loaded.languages)) == (["lsar"], {"lsar": 1.0}, [])
-    # The five lines of the README.
-    tensors, vector = load_file(tmp_path / "map" / "calibration.safetensors"), vectors["fr"][3]
-    by_hand = tensors["weight"][0] @ (vector / np.linalg.norm(vector)) + tensors["bias"][0]
-    np.testing.assert_allclose(by_hand / np.linalg.norm(by_hand), mapped[3], atol=1e-6)
     text = (tmp_path / "map" / "README.md").read_text(encoding="utf-8")
+    program = "\n".join(line.strip() for line in text.partition("With NumPy")[2].splitlines() if line[:4] == "    ")
+    monkeypatch.chdir(tmp_path / "map")
+    by_hand: dict = {"vector": vectors["fr"][3]}
+    exec(program, by_hand)
+    np.testing.assert_allclose(by_hand["mapped"], mapped[3], atol=1e-6)
     assert "Queries alone are mapped" in text and "12 dimensions of me/encoder" in text
     with pytest.raises(FileExistsError, match="map already holds files"):
         calibration.save(tmp_path / "map")
@@ -107,6 +108,7 @@ def with_row(row: float) -> dict[str, np.ndarray]:
 def bad_samples() -> Iterator[tuple[dict, str]]:
     yield {"vectors": with_row(np.nan)}, "1 of 80 vectors of 'fr' .* row 5, which holds NaN"
     yield {"vectors": with_row(0)}, "'fr' .* row 5, which holds zeros alone"
+    yield {"vectors": with_row(1e-25)}, "'fr' .* row 5, which holds zeros alone, or nearly"
     yield {"vectors": {"en": stored()["en"]}}, "one language .en."
     yield {"vectors": {}}, "one language .none."
     yield {"vectors": {**stored(), "sw": stored()["en"][:3]}}, "'sw' has 3 texts"
@@ -117,6 +119,7 @@ def bad_samples() -> Iterator[tuple[dict, str]]:
     yield {"vectors": stored(), "languages": ["en"]}, "leave languages out"
     yield {"vectors": stored(), "steps": ["coral"], "queries_only": True}, "'coral' moves documents"
     yield {"vectors": stored(), "steps": ["twist"]}, "'twist'"
+    yield {"vectors": stored(), "steps": ["to_pivot"]}, "to_pivot moves documents.*one map for both"
 
 
 @pytest.mark.parametrize(("arguments", "message"), list(bad_samples()))
@@ -170,6 +173,33 @@ def test_a_folder_without_a_map_or_with_a_part_of_one_is_named(tmp_path: Path) -
     file = tmp_path / "map" / "calibration.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"dimension": 5}))
     with pytest.raises(ValueError, match="1 maps of 5 dimensions"):
+        VectorCalibration.load(tmp_path / "map")
+
+
+def change(file: Path, **values: object) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "calibration.json").write_text("{"), "calibration.json is damaged: Expecting"),
+        (lambda folder: (folder / "calibration.json").write_text("{}"), "calibration.json is damaged: .dim"),
+        (lambda folder: (folder / "calibration.json").write_text("[7]"), "calibration.json is damaged"),
+        (
+            lambda folder: change(folder / "calibration.json", languages="en"),
+            "calibration.json is damaged: .languages.",
+        ),
+        (lambda folder: change(folder / "calibration.json", more=1), "calibration.json is damaged.* 'more'"),
+        (lambda folder: (folder / "calibration.safetensors").unlink(), "safetensors is damaged or missing"),
+        (lambda folder: (folder / "calibration.safetensors").write_bytes(b"no"), "safetensors is damaged or missing"),
+        (lambda folder: VectorCalibration(*NAN).save(folder, overwrite=True), "safetensors is damaged: it holds NaN"),
+    ],
+)
+def test_a_damaged_map_is_named(damage: Callable[[Path], object], message: str, tmp_path: Path) -> None:
+    VectorCalibration.fit(stored()).save(tmp_path / "map")
+    damage(tmp_path / "map")
+    with pytest.raises(ValueError, match=rf"{tmp_path}/map/\S*{message}"):
         VectorCalibration.load(tmp_path / "map")
 
 

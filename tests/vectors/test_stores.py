@@ -307,7 +307,7 @@ def test_a_new_collection_of_qdrant_is_like_the_old_one(tmp_path: Path, opened: 
     assert found[0].vector.keys() == {"", "words"}
     np.testing.assert_allclose([found[0].vector[""], found[1].vector], -VECTORS[:2], atol=1e-6)
     source.info.config.params.sharding_method = models.ShardingMethod.CUSTOM
-    with pytest.raises(ValueError, match="has shards by a key"):
+    with pytest.raises(ValueError, match="lose the keys of this one's shards"):
         source.target("other", "this map of docs")
 
 
