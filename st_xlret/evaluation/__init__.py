@@ -29,7 +29,6 @@ from st_xlret.evaluation.tatoeba import (
     TatoebaEvaluator,
     TatoebaPairsEvaluator,
     retrieval_accuracy,
-    weighted_f1,
 )
 from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator
 
@@ -70,5 +69,4 @@ __all__ = [
     "retrieval_accuracy",
     "score_ranking",
     "scores_table",
-    "weighted_f1",
 ]
