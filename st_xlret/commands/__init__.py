@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import warnings
@@ -64,6 +65,8 @@ def run(name: str, arguments: Sequence[str], *, prog: str) -> None:
     """
     if name not in COMMANDS:
         sys.exit(f"error: there is no command {name!r}; there are: {', '.join(COMMANDS)}")
+    # PyTorch reads this on import. Beside other programs, threads that wait actively take four times as much time.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         with _warnings_in_one_line():
             import_module(f"st_xlret.commands.{name}").main(arguments, prog=prog)

@@ -155,7 +155,8 @@ class Run:
         self.options, self._losses = recorded_options(args, *groups), set[str]()
         set_seed(args.seed)
         avoid_cudnn_attention()
-        logger.info("computing in %s on %s", args.precision, args.device)
+        threads = f" with {torch.get_num_threads()} threads (OMP_NUM_THREADS)" if args.device.type == "cpu" else ""
+        logger.info("computing in %s on %s%s", args.precision, args.device, threads)
 
     def loss_options(self, name: str, **defaults: Any) -> dict[str, Any]:
         """The keyword arguments of a loss: those of the script, changed by `--loss_options`.

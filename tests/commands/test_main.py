@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 from dataclasses import fields
@@ -20,6 +21,19 @@ def test_an_unknown_command_names_those_there_are() -> None:
     with pytest.raises(SystemExit) as stop:
         main(["measure"])
     assert "measure" in str(stop.value) and all(name in str(stop.value) for name in COMMANDS)
+
+
+@pytest.mark.parametrize("given", [None, "ACTIVE"])
+def test_threads_wait_passively_unless_the_environment_says_otherwise(given: str | None) -> None:
+    program = """
+import os, sys, st_xlret.commands as commands
+commands.import_module = lambda name: sys.exit(f"{os.environ['OMP_WAIT_POLICY']} {'torch' in sys.modules}")
+commands.main(["evaluate"])
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {} if given is None else {"OMP_WAIT_POLICY": given}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert done.stderr.strip() == f"{given or 'PASSIVE'} False"
 
 
 def test_an_error_is_one_line(tmp_path) -> None:
