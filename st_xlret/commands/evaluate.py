@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -130,11 +130,6 @@ class Arguments:
         "with those of other machines to the digit. bf16 is two to three times as fast on processors that compute in "
         "it, with hardly another ranking; auto takes it there, and fp32 elsewhere. The search is in fp32.",
     )
-    backend: Literal["torch", "onnx", "openvino"] = option(
-        "torch",
-        "What computes the Transformer. onnx and openvino need an extra: pip install 'sentence-transformers[onnx]'.",
-        expert=True,
-    )
     device: str | None = option(None, "Device: cpu, cuda, cuda:1, mps. Default: the best there is.", expert=True)
     quiet: bool = option(False, "Show no progress bars.", expert=True)
 
@@ -164,11 +159,10 @@ def evaluate(arguments: Arguments) -> None:
     """
     from st_xlret.evaluation.benchmarks import benchmark
     from st_xlret.evaluation.tables import report
-    from st_xlret.hub.loading import check_backend, load_model
+    from st_xlret.hub.loading import load_model
 
     if arguments.model is None:
         raise ValueError("--model is missing; to join results of earlier runs, give --compare.")
-    check_backend(arguments.backend)
     kind = benchmark(arguments.benchmark)
     tables = Path(arguments.output).with_suffix(".md")
     if tables == Path(arguments.output):
@@ -181,10 +175,7 @@ def evaluate(arguments: Arguments) -> None:
         evaluator = kind.from_hub(arguments.languages, **options)
     else:
         evaluator = kind.from_directory(arguments.data, arguments.languages, **options)
-    model = load_model(arguments.model, arguments.device, backend=arguments.backend)
-    result = evaluator.evaluate(model)
-    if arguments.backend != "torch":
-        result = replace(result, protocol={**result.protocol, "backend": arguments.backend})
+    result = evaluator.evaluate(load_model(arguments.model, arguments.device))
     if not is_writer:
         return
 
@@ -221,7 +212,7 @@ def evaluator_options(arguments: Arguments) -> dict[str, Any]:
         "pooling": None if arguments.pooling == "auto" else arguments.pooling,
         "calibration": load_calibration(arguments.calibration),
         "batch_size": arguments.batch_size,
-        "precision": arguments.precision if arguments.backend == "torch" else "fp32",
+        "precision": arguments.precision,
         "show_progress_bar": not arguments.quiet,
         **{name: value for name, value in asked_for.items() if value is not None},
     }

@@ -25,7 +25,7 @@ from st_xlret.data.lines import Report
 
 logger = logging.getLogger(__name__)
 
-_ROWS_PER_BATCH, _ROWS_AT_A_TIME = 100_000, 1_000
+_ROWS_PER_BATCH = 100_000  # a batch of an open table takes memory
 _FORMAT = 2
 
 
@@ -114,15 +114,8 @@ def _stored(path: Path) -> dict[str, Any] | None:
 def _write(path: Path, schema: pa.Schema, rows: Iterable[tuple[Any, ...]]) -> None:
     remaining = iter(rows)
     with open(path, "wb") as file, pa.ipc.new_stream(file, schema) as writer:
-        while True:
-            columns: list[list[Any]] = [[] for _ in schema]
-            # A batch of an open table takes memory: it has many rows, but few of them are tuples at a time.
-            for _ in range(_ROWS_PER_BATCH // _ROWS_AT_A_TIME):
-                for column, values in zip(columns, zip(*islice(remaining, _ROWS_AT_A_TIME), strict=True), strict=False):
-                    column.extend(values)
-            if not columns[0]:
-                return
-            writer.write_batch(pa.record_batch(columns, schema=schema))
+        while batch := list(islice(remaining, _ROWS_PER_BATCH)):
+            writer.write_batch(pa.record_batch([list(column) for column in zip(*batch, strict=True)], schema=schema))
 
 
 def _content(path: Path) -> str:

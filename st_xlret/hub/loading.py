@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import version
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 from huggingface_hub.constants import HF_HUB_OFFLINE
 
@@ -14,31 +12,21 @@ if TYPE_CHECKING:
 
     from st_xlret.modules.calibration_layer import CalibrationLayer
 
-Backend = Literal["torch", "onnx", "openvino"]
-"""What computes a Transformer: PyTorch, or one of the host's other back ends."""
 
-_LIBRARIES = {"onnx": ("optimum", "onnxruntime"), "openvino": ("optimum", "openvino")}
-
-
-def load_model(name: str, device: str | None = None, *, backend: Backend = "torch") -> SentenceTransformer:
+def load_model(name: str, device: str | None = None) -> SentenceTransformer:
     """The model that the option `--model` of a program names.
 
     Args:
         name: A folder, or a name on the Hugging Face Hub.
         device: Such as "cuda:1". Default: the best there is.
-        backend: `"onnx"` or `"openvino"` compute the Transformer by these libraries. A model without a file in their
-            format is converted when it is loaded, which takes about a minute.
 
     Raises:
         ValueError: If there is no such model or device.
-        ImportError: If the libraries of the back end are not installed, or do not fit the installed transformers. The
-            message says how to install them.
     """
     from sentence_transformers import SentenceTransformer
 
     from st_xlret.hub.card import CrossLingualCardData
 
-    check_backend(backend)
     if device is not None:
         check_device(device)
     path = os.path.expanduser(name)
@@ -52,16 +40,9 @@ def load_model(name: str, device: str | None = None, *, backend: Backend = "torc
         raise ValueError(f"--model {name}: the folder holds no model (neither modules.json nor config.json).")
     try:
         card = CrossLingualCardData(made_from=path)
-        return SentenceTransformer(path, device=device, backend=backend, model_card_data=card)
-    except ImportError as error:
-        if backend == "torch":
-            raise
-        # Optimum is released for older versions of transformers than the host takes.
-        raise ImportError(
-            f"--backend {backend}: the installed Optimum does not work with transformers {version('transformers')}: "
-            f'{error}. Install versions that fit together with pip install "sentence-transformers[{backend}]" in an '
-            "environment of its own, or leave out --backend"
-        ) from error
+        return SentenceTransformer(path, device=device, model_card_data=card)
+    except ImportError:
+        raise
     except Exception as error:  # of the host, of safetensors, of tokenizers, of JSON
         if is_folder:
             raise ValueError(f"--model {name}: the model in this folder is damaged: {error}") from error
@@ -69,27 +50,6 @@ def load_model(name: str, device: str | None = None, *, backend: Backend = "torc
         raise ValueError(
             f"--model {name}: there is no such folder, and from the Hub it cannot be loaded: {error}{hint}"
         ) from error
-
-
-def check_backend(backend: str) -> None:
-    """Check that the libraries of the back end that `--backend` names are installed.
-
-    Raises:
-        ValueError: If there is no such back end.
-        ImportError: If a library is missing. The message says how to install it.
-
-    Example:
-        >>> check_backend("tensorrt")
-        Traceback (most recent call last):
-        ValueError: --backend tensorrt: there is no such back end; there are: torch, onnx, openvino
-    """
-    if backend not in get_args(Backend):
-        raise ValueError(f"--backend {backend}: there is no such back end; there are: {', '.join(get_args(Backend))}")
-    missing = [library for library in _LIBRARIES.get(backend, ()) if find_spec(library) is None]
-    if missing:
-        raise ImportError(
-            f'--backend {backend} needs {" and ".join(missing)}: pip install "sentence-transformers[{backend}]"'
-        )
 
 
 def check_device(device: str) -> None:

@@ -71,7 +71,6 @@ def test_an_error_is_one_line_and_leaves_the_old_output(run, tatoeba_folder, tmp
         ({"benchmark": "lareqa", "distributed": True}, "--distributed needs --embedding-cache"),
         ({"languages": ["fr"], "benchmark": "tatoeba-pairs"}, "'fr' is no pair of two languages"),
         ({"precision": "int8"}, "precision.*int8"),
-        ({"backend": "tensorrt"}, "--backend tensorrt"),
     ],
 )
 def test_errors_name_the_argument(tatoeba_folder, tmp_path, changes, message) -> None:

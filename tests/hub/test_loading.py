@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from st_xlret.hub import loading
-from st_xlret.hub.loading import check_backend, check_device, load_calibration, load_model
+from st_xlret.hub.loading import check_device, load_calibration, load_model
 from st_xlret.modules import CalibrationLayer
 
 
@@ -59,23 +58,3 @@ def test_a_device_that_is_not_there_is_named(device: str) -> None:
     check_device("cpu")
     with pytest.raises(ValueError, match=f"--device {device}: .*there are: cpu"):
         check_device(device)
-
-
-def test_back_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def fails(*_: object, **__: object) -> None:
-        raise ImportError("cannot import name 'get_parameter_dtype'")
-
-    check_backend("torch")
-    with pytest.raises(ValueError, match="--backend tensorrt.*onnx"):
-        check_backend("tensorrt")
-    (tmp_path / "config.json").write_text("{}")
-    for backend in ("onnx", "openvino"):
-        monkeypatch.setattr(loading, "find_spec", lambda library: None)
-        with pytest.raises(ImportError, match=rf'--backend {backend}.*pip install "sentence-transformers\[{backend}\]'):
-            load_model(str(tmp_path), backend=backend)  # type: ignore[arg-type]
-    monkeypatch.setattr(loading, "find_spec", lambda library: library)
-    monkeypatch.setattr("sentence_transformers.SentenceTransformer", fails)
-    with pytest.raises(ImportError, match=r"--backend onnx.*transformers \d.*get_parameter_dtype"):
-        load_model(str(tmp_path), backend="onnx")
-    with pytest.raises(ImportError, match=r"^cannot import name"):
-        load_model(str(tmp_path))
