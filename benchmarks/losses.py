@@ -25,6 +25,7 @@ from st_xlret import (
     CCPLoss,
     DocumentEncoder,
     LangContrastiveLoss,
+    LanguageMemoryBank,
     MSMLoss,
     RetrievalContrastiveLoss,
     SemanticContrastiveLoss,
@@ -98,10 +99,11 @@ def ccp(
 ) -> Step:
     """CCPLoss on given sentence vectors, with the update of its full bank."""
     batch = Batch.of(rows, keys, features, languages, key_languages)
+    bank = LanguageMemoryBank(features, size=keys) if keys else None
     projection: Any = AsymmetricBNHead(features) if head else VectorsAreGiven(features)
     model: Any = VectorsAreGiven(features)
-    loss = CCPLoss(model, projection, bank_size=keys, temperature=TEMPERATURE)
-    if (bank := loss.bank) is not None:
+    loss = CCPLoss(model, projection, bank, bank_size=0, temperature=TEMPERATURE)
+    if bank is not None:
         bank.enqueue(batch.keys, *batch.key_tags.values())
     full = {name: buffer.clone() for name, buffer in bank.state_dict().items()} if bank else {}
 

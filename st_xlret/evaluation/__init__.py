@@ -29,6 +29,7 @@ from st_xlret.evaluation.tatoeba import (
     TatoebaEvaluator,
     TatoebaPairsEvaluator,
     retrieval_accuracy,
+    weighted_f1,
 )
 from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator
 
@@ -69,4 +70,5 @@ __all__ = [
     "retrieval_accuracy",
     "score_ranking",
     "scores_table",
+    "weighted_f1",
 ]

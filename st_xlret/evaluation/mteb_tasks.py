@@ -168,7 +168,7 @@ def _metadata(
 
 
 class TatoebaTask(LocalTask):
-    """Tatoeba as an mteb task; see `TatoebaEvaluator`."""
+    """Tatoeba as an mteb task; see `TatoebaEvaluator`. `f1_to_en` is the `f1` of mteb's own task."""
 
     benchmark = "tatoeba"
     metadata = _metadata(
@@ -180,6 +180,9 @@ class TatoebaTask(LocalTask):
         TatoebaBitextMining.metadata.reference,
         license="cc-by-2.0",
     )
+
+    def __init__(self, data: str | os.PathLike[str], languages: Sequence[str] | None = None, **options: Any) -> None:
+        super().__init__(data, languages, **{"mteb_f1": True, **options})
 
 
 class BUCCTask(LocalTask):

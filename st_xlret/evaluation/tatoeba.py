@@ -115,8 +115,12 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
             rows_of_sides = [side(*each) for each in zip(self.languages_of(name), sides, strict=True)]
             accuracies = retrieval_accuracy(*rows_of_sides)
             both = dict(zip(self.directions, accuracies, strict=True))
-            scores[name] = {"accuracy": sum(accuracies) / 2, **both}
+            scores[name] = {"accuracy": sum(accuracies) / 2, **both, **self.more(*rows_of_sides)}
         return scores
+
+    def more(self, first: Tensor, second: Tensor) -> dict[str, float]:
+        """Further metrics of a pair."""
+        return {}
 
     def protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
         """What determines the scores, apart from the weights of the model."""
@@ -137,9 +141,9 @@ class TatoebaEvaluator(BilingualRetrievalEvaluator):
 
     The test set is that of Artetxe and Schwenk (2019): up to 1 000 sentences of each of 112 languages with their
     English translations. CCP ([Wu et al., 2022](https://arxiv.org/abs/2206.03281), Table 1) reports the mean of both
-    directions, `accuracy`; XTREME reports English to X alone, `accuracy_from_en`. (mteb's own task of this name reports
-    a weighted F1 of X to English.) For large models CCP averages the hidden states of layer 14: `layer=14`. The folder
-    has LASER's layout, such as its `data/tatoeba/v1`. Languages are ISO 639-1 codes (`fr`) or the files' own
+    directions, `accuracy`; XTREME reports English to X alone, `accuracy_from_en`; mteb reports a weighted F1 of X to
+    English, `f1_to_en` with `mteb_f1=True`. For large models CCP averages the hidden states of layer 14: `layer=14`.
+    The folder has LASER's layout, such as its `data/tatoeba/v1`. Languages are ISO 639-1 codes (`fr`) or the files' own
     ISO 639-3 codes (`fra`).
 
     Metrics: `average_accuracy` (primary), `average_accuracy_to_en`, `average_accuracy_from_en`, and the same per
@@ -147,6 +151,7 @@ class TatoebaEvaluator(BilingualRetrievalEvaluator):
 
     Args:
         sentences: Language to (sentences, their English translations), row-aligned.
+        mteb_f1: Whether to add `f1_to_en`, see `weighted_f1`.
         **options: Those of `BilingualRetrievalEvaluator`.
     """
 
@@ -158,8 +163,11 @@ class TatoebaEvaluator(BilingualRetrievalEvaluator):
     directions = ("accuracy_to_en", "accuracy_from_en")
     direction = "to_en: X to English; from_en: English to X; accuracy: mean of both"
 
-    def __init__(self, sentences: Mapping[str, tuple[Sequence[str], Sequence[str]]], **options: Any) -> None:
+    def __init__(
+        self, sentences: Mapping[str, tuple[Sequence[str], Sequence[str]]], *, mteb_f1: bool = False, **options: Any
+    ) -> None:
         super().__init__(sentences, **{"origin": "all", **options})
+        self.mteb_f1 = mteb_f1
 
     @staticmethod
     def languages_of(name: str) -> tuple[str, str]:
@@ -171,6 +179,10 @@ class TatoebaEvaluator(BilingualRetrievalEvaluator):
         """Language to sentences and their English translations."""
         found = load_tatoeba_hub(languages) if folder is None else load_tatoeba_directory(folder, languages)
         return {"sentences": found}
+
+    def more(self, first: Tensor, second: Tensor) -> dict[str, float]:
+        """The F1 of mteb, if it is asked for."""
+        return {"f1_to_en": weighted_f1(first, second)} if self.mteb_f1 else {}
 
 
 class TatoebaPairsEvaluator(BilingualRetrievalEvaluator):
@@ -223,22 +235,48 @@ def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> 
     Raises:
         ValueError: If the shapes differ, there are no rows, or a row holds NaN or infinite values.
     """
-    source, target = torch.as_tensor(source_embeddings), torch.as_tensor(target_embeddings)
+    (forward, target), (backward, source) = _nearest(source_embeddings, target_embeddings)
+    expected = torch.arange(len(forward))
+    # Rounding must not decide between equal rows: the first of them is the nearest.
+    return _share(_first_equal_row(target)[forward] == expected), _share(_first_equal_row(source)[backward] == expected)
+
+
+def weighted_f1(source_embeddings: Tensor, target_embeddings: Tensor) -> float:
+    """F1 of the nearest neighbour by cosine, source to target: what mteb reports as `f1` for Tatoeba.
+
+    Each target row is a class, and the source rows whose nearest neighbour it is are predicted to belong to it. The
+    mean of the F1 of all classes, which scikit-learn calls weighted, is at most the accuracy. The arguments and errors
+    are those of `retrieval_accuracy`.
+
+    Example:
+        >>> round(weighted_f1(torch.tensor([[1.0, 0.0], [0.9, 0.1]]), torch.eye(2)), 4)
+        0.3333
+    """
+    (nearest, _), _ = _nearest(source_embeddings, target_embeddings)
+    found = torch.bincount(nearest, minlength=len(nearest))
+    right = (nearest == torch.arange(len(nearest))).double()
+    return float((2 * right / (1 + found)).mean())
+
+
+def _nearest(source: Any, target: Any) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """For each direction, the nearest rows and the unit rows that they are of, on the CPU."""
+    source, target = torch.as_tensor(source), torch.as_tensor(target)
     if source.shape != target.shape or not len(source):
         shapes = f"{tuple(source.shape)} and {tuple(target.shape)}"
         raise ValueError(f"source and target must be row-aligned and not empty, got shapes {shapes}.")
     x, y = unit_rows(source, "source"), unit_rows(target, "target", device=source.device)
     _, forward, _, backward = neighbours_both_ways(x, y, 1, cosine=False)
-    # Rounding must not decide between equal rows: the first of them is the nearest.
-    found = (_first_equal_row(side.cpu())[rows[:, 0].cpu()] for side, rows in ((y, forward), (x, backward)))
-    right, left = ((nearest == torch.arange(len(x))).double().mean().item() for nearest in found)
-    return right, left
+    return (forward[:, 0].cpu(), y.cpu()), (backward[:, 0].cpu(), x.cpu())
 
 
 def _first_equal_row(embeddings: Tensor) -> Tensor:
     """For every row, the lowest row with the same values."""
     seen: dict[bytes, int] = {}
     return torch.tensor([seen.setdefault(row.tobytes(), index) for index, row in enumerate(embeddings.numpy())])
+
+
+def _share(hits: Tensor) -> float:
+    return int(hits.sum()) / len(hits)
 
 
 @cache

@@ -50,8 +50,9 @@ class CCPLoss(CrossLingualLoss):
     Args:
         model: The encoder.
         head: Projection head, or options of the default one, an `AsymmetricBNHead` of the encoder's size.
-        bank_size: Number of keys in the memory bank, a `LanguageMemoryBank`; 0 for no bank. As in the paper, the
-            projections of the contexts (z_i) enter it.
+        bank: Memory bank, or options of the default one, a `LanguageMemoryBank` of `bank_size` keys of the head's size.
+            As in the paper, the projections of the contexts (z_i) enter it.
+        bank_size: Number of keys in the default bank; 0 for no bank. Not used if `bank` is a bank.
         temperature: Divisor of the cosines; the best of Table 5.
         cross_language_negatives: Use rows and keys of other languages as negatives too. The encoder can then lower
             the loss by telling languages apart, the shortcut that the paper warns of.
@@ -67,7 +68,7 @@ class CCPLoss(CrossLingualLoss):
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
     Raises:
-        ValueError: If the head does not fit the encoder's size, or a number is out of its range.
+        ValueError: If the head or the bank does not fit the encoder's size, or a number is out of its range.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -91,6 +92,7 @@ class CCPLoss(CrossLingualLoss):
         self,
         model: SentenceTransformer,
         head: AsymmetricBNHead | Mapping[str, Any] | None = None,
+        bank: LanguageMemoryBank | Mapping[str, Any] | None = None,
         *,
         bank_size: int = 32768,
         temperature: float = 0.1,
@@ -113,8 +115,14 @@ class CCPLoss(CrossLingualLoss):
                 f"the head takes {self.head.in_features} features and the encoder gives {features}: leave head out, "
                 f"or build it with AsymmetricBNHead({features})"
             )
-        self.bank = LanguageMemoryBank(self.head.out_features, bank_size) if bank_size else None
-        self.temperature, self.normalize = temperature, normalize
+        if not isinstance(bank, LanguageMemoryBank):
+            bank = LanguageMemoryBank(self.head.out_features, bank_size, **(bank or {})) if bank_size else None
+        if bank is not None and bank.features != self.head.out_features:
+            raise ValueError(
+                f"the bank holds keys of {bank.features} features and the head gives {self.head.out_features}: leave "
+                f"bank out (bank_size sets its size), or build it with LanguageMemoryBank({self.head.out_features})"
+            )
+        self.bank, self.temperature, self.normalize = bank, temperature, normalize
         self.cross_language_negatives, self.gather_across_devices = cross_language_negatives, gather_across_devices
         self.mask_same_document, self.mask_same_text = mask_same_document, mask_same_text
         self.truncated = nn.ModuleDict()
@@ -188,7 +196,7 @@ class CCPLoss(CrossLingualLoss):
         text = tags.get("text_id") if self.mask_same_text else None
         queue: dict[str, Any] = {}
         if bank is not None:
-            held = bank.get()
+            held = bank.get(None if self.cross_language_negatives else language)
             queue = {"queue": held.keys, "queue_language": held.language, "queue_is_normalized": True}
             queue |= {"queue_document": held.document, "queue_text": held.text}
         loss = contrastive_context_loss(
@@ -211,8 +219,10 @@ class CCPLoss(CrossLingualLoss):
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""
-        bank_size = 0 if self.bank is None else self.bank.size
-        return {**super().get_config_dict(), "normalization": self.head.normalization, "bank_size": bank_size}
+        bank = (
+            {"bank_size": self.bank.size, "bank_scope": self.bank.scope} if self.bank is not None else {"bank_size": 0}
+        )
+        return {**super().get_config_dict(), "normalization": self.head.normalization, **bank}
 
     def _resized(self, size: int) -> nn.ModuleDict:
         """A head like the main one for vectors of another size, and an empty bank like the main one."""
@@ -220,7 +230,7 @@ class CCPLoss(CrossLingualLoss):
         head.in_features, head.linear_in = size, nn.Linear(size, head.linear_in.out_features)
         if (like := self.bank) is None:
             return nn.ModuleDict({"head": head})
-        bank = LanguageMemoryBank(like.features, like.size)
+        bank = LanguageMemoryBank(like.features, like.size, scope=like.scope)
         return nn.ModuleDict({"head": head, "bank": bank})
 
     def _networks_for(self, size: int) -> tuple[AsymmetricBNHead, LanguageMemoryBank | None]:

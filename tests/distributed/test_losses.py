@@ -18,14 +18,15 @@ from st_xlret.losses import (
     SemanticContrastiveLoss,
     SimilarityDistillationLoss,
 )
-from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, first_last_encoder
+from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, LanguageMemoryBank, first_last_encoder
 from tests import tiny
 from tests.distributed.workers import Features, Result, mask_every_third, run_on_two_ranks, share, train
 from tests.losses.routers import columns, two_encoders
 from tests.losses.test_retrieval_contrastive import COLUMNS, rows
 
 pytestmark = pytest.mark.distributed
-LOSSES = ["ccp", "mlm", "cz_nce", "words and masked words", "semantic"]
+STATISTICS = ["ccp", "ccp, per_language"]
+LOSSES = [*STATISTICS, "mlm", "cz_nce", "words and masked words", "semantic"]
 LOSSES += ["language", "language, router", "retrieval", "distillation"]
 
 
@@ -34,7 +35,8 @@ def build(name: str) -> tuple[Any, CrossLingualLoss]:
     kind, _, option = name.partition(", ")
     model = two_encoders()[0] if option == "router" else tiny.transformer()
     if kind == "ccp":
-        return model, CCPLoss(model, AsymmetricBNHead(32, out_features=8), bank_size=13)
+        bank = LanguageMemoryBank(8, 13, scope=option or "total")  # type: ignore[arg-type]
+        return model, CCPLoss(model, AsymmetricBNHead(32, out_features=8), bank)
     if kind == "language":
         return model, LangContrastiveLoss(model, reduction="paper" if option else "mean")
     if kind == "distillation":
@@ -105,7 +107,7 @@ def test_gradients(results: tuple[Result, Result, Result], name: str) -> None:
     gradients = [key for key in single if "gradient of" in key]
     assert any("word_embeddings" in key for key in gradients)
     of_the_loss = any(part in key for key in gradients for part in ("of head.", "lm_head.", "contextual_encoder."))
-    assert of_the_loss == (name in ("ccp", "mlm", "words and masked words"))
+    assert of_the_loss == (name in (*STATISTICS, "mlm", "words and masked words"))
     if "router" in name:
         used = [key for key in gradients if single[key].abs().sum() > 0]
         assert used and all(".document." in key for key in used)
@@ -115,7 +117,7 @@ def test_gradients(results: tuple[Result, Result, Result], name: str) -> None:
         assert torch.equal(ranks[0][key], ranks[1][key]), key
 
 
-@pytest.mark.parametrize("name", ["ccp", "mlm"])
+@pytest.mark.parametrize("name", [*STATISTICS, "mlm"])
 def test_statistics_and_bank(results: tuple[Result, Result, Result], name: str) -> None:
     single, *ranks = (result[name] for result in results)
     states = [key for key in single if key.startswith("state ")]

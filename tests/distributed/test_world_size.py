@@ -23,7 +23,7 @@ from st_xlret.losses import (
     RetrievalContrastiveLoss,
     SemanticContrastiveLoss,
 )
-from st_xlret.modules import ContextualEncoder, first_last_encoder
+from st_xlret.modules import ContextualEncoder, LanguageMemoryBank, first_last_encoder
 from tests import tiny
 from tests.distributed.workers import Result, run_on_two_ranks
 from tests.training.runs import questions, trainer_of
@@ -38,7 +38,7 @@ def parts(kind: str) -> tuple[dict[str, Any], dict[str, Dataset]]:
     model = tiny.transformer()
     if kind == "ccp":
         losses: dict[str, Any] = {
-            "ccp": CCPLoss(model, {"out_features": 16}, bank_size=22, batches={"window_size": 2}),
+            "ccp": CCPLoss(model, {"out_features": 16}, LanguageMemoryBank(16, 22), batches={"window_size": 2}),
             "mlm": MaskedLMLoss(model),
             "pairs": SemanticContrastiveLoss(model),
         }

@@ -3,9 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import f1_score
 from sklearn.metrics.pairwise import cosine_similarity
 
-from st_xlret.evaluation import BilingualRetrievalEvaluator, retrieval_accuracy
+from st_xlret.evaluation import BilingualRetrievalEvaluator, retrieval_accuracy, weighted_f1
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
 from .conftest import WORDS
@@ -43,12 +44,14 @@ def noisy_translations(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("rows", [1, 2, 300])
 @pytest.mark.parametrize("swap", [False, True])
-def test_accuracy_is_that_of_all_cosines(rows: int, swap: bool) -> None:
+def test_accuracy_and_weighted_f1_are_those_of_scikit_learn(rows: int, swap: bool) -> None:
     source, target = noisy_translations(rows, seed=3)[:: -1 if swap else 1]
     cosines = cosine_similarity(source, target)
     forward, backward = (float((side.argmax(axis=1) == np.arange(rows)).mean()) for side in (cosines, cosines.T))
+    expected = f1_score(range(rows), cosines.argmax(axis=1), average="weighted", zero_division=0)
     assert retrieval_accuracy(source, target) == (forward, backward)
-    assert rows < 300 or 0.1 < forward < 0.98
+    assert weighted_f1(torch.from_numpy(source), torch.from_numpy(target)) == pytest.approx(expected, abs=1e-6)
+    assert rows < 300 or 0.1 < expected < 0.98
 
 
 def test_of_equal_rows_the_lower_wins_whatever_the_rounding() -> None:

@@ -8,17 +8,17 @@ from torch import nn
 
 from st_xlret.losses import CCPLoss
 from st_xlret.losses.base import embedding_size, unwrapped
-from st_xlret.modules import AsymmetricBNHead
+from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 from tests import tiny
 
 
 def test_the_encoder_is_not_owned() -> None:
-    loss = CCPLoss(tiny.static(), bank_size=4)
+    loss = CCPLoss(tiny.static(), bank=LanguageMemoryBank(8, 4))
     head = [f"head.{name}" for name, _ in loss.head.named_parameters()]
     assert [id(p) for p in loss.owned_parameters()] == [id(loss.get_parameter(name)) for name in head]
     assert set(loss.owned_state()) == set(head) | {
         *("head.toggle", "head.norm.running_mean", "head.norm.running_var", "head.norm.num_batches_tracked"),
-        *("bank.keys", "bank.tags", "bank.pointer", "bank.count"),
+        *("bank.keys", "bank.tags", "bank.slot_language", "bank.pointer", "bank.count"),
     }
     loss.head.linear_in.weight.requires_grad_(False)
     assert len(loss.owned_parameters()) == len(head) - 1
@@ -47,12 +47,14 @@ def test_owned_state_is_restored_and_the_encoder_left_alone() -> None:
 
 
 def test_a_state_that_does_not_fit() -> None:
-    loss = CCPLoss(tiny.static(), bank_size=4)
+    loss = CCPLoss(tiny.static(), bank=LanguageMemoryBank(8, 4))
     state = loss.owned_state()
     with pytest.raises(ValueError, match=r"does not fit CCPLoss.*unexpected.*bank\.keys.*options of the saved run"):
         CCPLoss(tiny.static(), bank_size=0).load_owned_state(state)
     with pytest.raises(ValueError, match=r"missing.*head\.norm"):
         without_norm = AsymmetricBNHead(8, normalization="none")
-        loss.load_owned_state(CCPLoss(tiny.static(), without_norm, bank_size=4).owned_state())
+        loss.load_owned_state(CCPLoss(tiny.static(), without_norm, LanguageMemoryBank(8, 4)).owned_state())
     with pytest.raises(ValueError, match="(?s)does not fit CCPLoss.*size mismatch"):
-        CCPLoss(tiny.static(), bank_size=5).load_owned_state(state)
+        CCPLoss(tiny.static(), bank=LanguageMemoryBank(8, 5)).load_owned_state(state)
+    with pytest.raises(ValueError, match="another scope"):
+        CCPLoss(tiny.static(), bank=LanguageMemoryBank(8, 4, scope="per_language")).load_owned_state(state)

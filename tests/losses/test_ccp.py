@@ -17,7 +17,7 @@ from torch import Tensor
 from st_xlret.data.languages import language_to_id
 from st_xlret.functional import contrastive_context_loss
 from st_xlret.losses import CCPLoss
-from st_xlret.modules import AsymmetricBNHead
+from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 from tests import tiny
 
 EN, FR = language_to_id("en"), language_to_id("fr")
@@ -46,7 +46,7 @@ def test_one_column_equals_two(make) -> None:
     model = make()
     torch.manual_seed(1)
     head = AsymmetricBNHead(model.get_embedding_dimension())
-    loss = CCPLoss(model, head, bank_size=6)
+    loss = CCPLoss(model, head, LanguageMemoryBank(head.out_features, 6))
     before = state(loss)
     one = [loss([batch(model, seed)]) for seed in (0, 1, 2)]
     loss.load_owned_state(before)
@@ -66,7 +66,7 @@ def test_equals_the_functional_loss_on_its_parts(
     loss = CCPLoss(
         model,
         head,
-        bank_size=6,
+        LanguageMemoryBank(5, 6),
         temperature=0.2,
         cross_language_negatives=cross,
         mask_same_document=mask_document,

@@ -22,7 +22,7 @@ from st_xlret.losses import (
     SimilarityDistillationLoss,
 )
 from st_xlret.losses.masked_lm import NoHeadError
-from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, DocumentEncoder
+from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, DocumentEncoder, LanguageMemoryBank
 from tests import tiny
 from tests.losses.documents import block_features
 from tests.losses.routers import columns
@@ -126,7 +126,7 @@ COMMON = {"weight": 1.0, "gather_across_devices": True}
 @pytest.mark.parametrize(
     ("name", "learned", "paper"),
     [
-        ("ccp", {"temperature": 0.1, "bank_size": 6, "normalization": "asymmetric"}, "wu2022"),
+        ("ccp", {"temperature": 0.1, "bank_size": 6, "bank_scope": "total", "normalization": "asymmetric"}, "wu2022"),
         ("msm", {"document_encoder_layers": 2, "num_negatives": 512, "language_groups": [], "mlm": None}, "zhang2023"),
         ("mlm", {"mask_probability": 0.15, "weight": 1.0}, "devlin2019bert"),
         ("cz_nce, words", {"objective": "cz_nce", "words": True, "mlm_weight": 0.0, **COMMON}, "Chen, Beiduo"),
@@ -159,6 +159,7 @@ STATIC, MODEL = tiny.static(), tiny.transformer()
     ("build", "message"),
     [
         (lambda: CCPLoss(STATIC, AsymmetricBNHead(5)), r"5 features.*encoder gives 8.*AsymmetricBNHead\(8\)"),
+        (lambda: CCPLoss(STATIC, bank=LanguageMemoryBank(3, 4)), r"keys of 3 .*head gives 8.*LanguageMemoryBank\(8\)"),
         (lambda: CCPLoss(STATIC, bank_size=-1), "bank_size.*-1"),
         (lambda: CCPLoss(STATIC, bank_size=4, matryoshka_dims=[16, 8]), "matryoshka_dims.*8.*16"),
         (lambda: MSMLoss(STATIC, DocumentEncoder(16)), r"16 features.*encoder gives 8.*DocumentEncoder\(8\)"),

@@ -126,9 +126,9 @@ def test_batches_of_a_padded_encoder_have_similar_lengths() -> None:
 
 
 def test_options_of_modules_may_be_mappings() -> None:
-    loss = CCPLoss(MODEL, {"out_features": 3, "normalization": "batch"}, bank_size=5)
+    loss = CCPLoss(MODEL, {"out_features": 3, "normalization": "batch"}, {"scope": "per_language"}, bank_size=5)
     assert (loss.head.out_features, loss.head.normalization) == (3, "batch")
-    assert loss.bank is not None and (loss.bank.features, loss.bank.size) == (3, 5)
+    assert loss.bank is not None and (loss.bank.features, loss.bank.size, loss.bank.scope) == (3, 5, "per_language")
     networks = MSMLoss(MODEL, {"layers": 1, "max_sentences": 7}).networks.document_encoders[0]
     assert (len(networks.layers), networks.max_sentences) == (1, 7)  # type: ignore[arg-type]
 

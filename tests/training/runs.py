@@ -24,7 +24,7 @@ from st_xlret.losses import (
     SemanticContrastiveLoss,
 )
 from st_xlret.losses.base import CrossLingualLoss
-from st_xlret.modules import ContextualEncoder, first_last_encoder, with_two_encoders
+from st_xlret.modules import ContextualEncoder, LanguageMemoryBank, first_last_encoder, with_two_encoders
 from st_xlret.training import CrossLingualTrainer, CrossLingualTrainingArguments
 from tests import tiny
 
@@ -82,12 +82,13 @@ def trainer_of(
 
 
 def interleaved_run(
-    folder: Path, *, seed: int = 0, bank_size: int = 22, **changed: Any
+    folder: Path, *, seed: int = 0, bank_size: int = 22, scope: str = "total", **changed: Any
 ) -> tuple[CrossLingualTrainer, Recorder]:
     """Build model, losses and Trainer anew, as a new process does; ``seed`` is that of the first weights."""
     model = tiny.transformer(dropout=0.1, seed=seed)
+    bank = LanguageMemoryBank(16, bank_size, scope=scope)  # type: ignore[arg-type]
     losses: dict[str, CrossLingualLoss] = {
-        "ccp": CCPLoss(model, {"out_features": 16}, bank_size=bank_size, batches={"window_size": 2}),
+        "ccp": CCPLoss(model, {"out_features": 16}, bank, batches={"window_size": 2}),
         "mlm": MaskedLMLoss(model),
         "pairs": SemanticContrastiveLoss(model),
     }

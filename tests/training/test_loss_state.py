@@ -15,6 +15,7 @@ from transformers import TrainerControl, TrainerState
 
 from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler, Rows, Windows
 from st_xlret.losses import CCPLoss, SemanticContrastiveLoss
+from st_xlret.modules import LanguageMemoryBank
 from st_xlret.training import LOSS_STATE_FILE, LossStateCallback
 from st_xlret.training.loss_state import name_losses
 from tests import tiny
@@ -23,7 +24,7 @@ from tests.training.runs import arguments, interleaved_run
 
 def ccp(seed: int = 0) -> CCPLoss:
     model = tiny.static(seed=seed)
-    loss = CCPLoss(model, bank_size=4)
+    loss = CCPLoss(model, bank=LanguageMemoryBank(8, 4))
     loss([tiny.features(model, tiny.window_rows(3, seed=seed))]).backward()
     return loss
 

@@ -24,15 +24,21 @@ def final_state(trainer) -> dict[str, Tensor]:
     return {k: v.clone() for k, v in (trainer.model.state_dict() | owned).items()}
 
 
-@pytest.mark.parametrize("options", [{}, {"gradient_accumulation_steps": 2, "max_steps": 50, "save_steps": 25}])
-def test_the_next_losses_after_a_resume_are_equal(tmp_path: Path, options: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "scope, options",
+    [
+        ("total", {}),
+        ("per_language", {"gradient_accumulation_steps": 2, "max_steps": 50, "save_steps": 25}),
+    ],
+)
+def test_the_next_losses_after_a_resume_are_equal(tmp_path: Path, scope: str, options: dict[str, int]) -> None:
     steps = {**STEPS, **options}
-    whole, recorded = interleaved_run(tmp_path, seed=0, **steps)
+    whole, recorded = interleaved_run(tmp_path, seed=0, scope=scope, **steps)
     whole.train()
     next_steps = [entry for entry in recorded.steps if entry[0] >= steps["save_steps"]]
     checkpoint = tmp_path / f"checkpoint-{steps['save_steps']}"
 
-    resumed, repeated = interleaved_run(tmp_path, seed=7, **steps)
+    resumed, repeated = interleaved_run(tmp_path, seed=7, scope=scope, **steps)
     resumed.train(resume_from_checkpoint=str(checkpoint))
     assert repeated.steps == next_steps
     expected = final_state(whole)
@@ -42,8 +48,9 @@ def test_the_next_losses_after_a_resume_are_equal(tmp_path: Path, options: dict[
     # It was a run worth repeating: all three losses, several epochs, a bank that was filled more than once.
     assert min(Counter(name for _, name, _ in next_steps).values()) > 3
     assert whole.state.epoch is not None and whole.state.epoch > 1
-    assert len(whole.loss["ccp"].bank) == 22
-    if not options:
+    bank = whole.loss["ccp"].bank
+    assert bank.count.tolist() == [22] * len(bank.count)
+    if scope == "total":
         check_the_checkpoint(checkpoint)
 
 
@@ -80,8 +87,9 @@ def test_the_checkpoint_may_be_in_another_folder(checkpoint: Path, tmp_path: Pat
     assert len(recorder.steps) == 2
 
 
-def test_other_options_than_those_of_the_checkpoint_are_refused(checkpoint: Path) -> None:
-    trainer, _ = interleaved_run(checkpoint.parent, max_steps=4, bank_size=23)
+@pytest.mark.parametrize("changed", [{"bank_size": 23}, {"scope": "per_language"}])
+def test_other_options_than_those_of_the_checkpoint_are_refused(checkpoint: Path, changed: dict) -> None:
+    trainer, _ = interleaved_run(checkpoint.parent, max_steps=4, **changed)
     with pytest.raises(ValueError, match="the saved state does not fit CCPLoss"):
         trainer.train(resume_from_checkpoint=str(checkpoint))
 
