@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from datasets import Dataset
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
-from st_xlret.batches.rows import LanguageBatchSampler
+from st_xlret.batches.rows import Rows
 from st_xlret.batches.sampling import BatchFactory, find_documents, smoothed_probabilities
 
 logger = logging.getLogger(__name__)
@@ -51,18 +51,11 @@ class BlockBatchSampler(DefaultBatchSampler):
             have one sentence (`single`), and how many rows have no text (`empty`).
     """
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        batch_size: int,
-        *,
-        seed: int = 0,
-        block_size: int = 32,
-        language_smoothing: float = 0.7,
-    ) -> None:
+    def __init__(self, dataset: Dataset, batch_size: int, options: Blocks, *, seed: int = 0) -> None:
         super().__init__(dataset, batch_size, True, seed=seed)
         if "sentence" not in dataset.column_names:
             raise ValueError(f"blocks need the sentences in a column 'sentence', got {dataset.column_names}")
+        block_size = options.block_size
         if block_size < 2:
             raise ValueError(f"block_size must be at least 2 sentences, got {block_size}")
         self.batch_size = AnyLength(batch_size)
@@ -101,7 +94,7 @@ class BlockBatchSampler(DefaultBatchSampler):
                 f"no language has documents of two or more sentences, so there is nothing to sample ({self.counts})"
             )
         batches = np.array([self._expected_batches(lengths[group]) for group in self.groups])
-        self.probabilities = smoothed_probabilities(batches, language_smoothing)
+        self.probabilities = smoothed_probabilities(batches, options.language_smoothing)
         self.batches = max(1, int(sum(batches.tolist())))
 
     def __len__(self) -> int:
@@ -208,10 +201,8 @@ class Blocks(BatchFactory):
     def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:
         """Make the sampler for this data set."""
         if "document" in dataset.column_names:
-            return BlockBatchSampler(dataset, batch_size, seed=seed, **asdict(self))
-        return LanguageBatchSampler(
-            dataset, batch_size, seed=seed, language_smoothing=self.language_smoothing, language_mixing=0.0
-        )
+            return BlockBatchSampler(dataset, batch_size, self, seed=seed)
+        return Rows(self.language_smoothing, 0.0).make(dataset, batch_size, drop_last=drop_last, seed=seed)
 
 
 def cut_into_blocks(

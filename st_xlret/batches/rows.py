@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -23,17 +23,9 @@ _TRIES = 100
 
 
 class LanguageBatchSampler(DefaultBatchSampler):
-    """The sampler of [`Rows`][st_xlret.batches.Rows]."""
+    """The sampler of [`Rows`][st_xlret.batches.Rows], and of other factories with its two options of languages."""
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        batch_size: int,
-        *,
-        seed: int = 0,
-        language_smoothing: float = 0.7,
-        language_mixing: float = 1.0,
-    ) -> None:
+    def __init__(self, dataset: Dataset, batch_size: int, options: Any, *, seed: int = 0) -> None:
         super().__init__(dataset, batch_size, True, seed=seed)
         self.ranks = get_world_size()
         self.draws = batch_size * self.ranks
@@ -41,7 +33,7 @@ class LanguageBatchSampler(DefaultBatchSampler):
         if not len(dataset):
             raise ValueError("the data set is empty: there is nothing to sample")
         self.groups, self.languages = self.find_groups(dataset, names)
-        self.language_smoothing, self.language_mixing = language_smoothing, language_mixing
+        self.options = options
 
     def __len__(self) -> int:
         return max(1, sum(map(len, self.groups)) // self.draws) * self.ranks
@@ -59,8 +51,8 @@ class LanguageBatchSampler(DefaultBatchSampler):
         """The rows of an epoch in random order."""
         return LanguageStreams(
             self.groups,
-            language_smoothing=self.language_smoothing,
-            language_mixing=self.language_mixing,
+            language_smoothing=self.options.language_smoothing,
+            language_mixing=self.options.language_mixing,
             seed=[self.seed, self.epoch],
         )
 
@@ -95,8 +87,7 @@ class Rows(BatchFactory):
     def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> LanguageBatchSampler:
         """Make the sampler for this data set."""
         size = self.batch_size or max(1, int(batch_size * self.batch_scale))
-        options = {"language_smoothing": self.language_smoothing, "language_mixing": self.language_mixing}
-        return LanguageBatchSampler(dataset, size, seed=seed, **options)
+        return LanguageBatchSampler(dataset, size, self, seed=seed)
 
 
 class _Row(NamedTuple):
@@ -113,8 +104,8 @@ class DistinctBatchSampler(LanguageBatchSampler):
     batch, the batch has equal ones, with a warning.
     """
 
-    def __init__(self, dataset: Dataset, *args: Any, **options: Any) -> None:
-        super().__init__(dataset, *args, **options)
+    def __init__(self, dataset: Dataset, batch_size: int, options: DistinctRows, *, seed: int = 0) -> None:
+        super().__init__(dataset, batch_size, options, seed=seed)
         self.columns = text_columns(dataset)
         if len(self.columns) < 2:
             raise ValueError(f"questions need a query and a passage, got the text columns {self.columns}")
@@ -206,7 +197,7 @@ class DistinctRows(BatchFactory):
 
     def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DistinctBatchSampler:
         """Make the sampler for this data set."""
-        return DistinctBatchSampler(dataset, batch_size, seed=seed, **asdict(self))
+        return DistinctBatchSampler(dataset, batch_size, self, seed=seed)
 
 
 PAIR_COLUMNS = ["source", "target", "source_language", "target_language"]
@@ -248,33 +239,20 @@ def _with_empty(dataset: Dataset, columns: list[str]) -> Dataset:
 class PairsAndOthersBatchSampler(DefaultBatchSampler):
     """The sampler of [`PairsAndOthers`][st_xlret.batches.PairsAndOthers]: N pairs, followed by other sentences."""
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        batch_size: int,
-        *,
-        seed: int = 0,
-        others: int,
-        language_smoothing: float = 0.7,
-        language_mixing: float = 1.0,
-    ) -> None:
+    def __init__(self, dataset: Dataset, pairs: int, options: PairsAndOthers, *, seed: int = 0) -> None:
+        others = options.others or pairs
         # The number of rows: with several processes, batches of another length would be dropped.
-        super().__init__(dataset, batch_size + others, True, seed=seed)
+        super().__init__(dataset, pairs + others, True, seed=seed)
         column = dataset.with_format("arrow", columns=["source_language"])[:]["source_language"]
         is_pair = pc.not_equal(column, "").to_numpy()
         self.rows = [np.flatnonzero(is_pair), np.flatnonzero(~is_pair)]
         kinds = (
-            (["source_language", "target_language"], batch_size, language_mixing),
-            (["other_language"], others, 1.0),
+            (["source_language", "target_language"], pairs, options),
+            (["other_language"], others, replace(options, language_mixing=1.0)),
         )
         self.samplers = [
-            LanguageBatchSampler(
-                dataset.select(rows).select_columns(columns),
-                size,
-                language_smoothing=language_smoothing,
-                language_mixing=mixing,
-            )
-            for rows, (columns, size, mixing) in zip(self.rows, kinds, strict=True)
+            LanguageBatchSampler(dataset.select(rows).select_columns(columns), size, how)
+            for rows, (columns, size, how) in zip(self.rows, kinds, strict=True)
         ]
 
     def __len__(self) -> int:
@@ -323,8 +301,5 @@ class PairsAndOthers(BatchFactory):
 
     def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:
         """Make the sampler for this data set."""
-        size = self.pairs or batch_size
-        options: Any = {"language_smoothing": self.language_smoothing, "language_mixing": self.language_mixing}
-        if "other" not in dataset.column_names:
-            return LanguageBatchSampler(dataset, size, seed=seed, **options)
-        return PairsAndOthersBatchSampler(dataset, size, seed=seed, others=self.others or size, **options)
+        sampler = PairsAndOthersBatchSampler if "other" in dataset.column_names else LanguageBatchSampler
+        return sampler(dataset, self.pairs or batch_size, self, seed=seed)

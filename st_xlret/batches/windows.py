@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from datasets import Dataset
@@ -18,21 +18,10 @@ logger = logging.getLogger(__name__)
 class WindowBatchSampler(LanguageBatchSampler):
     """The sampler of [`Windows`][st_xlret.batches.Windows]: N centre sentences, then one context sentence of each."""
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        batch_size: int,
-        *,
-        seed: int = 0,
-        window_size: int = 5,
-        language_smoothing: float = 0.7,
-        language_mixing: float = 0.0,
-    ) -> None:
-        if window_size < 1:
-            raise ValueError(f"window_size must be at least 1, got {window_size}")
-        options = {"language_smoothing": language_smoothing, "language_mixing": language_mixing}
-        super().__init__(dataset, batch_size, seed=seed, **options)
-        self.window_size = window_size
+    def __init__(self, dataset: Dataset, batch_size: int, options: Windows, *, seed: int = 0) -> None:
+        if options.window_size < 1:
+            raise ValueError(f"window_size must be at least 1, got {options.window_size}")
+        super().__init__(dataset, batch_size, options, seed=seed)
         # The number of rows: with several processes, batches of another length would be dropped.
         self.batch_size = 2 * batch_size
         if not sum(map(len, self.groups)):
@@ -40,7 +29,7 @@ class WindowBatchSampler(LanguageBatchSampler):
         for language, documents in zip(self.languages, self.counts, strict=True):
             if not documents:
                 logger.warning("language %r has no document of two sentences: it gives no windows", language[0])
-            elif documents < self.draws and language_mixing < 1:
+            elif documents < self.draws and options.language_mixing < 1:
                 logger.warning(
                     "language %r has %d documents for batches of %d windows: several windows of a document share a "
                     "batch and are not negatives of each other; lower the batch size or raise language_mixing",
@@ -66,8 +55,8 @@ class WindowBatchSampler(LanguageBatchSampler):
 
     def _draw_contexts(self, centres: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         document = np.searchsorted(self.starts, centres, side="right")
-        low = np.maximum(self.starts[document - 1], centres - self.window_size)
-        high = np.minimum(self.starts[document] - 1, centres + self.window_size)
+        low = np.maximum(self.starts[document - 1], centres - self.options.window_size)
+        high = np.minimum(self.starts[document] - 1, centres + self.options.window_size)
         # One of high - low positions; those from the centre on move up by one.
         context = low + (generator.random(len(centres)) * (high - low)).astype(np.int64)
         return context + (context >= centres)
@@ -106,8 +95,5 @@ class Windows(BatchFactory):
 
     def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> LanguageBatchSampler:
         """Make the sampler for this data set."""
-        options = asdict(self)
-        if "document" in dataset.column_names:
-            return WindowBatchSampler(dataset, batch_size, seed=seed, **options)
-        del options["window_size"]
-        return LanguageBatchSampler(dataset, batch_size, seed=seed, **options)
+        sampler = WindowBatchSampler if "document" in dataset.column_names else LanguageBatchSampler
+        return sampler(dataset, batch_size, self, seed=seed)

@@ -24,7 +24,7 @@ def documents(lengths: dict[str, list[int]] | None = None) -> Dataset:
 
 
 def sampler_of(lengths: dict[str, list[int]] | None = None, batch_size: int = 3, **options: Any) -> BlockBatchSampler:
-    return BlockBatchSampler(documents(lengths), batch_size, **{"block_size": 4, **options})
+    return Blocks(**{"block_size": 4, **options})(documents(lengths), batch_size)
 
 
 def epochs(sampler: BlockBatchSampler, count: int = 10) -> list[list[int]]:
@@ -120,7 +120,7 @@ def test_sentences_without_text_are_left_out_and_counted() -> None:
     rows = documents({"en": [5, 2, 3]}).to_list()
     for empty in (1, 5):
         rows[empty]["sentence"] = ""
-    sampler = BlockBatchSampler(Dataset.from_list(rows), 3, block_size=4)
+    sampler = Blocks(block_size=4)(Dataset.from_list(rows), 3)
     assert (sampler.counts["empty"], sampler.counts["single"]) == (2, 1)
     assert sorted(next(iter(sampler))) == [0, 2, 3, 4, 7, 8, 9]
 
@@ -145,12 +145,12 @@ def test_a_document_alone_in_its_language_makes_batches_of_its_own(caplog: pytes
 )
 def test_datasets_and_options_that_will_not_do(change: Any, options: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        BlockBatchSampler(change(documents()), 2, **options)
+        Blocks(**options)(change(documents()), 2)
 
 
 def test_real_documents_make_blocks(real_data: Path, tmp_path: Path) -> None:
     dataset = load_documents([real_data / "tico19"], cache_dir=tmp_path)
-    sampler = BlockBatchSampler(dataset, 4)
+    sampler = Blocks()(dataset, 4)
     batches = list(sampler)
     assert len(batches) == len(sampler) > 10 and all(len(batch) <= 128 for batch in batches)
 

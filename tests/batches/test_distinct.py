@@ -10,7 +10,6 @@ import pytest
 from datasets import Dataset
 
 from st_xlret.batches import DistinctRows
-from st_xlret.batches.rows import DistinctBatchSampler
 
 
 def questions(count: int = 60, *, same: int = 3, languages: tuple[str, ...] = ("en", "sw")) -> Dataset:
@@ -58,17 +57,17 @@ def test_batches_have_no_false_negatives_and_an_epoch_most_rows(mixing: float) -
 
 def test_one_language_is_read_once_in_an_epoch_where_nothing_collides() -> None:
     data = questions(30, same=1, languages=("en",)).remove_columns("negative_1").select(range(6, 30))
-    assert sorted(row for batch in DistinctBatchSampler(data, 4) for row in batch) == list(range(24))
+    assert sorted(row for batch in DistinctRows()(data, 4) for row in batch) == list(range(24))
 
 
 def test_a_batch_that_cannot_be_filled_is_filled_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
     data = questions(12, same=6, languages=("en",))
     with caplog.at_level(logging.WARNING):
-        batches = list(DistinctBatchSampler(data, 6))
+        batches = list(DistinctRows()(data, 6))
     assert [len(batch) for batch in batches] == [6, 6]
     assert len([record for record in caplog.records if "lower the batch size" in record.getMessage()]) == 1
 
 
 def test_questions_need_passages() -> None:
     with pytest.raises(ValueError, match=r"\['query'\]"):
-        DistinctBatchSampler(Dataset.from_dict({"query": ["a"], "language": ["en"]}), 1)
+        DistinctRows()(Dataset.from_dict({"query": ["a"], "language": ["en"]}), 1)

@@ -12,8 +12,9 @@ from torch.utils.data import ConcatDataset, SequentialSampler
 
 from st_xlret.batches import (
     InterleavedBatchSampler,
-    LanguageBatchSampler,
+    Rows,
     WindowBatchSampler,
+    Windows,
     interleaving,
 )
 from tests import tiny
@@ -30,9 +31,9 @@ def interleaved(
 ) -> InterleavedBatchSampler:
     datasets = parts()
     samplers = [
-        WindowBatchSampler(datasets[0], 4),
-        LanguageBatchSampler(datasets[1], 4),
-        LanguageBatchSampler(datasets[2], 4),
+        Windows()(datasets[0], 4),
+        Rows()(datasets[1], 4),
+        Rows()(datasets[2], 4),
     ]
     return kind(ConcatDataset(datasets), samplers, **options)
 
@@ -64,11 +65,11 @@ def test_a_schedule_of_the_window_by_epoch_sees_the_true_epoch_in_repeated_passe
     class Widening(WindowBatchSampler):
         def __iter__(self) -> Any:
             seen.append((self.epoch, self.seed))
-            self.window_size = 1 + self.epoch
+            self.options = Windows(window_size=1 + self.epoch)
             return super().__iter__()
 
     dataset = tiny.documents(12, 5)
-    samplers = [Widening(dataset, 4, seed=7)]
+    samplers = [Widening(dataset, 4, Windows(), seed=7)]
     sampler = InterleavedBatchSampler(ConcatDataset([dataset]), samplers, batches=3 * len(samplers[0]))
     for epoch in (0, 1, 2):
         sampler.set_epoch(epoch)

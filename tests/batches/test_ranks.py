@@ -12,13 +12,13 @@ from datasets import Dataset
 from torch.utils.data import BatchSampler, ConcatDataset
 
 from st_xlret.batches import (
-    BlockBatchSampler,
+    Blocks,
     DistinctRows,
     InterleavedBatchSampler,
-    LanguageBatchSampler,
     PairsAndOthers,
     RoundBatchSampler,
-    WindowBatchSampler,
+    Rows,
+    Windows,
     blocks,
     interleaving,
     lengths,
@@ -50,21 +50,21 @@ def both() -> Dataset:
 def interleaved(size: int, kind: type[InterleavedBatchSampler] = InterleavedBatchSampler) -> BatchSampler:
     parts = [tiny.documents(30, 5), tiny.texts(60), both()]
     samplers = [
-        WindowBatchSampler(parts[0], size),
-        LanguageBatchSampler(parts[1], size),
+        Windows()(parts[0], size),
+        Rows()(parts[1], size),
         PairsAndOthers()(parts[2], size),
     ]
     return kind(ConcatDataset(parts), samplers)
 
 
 SAMPLERS: dict[str, Make] = {
-    "rows": lambda size: LanguageBatchSampler(tiny.texts(100), size),
-    "rows, one language": lambda size: LanguageBatchSampler(tiny.texts(100), size, language_mixing=0.0),
+    "rows": lambda size: Rows()(tiny.texts(100), size),
+    "rows, one language": lambda size: Rows(language_mixing=0.0)(tiny.texts(100), size),
     "about one length": lambda size: LengthGroupedBatchSampler(
         tiny.texts(100), size, True, lengths=np.random.default_rng(0).integers(1, 9, 100).tolist()
     ),
-    "windows": lambda size: WindowBatchSampler(tiny.documents(30, 5), size),
-    "blocks": lambda size: BlockBatchSampler(ragged(), size, block_size=4),
+    "windows": lambda size: Windows()(tiny.documents(30, 5), size),
+    "blocks": lambda size: Blocks(block_size=4)(ragged(), size),
     "distinct": lambda size: DistinctRows()(questions(), size),
     "pairs and others": lambda size: PairsAndOthers()(both(), size),
     "interleaved": interleaved,

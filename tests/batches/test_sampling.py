@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from datasets import Dataset, concatenate_datasets
 
-from st_xlret.batches import LanguageBatchSampler, smoothed_probabilities
+from st_xlret.batches import Rows, smoothed_probabilities
 from st_xlret.batches.sampling import LanguageStreams
 from st_xlret.data.columns import column_codes, rows_by_code
 
@@ -70,7 +70,7 @@ def rows_dataset() -> Dataset:
 def test_row_batches_of_one_language_or_of_all() -> None:
     dataset = rows_dataset()
     for language_mixing, expected in ((0.0, 1), (1.0, 3)):
-        sampler = LanguageBatchSampler(dataset, 20, language_smoothing=0.0, language_mixing=language_mixing)
+        sampler = Rows(language_smoothing=0.0, language_mixing=language_mixing)(dataset, 20)
         batches = list(sampler)
         assert len(batches) == len(sampler) == 4 and {len(batch) for batch in batches} == {20}
         assert {len({dataset[row]["language"] for row in batch}) for batch in batches} == {expected}
@@ -79,14 +79,14 @@ def test_row_batches_of_one_language_or_of_all() -> None:
 def test_pairs_are_grouped_by_both_languages() -> None:
     rows = {"source": list("abcd"), "target": list("abcd"), "source_language": ["fr", "fr", "sw", "en"]}
     dataset = Dataset.from_dict({**rows, "target_language": ["en", "sw", "fr", "fr"]})
-    sampler = LanguageBatchSampler(dataset, 1, language_mixing=0.0)
+    sampler = Rows(language_mixing=0.0)(dataset, 1)
     assert sorted(sampler.languages) == [("en", "fr"), ("fr", "en"), ("fr", "sw"), ("sw", "fr")]
 
 
 def test_datasets_that_will_not_do() -> None:
-    assert list(LanguageBatchSampler(Dataset.from_dict({"sentence": ["a"]}), 2)) == [[0, 0]]  # rows of one group
+    assert list(Rows()(Dataset.from_dict({"sentence": ["a"]}), 2)) == [[0, 0]]  # rows of one group
     with pytest.raises(ValueError, match="data set is empty"):
-        LanguageBatchSampler(rows_dataset().select([]), 2)
+        Rows()(rows_dataset().select([]), 2)
 
 
 def test_codes_of_a_table_of_several_files() -> None:

@@ -29,7 +29,7 @@ def halves(batch: list[int]) -> tuple[np.ndarray, np.ndarray]:
 def test_windows_stay_inside_their_document_and_size(window_size: int, language_mixing: float) -> None:
     dataset = documents()
     document = np.array(dataset["document"])
-    sampler = WindowBatchSampler(dataset, 6, window_size=window_size, language_mixing=language_mixing)
+    sampler = Windows(window_size=window_size, language_mixing=language_mixing)(dataset, 6)
     for epoch in range(20):
         sampler.set_epoch(epoch)
         for batch in sampler:
@@ -41,7 +41,7 @@ def test_windows_stay_inside_their_document_and_size(window_size: int, language_
 
 
 def test_contexts_are_drawn_evenly_from_the_window() -> None:
-    sampler = WindowBatchSampler(documents({"en": [12]}), 12, window_size=3)
+    sampler = Windows(window_size=3)(documents({"en": [12]}), 12)
     drawn: dict[int, Counter[int]] = {centre: Counter() for centre in range(12)}
     for epoch in range(600):
         sampler.set_epoch(epoch)
@@ -56,14 +56,14 @@ def test_contexts_are_drawn_evenly_from_the_window() -> None:
 
 
 def test_every_sentence_with_a_context_is_a_centre_once_an_epoch() -> None:
-    sampler = WindowBatchSampler(documents({"en": [4, 4, 1, 4]}), 4)
+    sampler = Windows()(documents({"en": [4, 4, 1, 4]}), 4)
     centres = np.concatenate([halves(batch)[0] for batch in sampler])
     assert sorted(centres.tolist()) == [*range(8), *range(9, 13)] and len(sampler) == 3
 
 
 def test_a_language_smaller_than_a_batch_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        WindowBatchSampler(documents({"en": [3] * 9, "fr": [4, 4], "sw": [1, 1]}), 8)
+        Windows()(documents({"en": [3] * 9, "fr": [4, 4], "sw": [1, 1]}), 8)
     assert "language 'fr' has 2 documents for batches of 8 windows" in caplog.text
     assert "language 'sw' has no document of two sentences" in caplog.text
     assert "'en'" not in caplog.text
@@ -71,11 +71,11 @@ def test_a_language_smaller_than_a_batch_is_reported(caplog: pytest.LogCaptureFi
 
 def test_datasets_and_options_that_will_not_do() -> None:
     with pytest.raises(ValueError, match="no document has two sentences"):
-        WindowBatchSampler(documents({"en": [1, 1], "fr": [1]}), 2)
+        Windows()(documents({"en": [1, 1], "fr": [1]}), 2)
     with pytest.raises(ValueError, match="window_size must be at least 1, got 0"):
-        WindowBatchSampler(documents(), 2, window_size=0)
+        Windows(window_size=0)(documents(), 2)
     with pytest.raises(ValueError, match="sentences of a document must be contiguous"):
-        WindowBatchSampler(documents().select([0, 9, 1, 10]), 2)
+        Windows()(documents().select([0, 9, 1, 10]), 2)
     assert len(next(iter(Windows()(documents().remove_columns("language"), 2)))) == 4  # one language
 
 
@@ -84,11 +84,11 @@ def test_the_option_makes_the_sampler() -> None:
     host = {"drop_last": False, "valid_label_columns": ["label"], "generator": None, "seed": 5}
     windows = batches(documents(), batch_size=4, **host)
     assert isinstance(windows, WindowBatchSampler)
-    assert (windows.window_size, windows.language_smoothing, windows.language_mixing, windows.seed) == (2, 0.3, 0.1, 5)
+    assert windows.options == batches and windows.seed == 5
     # Rows that are windows already.
     rows = batches(documents().remove_columns("document"), batch_size=4, **host)
     assert type(rows) is LanguageBatchSampler
-    assert (rows.language_smoothing, rows.language_mixing, rows.batch_size) == (0.3, 0.1, 4)
+    assert rows.options == batches and rows.batch_size == 4
 
 
 def test_documents_may_be_named() -> None:
