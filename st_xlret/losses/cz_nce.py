@@ -14,7 +14,7 @@ from torch import Tensor
 
 from st_xlret.functional import cz_nce_loss, info_nce_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss
-from st_xlret.losses.columns import embed_columns, gather_columns, read_tags, translation_groups
+from st_xlret.losses.embedding import embed_columns, gather_columns, read_tags, translation_groups
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
 

@@ -12,8 +12,7 @@ from torch import Tensor
 from st_xlret.batches.rows import DistinctRows
 from st_xlret.functional import retrieval_contrastive_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss
-from st_xlret.losses.columns import embed_columns, gather_columns, read_tags
-from st_xlret.losses.embedding import check_mini_batch, embed
+from st_xlret.losses.embedding import check_mini_batch, embed, embed_columns, gather_columns, read_tags
 from st_xlret.losses.semantic_contrastive import CITATION
 
 

@@ -10,8 +10,14 @@ from torch import Tensor
 
 from st_xlret.functional import info_nce_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss
-from st_xlret.losses.columns import PassageSide, embed_columns, gather_columns, read_tags, translation_groups
-from st_xlret.losses.embedding import check_mini_batch
+from st_xlret.losses.embedding import (
+    PassageSide,
+    check_mini_batch,
+    embed_columns,
+    gather_columns,
+    read_tags,
+    translation_groups,
+)
 
 CITATION = """
 @inproceedings{hu2023language,

@@ -13,7 +13,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 
 from st_xlret.batches import CrossLingualDataCollator
 from st_xlret.losses import LangContrastiveLoss, SemanticContrastiveLoss
-from st_xlret.losses.columns import PassageSide
+from st_xlret.losses.embedding import PassageSide
 from st_xlret.modules import static_encoder, train_tokenizer
 from tests import tiny
 from tests.losses.routers import columns, two_encoders

@@ -20,7 +20,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from st_xlret import CrossLingualTrainer, SemanticContrastiveLoss
-from st_xlret.losses.columns import translation_groups
+from st_xlret.losses.embedding import translation_groups
 from st_xlret.options import option, parse
 from st_xlret.training.data import DataArguments
 from st_xlret.training.encoders import PretrainingEncoderArguments
