@@ -1,12 +1,26 @@
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
+
 import datasets
+import numpy as np
 import pytest
 import torch
 from mteb.tasks.bitext_mining.multilingual.tatoeba_bitext_mining import TatoebaBitextMining
+from sklearn.metrics import f1_score
+from sklearn.metrics.pairwise import cosine_similarity
 
-from st_xlret.evaluation import TatoebaEvaluator
-from st_xlret.evaluation.tatoeba import load_tatoeba_directory, load_tatoeba_hub, tatoeba_language
+from st_xlret.data.lines import DataError
+from st_xlret.evaluation import BilingualRetrievalEvaluator, TatoebaEvaluator, retrieval_accuracy, weighted_f1
+from st_xlret.evaluation.tatoeba import (
+    TatoebaPairsEvaluator,
+    join_on_english,
+    load_pairs_of_export,
+    load_tatoeba_directory,
+    load_tatoeba_hub,
+    tatoeba_language,
+)
 from st_xlret.hub.export import export
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
@@ -118,3 +132,166 @@ def test_the_real_test_set_has_112_languages(real_data) -> None:
     assert sorted(pairs) == sorted(tatoeba_language(code) for code in ALL_CODES)
     assert sum(len(texts) for texts, _ in pairs.values()) == 88_877
     assert len(pairs["fr"][0]) == 1_000
+
+
+def test_every_pair_both_ways_and_their_mean(static_model) -> None:
+    evaluator = BilingualRetrievalEvaluator.of_parallel(WORDS, name="toy", calibration=CalibrationLayer(16))
+    metrics = evaluator(static_model)
+    assert metrics["toy_en-fr_accuracy"] == metrics["toy_en-fr_accuracy_backward"] == 1.0
+    assert metrics["toy_en-de_accuracy"] == metrics["toy_fr-de_accuracy_forward"] == 0.5
+    assert metrics["toy_average_accuracy"] == pytest.approx(4 / 6)
+    assert evaluator.primary_metric == "toy_average_accuracy"
+
+
+@pytest.mark.parametrize(
+    ("sentences", "options", "message"),
+    [
+        ({"en": ["a"]}, {}, "no languages"),
+        ({"en": ["a"], "fr": ["b", "c"]}, {}, "'en-fr' has 1 sentences and 2"),
+        ({"en": [], "fr": []}, {}, "'en-fr' has 0 sentences"),
+        ({"en": ["a"], "fr": ["b"]}, {"pooling": "max"}, "'max'"),
+        ({"en": ["a"], "fr": ["b"]}, {"max_sentences": 0}, "max_sentences"),
+    ],
+)
+def test_bad_arguments_are_named(sentences, options, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        BilingualRetrievalEvaluator.of_parallel(sentences, **options)
+
+
+def noisy_translations(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    source = generator.normal(size=(rows, 6))
+    return source, source + 0.8 * generator.normal(size=source.shape)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 300])
+@pytest.mark.parametrize("swap", [False, True])
+def test_accuracy_and_weighted_f1_are_those_of_scikit_learn(rows: int, swap: bool) -> None:
+    source, target = noisy_translations(rows, seed=3)[:: -1 if swap else 1]
+    cosines = cosine_similarity(source, target)
+    forward, backward = (float((side.argmax(axis=1) == np.arange(rows)).mean()) for side in (cosines, cosines.T))
+    expected = f1_score(range(rows), cosines.argmax(axis=1), average="weighted", zero_division=0)
+    assert retrieval_accuracy(source, target) == (forward, backward)
+    assert weighted_f1(torch.from_numpy(source), torch.from_numpy(target)) == pytest.approx(expected, abs=1e-6)
+    assert rows < 300 or 0.1 < expected < 0.98
+
+
+def test_of_equal_rows_the_lower_wins_whatever_the_rounding() -> None:
+    # 97 copies of one random row: a matrix product may round the copies differently, in any order.
+    row = torch.randn(1, 333, generator=torch.Generator().manual_seed(0))
+    copies = row.repeat(97, 1)
+    assert retrieval_accuracy(copies, copies) == (1 / 97, 1 / 97)
+
+
+def test_zero_vectors_are_similar_to_nothing() -> None:
+    zeros = torch.zeros(4, 3)
+    assert retrieval_accuracy(zeros, torch.eye(4, 3)) == (0.25, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        (torch.ones(2, 3), torch.ones(3, 3), r"\(2, 3\) and \(3, 3\)"),
+        (torch.ones(0, 3), torch.ones(0, 3), "not empty"),
+        (torch.ones(3), torch.ones(3), r"\(rows, dimension\), got \(3,\)"),
+        (torch.ones(2, 3), torch.tensor([[1.0] * 3, [float("nan")] * 3]), "target row 1 "),
+    ],
+)
+def test_bad_input_is_named(source: torch.Tensor, target: torch.Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        retrieval_accuracy(source, target)
+
+
+SENTENCES = {
+    1: ("fra", "voiture"),
+    2: ("deu", "wagen"),
+    3: ("deu", "gasthof"),
+    4: ("fra", "auberge"),
+    5: ("eng", "hotel"),
+    6: ("nob", "bil"),
+    7: ("dan", "vogn"),
+    8: ("fra", "pain"),
+    9: ("\\N", "?"),
+}
+# 1 is linked to two German sentences and each link stands in both directions; 8 is linked to English alone.
+LINKS = [(1, 2), (2, 1), (1, 3), (3, 1), (4, 3), (3, 4), (4, 5), (5, 4), (6, 7), (7, 6), (8, 5), (4, 999)]
+
+
+def write_export(folder: Path, *, compress: bool = False) -> Path:
+    files = {
+        "sentences.csv": [f"{number}\t{code}\t{text}" for number, (code, text) in SENTENCES.items()],
+        "links.csv": [f"{first}\t{second}" for first, second in LINKS],
+    }
+    for name, lines in files.items():
+        content = "".join(f"{line}\n" for line in lines).encode()
+        if compress:
+            (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+        else:
+            (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_links_of_the_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: bool) -> None:
+    found = load_pairs_of_export(write_export(tmp_path, compress=compress), ["fr-de", "da-no"])
+    assert found["da-no"] == (["vogn"], ["bil"])
+    first, second = found["fr-de"]
+    assert len(first) == len(set(first)) == len(set(second)) and set(first) <= {"voiture", "auberge"}
+    links = {(SENTENCES[a][1], SENTENCES[b][1]) for a, b in LINKS if b in SENTENCES}
+    assert set(zip(first, second, strict=True)) <= links
+    assert load_pairs_of_export(tmp_path, ["de-fr"])["de-fr"][0] != first  # the other way round
+    assert load_pairs_of_export(tmp_path, ["fr-de"]) == {"fr-de": found["fr-de"]}
+    monkeypatch.setattr("st_xlret.evaluation.tatoeba._SENTENCES_PER_PAIR", 1)
+    assert len(load_pairs_of_export(tmp_path, ["fr-de"])["fr-de"][0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "message"),
+    [
+        ("sentences.csv", "x\tfra\tun", "sentences.csv, line 10"),
+        ("sentences.csv", "10\tfra", "sentences.csv, line 10"),
+        ("sentences.csv", "99999999999999\tfra\tun", "sentences.csv, line 10"),
+        ("links.csv", "1", "links.csv, line 13"),
+        ("links.csv", "1\t-2", "links.csv, line 13"),
+    ],
+)
+def test_bad_lines_of_the_export_are_named(tmp_path: Path, file: str, line: str, message: str) -> None:
+    with open(write_export(tmp_path) / file, "a") as out:
+        out.write(f"{line}\n")
+    with pytest.raises(DataError, match=message):
+        load_pairs_of_export(tmp_path, ["fr-de"])
+
+
+def test_pairs_without_sentences_are_named(tmp_path: Path, tatoeba_folder: Path) -> None:
+    with pytest.raises(ValueError, match="de-zh"):
+        load_pairs_of_export(write_export(tmp_path), ["fr-de", "de-zh"])
+    with pytest.raises(ValueError, match="fr-de"):
+        join_on_english({"fr": (["un"], ["one"]), "de": (["zwei"], ["two"])}, ["fr-de"])
+    with pytest.raises(ValueError, match="zh"):
+        TatoebaPairsEvaluator.from_directory(tatoeba_folder, ["fr-zh"])
+    (tmp_path / "links.csv").unlink()
+    with pytest.raises(FileNotFoundError, match=r"links\.csv"):
+        TatoebaPairsEvaluator.from_directory(tmp_path, ["fr-de"])
+
+
+def test_the_join_takes_each_sentence_once() -> None:
+    english = ["one", "one", "two", "three", "four"]
+    french = (["un", "une", "deux", "trois", "quatre"], english)
+    german = (["eins", "zwei", "zwei", "drei"], ["one", "two", "three", "three"])
+    found = join_on_english({"fr": french, "de": german}, ["fr-de", "de-fr"])
+    assert found["fr-de"] == (["un", "deux"], ["eins", "zwei"])  # "zwei" is taken by "two"
+    assert found["de-fr"] == (["eins", "zwei"], ["un", "deux"])
+
+
+@pytest.mark.parametrize("pair", ["fr", "fr-", "fr-fr", "fr-de-en"])
+def test_what_is_no_pair_is_refused(tatoeba_folder: Path, pair: str) -> None:
+    with pytest.raises(ValueError, match=f"'{pair}'"):
+        TatoebaPairsEvaluator.from_directory(tatoeba_folder, [pair])
+
+
+def test_scores_by_hand(static_model, tatoeba_folder: Path) -> None:
+    result = TatoebaPairsEvaluator.from_directory(tatoeba_folder, ["fr-de"]).evaluate(static_model)
+    # German is aligned in its first three words of six.
+    assert result.scores == {"fr-de": {"accuracy": 0.5, "accuracy_forward": 0.5, "accuracy_backward": 0.5}}
+    assert result.benchmark == "tatoeba-pairs" and result.average["accuracy"] == 0.5
+    assert result.protocol["sentences_per_language"] == "fr-de 6" and "English" in result.protocol["sentences"]
