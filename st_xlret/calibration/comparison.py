@@ -290,15 +290,6 @@ def _measured(
         return Compared(None, measure_both(documents, queries, **how), 1.0)
     layer = calibration.document
     asked = documents if queries is None else queries
-    if layer.steps == ["to_pivot"]:  # documents go to the language of the queries, whichever it is
-
-        def pool_for(language: str) -> dict[str, Tensor]:
-            back = layer.map_of(language)[1]
-            return {code: layer.transform(rows, code) - back for code, rows in documents.items()}
-
-        found = measure_both(documents, asked, pool_for=pool_for, **how)
-        moved = pool_for(next(iter(documents)))
-        return Compared(calibration, found, *within_a_language((documents, documents), (moved, moved)))
     mapped = {code: layer.transform(rows, code) for code, rows in documents.items()}
     questions = None
     if queries is not None or calibration.query is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,7 +77,6 @@ def measure_language_bias(
     *,
     queries: Mapping[str, Tensor] | None = None,
     neighbours: int = 20,
-    pool_for: Callable[[str], Mapping[str, Tensor]] | None = None,
 ) -> LanguageBias:
     """Search each text's nearest neighbours among equally many texts of every language.
 
@@ -86,7 +85,6 @@ def measure_language_bias(
         documents: Language to (n,) document ids, row-aligned. Neighbours from the text's own document are left out.
         queries: Language to (m, d), if texts as queries have embeddings of their own, row-aligned with `embeddings`.
         neighbours: How many neighbours to look at.
-        pool_for: From the language of the queries to the pool that they search, if it depends on that language.
 
     Raises:
         ValueError: If there are fewer than two languages, or fewer texts than neighbours.
@@ -121,11 +119,8 @@ def measure_language_bias(
         expected[i] = (size / left[rows_of_i]).mean()
         expected[i, i] = ((size - own[rows_of_i]) / left[rows_of_i]).mean()
     shares = np.zeros((len(languages), len(languages)))
-    for i, code in enumerate(languages):
+    for i in range(len(languages)):
         own_rows = slice(i * size, (i + 1) * size)
-        if pool_for is not None:
-            theirs = pool_for(code)
-            pool = unit_rows(torch.cat([theirs[other][:size] for other in languages]))
         _, found = top_k(asked[own_rows], pool, min(len(pool), neighbours + largest))
         rows = found.cpu().numpy()
         others = document_of_row[rows] != document_of_row[own_rows, None]
@@ -142,17 +137,16 @@ def measure_both(
     ids: Mapping[str, Tensor] | None = None,
     *,
     neighbours: int = 20,
-    pool_for: Callable[[str], Mapping[str, Tensor]] | None = None,
 ) -> dict[str, LanguageBias]:
     """The language bias of a search (`"search"`), and that between documents, as in mining (`"documents"`).
 
     The embeddings are by language, (n, d), those of `queries` of the same texts as queries, if the model embeds them
     differently; `ids` and the other arguments are `documents` and so on of `measure_language_bias`.
     """
-    between = measure_language_bias(documents, ids, neighbours=neighbours, pool_for=pool_for)
+    between = measure_language_bias(documents, ids, neighbours=neighbours)
     if queries is None:
         return {"search": between, "documents": between}
-    search = measure_language_bias(documents, ids, queries=queries, neighbours=neighbours, pool_for=pool_for)
+    search = measure_language_bias(documents, ids, queries=queries, neighbours=neighbours)
     return {"search": search, "documents": between}
 
 

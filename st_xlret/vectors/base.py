@@ -123,12 +123,17 @@ class VectorTarget(ABC):
     @abstractmethod
     def __enter__(self) -> VectorTarget: ...
 
-    @abstractmethod
-    def __exit__(self, *error: Any) -> Any: ...
+    def __exit__(self, *error: Any) -> Any:  # noqa: B027
+        """Finish what is written. A database has each batch already."""
 
     def missing(self, rows: VectorRows) -> NDArray[np.bool_]:
         """Which rows are not there yet, (n,)."""
-        return np.ones(len(rows.ids), dtype=bool)
+        there = self.there(list(rows.ids)) if self.already else ()
+        return np.array([name not in there for name in rows.ids])
+
+    def there(self, ids: list[Any]) -> Collection[Any]:
+        """Those of the rows that are there."""
+        return ()
 
     @abstractmethod
     def write(self, rows: VectorRows) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
 
 from st_xlret.optional import import_optional
 from st_xlret.vectors.address import parse_address
@@ -95,11 +94,8 @@ class _Collection(VectorTarget):
             )
         return self
 
-    def missing(self, rows: VectorRows) -> NDArray[np.bool_]:
-        if not self.already:
-            return super().missing(rows)
-        there = set(self.collection.get(ids=list(rows.ids), include=[])["ids"])
-        return np.array([name not in there for name in rows.ids])
+    def there(self, ids: list[Any]) -> set[Any]:
+        return set(self.collection.get(ids=ids, include=[])["ids"])
 
     def write(self, rows: VectorRows) -> None:
         rows = rows.of(~np.isnan(rows.vectors[:, 0]))
@@ -108,6 +104,3 @@ class _Collection(VectorTarget):
             self.collection.upsert(
                 list(rows.ids), embeddings=rows.vectors, metadatas=list(metadatas), documents=list(documents)
             )
-
-    def __exit__(self, *error: Any) -> None:
-        pass

@@ -99,9 +99,6 @@ class _Table(VectorTarget):
         batch = self.source.columns.replaced(rows.records, rows.vectors)
         self.table.add(pa.Table.from_batches([batch]))
 
-    def __exit__(self, *error: Any) -> None:
-        pass
-
 
 def _mark_of(table: Any) -> str | None:
     found = (table.schema.metadata or {}).get(_MARK)

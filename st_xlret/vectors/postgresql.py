@@ -179,16 +179,9 @@ class _Column(VectorTarget):
                 execute(self._sql("COMMENT ON COLUMN {table}.{new} IS {comment}", comment=comment), ())
         return self
 
-    def missing(self, rows: VectorRows) -> NDArray[np.bool_]:
-        if not self.already:
-            return super().missing(rows)
-        there = {
-            key
-            for (key,) in self._run(
-                "SELECT {key} FROM {table} WHERE {key} = ANY(%s) AND {new} IS NOT NULL", list(rows.ids)
-            )
-        }
-        return np.array([key not in there for key in rows.ids])
+    def there(self, ids: list[Any]) -> set[Any]:
+        mapped = "SELECT {key} FROM {table} WHERE {key} = ANY(%s) AND {new} IS NOT NULL"
+        return {key for (key,) in self._run(mapped, ids)}
 
     def write(self, rows: VectorRows) -> None:
         """One transaction: a batch is there as a whole, or not at all."""
@@ -208,9 +201,6 @@ class _Column(VectorTarget):
                 "UPDATE {table} SET {new} = mapped_rows.mapped FROM mapped_rows WHERE {table}.{key} = mapped_rows.key"
             )
             cursor.execute(self._sql(update), ())
-
-    def __exit__(self, *error: Any) -> None:
-        pass
 
     def _sql(self, text: str, **more: Any) -> Any:
         return self.source._sql(text, new=self.column, **more)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -112,17 +111,6 @@ class _QdrantTarget(VectorTarget):
         self.source, self.called, self.mark = source, called, mark
         self.client, self.collection, self.models = source.client, source.collection, source.models
 
-    def __exit__(self, *error: Any) -> None:
-        pass
-
-    def missing(self, rows: VectorRows) -> NDArray[np.bool_]:
-        there = self._there(list(rows.ids)) if self.already else set()
-        return np.array([name not in there for name in rows.ids])
-
-    @abstractmethod
-    def _there(self, ids: list[Any]) -> set[Any]:
-        """Those of the points that are written already."""
-
 
 class _NamedVector(_QdrantTarget):
     def __init__(self, source: QdrantVectors, called: str, mark: str) -> None:
@@ -165,7 +153,7 @@ class _NamedVector(_QdrantTarget):
         if points:
             self.client.update_vectors(self.collection, points)
 
-    def _there(self, ids: list[Any]) -> set[Any]:
+    def there(self, ids: list[Any]) -> set[Any]:
         only = self._having(self.models.HasIdCondition(has_id=ids))
         found, _ = self.client.scroll(self.collection, only, limit=len(ids), with_payload=False)
         return {record.id for record in found}
@@ -220,5 +208,5 @@ class _Collection(_QdrantTarget):
         if points:
             self.client.upsert(self.called, points)
 
-    def _there(self, ids: list[Any]) -> set[Any]:
+    def there(self, ids: list[Any]) -> set[Any]:
         return {record.id for record in self.client.retrieve(self.called, ids, with_payload=False)}

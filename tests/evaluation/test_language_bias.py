@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from st_xlret.evaluation.language_bias import (
-    LanguageBias,
     bias_as_json,
     measure_both,
     measure_language_bias,
@@ -71,15 +70,6 @@ def test_search_and_documents_are_measured_apart() -> None:
     assert written["documents"]["chance"] == both["documents"].chance  # type: ignore[index]
     alike = measure_both(rows, neighbours=5)
     assert alike["search"] is alike["documents"]
-
-
-def test_the_pool_may_depend_on_the_language_of_the_queries() -> None:
-    rows = mixed()
-    own = {code: {other: part if other == code else -part for other, part in rows.items()} for code in rows}
-    found: LanguageBias = measure_language_bias(rows, neighbours=5, pool_for=own.__getitem__)
-    for i, code in enumerate(found.languages):
-        alone = measure_language_bias(own[code], queries=rows, neighbours=5)
-        np.testing.assert_allclose(found.shares[i], alone.shares[i])
 
 
 def test_too_few_languages_or_texts_are_named() -> None:

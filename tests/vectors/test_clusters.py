@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import tests.commands.bias_files as bias_files
 from st_xlret import VectorCalibration
 
 VECTORS = np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32)
@@ -35,7 +39,7 @@ def guide(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             if "def map_batch" in code:
                 exec(code, namespace)
             elif words in code:
-                exec(code, namespace | names)
+                exec(code.replace("intfloat/multilingual-e5-small", str(tmp_path / "encoder")), namespace | names)
 
     return run
 
@@ -46,14 +50,37 @@ def check(folder: Path) -> None:
     np.testing.assert_allclose(np.stack(written["shared"]), CALIBRATION.transform(VECTORS, "document"), atol=1e-6)
 
 
-def test_ray_data(guide: Any, tmp_path: Path) -> None:
+@pytest.fixture
+def ray_here(guide: Any) -> Iterator[None]:
+    """Ray in the folder of the guide, into which its workers are started."""
     ray = pytest.importorskip("ray")
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
-    try:
-        guide("import ray")
-    finally:
-        ray.shutdown()
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.usefixtures("ray_here")
+def test_ray_data(guide: Any, tmp_path: Path) -> None:
+    guide("map_batches(map_batch")
     check(tmp_path / "shared")
+
+
+@pytest.mark.usefixtures("ray_here")
+def test_ray_data_embeds(guide: Any, tmp_path: Path) -> None:
+    model = bias_files.encoder()
+    model.save(str(tmp_path / "encoder"))
+    texts = bias_files.sentences("fr")
+    (tmp_path / "texts").mkdir()
+    pq.write_table(pa.table({"id": range(len(texts)), "text": texts}), tmp_path / "texts" / "0.parquet")
+    guide("class Embed")
+    written = pq.read_table(tmp_path / "embedded").to_pandas().sort_values("id")
+    expected = model.encode_document(written["text"].tolist(), normalize_embeddings=True)
+    np.testing.assert_allclose(np.stack(written["vector"]), expected, atol=1e-5)
+    program = (
+        f"from st_xlret.vectors import open_vectors; print(open_vectors({str(tmp_path / 'embedded')!r}).dimension)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)  # without Ray's own types
+    assert done.stdout == "8\n", done.stderr
 
 
 def test_spark(guide: Any, tmp_path: Path) -> None:

@@ -42,12 +42,13 @@ from st_xlret.prompts import Role
 from st_xlret.search import unit_rows
 
 USE_LANGUAGES = ["ar", "de", "en", "es", "ru", "th", "tr", "zh"]
-ROWS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
-    "lsar": (("lsar",), {}),
-    "lsar, half of the mean": (("lsar",), {"keep_mean": 0.5}),
-    "lsar, all of the mean": (("lsar",), {"keep_mean": 1.0}),
-    "shift": (("shift",), {}),
-    "shift coral": (("shift", "coral"), {}),
+ROWS: dict[str, tuple[tuple[str, ...], float, dict[str, Any]]] = {
+    "lsar": (("lsar",), 1.0, {}),
+    "lsar, half of the mean": (("lsar",), 1.0, {"keep_mean": 0.5}),
+    "lsar, all of the mean": (("lsar",), 1.0, {"keep_mean": 1.0}),
+    "shift": (("shift",), 1.0, {}),
+    "shift coral": (("shift", "coral"), 1.0, {}),
+    **{f"lsar, strength {amount}": (("lsar",), amount, {}) for amount in (0.2, 0.4, 0.6, 0.8)},
 }
 COLUMNS = ("pool", "own", "share", "recall@10", "same language", "other languages")
 
@@ -136,8 +137,8 @@ def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
     figures = {"as it is": measure(queries, documents, data)}
     asked, found = np.array(data.judged.languages_of()), np.array(data.corpus.languages_of())
     by_language = {code: documents[torch.from_numpy(found == code)] for code in dict.fromkeys(found.tolist())}
-    for row, (steps, options) in ROWS.items():
-        layer = fit_calibration(by_language, steps=steps, options=CalibrationOptions(**options))
+    for row, (steps, amount, options) in ROWS.items():
+        layer = fit_calibration(by_language, steps=steps, strength=amount, options=CalibrationOptions(**options))
 
         def mapped(vectors: Tensor, codes: np.ndarray, layer: Any = layer) -> Tensor:
             result = torch.empty_like(vectors)
