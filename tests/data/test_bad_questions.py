@@ -14,8 +14,7 @@ from st_xlret.data import DataError
 from st_xlret.data.lines import Limits
 from st_xlret.data.question_formats import stream_list
 from st_xlret.data.retrieval import find_retrieval, load_retrieval
-from tests.data.files import write_bytes, write_jsonl, write_text
-from tests.data.layouts import beir, dpr, squad, triplets
+from tests.data.files import beir, dpr, squad, triplets, write_bytes, write_jsonl, write_text
 
 
 def test_files_of_no_layout_are_refused(tmp_path: Path) -> None:

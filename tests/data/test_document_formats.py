@@ -15,8 +15,7 @@ from datasets import Dataset
 
 from st_xlret.data import DataError, HubDocuments, read_documents
 from st_xlret.data.lines import BadLines, Limits
-from tests.data.files import write_bytes, write_jsonl, write_text
-from tests.data.layouts import beir
+from tests.data.files import beir, write_bytes, write_jsonl, write_text
 
 EN, FR = "The cat sleeps. The dog does not.", "Le chat dort. Le chien ne dort pas."
 

@@ -13,8 +13,7 @@ import pytest
 from st_xlret.data import DataError, LoadReport, PairOptions, PairReport, load_documents, load_pairs
 from st_xlret.data.beir import read_texts
 from st_xlret.data.lines import BadLines, Limits, read_jsonl, read_lines
-from tests.data.files import write_bytes, write_jsonl, write_text
-from tests.data.pair_formats import tmx, unit
+from tests.data.files import tmx, unit, write_bytes, write_jsonl, write_text
 
 BYTES = {
     "latin-1": "café".encode("latin-1"),

@@ -10,8 +10,7 @@ import pytest
 from st_xlret.data import DataError, RetrievalReport, load_retrieval
 from st_xlret.data.question_formats import entity_text, mention_in_context
 from st_xlret.data.retrieval import find_retrieval
-from tests.data.files import write_jsonl
-from tests.data.layouts import dpr, squad, triplets
+from tests.data.files import dpr, squad, triplets, write_jsonl
 
 
 def rows_of(questions: Any, *given: Any, **options: Any) -> list[dict[str, Any]]:

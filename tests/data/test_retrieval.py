@@ -10,8 +10,7 @@ import pytest
 from st_xlret.data import normalise_text
 from st_xlret.data.beir import read_qrels, read_texts
 from st_xlret.evaluation.lareqa import read_lareqa
-from tests.data.files import write_jsonl, write_text
-from tests.data.layouts import PARAGRAPHS, QUESTIONS, SENTENCES, beir, dpr, squad, triplets
+from tests.data.files import PARAGRAPHS, QUESTIONS, SENTENCES, beir, dpr, squad, triplets, write_jsonl, write_text
 from tests.evaluation.samples import write_lareqa
 
 

@@ -21,7 +21,7 @@ from st_xlret.losses import (
 from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, LanguageMemoryBank, first_last_encoder
 from tests import tiny
 from tests.distributed.workers import Features, Result, mask_every_third, run_on_two_ranks, share, train
-from tests.losses.routers import columns, two_encoders
+from tests.losses.batches import columns, two_encoders
 from tests.losses.test_retrieval_contrastive import COLUMNS, rows
 
 pytestmark = pytest.mark.distributed

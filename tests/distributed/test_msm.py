@@ -17,7 +17,7 @@ from st_xlret.modules import DocumentEncoder
 from st_xlret.training.loss_state import average_gradients
 from tests import tiny
 from tests.distributed.workers import Result, mask_every_third, run_on_two_ranks, train
-from tests.losses.documents import block_features
+from tests.losses.batches import block_features
 
 pytestmark = pytest.mark.distributed
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from st_xlret.functional import checks, language_contrastive_loss
-from tests.functional.oracles_parallel import naive_language_terms
+from tests.functional.oracles import naive_language_terms
 
 Rows = tuple[Tensor, Tensor, Tensor]
 

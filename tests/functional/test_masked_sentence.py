@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from st_xlret.functional import checks, masked_sentence_loss
-from tests.functional.oracles_documents import naive_masked_sentence_loss
+from tests.functional.oracles import naive_masked_sentence_loss
 
 DOCUMENT = [0, 0, 0, 1, 1, 2, 3, 3]
 LANGUAGE = [0, 0, 0, 0, 0, 1, 1, 1]

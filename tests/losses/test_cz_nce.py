@@ -15,7 +15,7 @@ from st_xlret.functional import cz_nce_loss, info_nce_loss
 from st_xlret.losses import CZNCELoss, MaskedLMLoss
 from st_xlret.modules import ContextualEncoder, first_last_encoder
 from tests import tiny
-from tests.losses.routers import columns
+from tests.losses.batches import columns
 
 OBJECTIVES = {"cz_nce": cz_nce_loss, "info_nce": info_nce_loss}
 

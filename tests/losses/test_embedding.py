@@ -20,7 +20,7 @@ from st_xlret.losses.embedding import (
 )
 from st_xlret.modules import DocumentEncoder, static_encoder, train_tokenizer, transformer_encoder
 from tests import tiny
-from tests.losses.documents import block_features
+from tests.losses.batches import block_features
 
 
 def msm(model: SentenceTransformer, *, dropout: float = 0.0, **options: Any) -> MSMLoss:

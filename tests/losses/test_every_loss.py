@@ -24,8 +24,7 @@ from st_xlret.losses import (
 from st_xlret.losses.masked_lm import NoHeadError
 from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, DocumentEncoder, LanguageMemoryBank
 from tests import tiny
-from tests.losses.documents import block_features
-from tests.losses.routers import columns
+from tests.losses.batches import block_features, columns
 
 Columns = list[dict[str, Any]]
 

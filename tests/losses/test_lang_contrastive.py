@@ -11,7 +11,7 @@ import torch
 from st_xlret.functional import language_contrastive_loss
 from st_xlret.losses import LangContrastiveLoss
 from tests import tiny
-from tests.losses.routers import columns
+from tests.losses.batches import columns
 
 NAMES = ("source", "target", "other")
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from st_xlret.losses import MaskedLMLoss, MSMLoss
 from st_xlret.modules import DocumentEncoder
 from tests import tiny
-from tests.functional.oracles_documents import naive_masked_sentence_loss, naive_predictions
-from tests.losses.documents import EN, FR, block_features
+from tests.functional.oracles import naive_masked_sentence_loss, naive_predictions
+from tests.losses.batches import EN, FR, block_features
 
 LENGTHS = (3, 2, 4, 1)
 

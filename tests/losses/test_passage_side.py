@@ -16,7 +16,7 @@ from st_xlret.losses import LangContrastiveLoss, SemanticContrastiveLoss
 from st_xlret.losses.embedding import PassageSide
 from st_xlret.modules import static_encoder, train_tokenizer
 from tests import tiny
-from tests.losses.routers import columns, two_encoders
+from tests.losses.batches import columns, two_encoders
 from tests.training.runs import arguments
 
 LOSSES = [SemanticContrastiveLoss, LangContrastiveLoss]

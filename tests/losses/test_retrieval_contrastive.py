@@ -12,7 +12,7 @@ from st_xlret.functional import retrieval_contrastive_loss
 from st_xlret.losses.retrieval_contrastive import RetrievalContrastiveLoss
 from st_xlret.modules import with_two_encoders
 from tests import tiny
-from tests.losses.routers import columns
+from tests.losses.batches import columns
 
 COLUMNS = ("query", "positive", "negative_1")
 

@@ -8,7 +8,7 @@ import torch
 from st_xlret.functional import info_nce_loss
 from st_xlret.losses import SemanticContrastiveLoss
 from tests import tiny
-from tests.losses.routers import columns
+from tests.losses.batches import columns
 
 
 @pytest.fixture

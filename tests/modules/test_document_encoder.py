@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from st_xlret.modules import DocumentEncoder
-from tests.functional.oracles_documents import naive_predictions
+from tests.functional.oracles import naive_predictions
 
 LENGTHS = (5, 2, 3, 1)
 

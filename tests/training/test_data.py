@@ -13,8 +13,7 @@ from st_xlret.data import DataError
 from st_xlret.training import data as data_module
 from st_xlret.training.data import DataArguments, PairQuestionArguments, QuestionArguments
 from tests import tiny
-from tests.data.files import write_jsonl
-from tests.data.layouts import squad
+from tests.data.files import squad, write_jsonl
 from tests.evaluation.samples import write_lareqa
 
 

@@ -9,7 +9,7 @@ import torch
 
 from st_xlret.functional import cz_nce_loss, info_nce_loss
 from tests import tiny
-from tests.losses.routers import columns
+from tests.losses.batches import columns
 from training_scripts.studies.train_float import FORMS, TYPES, LossInType, gradient_at, zero_from
 
 

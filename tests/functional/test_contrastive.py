@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor
 
-from st_xlret.functional import checks, contrastive_context_loss
-from tests.functional.oracles import naive_context_loss
+from st_xlret.functional import checks, contrastive_context_loss, cz_nce_loss, info_nce_loss, retrieval_contrastive_loss
+from tests.functional.oracles import naive_context_loss, naive_cz_nce
 
 # Windows of one, two and three rows, two languages, documents that hold several windows, repeated texts.
 WINDOW = torch.tensor([0, 0, 1, 1, 1, 2, 3, 3, 4, 4])
@@ -180,3 +183,127 @@ def test_a_row_whose_every_negative_is_left_out_counts_as_zero(z: Tensor, queue:
     torch.testing.assert_close(loss, rest * 4 / 6)
     loss.backward()
     assert torch.equal(z.grad[:2], torch.zeros(2, 5, dtype=torch.float64)) and z.grad.isfinite().all()
+
+
+Pair = tuple[Tensor, Tensor]
+
+
+@pytest.fixture
+def pair() -> Pair:
+    x, y = (torch.randn(5, 4, dtype=torch.float64, requires_grad=True) for _ in "xy")
+    return x, y
+
+
+def naive_info_nce(x: Tensor, y: Tensor, *, temperature: float, text: list[int] | None = None) -> Tensor:
+    """Eq. 2 of lang-contrastive: windows of two rows, in one language."""
+    tags: Any = [(0, None, None if text is None else text[row]) for row in range(2 * len(x))]
+    return naive_context_loss(torch.cat([x, y]), [*range(len(x))] * 2, tags, temperature=temperature)
+
+
+@pytest.mark.parametrize("text", [None, [0, 1, 2, 3, 0, 5, 6, 5, 8, 9], [0, 1, 1, 3, 4, 3, 6, 7, 8, 9]])
+@pytest.mark.parametrize("options", [{"temperature": 0.2}, {}])
+@pytest.mark.parametrize(("equation", "naive"), [(cz_nce_loss, naive_cz_nce), (info_nce_loss, naive_info_nce)])
+def test_equals_the_papers_equation_of_pairs(equation: Any, naive: Any, options: Any, pair: Pair, text: Any) -> None:
+    loss = equation(*pair, **options, text=None if text is None else torch.tensor(text))
+    expected = naive(*pair, **{"temperature": 0.07, **options}, text=text)
+    torch.testing.assert_close(loss, expected)
+    for ours, theirs in zip(torch.autograd.grad(loss, pair), torch.autograd.grad(expected, pair), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_one_pair_has_no_negatives(pair: Pair) -> None:
+    x, y = pair
+    loss = info_nce_loss(x[:1], y[:1])
+    loss.backward()
+    assert loss == 0 and torch.equal(x.grad, torch.zeros_like(x))
+
+
+@pytest.mark.parametrize("pairs, temperature", [(2, 0.07), (4, 0.1), (30, 1.0)])
+def test_info_nce_is_the_softplus_of_cz_nce(pairs: int, temperature: float) -> None:
+    # All anchors of orthogonal pairs are alike, so that the means can be compared.
+    x = torch.eye(pairs, dtype=torch.float64)
+    value = cz_nce_loss(x, x, temperature=temperature)
+    torch.testing.assert_close(value.item(), math.log(2 * (pairs - 1)) - 1 / temperature)
+    torch.testing.assert_close(info_nce_loss(x, x, temperature=temperature), torch.nn.functional.softplus(value))
+
+
+def test_it_crosses_zero_and_still_pulls() -> None:
+    x = torch.tensor([[1.0, 0, 0, 0], [0, 0, 1.0, 0]], requires_grad=True)
+    y = torch.tensor([[1.0, 0.1, 0, 0], [0, 0, 1.0, 0.1]])
+    loss = cz_nce_loss(x, y)
+    assert loss < -10
+    # Only the positive lies along the second axis. InfoNCE has all but stopped there.
+    pull = torch.autograd.grad(loss, x)[0][0, 1].item()
+    other = torch.autograd.grad(info_nce_loss(x, y), x)[0][0, 1].item()
+    assert pull == pytest.approx(-0.1 / math.hypot(1, 0.1) / 0.07 / 2, rel=1e-4)
+    assert -1e-5 < other < 0
+
+
+def test_anchors_without_negatives_count_as_zero(pair: Pair) -> None:
+    x, y = (side.detach().requires_grad_() for side in pair)
+    alike = cz_nce_loss(x, y, text=torch.zeros(10, dtype=torch.long))
+    alike.backward()
+    assert alike == 0 and torch.equal(x.grad, torch.zeros_like(x)) and torch.equal(y.grad, torch.zeros_like(y))
+
+
+def vectors(rows: int, *, features: int = 5, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, features, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def naive_loss(
+    q: Tensor, p: Tensor, temperature: float, query_text: list[int] | None = None, passage_text: list[int] | None = None
+) -> Tensor:
+    """Eq. 1, a term at a time."""
+    terms = []
+    for i in range(len(q)):
+        denominator = q.new_zeros(())
+        for j in range(len(p)):
+            same_question = query_text is not None and j < len(q) and query_text[i] == query_text[j]
+            same_passage = passage_text is not None and passage_text[i] == passage_text[j]
+            if i == j or not (same_question or same_passage):
+                denominator = denominator + torch.exp(F.cosine_similarity(q[i], p[j], dim=0) / temperature)
+        terms.append(-torch.log(torch.exp(F.cosine_similarity(q[i], p[i], dim=0) / temperature) / denominator))
+    return torch.stack(terms).mean()
+
+
+@pytest.mark.parametrize("negatives", [0, 4, 8])
+@pytest.mark.parametrize("temperature", [1.0, 0.05])
+def test_equals_the_equation_and_the_hosts_loss(negatives: int, temperature: float) -> None:
+    q, p = vectors(4), vectors(4 + negatives, seed=1)
+    loss = retrieval_contrastive_loss(q, p, temperature=temperature)
+    torch.testing.assert_close(loss, naive_loss(q, p, temperature))
+    host = MultipleNegativesRankingLoss(None, scale=1 / temperature)
+    torch.testing.assert_close(loss, host.compute_loss_from_embeddings([q, *p.split(4)], None))
+
+
+def test_equal_texts_are_no_negatives() -> None:
+    q, p = vectors(4), vectors(7, seed=1)
+    query_text, passage_text = [1, 2, 3, 1], [5, 6, 5, 8, 6, 9, 8]
+    tags = {"query_text": torch.tensor(query_text), "passage_text": torch.tensor(passage_text)}
+    loss = retrieval_contrastive_loss(q, p, temperature=0.2, **tags)
+    torch.testing.assert_close(loss, naive_loss(q, p, 0.2, query_text, passage_text))
+    assert loss < retrieval_contrastive_loss(q, p, temperature=0.2)
+
+
+def test_gradients() -> None:
+    q, p = vectors(3).requires_grad_(), vectors(5, seed=1).requires_grad_()
+    text = torch.tensor([1, 1, 2, 3, 2])
+    assert torch.autograd.gradcheck(lambda q, p: retrieval_contrastive_loss(q, p, passage_text=text), (q, p))
+
+
+def test_a_won_query_still_has_a_gradient_in_bfloat16() -> None:
+    # The gold passage is 0.9 nearer: exp(-18) is lost in the usual form.
+    q = torch.tensor([[1.0, 0.0]], dtype=torch.bfloat16)
+    p = torch.tensor([[1.0, 0.05], [0.1, 1.0]], dtype=torch.bfloat16).requires_grad_()
+    retrieval_contrastive_loss(q, p, temperature=0.05).backward()
+    assert p.grad is not None and p.grad.abs().sum() > 0
+
+
+def test_a_batch_of_one_and_nothing_but_positives() -> None:
+    one = vectors(1).requires_grad_()
+    loss = retrieval_contrastive_loss(one, vectors(1, seed=1))
+    loss.backward()
+    assert loss == 0 and one.grad is not None and not one.grad.any()
+    same = torch.zeros(3, dtype=torch.long)
+    assert retrieval_contrastive_loss(vectors(3), vectors(3, seed=1), passage_text=same) == 0

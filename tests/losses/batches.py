@@ -1,14 +1,17 @@
-"""Blocks of documents that the tests of MSM share."""
+"""Batches of documents and of columns that the tests of the losses share, and encoders with two routes."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
 from torch import Tensor
 
+from st_xlret.batches import CrossLingualDataCollator
 from st_xlret.batches.collator import text_to_id
 from st_xlret.data.languages import language_to_id
 from tests import tiny
@@ -39,3 +42,23 @@ def block_features(
     features["language_id"] = torch.tensor([languages[block] for block, _ in rows])
     features["text_id"] = torch.tensor([text_to_id(sentence) for sentence in sentences])
     return features
+
+
+def two_encoders(make: Any = tiny.transformer, *, query: Any = None, default: str | None = "document") -> Any:
+    """A Router of a query encoder and a passage encoder, and the two themselves."""
+    first, second = query or make(seed=1), make(seed=2)
+    router = Router.for_query_document(
+        query_modules=list(first.children()), document_modules=list(second.children()), default_route=default
+    )
+    return SentenceTransformer(modules=[router], device="cpu"), first, second
+
+
+def columns(
+    model: SentenceTransformer,
+    rows: list[dict[str, Any]],
+    names: tuple[str, ...] = ("source", "target"),
+    **options: Any,
+) -> list[dict[str, Tensor]]:
+    """What the Trainer hands a loss."""
+    batch = CrossLingualDataCollator(model.preprocess, **options)(rows)
+    return [{k.removeprefix(f"{name}_"): v for k, v in batch.items() if k.startswith(f"{name}_")} for name in names]
