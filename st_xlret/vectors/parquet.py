@@ -122,16 +122,17 @@ class Columns:
 
     def replaced(self, batch: pa.RecordBatch, vectors: NDArray[np.float32]) -> pa.RecordBatch:
         """The batch with other vectors, of the same type; rows of NaN become null."""
-        numbers = pa.array(cast(vectors, self.type.value_type.to_pandas_dtype()).ravel())
-        missing = np.isnan(vectors[:, 0])
-        mask = pa.array(missing) if missing.any() else None
+        there = ~np.isnan(vectors[:, 0])
+        mask = None if there.all() else pa.array(~there)
+        numbers = cast(vectors, self.type.value_type.to_pandas_dtype())
         if pa.types.is_fixed_size_list(self.type):
-            column = pa.FixedSizeListArray.from_arrays(numbers, type=self.type, mask=mask)
+            column = pa.FixedSizeListArray.from_arrays(pa.array(numbers.ravel()), type=self.type, mask=mask)
         else:
             is_large = pa.types.is_large_list(self.type)
-            offsets = np.arange(len(vectors) + 1, dtype=np.int64 if is_large else np.int32) * vectors.shape[1]
             lists = pa.LargeListArray if is_large else pa.ListArray
-            column = lists.from_arrays(pa.array(offsets), numbers, type=self.type, mask=mask)
+            ends = np.append(0, np.cumsum(there) * vectors.shape[1]).astype(np.int64 if is_large else np.int32)
+            numbers = numbers if mask is None else numbers[there]
+            column = lists.from_arrays(pa.array(ends), pa.array(numbers.ravel()), type=self.type, mask=mask)
         place = batch.schema.get_field_index(self.vector)
         return batch.set_column(place, batch.schema.field(place), column)
 

@@ -80,7 +80,7 @@ def batches_of(make: Make, ranks: int, monkeypatch: pytest.MonkeyPatch) -> list[
     steps = []
     for epoch in (0, 1):
         sampler.set_epoch(epoch)  # type: ignore[attr-defined]
-        shards = [BatchSamplerShard(sampler, num_processes=ranks, process_index=rank) for rank in range(ranks)]
+        shards = [BatchSamplerShard(sampler, ranks, rank, even_batches=False) for rank in range(ranks)]
         shares = list(zip(*(list(shard) for shard in shards), strict=True))
         assert {len(shard) for shard in shards} == {len(shares)}
         steps += [list(step) for step in shares]

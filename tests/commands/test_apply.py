@@ -32,8 +32,8 @@ def folder(tmp_path: Path) -> str:
 
 def parquet(path: Path, vectors: Any = VECTORS, **about: str) -> str:
     column = pa.array(
-        [None if vector is None else [float(number) for number in vector] for vector in vectors],
-        pa.list_(pa.float16(), 4),
+        [None if vector is None else list(np.asarray(vector, np.float16)) for vector in vectors],
+        pa.list_(pa.float16()),  # of a fixed size, older pyarrow cannot read empty ones
     )
     table = pa.table({"vector": column, "language": LANGUAGES[: len(column)]})
     pq.write_table(table.replace_schema_metadata({"st_xlret": json.dumps(about)}), path)
