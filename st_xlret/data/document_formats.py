@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from st_xlret.data.beir import is_beir
 from st_xlret.data.languages import check_language
-from st_xlret.data.lines import BadLines, DataError, read_jsonl, read_lines
+from st_xlret.data.lines import BadLines, DataError, read_jsonl, read_lines, read_table
 from st_xlret.data.sources import first_record
 from st_xlret.data.text import check_characters, clean_text, join_sentences, split_sentences
 
@@ -33,8 +33,6 @@ _ENDING = re.compile(r"\.(jsonl|json|parquet|tsv|csv|txt|md)(\.gz|\.xz)?$")
 _PARAGRAPHS = "paragraphs"  # of text files
 _ROMANISED = "_rom"  # CC-100's hi_rom.txt.xz and others
 _ROWS_AT_A_TIME = 1_000
-
-csv.field_size_limit(1 << 24)
 
 Records: TypeAlias = Iterator[tuple[int, Mapping[str, Any]]]
 
@@ -154,23 +152,13 @@ def _dialect(kind: str) -> dict[str, Any]:
 
 def _rows_of_table(file: str, column: str | None, bad_lines: BadLines) -> Records:
     """The rows of a table by the names in its first line or, if the column is a number, by their numbers from 1."""
-    number = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal number
-        for number, line in read_lines(file, bad_lines):  # noqa: B007
-            yield f"{line}\n"
-
-    rows = csv.reader(lines(), **_dialect(ending(file)))
-    try:
-        names = [] if column and column.isdecimal() else next(rows, [])
-        if names and not {column} & {*names} if column else not {*TEXT_FIELDS} & {*names}:
-            wanted = repr(column) if column else "'text'"
-            raise DataError(f"no column is named {wanted}; there are: {', '.join(names)}", file=file, line=number)
-        for row in rows:
-            yield number, dict(zip(names or map(str, range(1, len(row) + 1)), row, strict=False))
-    except csv.Error as error:
-        bad_lines(f"no row of a table from here on ({error})", file, number)
+    rows = read_table(file, bad_lines, **_dialect(ending(file)))
+    number, names = (0, list[str]()) if column and column.isdecimal() else next(rows, (0, []))
+    if names and not {column} & {*names} if column else not {*TEXT_FIELDS} & {*names}:
+        wanted = repr(column) if column else "'text'"
+        raise DataError(f"no column is named {wanted}; there are: {', '.join(names)}", file=file, line=number)
+    for number, row in rows:
+        yield number, dict(zip(names or map(str, range(1, len(row) + 1)), row, strict=False))
 
 
 def _blocks(file: str, bad_lines: BadLines) -> Records:

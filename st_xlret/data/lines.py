@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -22,6 +23,8 @@ DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError)
 PathLike: TypeAlias = str | os.PathLike[str]
 
 _KEPT_EXAMPLES = 1_000
+
+csv.field_size_limit(1 << 26)
 
 
 class DataError(ValueError):
@@ -206,6 +209,26 @@ def read_jsonl(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tu
             yield number, record
         else:
             bad_lines(f"expected a JSON object, found {type(record).__name__} {line[:40]!r}", path, number)
+
+
+def read_table(path: PathLike, bad_lines: BadLines | None = None, **dialect: Any) -> Iterator[tuple[int, list[str]]]:
+    """Stream (number of its last line, cells) of the rows of a table; `dialect` are options of `csv.reader`.
+
+    Raises:
+        DataError: On bad input, unless `bad_lines` skips it.
+    """
+    bad_lines, number = bad_lines or BadLines(), 0
+
+    def lines() -> Iterator[str]:
+        nonlocal number
+        for number, line in read_lines(path, bad_lines):  # noqa: B007
+            yield f"{line}\n"
+
+    try:
+        for cells in csv.reader(lines(), **dialect):
+            yield number, cells
+    except csv.Error as error:
+        bad_lines(f"no row of a table from here on ({error})", path, number)
 
 
 def required_field(record: Mapping[str, Any], name: str, kind: type) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import csv
 import os
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -12,7 +11,7 @@ from functools import lru_cache
 import regex
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.data.lines import DataError, read_lines
+from st_xlret.data.lines import DataError, read_table
 from st_xlret.evaluation.passages import AnsweredQuestions, AnswerEvaluator, Questions
 from st_xlret.evaluation.retrieval import search
 from st_xlret.evaluation.retrieval_data import TextCollection
@@ -59,12 +58,11 @@ class NQEvaluator(AnswerEvaluator):
         name = os.fspath(path)
         texts: list[str] = []
         answers: list[list[str]] = []
-        for number, line in read_lines(name):
-            try:
-                question, listed = next(csv.reader([line], delimiter="\t"))
-            except (csv.Error, ValueError) as error:
+        for number, cells in read_table(name, delimiter="\t"):
+            if len(cells) != 2:
                 reason = "expected a question and its answers with a tab between them"
-                raise DataError(reason, file=name, line=number) from error
+                raise DataError(reason, file=name, line=number)
+            question, listed = cells
             try:
                 found = ast.literal_eval(listed)
             except (ValueError, SyntaxError, MemoryError, RecursionError):

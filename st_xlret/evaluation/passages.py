@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any, TypeAlias
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.data.cache import cache_key, cached_dataset
-from st_xlret.data.lines import DataError, read_lines
+from st_xlret.data.lines import DataError, read_table
 from st_xlret.evaluation.retrieval import RetrievalEvaluator
 from st_xlret.evaluation.retrieval_data import TextCollection, find_file, rows_in_languages
 
@@ -21,8 +20,6 @@ Passage: TypeAlias = tuple[str, str, str]
 """Id, title and text."""
 Questions: TypeAlias = tuple[TextCollection, list[list[str]]]
 """Questions, and the strings that answer each."""
-
-_LONGEST_FIELD = 2**27
 
 
 @dataclass(frozen=True)
@@ -125,24 +122,10 @@ def load_passages(
 
 def read_dpr_passages(file: Path) -> Iterator[Passage]:
     """Id, title and text of DPR's `psgs_w100.tsv`: id, text, title, quoted as the csv module does, with a header."""
-    last_line = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal last_line
-        for number, line in read_lines(file):
-            last_line = number
-            yield line + "\n"
-
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
-    is_first = True
-    try:
-        for fields in csv.reader(lines(), delimiter="\t"):
-            if len(fields) != 3:
-                reason = f"expected three columns, id, text and title, got {len(fields)}: {fields[:1]}"
-                raise DataError(reason, file=str(file), line=last_line)
-            identifier, text, title = fields
-            if not (is_first and identifier == "id"):
-                yield identifier, title, text
-            is_first = False
-    except csv.Error as error:
-        raise DataError(f"no tab-separated passage: {error}", file=str(file), line=last_line) from error
+    for row, (number, fields) in enumerate(read_table(file, delimiter="\t")):
+        if len(fields) != 3:
+            reason = f"expected three columns, id, text and title, got {len(fields)}: {fields[:1]}"
+            raise DataError(reason, file=str(file), line=number)
+        identifier, text, title = fields
+        if row or identifier != "id":
+            yield identifier, title, text
