@@ -48,8 +48,8 @@ class Limits:
     """How much of a damaged or hostile file is read at once.
 
     Args:
-        line_bytes: Longest line of a text file, entry of a JSON list or tag of an XML file. What is longer is a bad
-            line. 64 MiB by default.
+        line_bytes: Longest line of a text file, entry of a JSON list, file of one JSON object or tag of an XML file.
+            What is longer is a bad line. 64 MiB by default.
         sentence_characters: Longest sentence. What is longer is cut to this length and counted.
 
     Raises:

@@ -15,7 +15,7 @@ from st_xlret.evaluation.embedding_cache import EmbeddingCache
 from st_xlret.evaluation.retrieval import RetrievalEvaluator
 from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
 from tests import tiny
-from tests.distributed.workers import Result, run_on_two_ranks
+from tests.distributed.workers import Result
 
 pytestmark = pytest.mark.distributed
 DIMENSION, K = 12, 9
@@ -40,7 +40,7 @@ def cache_of(folder: Path, ranks: int, shard_size: int = 8) -> EmbeddingCache:
     return EmbeddingCache(folder, shard_size=shard_size, distributed=ranks > 1, show_progress_bar=False)
 
 
-def search_and_evaluate(rank: int, ranks: int, folder: Path) -> Result:
+def work(rank: int, ranks: int, folder: Path) -> Result:
     """What each rank, and the single process, does."""
     result: dict[str, Any] = {}
     # On one disk; on a disk each; with one shard, so that the second rank has none.
@@ -79,13 +79,6 @@ def metrics(cache: EmbeddingCache) -> dict[str, dict[str, float]]:
     qrels = {"a": {"3": 1, "12": 1}, "b": {"5": 1}, "c": {"29": 1}}
     data = RetrievalData(corpus, questions, qrels)
     return RetrievalEvaluator({"sw": data}, embed_corpus=cache).evaluate(tiny.static()).scores
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Result, Result]:
-    folder = tmp_path_factory.mktemp("ranks")
-    first, second = run_on_two_ranks(search_and_evaluate, folder)
-    return search_and_evaluate(0, 1, folder), first, second
 
 
 @pytest.mark.parametrize("name", ["shared", "own", "one"])

@@ -20,7 +20,7 @@ from st_xlret.losses import (
 )
 from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, LanguageMemoryBank, first_last_encoder
 from tests import tiny
-from tests.distributed.workers import Features, Result, mask_every_third, run_on_two_ranks, share, train
+from tests.distributed.workers import Features, Result, mask_every_third, share, train
 from tests.losses.batches import columns, two_encoders
 from tests.losses.test_retrieval_contrastive import COLUMNS, rows
 
@@ -82,14 +82,6 @@ def work(rank: int, ranks: int, folder: Path) -> Result:
         batches = [batch(name, model, step, rank, ranks) for step in range(3)]
         results[name] = train(loss, model, batches, ranks, labels if name == "distillation" else None)
     return results
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Result, Result]:
-    """Of one rank, and of each of two."""
-    folder = tmp_path_factory.mktemp("ranks")
-    first, second = run_on_two_ranks(work, folder)
-    return work(0, 1, folder), first, second
 
 
 @pytest.mark.parametrize("name", LOSSES)

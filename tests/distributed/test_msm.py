@@ -16,7 +16,7 @@ from st_xlret.losses.embedding import take_texts
 from st_xlret.modules import DocumentEncoder
 from st_xlret.training.loss_state import average_gradients
 from tests import tiny
-from tests.distributed.workers import Result, mask_every_third, run_on_two_ranks, train
+from tests.distributed.workers import Result, mask_every_third, train
 from tests.losses.batches import block_features
 
 pytestmark = pytest.mark.distributed
@@ -87,14 +87,6 @@ class WithAllRows:
 
     def __init__(self, loss: MSMLoss) -> None:
         self.mlm, self.model, self.mini_batch_size = loss.mlm, loss.model, None
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Result, Result]:
-    """Of one rank, and of each of two."""
-    folder = tmp_path_factory.mktemp("ranks")
-    first, second = run_on_two_ranks(work, folder)
-    return work(0, 1, folder), first, second
 
 
 @pytest.mark.parametrize("name", OPTIONS)

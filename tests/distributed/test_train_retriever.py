@@ -19,7 +19,7 @@ from st_xlret.batches import DistinctRows
 from st_xlret.modules import with_two_encoders
 from st_xlret.training import CrossLingualTrainer
 from tests import tiny
-from tests.distributed.workers import Result, run_on_two_ranks
+from tests.distributed.workers import Result
 from tests.training.runs import arguments
 
 pytestmark = pytest.mark.distributed
@@ -63,14 +63,6 @@ def run(rank: int, ranks: int, folder: Path, name: str) -> Result:
 
 def work(rank: int, ranks: int, folder: Path) -> Result:
     return {name: run(rank, ranks, folder / name, name) for name in RUNS}
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Result, Result]:
-    """Of one rank, and of each of two."""
-    folder = tmp_path_factory.mktemp("ranks")
-    first, second = run_on_two_ranks(work, folder)
-    return work(0, 1, folder), first, second
 
 
 @pytest.mark.parametrize("name", RUNS)
