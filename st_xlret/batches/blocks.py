@@ -93,7 +93,7 @@ class BlockBatchSampler(DefaultBatchSampler):
             raise ValueError(
                 f"no language has documents of two or more sentences, so there is nothing to sample ({self.counts})"
             )
-        batches = np.array([self._expected_batches(lengths[group]) for group in self.groups])
+        batches = np.array([max(1.0, lengths[group].sum() / self.sentences_per_batch) for group in self.groups])
         self.probabilities = smoothed_probabilities(batches, options.language_smoothing)
         self.batches = max(1, int(sum(batches.tolist())))
 
@@ -157,9 +157,6 @@ class BlockBatchSampler(DefaultBatchSampler):
             if full or not packed or len(seen) == documents or sentences + 2 > self.sentences_per_batch:
                 packed += 1
                 yield batch
-
-    def _expected_batches(self, lengths: np.ndarray) -> float:
-        return max(1.0, int(lengths.sum()) / self.sentences_per_batch)
 
 
 @dataclass(frozen=True)

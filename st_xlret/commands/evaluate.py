@@ -142,7 +142,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evalua
         return
     if given.model is not None:
         raise ValueError("--compare and --model exclude each other: evaluate the model first, and compare its result.")
-    from st_xlret.evaluation.comparison import write_comparison
+    from st_xlret.evaluation.tables import write_comparison
 
     print(write_comparison(given.compare, given.output), end="")
 
