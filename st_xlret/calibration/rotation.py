@@ -152,10 +152,6 @@ def partial_rotation(rotation: Tensor, strength: float) -> Tensor:
         True
     """
     identity = torch.eye(len(rotation), dtype=torch.float64, device=rotation.device)
-    if strength == 0:
-        return identity
-    if strength == 1:
-        return rotation.double()
     return nearest_orthogonal((1 - strength) * identity + strength * rotation.double())
 
 

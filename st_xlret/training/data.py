@@ -242,7 +242,7 @@ class QuestionArguments(DataArguments):
         rest, held_out = hold_out_questions(questions, self.evaluation_questions, seed=seed)
         if self.evaluation_questions and not len(held_out):
             logger.warning("no questions are held out of %d: too few to measure the run by", len(questions))
-        return rest, question_evaluator(held_out.select_columns(["query", "positive"]))
+        return rest, question_evaluator(held_out)
 
     def add_hard_negatives(self, questions: Dataset, model: str | None, args: TrainingArguments) -> Dataset:
         """Mine hard negatives for questions whose files hold none; they are kept in `output_dir/negatives`.

@@ -99,6 +99,10 @@ def test_questions_are_held_out(arguments: Any, tmp_path: Path, caplog: pytest.L
     rest, evaluator = arguments(retrieval=[str(tmp_path / "many.tsv")], evaluation_questions=10).load_questions(0)
     assert len(rest) == 190 and len(evaluator.queries) == len(evaluator.corpus) == 10
     assert not set(evaluator.queries) & set(rest["query"])
+    # Answers are looked for among the hard negatives too: those of a sentence are what it is hard to tell from.
+    harder = arguments(retrieval=[str(tmp_path / "many.tsv")], evaluation_questions=10, hard_negatives=1)
+    _, evaluator = harder.load_questions(0)
+    assert len(evaluator.queries) == 10 and len(evaluator.corpus) == 11 and "no" in evaluator.corpus
     rest, evaluator = arguments(retrieval=[str(tmp_path / "many.tsv")], evaluation_questions=0).load_questions(0)
     assert len(rest) == 200 and evaluator is None and not caplog.text
     (tmp_path / "few.tsv").write_text("".join(lines.splitlines(keepends=True)[:3]))

@@ -39,7 +39,7 @@ def test_a_language_comes_to_english_and_english_stays(train: Runner, tmp_path: 
     [
         ("--questions_ratio 0.3", {"query": 0.35, "document": 0.35, "questions": 0.3}),
         (
-            "--contrastive_ratio 0.25 --questions_ratio 0.2",
+            "--contrastive_ratio 0.25 --questions_ratio 0.2 --context",
             {"pairs": 0.2, "query": 0.3, "document": 0.3, "questions": 0.2},
         ),
         ("--contrastive_ratio 1 --questions_ratio 0.2", {"pairs": 0.8, "questions": 0.2}),
