@@ -20,7 +20,6 @@ scale rotate`). A table compares the choices without labels, and says which one 
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -239,7 +238,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
             name for name in _OF_MODELS if any(getattr(group, name, None) for group in (given, method, target))
         ]:
             raise ValueError(f"--vectors are stored already: leave --{' and --'.join(others)} out")
-        _calibrate_vectors(given, stored, method, target, [*shlex.split(prog), *arguments])
+        _calibrate_vectors(given, stored, method, target)
         return
     if not given.model:
         raise ValueError("--model is missing, or --vectors, where documents are embedded already")
@@ -255,7 +254,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
     calibrated, comparison = _calibrate(given, method)
     sources = [given.corpus] if given.corpus else given.documents
     _save(calibrated, comparison, given, target, {"texts": sources, "questions": given.queries, "pairs": given.pairs})
-    _advise(calibrated, comparison, target.output, [*shlex.split(prog), *arguments])
+    _advise(calibrated, comparison, target.output)
     if target.push_to_hub:
         from st_xlret.hub.push import push
 
@@ -313,7 +312,7 @@ def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Compa
     return calibrated, found[0]
 
 
-def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Output, command: Sequence[str]) -> None:
+def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Output) -> None:
     """Fit a map on stored vectors, save it with its report, and say what it brings."""
     from st_xlret.calibration import fit_and_compare, usual_texts
     from st_xlret.vectors.calibration import VectorCalibration, check_steps, unit_vectors
@@ -340,7 +339,7 @@ def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Out
         calibration.save(folder)
         _write_report(comparison, folder)
     print(describe(comparison, units))
-    _recommend(comparison, [source.without_secrets(word) for word in command])
+    _recommend(comparison)
     print(
         f"\nThe map is in {target.output}. "
         + lines_for_a_service(
@@ -377,10 +376,10 @@ def _save(
         _write_report(comparison, folder)
 
 
-def _advise(model: SentenceTransformer, comparison: Comparison, output: str, command: Sequence[str]) -> None:
-    """Print the comparison, the command that saves what is recommended, and how the model is used."""
+def _advise(model: SentenceTransformer, comparison: Comparison, output: str) -> None:
+    """Print the comparison, what saves the recommended calibration, and how the model is used."""
     print(f"\n{comparison}")
-    _recommend(comparison, command)
+    _recommend(comparison)
     shares = [f"{100 * found['search'].same_language_share:.1f} %" for found in (comparison.before, comparison.after)]
     chance = 100 * comparison.before["search"].chance
     print(f"\nResults in the query's language: {shares[0]} before, {shares[1]} after (chance: {chance:.1f} %).")
@@ -392,29 +391,18 @@ def _advise(model: SentenceTransformer, comparison: Comparison, output: str, com
         print(f"The card does not state {' and '.join(f'--{name}' for name in lacking)}.")
 
 
-def _recommend(comparison: Comparison, command: Sequence[str]) -> None:
-    """Print the command that saves what is recommended, if that is another calibration."""
-    if comparison.recommended not in (comparison.chosen, "as it is"):
-        print(f"To save it:\n\n    {shlex.join(command_for(comparison, command))}\n")
-
-
-def command_for(comparison: Comparison, command: Sequence[str]) -> list[str]:
-    """The command line that saves the recommended calibration in the place of the one that was saved."""
+def _recommend(comparison: Comparison) -> None:
+    """Name the options that save what is recommended, if that is another calibration."""
     calibration = comparison.rows[comparison.recommended].calibration
-    assert calibration is not None
-    replaced = {"steps", "strength", "keep_mean", "lsar_rank", "by_role", "overwrite"}
-    replaced |= {"queries"} if calibration.query is None else set()
-    kept, words = [], iter(command)
-    taken = True
-    for word in words:
-        if word.startswith("--"):
-            taken = word.removeprefix("--").partition("=")[0].replace("-", "_") not in replaced
-        kept += [word] if taken else []
-    layer = calibration.query or calibration.document
-    kept += ["--steps", *layer.steps]
-    apart = calibration.query is not None and not calibration.queries_only
-    kept += ["--by_role"] if apart and "--queries" not in kept else []
-    return [*kept, "--overwrite"]
+    if calibration is None or comparison.recommended == comparison.chosen:
+        return
+    by_role = calibration.query is not None and not calibration.queries_only
+    steps = (calibration.query or calibration.document).steps
+    others = ["--strength", "--keep_mean", "--lsar_rank", *([] if by_role else ["--queries", "--by_role"])]
+    print(
+        f"To save it, run the command again with --steps {' '.join(steps)}{' --by_role' * by_role} --overwrite, and "
+        f"without {', '.join(others)}.\n"
+    )
 
 
 def calls(model: SentenceTransformer) -> list[str]:

@@ -299,12 +299,6 @@ class VectorSource(ABC):
 
     _identifier: Any = None
 
-    def without_secrets(self, text: str) -> str:
-        """A text in which no password or key of the address is shown."""
-        for secret in self.secrets:
-            text = text.replace(secret, "***")
-        return text
-
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Errors of the store's client name the source, and show no password or key."""
@@ -314,7 +308,9 @@ class VectorSource(ABC):
             raise
         except Exception as error:
             message = " ".join(str(error).split()) or type(error).__name__
-            safe = self.without_secrets(message)
+            safe = message
+            for secret in self.secrets:
+                safe = safe.replace(secret, "***")
             if isinstance(error, ValueError | OSError) and self.name in message == safe:
                 raise
             kind = ValueError if isinstance(error, ValueError) else OSError

@@ -252,11 +252,6 @@ def test_a_server_that_does_not_answer(opened: Opened) -> None:
     assert "hunter2" not in str(error.value)
 
 
-def test_a_command_line_is_shown_without_its_password(postgresql_server: str, opened: Opened) -> None:
-    address = stores.postgres(postgresql_server, "vector(4)").replace("postgres:@", "postgres:hunter2@")
-    assert "hunter2" not in (shown := opened(address).without_secrets(f"--vectors {address}")) and ":***@" in shown
-
-
 def test_a_collection_that_disappears(tmp_path: Path, opened: Opened) -> None:
     source: Any = opened(stores.qdrant(tmp_path))
     batches = source.batches(3)
