@@ -183,7 +183,7 @@ class Comparison:
 
     def table(self) -> str:
         """The measures of every row, in Markdown."""
-        shares = share_columns(self.roles_apart)
+        shares = ["results in the query's language (%)", *["between documents (%)"] * self.roles_apart]
         header, cells = ["calibration", "needs the language", *shares, "lift", "neighbours kept (%)", "score"], []
         for name, row in self.rows.items():
             found = [f"{100 * bias.same_language_share:.1f}" for bias in row.biases.values()][: len(shares)]
@@ -195,14 +195,21 @@ class Comparison:
         return markdown_table(header, cells)
 
     def __str__(self) -> str:
+        bias = self.before["search"]
+        apart = (
+            " The first share is of texts embedded as queries, as in search; 'between documents' is of texts embedded "
+            "as documents, as in mining or clustering. Their prompts differ, and so do the shares."
+        )
         note = (
+            f"Each of {bias.texts} texts a language searches a pool with equally many texts of each language, and its "
+            f"{bias.neighbours} nearest ones count, without those from its own document. An encoder that does not see "
+            f"languages would find {100 * bias.chance:.1f} % in the text's own language.{apart * self.roles_apart}\n"
             "Lift is the share in the query's language over chance. 'Kept' are the ten nearest neighbours within one "
             "language that stay. The score is the square root of the share kept times the evenness of the neighbours' "
             "languages. It needs no labels; higher is better."
         )
         stages = f"{self.alignment}\n\n" if self.alignment else ""
-        explained = f"{explain(self.before, self.roles_apart)}\n{note}"
-        return "\n\n".join([stages + self.table(), explained, self.in_words(), self.verdict()])
+        return "\n\n".join([stages + self.table(), note, self.in_words(), self.verdict()])
 
 
 def best_strength(rows: Mapping[float, Compared]) -> float:
@@ -257,29 +264,6 @@ def compare_calibrations(
     return Comparison(found, chosen or next(iter(calibrations)), queries is not None)
 
 
-def share_columns(roles_apart: bool) -> list[str]:
-    """The headers of the shares of own-language neighbours."""
-    if not roles_apart:
-        return ["results in the own language (%)"]
-    return ["results in the query's language (%)", "between documents (%)"]
-
-
-def explain(biases: Mapping[str, LanguageBias], roles_apart: bool) -> str:
-    """What the shares mean, and what chance is."""
-    bias = biases["search"]
-    lines = [
-        f"Each of {bias.texts} texts a language searches a pool with equally many texts of each language, and its "
-        f"{bias.neighbours} nearest ones count, without those from its own document. An encoder that does not see "
-        f"languages would find {100 * bias.chance:.1f} % in the text's own language."
-    ]
-    if roles_apart:
-        lines.append(
-            "The first share is of texts embedded as queries, as in search; 'between documents' is of texts "
-            "embedded as documents, as in mining or clustering. Their prompts differ, and so do the shares."
-        )
-    return " ".join(lines)
-
-
 def _measured(
     calibration: RoleCalibrations | None,
     documents: Mapping[str, Tensor],
@@ -327,26 +311,26 @@ def within_a_language(before: Sides, after: Sides, *, neighbours: int = 10) -> t
 
 
 def translate_scores(
-    calibration: RoleCalibrations, documents: Mapping[str, Tensor], *, neighbours: int = NEIGHBOURS
+    calibration: RoleCalibrations, queries: Mapping[str, Tensor], documents: Mapping[str, Tensor], neighbours: int
 ) -> list[tuple[float, float]]:
     """Which score after a calibration as many results pass as pass a score before it.
 
     Args:
         calibration: The calibration.
-        documents: Language -> (n, d), which search each other.
+        queries: Language -> (n, d) embeddings of texts as queries.
+        documents: The same texts as documents; a text is no result of its own.
         neighbours: Nearest neighbours to look at.
 
     Returns:
         `(before, after)` for scores that 90, 50 and 10 % of the results pass.
     """
-    asked = {
-        code: (calibration.query or calibration.document).transform(rows, code) for code, rows in documents.items()
-    }
+    maps = calibration.query or calibration.document
+    asked = {code: maps.transform(rows, code) for code, rows in queries.items()}
     mapped = {code: calibration.document.transform(rows, code) for code, rows in documents.items()}
     shares = torch.tensor([0.1, 0.5, 0.9])
     columns = []
-    for queries, pool in ((documents, documents), (asked, mapped)):
-        left, right = (unit_rows(torch.cat(list(side.values()))) for side in (queries, pool))
+    for sides in ((queries, documents), (asked, mapped)):
+        left, right = (unit_rows(torch.cat(list(side.values()))) for side in sides)
         scores, rows = top_k(left, right, min(neighbours + 1, len(right)))
         others = rows != torch.arange(len(rows))[:, None]
         columns.append(scores[others].quantile(shares).tolist())

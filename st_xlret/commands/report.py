@@ -2,12 +2,13 @@ r"""Report how much an encoder's search prefers the language of the query. No la
 
     st-xlret report --model intfloat/multilingual-e5-small --documents documents/ --output bias.json
 
-Vectors that are stored already need no encoder; the report then also shows what the usual calibrations would bring:
+Vectors that are stored already need no encoder:
 
     st-xlret report --vectors vectors.parquet --output bias.json
 
 Each sampled text searches a pool with as many texts of every language. The report has the share of its nearest
-neighbours that are in its own language, against chance, and a heat map of the languages in which neighbours are found.
+neighbours that are in its own language, against chance, a heat map of the languages in which neighbours are found, and
+what the usual calibrations would make of it.
 Neighbours from the text's own document are left out. Texts are embedded as queries and as documents, with the model's
 prompts; the shares are the ones that `st-xlret calibrate` shows for the same texts. 300 texts of each of 20 languages
 take minutes on two cores.
@@ -15,12 +16,10 @@ take minutes on two cores.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from st_xlret.commands.stored_vectors import Stored, describe, sample_vectors
 from st_xlret.files import check_output_file, write_json
@@ -28,7 +27,8 @@ from st_xlret.options import LIMITS_HELP, option, parse
 from st_xlret.precision import PRECISIONS
 
 if TYPE_CHECKING:
-    from st_xlret.evaluation.language_bias import LanguageBias
+    from torch import Tensor
+
     from st_xlret.prompts import Role
 
 TEXTS, NEIGHBOURS = 300, 20
@@ -78,42 +78,48 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
         for name in ("model", "documents"):
             if not getattr(options, name):
                 raise ValueError(f"--{name} is missing: st-xlret report --model M --documents D --output F.json")
-        biases = _of_model(options)
+        found, chosen = _of_model(options), "lsar"
     elif options.model or options.documents:
         raise ValueError("--vectors are stored already: leave --model and --documents out")
     else:
-        biases = _of_vectors(options, stored)
+        found, chosen = _of_vectors(options, stored), "lsar, queries only"
+    from st_xlret.calibration import CalibrationOptions, compare_calibrations, usual_calibrations
     from st_xlret.evaluation.language_bias import bias_as_json
     from st_xlret.evaluation.plots import plot_language_bias
 
-    write_json(options.output, bias_as_json(biases))
-    search = biases["search"]
+    few = CalibrationOptions(min_texts=2)
+    usual = usual_calibrations(found.documents, options=few, show_progress_bar=True)
+    how: Any = {"texts": options.texts_per_language, "neighbours": options.neighbours, "show_progress_bar": True}
+    comparison = replace(compare_calibrations(usual, *found, chosen=chosen, **how), used=False)
+    print(describe(comparison, found.documents, found.queries))
+    write_json(options.output, bias_as_json(comparison.before))
+    search = comparison.before["search"]
     picture = plot_language_bias(search.languages, search.shares, Path(options.output).with_suffix(".png"))
     print(f"written to {options.output}" + (f" and {picture}" if picture else ""))
 
 
-def _of_vectors(options: Arguments, stored: Stored) -> dict[str, LanguageBias]:
-    """The language bias of stored vectors, printed beside what calibrations would make of it."""
-    from st_xlret.calibration import CalibrationOptions, compare_calibrations, usual_calibrations
+class _Found(NamedTuple):
+    """Embeddings by language: of texts as documents, as queries where they differ, and numbers of their documents."""
+
+    documents: Mapping[str, Tensor]
+    queries: Mapping[str, Tensor] | None = None
+    ids: Mapping[str, Tensor] | None = None
+
+
+def _of_vectors(options: Arguments, stored: Stored) -> _Found:
+    """A sample of stored vectors."""
+    from st_xlret.calibration import CalibrationOptions
     from st_xlret.vectors.calibration import unit_vectors
 
     source = stored.open()
     drawn: Any = {"languages": options.languages, "min_texts": CalibrationOptions().min_texts, "seed": options.seed}
-    units = unit_vectors(sample_vectors(source, options.texts_per_language, **drawn), metric=source.metric)
-    usual = usual_calibrations(units, show_progress_bar=True)
-    how: Any = {"texts": options.texts_per_language, "neighbours": options.neighbours, "show_progress_bar": True}
-    comparison = compare_calibrations(usual, units, chosen="lsar, queries only", **how)
-    print(describe(replace(comparison, used=False), units))
-    return comparison.before
+    return _Found(unit_vectors(sample_vectors(source, options.texts_per_language, **drawn), metric=source.metric))
 
 
-def _of_model(options: Arguments) -> dict[str, LanguageBias]:
-    """The language bias of an encoder, printed."""
+def _of_model(options: Arguments) -> _Found:
+    """Embeddings of a sample of texts."""
     from st_xlret.calibration import embed_texts, sample_texts
-    from st_xlret.calibration.comparison import explain, share_columns
     from st_xlret.data.lines import Limits
-    from st_xlret.evaluation import markdown_table
-    from st_xlret.evaluation.language_bias import measure_both
     from st_xlret.hub.loading import load_model
     from st_xlret.prompts import embeds_roles_apart, role_prompt
 
@@ -136,22 +142,4 @@ def _of_model(options: Arguments) -> dict[str, LanguageBias]:
         for role, prompt in prompts.items()
         if apart or role == "document"
     }
-    ids = {code: part.documents[: len(texts[code])] for code, part in sample.items()}
-    biases = measure_both(found["document"], found.get("query"), ids, neighbours=options.neighbours)
-    shown = list(biases.values()) if apart else [biases["search"]]
-    rows = [
-        [
-            code,
-            *(f"{100 * bias.own_shares()[code]:.1f}" for bias in shown),
-            f"{100 * chance:.1f}",
-            f"{shown[0].own_shares()[code] / (chance or np.nan):.1f}",
-        ]
-        for code, chance in zip(shown[0].languages, shown[0].expected.diagonal(), strict=True)
-    ]
-    shares = [bias.same_language_share for bias in shown]
-    chance = shown[0].chance
-    mean = [*(f"{100 * share:.1f}" for share in (*shares, chance)), f"{shares[0] / (chance or np.nan):.1f}"]
-    rows.append(["mean", *mean])
-    header = ["language", *share_columns(apart), "chance (%)", "lift"]
-    print(f"\n{markdown_table(header, rows)}\n\n{explain(biases, apart)}")
-    return biases
+    return _Found(found["document"], found.get("query"), {code: part.documents for code, part in sample.items()})

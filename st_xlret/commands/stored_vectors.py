@@ -80,7 +80,9 @@ def _counts(found: Mapping[str, np.ndarray]) -> str:
     return ", ".join(shown) + f", ... ({len(found)} in all)" * (len(found) > _SHOWN)
 
 
-def describe(comparison: Comparison, units: dict[str, Tensor]) -> str:
+def describe(
+    comparison: Comparison, documents: Mapping[str, Tensor], queries: Mapping[str, Tensor] | None = None
+) -> str:
     """The comparison, what it means for a threshold of scores, and lift by language."""
     from st_xlret.calibration.comparison import translate_scores
     from st_xlret.evaluation import markdown_table
@@ -94,8 +96,8 @@ def describe(comparison: Comparison, units: dict[str, Tensor]) -> str:
         for i, code in enumerate(before.languages)
     ]
     header = ["language", "before (%)", "after (%)", "chance (%)", "lift before", "lift after"]
-    looked_at = {code: vectors[: before.texts] for code, vectors in units.items()}
-    translated = translate_scores(calibration, looked_at, neighbours=before.neighbours)
+    sides = [{code: rows[: before.texts] for code, rows in side.items()} for side in (queries or documents, documents)]
+    translated = translate_scores(calibration, sides[0], sides[1], before.neighbours)
     scores = [f"{old:.2f} -> {new:.2f}" for old, new in translated]
     return (
         f"\n{markdown_table(header, rows)}\n\n{comparison}\n\n"

@@ -104,8 +104,9 @@ def test_what_remains_within_a_language() -> None:
 def test_a_score_is_translated_to_one_that_as_many_results_pass() -> None:
     clouds = {code: torch.randn(50, 8) + 1 for code in ("en", "fr")}
     layers = fit_role_calibrations(clouds, queries_only=True, options=CalibrationOptions(keep_mean=1.0), strength=0.0)
-    assert all(before == pytest.approx(after) for before, after in translate_scores(layers, clouds))
-    (low, _), (middle, _), (high, _) = translate_scores(RoleCalibrations(fit_calibration(clouds)), clouds)
+    assert all(before == pytest.approx(after) for before, after in translate_scores(layers, clouds, clouds, 20))
+    layers = RoleCalibrations(fit_calibration(clouds))
+    (low, _), (middle, _), (high, _) = translate_scores(layers, clouds, clouds, 20)
     assert low < middle < high <= 1
 
 

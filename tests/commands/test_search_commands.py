@@ -209,7 +209,9 @@ def test_report_shows_the_bias(
     assert report["same_language_share"] > 0.8 > report["chance"] > 0.45
     english = report["languages"]["en"]
     assert english["same_language_share"] == pytest.approx(1 - english["neighbours"]["fr"])
-    assert "| mean" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert all(f"| {name} " in printed for name in ("en", "as it is", "lsar", "lsar, queries only", "shift coral"))
+    assert "Scores change" in printed and "(used)" not in printed
     assert output.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
