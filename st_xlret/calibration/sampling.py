@@ -13,8 +13,7 @@ from datasets import Dataset
 from torch import Tensor
 
 from st_xlret.data.beir import is_beir, read_texts
-from st_xlret.data.document_formats import Unit
-from st_xlret.data.documents import read_documents
+from st_xlret.data.documents import Unit, read_documents
 from st_xlret.data.language_identification import LanguageIdentifier
 from st_xlret.data.languages import check_language, check_languages, language_in_name, match_language
 from st_xlret.data.lines import BadLines, DataError, Limits, read_jsonl, read_lines

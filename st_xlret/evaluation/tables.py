@@ -1,4 +1,4 @@
-"""Tables of results: one beside published ones with their sources, and several systems with the means of their seeds."""
+"""Tables of results: one beside published ones with their sources, and several systems with the means of seeds."""
 
 from __future__ import annotations
 

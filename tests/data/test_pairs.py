@@ -11,7 +11,7 @@ from datasets import Dataset
 
 from st_xlret.data import DataError, PairOptions, load_pairs
 from st_xlret.data.lines import BadLines, Limits
-from st_xlret.data.pair_formats import read_units, recognise
+from st_xlret.data.pairs import read_units, recognise
 from tests.data.files import every_format, moses, tmx, unit, write_bytes, write_text
 
 COLUMNS = ["source", "target", "source_language", "target_language"]
