@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from st_xlret.calibration.calibrate import Alignment, alignment_table, calibrate, measure_alignment
+from st_xlret.calibration.calibrate import calibrate
 from st_xlret.calibration.choosing import compare_strengths, fit_and_compare, usual_calibrations
 from st_xlret.calibration.comparison import Comparison, compare_calibrations
 from st_xlret.calibration.embedding import embed_pairs, embed_texts
@@ -26,13 +26,11 @@ from st_xlret.calibration.sampling import Sample, sample_questions, sample_texts
 __all__ = [
     "STEPS",
     "AdversarialOptions",
-    "Alignment",
     "CalibrationOptions",
     "Comparison",
     "RoleCalibrations",
     "RotationOptions",
     "Sample",
-    "alignment_table",
     "calibrate",
     "compare_calibrations",
     "compare_strengths",
@@ -43,7 +41,6 @@ __all__ = [
     "fit_calibration_stages",
     "fit_role_calibrations",
     "mean_csls_criterion",
-    "measure_alignment",
     "procrustes",
     "sample_questions",
     "sample_texts",

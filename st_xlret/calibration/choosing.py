@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from torch import Tensor
 from tqdm.auto import tqdm
@@ -15,23 +15,14 @@ from st_xlret.calibration.fit import (
     CalibrationOptions,
     Pairs,
     RoleCalibrations,
-    fit_calibration_stages,
+    fit_calibration,
     fit_role_calibrations,
 )
-from st_xlret.modules.calibration_layer import CalibrationLayer
 
 STRENGTHS = tuple(tenth / 10 for tenth in range(11))
 
 _COMPARED = (("lsar",), ("shift",), ("shift", "coral"))
 _TO_HALVE = 20
-
-
-class Fitted(NamedTuple):
-    """A calibration and what it does beside others; where all texts have one map, its stages."""
-
-    layers: RoleCalibrations
-    comparison: Comparison
-    stages: Mapping[str, CalibrationLayer]
 
 
 def fit_and_compare(
@@ -49,7 +40,7 @@ def fit_and_compare(
     seed: int = 0,
     others: bool = True,
     show_progress_bar: bool = False,
-) -> Fitted:
+) -> tuple[RoleCalibrations, Comparison]:
     """Fit a calibration at a strength, or the best one, and compare it with `others`.
 
     The arguments are those of `compare_strengths` and of `fit_calibration`. A rotation, which takes minutes, is fitted
@@ -68,13 +59,11 @@ def fit_and_compare(
     if strength == "auto" or (others and not once):
         strengths = compare_strengths(*sides, **both, show_progress_bar=show_progress_bar)
     amount = best_strength(strengths) if strength == "auto" else strength
-    stages: Mapping[str, CalibrationLayer] = {}
     if asked is not None or queries_only:
         fitted = fit_role_calibrations(documents, asked, strength=amount, queries_only=queries_only, **how)
     else:
         more: Any = {"pairs": pairs, "seed": seed, "show_progress_bar": show_progress_bar}
-        stages = fit_calibration_stages(documents, strength=amount, **how, **more)
-        fitted = RoleCalibrations(stages[steps[-1]])
+        fitted = RoleCalibrations(fit_calibration(documents, strength=amount, **how, **more))
     keep_mean = options.keep_mean if options is not None else None
     own = name_of(steps, amount, keep_mean, by_role=asked is not None, queries_only=queries_only)
     usual = {}
@@ -83,7 +72,7 @@ def fit_and_compare(
         usual.pop(own, None)
     comparison = compare_calibrations({**usual, own: fitted}, *sides, chosen=own, show_progress_bar=show_progress_bar)
     halves = measure_halves(*sides, strength=amount, **both) if others and not once else []
-    return Fitted(fitted, replace(comparison, strengths=strengths, halves=halves), stages)
+    return fitted, replace(comparison, strengths=strengths, halves=halves)
 
 
 def compare_strengths(

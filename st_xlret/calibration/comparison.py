@@ -96,7 +96,6 @@ class Comparison:
         used: Whether the chosen one is used; a report alone uses none.
         strengths: The chosen one at other strengths, see [`compare_strengths`][st_xlret.calibration.compare_strengths].
         halves: The chosen one fitted on one half of the texts and measured on the other, both ways.
-        alignment: A table of how far apart the languages are after each step, for calibrations as in the CCP paper.
     """
 
     rows: dict[str, Compared]
@@ -105,7 +104,6 @@ class Comparison:
     used: bool = True
     strengths: Mapping[float, Compared] = field(default_factory=dict)
     halves: Sequence[Compared] = ()
-    alignment: str = ""
 
     @property
     def before(self) -> dict[str, LanguageBias]:
@@ -208,8 +206,7 @@ class Comparison:
             "language that stay. The score is the square root of the share kept times the evenness of the neighbours' "
             "languages. It needs no labels; higher is better."
         )
-        stages = f"{self.alignment}\n\n" if self.alignment else ""
-        return "\n\n".join([stages + self.table(), note, self.in_words(), self.verdict()])
+        return "\n\n".join([self.table(), note, self.in_words(), self.verdict()])
 
 
 def best_strength(rows: Mapping[float, Compared]) -> float:

@@ -324,7 +324,7 @@ def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Out
     drawn: Any = {"languages": given.languages, "min_texts": method.min_texts, "seed": method.seed}
     size = given.texts_per_language or usual_texts(method.steps)
     units = unit_vectors(sample_vectors(source, size, **drawn), metric=source.metric)
-    fitted, comparison, _ = fit_and_compare(
+    fitted, comparison = fit_and_compare(
         units,
         steps=method.steps,
         strength=method.amount,

@@ -31,7 +31,7 @@ def test_a_higher_strength_finds_more_in_other_languages_and_keeps_less(queries_
 @pytest.mark.parametrize("queries", [False, True])
 def test_auto_takes_the_strength_with_the_highest_score(queries: bool) -> None:
     clouds = translated()
-    layers, comparison, _ = fit_and_compare(clouds, asked=clouds if queries else None, strength="auto")
+    layers, comparison = fit_and_compare(clouds, asked=clouds if queries else None, strength="auto")
     best = best_strength(comparison.strengths)
     assert all(row.score <= comparison.strengths[best].score for row in comparison.strengths.values())
     assert (layers.query or layers.document).strength == {"lsar": best}
@@ -39,11 +39,11 @@ def test_auto_takes_the_strength_with_the_highest_score(queries: bool) -> None:
 
 
 def test_a_fit_on_halves_says_how_sure_the_measures_are() -> None:
-    _, comparison, _ = fit_and_compare(translated())
+    _, comparison = fit_and_compare(translated())
     shares = [half.biases["search"].same_language_share for half in comparison.halves]
     assert max(abs(share - comparison.after["search"].same_language_share) for share in shares) < 0.1
     assert f"{100 * shares[0]:.1f} and {100 * shares[1]:.1f} of 100" in comparison.in_words()
-    assert not fit_and_compare(translated(19), options=CalibrationOptions(min_texts=2)).comparison.halves
+    assert not fit_and_compare(translated(19), options=CalibrationOptions(min_texts=2))[1].halves
 
 
 def test_usual_calibrations_have_maps_of_queries_where_there_are_queries() -> None:
