@@ -8,6 +8,7 @@ from functools import lru_cache
 import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
@@ -84,3 +85,24 @@ def word_rows(count: int = 6) -> list[dict]:
             row[f"{side}_start"], row[f"{side}_end"] = 1 + number % 3, 3 + number % 2 + number % 3
             row[f"{side}_word"] = "not tokenised"
     return rows
+
+
+def word_tokenizer() -> PreTrainedTokenizerFast:
+    """A token for each word, and two special ones around a text."""
+    specials = ["<s>", "</s>", "<unk>", "<pad>"]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate([*specials, *WORDS])}, "<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing("<s> $A </s>", None, [("<s>", 0), ("</s>", 1)])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>")
+
+
+def documents_of(lengths: dict[str, list[int]]) -> Dataset:
+    """A row for each sentence of documents with these numbers of sentences, by language."""
+    counts = [(code, count) for code, of_code in lengths.items() for count in of_code]
+    return Dataset.from_list(
+        [
+            {"sentence": f"{d}.{p}", "language": code, "document": d, "position": p}
+            for d, (code, count) in enumerate(counts)
+            for p in range(count)
+        ]
+    )

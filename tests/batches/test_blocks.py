@@ -14,7 +14,7 @@ from datasets import Dataset
 from st_xlret.batches import BlockBatchSampler, Blocks
 from st_xlret.batches.blocks import cut_into_blocks
 from st_xlret.data import load_documents
-from tests.batches.document_rows import documents as documents_of
+from tests.tiny import documents_of
 
 LENGTHS = {"en": [8, 3, 1, 23, 2, 5], "fr": [5, 1, 4, 9], "sw": [2, 3]}
 

@@ -28,7 +28,7 @@ from st_xlret.batches import (
 from st_xlret.batches.blocks import share_blocks
 from st_xlret.batches.lengths import LengthGroupedBatchSampler
 from tests import tiny
-from tests.batches.document_rows import documents as documents_of
+from tests.tiny import documents_of
 
 GLOBAL_BATCH = 12
 Make = Callable[[int], BatchSampler]

@@ -10,7 +10,7 @@ import pytest
 from datasets import Dataset
 
 from st_xlret.batches import LanguageBatchSampler, WindowBatchSampler, Windows
-from tests.batches.document_rows import documents as documents_of
+from tests.tiny import documents_of
 
 LENGTHS = {"en": [8, 3, 1, 12, 2], "fr": [5, 1, 4], "sw": [2, 3]}
 

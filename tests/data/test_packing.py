@@ -9,7 +9,7 @@ from datasets import Dataset
 
 from st_xlret.data import pack_documents
 from st_xlret.data.packing import token_offsets
-from tests.data.word_tokenizer import word_tokenizer
+from tests.tiny import word_tokenizer
 
 SENTENCES = [("sun moon", 0), ("star", 0), ("rain wind snow", 0), ("", 0), ("tree", 0), ("leaf root", 1), (" ", 2)]
 

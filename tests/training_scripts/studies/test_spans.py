@@ -11,7 +11,7 @@ import pytest
 from st_xlret.data.packing import token_offsets
 from st_xlret.losses import SemanticContrastiveLoss
 from tests import tiny
-from tests.data.word_tokenizer import word_tokenizer
+from tests.tiny import word_tokenizer
 from training_scripts.studies.spans import SpanDataCollator
 
 Row = dict[str, Any]
