@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -62,11 +61,7 @@ class CalibrationOptions:
         coral_shrink: How far CORAL first draws the covariance of a language to that of all, from 0 to 1. With 0, what
             the texts of a language are about is taken for the language.
         scale_by: Divide by standard deviations, or by variances as the paper words it.
-        scale_floor: Smallest standard deviation of a dimension, relative to the root mean square over all dimensions
-            (see `scale_map`).
-        lir_components: Number of principal components that LIR removes from each language.
         rotation: How a rotation is found without pairs. Its `prior` applies with pairs too.
-        normalize_inputs: Scale embeddings to unit length before the first step, in the fit and in the layer.
         min_texts: Minimum number of texts of a language.
     """
 
@@ -75,10 +70,7 @@ class CalibrationOptions:
     coral_ridge: float = 1.0
     coral_shrink: float = 0.5
     scale_by: Literal["std", "variance"] = "std"
-    scale_floor: float = 0.01
-    lir_components: int = 1
     rotation: RotationOptions = field(default_factory=RotationOptions)
-    normalize_inputs: bool = False
     min_texts: int = 50
 
 
@@ -100,7 +92,7 @@ def fit_calibration(
     steps: Sequence[str] = ("lsar",),
     pivot: str = "en",
     pairs: Pairs | None = None,
-    strength: float | Mapping[str, float] = 1.0,
+    strength: float = 1.0,
     seed: int = 0,
     options: CalibrationOptions | None = None,
     show_progress_bar: bool = False,
@@ -131,7 +123,7 @@ def fit_calibration(
             embeddings and no step needs them, the first language takes its place.
         pairs: Language -> row-aligned embeddings of its sentences and of their translations into the pivot. They are
             used by `"rotate"` only.
-        strength: In [0, 1], for all steps or by step. 0 leaves the embeddings as they are.
+        strength: In [0, 1], of each step. 0 leaves the embeddings as they are.
         seed: Seed of the draws and of the adversarial stage.
         options: Further options.
         show_progress_bar: Show progress bars.
@@ -165,7 +157,7 @@ def fit_calibration_stages(
     steps: Sequence[str] = ("shift", "scale", "rotate"),
     pivot: str = "en",
     pairs: Pairs | None = None,
-    strength: float | Mapping[str, float] = 1.0,
+    strength: float = 1.0,
     seed: int = 0,
     options: CalibrationOptions | None = None,
     show_progress_bar: bool = False,
@@ -188,7 +180,7 @@ def fit_role_calibrations(
     *,
     steps: Sequence[str] = ("lsar",),
     pivot: str = "en",
-    strength: float | Mapping[str, float] = 1.0,
+    strength: float = 1.0,
     options: CalibrationOptions | None = None,
     queries_only: bool = False,
 ) -> RoleCalibrations:
@@ -210,7 +202,7 @@ def fit_role_calibrations(
         steps: As in [`fit_calibration`][st_xlret.fit_calibration]; with `queries` all but `"rotate"`, with
             `queries_only` those of `QUERY_STEPS`.
         pivot: As in `fit_calibration`.
-        strength: In [0, 1], for all steps or by step.
+        strength: In [0, 1], of each step.
         options: Further options.
         queries_only: Map queries alone. The layer of documents is then the identity.
 
@@ -249,23 +241,23 @@ def _stages(
     steps: Sequence[str],
     pivot: str,
     pairs: Pairs | None,
-    strength: float | Mapping[str, float],
+    strength: float,
     seed: int,
     options: CalibrationOptions | None,
     show_progress_bar: bool,
 ) -> Iterator[tuple[str, RoleCalibrations]]:
     """Each step, and the layers of all steps up to it."""
     options = options or CalibrationOptions()
-    strengths = _check_steps(steps, strength)
-    if pivot not in embeddings and embeddings and not {"rotate", "to_pivot"} & set(strengths):
+    _check_steps(steps, strength)
+    if pivot not in embeddings and embeddings and not {"rotate", "to_pivot"} & set(steps):
         pivot = next(iter(embeddings))
-    rows = _check_embeddings(embeddings, pivot, options)
-    parallel = _check_pairs(pairs or {}, rows, pivot, options)
-    if strengths.get("rotate"):
+    rows = _check_embeddings(embeddings, pivot)
+    parallel = _check_pairs(pairs or {}, rows, pivot)
+    if "rotate" in steps and strength:
         _check_rotation(rows, parallel, pivot, options)
     clouds = {"document": rows}
     if queries is not None:
-        clouds["query"] = _check_queries(queries, rows, strengths, options)
+        clouds["query"] = _check_queries(queries, rows, steps)
     moments = {
         role: {
             code: moments_of(cloud, code, min_texts=options.min_texts)
@@ -276,52 +268,39 @@ def _stages(
     identity = Affine.identity(len(moments["document"][pivot].mean))
     maps = {role: dict.fromkeys(found, identity) for role, found in clouds.items()}
     keep_mean = options.keep_mean
-    if keep_mean is None and set(strengths) <= SEARCH_STEPS:
+    if keep_mean is None and set(steps) <= SEARCH_STEPS:
         keep_mean = _KEPT_BY_DOCUMENTS
     notes: dict[str, str] = {}
-    for number, (step, amount) in enumerate(strengths.items(), start=1):
+    for number, step in enumerate(steps, start=1):
         common = _mean_of_all(moments["document"])
         for role, own in moments.items():
             if step == "rotate":
                 turned = _rotations(
-                    rows, maps[role], parallel, pivot, amount, seed, options.rotation, show_progress_bar
+                    rows, maps[role], parallel, pivot, strength, seed, options.rotation, show_progress_bar
                 )
                 additions = {code: addition for code, (addition, _) in turned.items()}
                 notes |= {f"rotate {code}": note for code, (_, note) in turned.items() if note}
             elif step == "to_pivot" and role == "query":
                 additions = dict.fromkeys(own, identity)
             else:
-                additions = _moment_step(step, own, amount, options, pivot, keep_mean, common)
+                additions = _moment_step(step, own, strength, options, pivot, keep_mean, common)
             maps[role] = {code: maps[role][code].then(addition) for code, addition in additions.items()}
             moments[role] = {code: own[code].after(addition) for code, addition in additions.items()}
-        taken = dict(list(strengths.items())[:number])
+        how: Any = {"steps": list(steps[:number]), "strength": float(strength), "pivot": pivot}
         of_queries = None
         if queries is not None:
             found = maps["query"]
             # LSAR alone has one map for all languages; else a language without queries gets the map of its documents.
-            rest = dict.fromkeys(rows, next(iter(found.values()))) if list(taken) == ["lsar"] else maps["document"]
-            of_queries = _layer(rest | found, taken, pivot, options, {})
-        yield step, RoleCalibrations(_layer(maps["document"], taken, pivot, options, notes), of_queries)
+            rest = dict.fromkeys(rows, next(iter(found.values()))) if how["steps"] == ["lsar"] else maps["document"]
+            of_queries = _layer(rest | found, **how)
+        yield step, RoleCalibrations(_layer(maps["document"], **how, notes=notes), of_queries)
 
 
-def _layer(
-    maps: Mapping[str, Affine],
-    strengths: Mapping[str, float],
-    pivot: str,
-    options: CalibrationOptions,
-    notes: dict[str, str],
-) -> CalibrationLayer:
-    """A layer of each language's map after the steps of `strengths`: one map for all if the only step is LSAR."""
-    agnostic = list(strengths) == ["lsar"]
-    layer = CalibrationLayer(
-        len(maps[pivot].bias),
-        () if agnostic else tuple(maps),
-        pivot=pivot,
-        normalize_inputs=options.normalize_inputs,
-        steps=list(strengths),
-        strength=dict(strengths),
-        notes=notes,
-    )
+def _layer(maps: Mapping[str, Affine], *, steps: list[str], pivot: str, **about: Any) -> CalibrationLayer:
+    """A layer of each language's map after some steps: one map for all if the only step is LSAR."""
+    agnostic = steps == ["lsar"]
+    languages = () if agnostic else tuple(maps)
+    layer = CalibrationLayer(len(maps[pivot].bias), languages, pivot=pivot, steps=steps, **about)
     kept = [maps[pivot]] if agnostic else list(maps.values())
     layer.weight.copy_(torch.stack([entry.weight for entry in kept]))
     layer.bias.copy_(torch.stack([entry.bias for entry in kept]))
@@ -358,11 +337,8 @@ def _moment_step(
         how = (covariance, options.coral_ridge, options.coral_shrink, amount)
         return {code: coral_map(entry, *how) for code, entry in moments.items()}
     if step == "lir":
-        return {code: lir_map(entry, options.lir_components, amount) for code, entry in moments.items()}
-    return {
-        code: scale_map(entry, code, amount, scale_by=options.scale_by, floor=options.scale_floor)
-        for code, entry in moments.items()
-    }
+        return {code: lir_map(entry, strength=amount) for code, entry in moments.items()}
+    return {code: scale_map(entry, code, amount, scale_by=options.scale_by) for code, entry in moments.items()}
 
 
 def _rotations(
@@ -405,8 +381,8 @@ def draw_rows(rows: Tensor, size: int, seed: int) -> Tensor:
     return rows[drawn.to(rows.device)]
 
 
-def _check_steps(steps: Sequence[str], strength: float | Mapping[str, float]) -> dict[str, float]:
-    """The strength of each step, in the order of the steps."""
+def _check_steps(steps: Sequence[str], strength: float) -> None:
+    """Refuse unknown steps, and a strength beyond [0, 1]."""
     if isinstance(steps, str) or not steps:
         raise ValueError(f"steps must be a sequence out of {', '.join(STEPS)}, got {steps!r}")
     for step in steps:
@@ -414,17 +390,12 @@ def _check_steps(steps: Sequence[str], strength: float | Mapping[str, float]) ->
             raise ValueError(f"unknown calibration step {step!r}: choose from {', '.join(STEPS)}")
     if len(set(steps)) != len(steps):
         raise ValueError(f"each step can be taken once, got {list(steps)}")
-    by_step = dict(strength) if isinstance(strength, Mapping) else dict.fromkeys(steps, strength)
-    for step, amount in by_step.items():
-        if step not in steps:
-            raise ValueError(f"strength is given for {step!r}, which is none of the steps {list(steps)}")
-        if not 0 <= amount <= 1:
-            raise ValueError(f"strength must lie in [0, 1], got {amount} for {step!r}")
-    return {step: float(by_step.get(step, 1.0)) for step in steps}
+    if not 0 <= strength <= 1:
+        raise ValueError(f"strength must lie in [0, 1], got {strength}")
 
 
-def _check_embeddings(embeddings: Mapping[str, Tensor], pivot: str, options: CalibrationOptions) -> dict[str, Tensor]:
-    """Embeddings as tensors of one width, scaled to unit length if the options say so."""
+def _check_embeddings(embeddings: Mapping[str, Tensor], pivot: str) -> dict[str, Tensor]:
+    """Embeddings as tensors of one width."""
     if pivot not in embeddings:
         known = ", ".join(embeddings) or "none"
         raise ValueError(f"no embeddings of the pivot language {pivot!r}: there are {known}")
@@ -432,13 +403,11 @@ def _check_embeddings(embeddings: Mapping[str, Tensor], pivot: str, options: Cal
     widths = {language: cloud.shape[-1] for language, cloud in rows.items()}
     if len(set(widths.values())) > 1:
         raise ValueError(f"embeddings of all languages must have one dimension, got {widths}")
-    if options.normalize_inputs:
-        return {language: F.normalize(cloud, dim=-1) for language, cloud in rows.items()}
     return rows
 
 
 def _check_queries(
-    queries: Mapping[str, Tensor], rows: Mapping[str, Tensor], steps: Mapping[str, float], options: CalibrationOptions
+    queries: Mapping[str, Tensor], rows: Mapping[str, Tensor], steps: Sequence[str]
 ) -> dict[str, Tensor]:
     """The queries in languages of the documents."""
     if "rotate" in steps:
@@ -449,7 +418,7 @@ def _check_queries(
         raise ValueError(
             f"the queries are in {known}, the documents in {', '.join(rows)}: too few languages are shared"
         )
-    return _check_embeddings(both, next(iter(both)), options)
+    return _check_embeddings(both, next(iter(both)))
 
 
 def _check_rotation(
@@ -473,10 +442,8 @@ def _check_rotation(
         )
 
 
-def _check_pairs(
-    pairs: Pairs, rows: Mapping[str, Tensor], pivot: str, options: CalibrationOptions
-) -> dict[str, tuple[Tensor, Tensor]]:
-    """Pairs as tensors of the embeddings' width, scaled to unit length if the options say so."""
+def _check_pairs(pairs: Pairs, rows: Mapping[str, Tensor], pivot: str) -> dict[str, tuple[Tensor, Tensor]]:
+    """Pairs as tensors of the embeddings' width."""
     checked = {}
     for language, (own, other) in pairs.items():
         if language not in rows or language == pivot:
@@ -487,7 +454,5 @@ def _check_pairs(
                 f"pairs of {language!r} must be row-aligned, of {rows[pivot].shape[-1]} dimensions: "
                 f"got {tuple(own.shape)} and {tuple(other.shape)}"
             )
-        if options.normalize_inputs:
-            own, other = F.normalize(own, dim=-1), F.normalize(other, dim=-1)
         checked[language] = (own, other)
     return checked

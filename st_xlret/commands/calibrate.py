@@ -133,9 +133,6 @@ class Method:
         maximum=1,
         expert=True,
     )
-    lsar_rank: int | None = option(
-        None, "Dimensions that lsar removes. By default languages - 1.", minimum=1, expert=True
-    )
     coral_ridge: float = option(
         1.0,
         "Variance that coral adds to each direction, relative to the average. Less text needs more.",
@@ -190,7 +187,6 @@ class Method:
 
         return CalibrationOptions(
             keep_mean=self.keep_mean,
-            lsar_rank=self.lsar_rank,
             coral_ridge=self.coral_ridge,
             coral_shrink=self.coral_shrink,
             scale_by=self.scale_by,  # type: ignore[arg-type]
@@ -398,7 +394,7 @@ def _recommend(comparison: Comparison) -> None:
         return
     by_role = calibration.query is not None and not calibration.queries_only
     steps = (calibration.query or calibration.document).steps
-    others = ["--strength", "--keep_mean", "--lsar_rank", *([] if by_role else ["--queries", "--by_role"])]
+    others = ["--strength", "--keep_mean", *([] if by_role else ["--queries", "--by_role"])]
     print(
         f"To save it, run the command again with --steps {' '.join(steps)}{' --by_role' * by_role} --overwrite, and "
         f"without {', '.join(others)}.\n"

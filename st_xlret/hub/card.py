@@ -258,9 +258,7 @@ def set_calibration(
         queries: That of queries, if they have one of their own.
     """
     card = card_data(model)
-    strength = calibration.strength
-    strengths = strength if isinstance(strength, dict) else dict.fromkeys(calibration.steps, strength)
-    rows = [[escape(step), _STEPS.get(step, ""), f"{strengths.get(step, 1.0):g}"] for step in calibration.steps]
+    rows = [[escape(step), _STEPS.get(step, ""), f"{calibration.strength:g}"] for step in calibration.steps]
     parts = ["A map after the encoder brings the embeddings of all languages into one space."]
     if rows:
         parts += ["Its steps, in their order:", markdown_table(["step", "what it does", "strength"], rows, left=2)]

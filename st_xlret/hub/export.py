@@ -79,8 +79,6 @@ def export(
                 f"the model gives {width} dimensions, the calibration was fitted on {calibration.dimension}: "
                 "fit it on embeddings of this model, without truncate_dim"
             )
-        if calibration.normalize_inputs and not isinstance(modules[-1], Normalize):
-            modules.append(Normalize())
         modules.append(_calibration_module(calibration, query_calibration, default_language).to(_placement(model)))
         if ends_normalized:
             modules.append(Normalize())

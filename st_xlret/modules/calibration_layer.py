@@ -27,7 +27,6 @@ class CalibrationLayer(Module):
         dimension: Size d of an embedding.
         languages: Language codes, in the order of the maps. Empty for one map for all text.
         pivot: The language into whose space the others are mapped.
-        normalize_inputs: Scale embeddings to unit length before the map.
         steps: The steps of the calibration, kept as a record.
         strength: The strength of the steps, kept as a record.
         notes: Further notes on the fit, for example which rotation was chosen for a language. Saved as JSON.
@@ -49,7 +48,7 @@ class CalibrationLayer(Module):
     weight: Tensor
     bias: Tensor
     config_file_name = "calibration_config.json"
-    config_keys = ["dimension", "languages", "pivot", "normalize_inputs", "steps", "strength", "notes"]
+    config_keys = ["dimension", "languages", "pivot", "steps", "strength", "notes"]
     forward_kwargs = {"language"}
 
     def __init__(
@@ -58,9 +57,8 @@ class CalibrationLayer(Module):
         languages: Sequence[str] = (),
         *,
         pivot: str | None = None,
-        normalize_inputs: bool = False,
         steps: Sequence[str] = (),
-        strength: float | dict[str, float] = 1.0,
+        strength: float = 1.0,
         notes: dict[str, str] | None = None,
     ) -> None:
         super().__init__()
@@ -73,7 +71,6 @@ class CalibrationLayer(Module):
         self.dimension = dimension
         self.languages = list(languages)
         self.pivot = pivot
-        self.normalize_inputs = normalize_inputs
         self.steps = list(steps)
         self.strength = strength
         self.notes = dict(notes or {})
@@ -110,8 +107,6 @@ class CalibrationLayer(Module):
                 "fit it on embeddings of this model, without truncate_dim"
             )
         weight, bias = self.map_of(language)
-        if self.normalize_inputs:
-            embeddings = F.normalize(embeddings, dim=-1)
         return F.linear(embeddings, weight.to(embeddings), bias.to(embeddings))
 
     def forward(self, features: dict[str, Any], language: str | None = None, **kwargs: Any) -> dict[str, Any]:

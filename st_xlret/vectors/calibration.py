@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,7 +24,7 @@ FILE, WEIGHTS = "calibration.json", "calibration.safetensors"
 
 _ABOUT: dict[str, Any] = {
     "dimension": int, "languages": list, "queries_only": bool, "metric": str, "model": str | None, "steps": list,
-    "strength": dict,
+    "strength": float | int,
 }  # fmt: skip
 
 _USE = """\
@@ -70,7 +70,7 @@ class VectorCalibration:
         metric: How the vectors are compared: "cosine", "dot" or "euclidean".
         model: Name of the model that made the vectors, if it is known.
         steps: The steps, kept as a record.
-        strength: Step -> strength, kept as a record.
+        strength: Strength of the steps, kept as a record.
 
     Example:
         >>> generator = np.random.default_rng(0)
@@ -87,7 +87,7 @@ class VectorCalibration:
     metric: str = "cosine"
     model: str | None = None
     steps: Sequence[str] = ()
-    strength: Mapping[str, float] = field(default_factory=dict)
+    strength: float = 1.0
 
     @property
     def dimension(self) -> int:
@@ -236,7 +236,7 @@ class VectorCalibration:
             "metric": self.metric,
             "model": self.model,
             "steps": list(self.steps),
-            "strength": dict(self.strength),
+            "strength": self.strength,
         }
         with atomic_directory(folder, overwrite=overwrite) as target:
             save_file({"weight": self.weight, "bias": self.bias}, target / WEIGHTS)
@@ -294,7 +294,7 @@ class VectorCalibration:
             metric or "cosine",
             model,
             tuple(layer.steps),
-            layer.strength if isinstance(layer.strength, dict) else dict.fromkeys(layer.steps, layer.strength),
+            layer.strength,
         )
 
     def _mapped(self, rows: NDArray[np.float32], lengths: NDArray[np.float32], number: int) -> NDArray[np.float32]:

@@ -205,8 +205,8 @@ def test_the_options_that_save_what_is_recommended(capsys) -> None:
     clouds = {code: torch.randn(60, 4) for code in ("en", "fr")}
     comparison = compare_calibrations(usual_calibrations(clouds, clouds), clouds, chosen="shift")
     for name, options in {
-        "lsar": "--steps lsar --overwrite, and without --strength, --keep_mean, --lsar_rank, --queries, --by_role",
-        "lsar, queries apart": "--steps lsar --by_role --overwrite, and without --strength, --keep_mean, --lsar_rank.",
+        "lsar": "--steps lsar --overwrite, and without --strength, --keep_mean, --queries, --by_role",
+        "lsar, queries apart": "--steps lsar --by_role --overwrite, and without --strength, --keep_mean.",
         "shift coral": "--steps shift coral --overwrite, and without",
         "shift": "",
         "as it is": "",

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense, Normalize, Router
+from sentence_transformers.base.modules import Dense, Normalize
 from torch import nn
 
 from st_xlret.calibration import CalibrationOptions, RotationOptions, fit_calibration
@@ -109,19 +109,6 @@ def test_lsar_exports_to_one_dense(models: dict[str, SentenceTransformer], tmp_p
     torch.testing.assert_close(encode(loaded, "fr"), expected, atol=1e-6, rtol=1e-6)
     with pytest.raises(ValueError, match="'fr'"):
         export(model, calibration, default_language="fr")
-
-
-@pytest.mark.parametrize("name", ["transformer", "transformer, normalized"])
-def test_inputs_are_normalized_once(models: dict[str, SentenceTransformer], name: str) -> None:
-    model = models[name]
-    calibration = fit(model, "shift", options=CalibrationOptions(min_texts=2, normalize_inputs=True))
-    exported = export(model, calibration)
-    kinds = [type(module) for module in exported.children()][2:]
-    assert kinds == ([Normalize, Router, Normalize] if name.endswith("normalized") else [Normalize, Router])
-    expected = calibration.transform(encode(model, "fr"), "fr")
-    if name.endswith("normalized"):
-        expected = F.normalize(expected, dim=1)
-    torch.testing.assert_close(encode(exported, "fr", task="fr"), expected, atol=1e-6, rtol=1e-6)
 
 
 def test_a_layer_in_the_model_is_exported_too(models: dict[str, SentenceTransformer]) -> None:

@@ -11,9 +11,7 @@ from st_xlret.modules.calibration_layer import CalibrationLayer
 
 @pytest.fixture
 def layer() -> CalibrationLayer:
-    layer = CalibrationLayer(
-        4, ["en", "fr", "pt-br"], pivot="en", steps=["shift"], strength={"shift": 0.5}, notes={"a": "b"}
-    )
+    layer = CalibrationLayer(4, ["en", "fr", "pt-br"], pivot="en", steps=["shift"], strength=0.5, notes={"a": "b"})
     layer.weight.copy_(torch.randn(3, 4, 4))
     layer.bias.copy_(torch.randn(3, 4))
     return layer
@@ -73,11 +71,6 @@ def test_an_agnostic_layer_needs_no_language() -> None:
     for language in (None, "en", "anything"):
         assert layer.transform(torch.ones(1, 2), language).tolist() == [[3.0, 3.0]]
     assert layer({"sentence_embedding": torch.ones(1, 2)})["sentence_embedding"].tolist() == [[3.0, 3.0]]
-
-
-def test_inputs_are_normalized_where_asked() -> None:
-    layer = CalibrationLayer(2, ["en"], normalize_inputs=True)
-    assert layer.transform(torch.tensor([[3.0, 4.0]]), "en").tolist() == [[pytest.approx(0.6), pytest.approx(0.8)]]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

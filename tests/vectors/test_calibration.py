@@ -75,7 +75,7 @@ def test_what_is_saved_is_used_by_its_own_description(tmp_path: Path, monkeypatc
     mapped = calibration.transform(vectors["fr"])
     assert np.array_equal(loaded.transform(vectors["fr"]), mapped)
     assert (loaded.queries_only, loaded.metric, loaded.model) == (True, "cosine", "me/encoder")
-    assert (list(loaded.steps), loaded.strength, list(loaded.languages)) == (["lsar"], {"lsar": 1.0}, [])
+    assert (list(loaded.steps), loaded.strength, list(loaded.languages)) == (["lsar"], 1.0, [])
     text = (tmp_path / "map" / "README.md").read_text(encoding="utf-8")
     program = "\n".join(line.strip() for line in text.partition("With NumPy")[2].splitlines() if line[:4] == "    ")
     monkeypatch.chdir(tmp_path / "map")
