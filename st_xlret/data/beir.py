@@ -19,7 +19,7 @@ Qrels: TypeAlias = dict[str, dict[str, int]]
 
 
 class BEIRFiles(NamedTuple):
-    """The three files of one split."""
+    """The files of a corpus, queries and judgements of one split."""
 
     corpus: Path
     queries: Path

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
 
-from st_xlret.evaluation.embedding import Calibration, Pooling, TextEmbedder
+from st_xlret.evaluation.embedding import Pooling, TextEmbedder
+from st_xlret.modules import CalibrationLayer
 
 Evaluator = TypeVar("Evaluator", bound="BenchmarkEvaluator")
 
@@ -60,7 +61,7 @@ class BenchmarkEvaluator(BaseEvaluator):
         name: Prefix of the metrics. Default: the benchmark's.
         layer: See [`TextEmbedder`][st_xlret.evaluation.TextEmbedder].
         pooling: See `TextEmbedder`.
-        calibration: Applied to each language's embeddings, such as a `CalibrationLayer`.
+        calibration: Applied to each language's embeddings, a `CalibrationLayer`.
         query_prompt: Prompt put before queries, in retrieval. Default: that of the model.
         document_prompt: Prompt put before documents, in retrieval. Default: that of the model.
         batch_size: Size of a forward pass, in texts of 64 tokens.
@@ -89,7 +90,7 @@ class BenchmarkEvaluator(BaseEvaluator):
         name: str | None = None,
         layer: int | None = None,
         pooling: Pooling | None = None,
-        calibration: Calibration | None = None,
+        calibration: CalibrationLayer | None = None,
         query_prompt: str | None = None,
         document_prompt: str | None = None,
         batch_size: int = 128,

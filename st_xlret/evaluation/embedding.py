@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,17 +18,9 @@ from st_xlret.search import unit_rows
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from st_xlret.modules import CalibrationLayer
+
 Pooling = Literal["model", "mean"]
-
-
-class Calibration(Protocol):
-    """The interface of a calibration that the evaluators use. `CalibrationLayer` has it."""
-
-    languages: Sequence[str]
-
-    def transform(self, embeddings: Tensor, language: str) -> Tensor:
-        """Map embeddings (n, d) of one language into the shared space."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -43,7 +35,7 @@ class TextEmbedder:
         pooling: `"mean"` averages the hidden states under the attention mask, special tokens included, as in the CCP
             paper. `"model"` runs the modules after the Transformer. Default: `"mean"` if a layer is given, else
             `"model"`.
-        calibration: Applied to the embeddings of every language, such as a `CalibrationLayer`.
+        calibration: Applied to the embeddings of every language, a `CalibrationLayer`.
         batch_size: Size of a forward pass, in texts of 64 tokens.
         show_progress_bar: Whether to show a bar over the tokens.
         query_prompt: Prompt put before queries. Default: that of the model.
@@ -58,13 +50,13 @@ class TextEmbedder:
 
     layer: int | None = None
     pooling: Pooling | None = None
-    calibration: Calibration | None = None
+    calibration: CalibrationLayer | None = None
     batch_size: int = 128
     show_progress_bar: bool = False
     query_prompt: str | None = None
     document_prompt: str | None = None
     precision: str = "fp32"
-    query_calibration: Calibration | None = None
+    query_calibration: CalibrationLayer | None = None
 
     def __post_init__(self) -> None:
         if self.pooling not in (None, "model", "mean"):

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.data.beir import read_qrels
+from st_xlret.data.beir import BEIRFiles, read_qrels
 from st_xlret.data.lines import DataError, read_jsonl, read_lines
 from st_xlret.data.question_formats import MR_TYDI_LANGUAGES
 from st_xlret.evaluation.passages import Passage, load_passages
@@ -73,15 +73,7 @@ class MrTyDiEvaluator(RetrievalEvaluator):
         return {**super().protocol(model), "passage": "title and text", "average": average}
 
 
-class MrTyDiFiles(NamedTuple):
-    """The files of one language."""
-
-    corpus: Path
-    queries: Path
-    qrels: Path
-
-
-def find_in_directory(root: Path, languages: Sequence[str] | None, split: str) -> dict[str, MrTyDiFiles]:
+def find_in_directory(root: Path, languages: Sequence[str] | None, split: str) -> dict[str, BEIRFiles]:
     """Language to its files, see `MrTyDiEvaluator`."""
     if root.name in map(_folder, MR_TYDI_LANGUAGES):  # the folder of one language
         languages = [root.name.rpartition("-")[2]] if languages is None else languages
@@ -100,7 +92,7 @@ def find_in_directory(root: Path, languages: Sequence[str] | None, split: str) -
     return _find_all(languages, split, find, str(root))
 
 
-def find_on_hub(languages: Sequence[str] | None, split: str) -> dict[str, MrTyDiFiles]:
+def find_on_hub(languages: Sequence[str] | None, split: str) -> dict[str, BEIRFiles]:
     """Language to its files in the cache of the Hub; missing files are downloaded."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
@@ -114,9 +106,7 @@ def find_on_hub(languages: Sequence[str] | None, split: str) -> dict[str, MrTyDi
     return _find_all(list(MR_TYDI_LANGUAGES) if languages is None else languages, split, find, "the Hugging Face Hub")
 
 
-def load_mr_tydi(
-    files: MrTyDiFiles, language: str, *, cache_dir: str | os.PathLike[str] | None = None
-) -> RetrievalData:
+def load_mr_tydi(files: BEIRFiles, language: str, *, cache_dir: str | os.PathLike[str] | None = None) -> RetrievalData:
     """Load one language: passages (memory-mapped), questions and judgements, which are checked."""
     corpus = load_passages(files.corpus, read_passages, language, cache_dir=cache_dir)
     if files.qrels == files.queries:
@@ -173,7 +163,7 @@ def _folder(language: str) -> str:
     return f"mrtydi-v1.1-{MR_TYDI_LANGUAGES[language]}"
 
 
-def _find_all(languages: Sequence[str], split: str, find: Find, where: str) -> dict[str, MrTyDiFiles]:
+def _find_all(languages: Sequence[str], split: str, find: Find, where: str) -> dict[str, BEIRFiles]:
     code_of = {name: code for code, full in MR_TYDI_LANGUAGES.items() for name in (code, full)}
     unknown = [language for language in languages if language not in code_of]
     if unknown or not languages:
@@ -182,7 +172,7 @@ def _find_all(languages: Sequence[str], split: str, find: Find, where: str) -> d
     return {code: _find_language(code, split, find, where) for code in codes}
 
 
-def _find_language(code: str, split: str, find: Find, where: str) -> MrTyDiFiles:
+def _find_language(code: str, split: str, find: Find, where: str) -> BEIRFiles:
     folder, language = _folder(code), MR_TYDI_LANGUAGES[code]
     corpus = next(filter(None, (find(HUB_CORPUS, f"{folder}/{name}") for name in _CORPUS_FILES)), None)
     if corpus is None:
@@ -196,7 +186,7 @@ def _find_language(code: str, split: str, find: Find, where: str) -> MrTyDiFiles
         for ending in ("", ".gz"):
             found = [find(HUB_QUERIES, f"{folder}/{name}{ending}") for name in (questions, qrels)]
             if found[0] is not None and found[1] is not None:
-                return MrTyDiFiles(corpus, found[0], found[1])
+                return BEIRFiles(corpus, found[0], found[1])
             if found != [None, None]:
                 missing = questions if found[0] is None else qrels
                 raise FileNotFoundError(

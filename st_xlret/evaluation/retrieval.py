@@ -117,10 +117,9 @@ class RetrievalEvaluator(BenchmarkEvaluator):
 
         if self.embed_corpus is None:
             return asked, embed(corpus.full_texts(), corpus.languages_of())
-        calibration: Any = embedder.calibration
         identity = {
             "model": fingerprint(model),
-            "calibration": None if calibration is None else fingerprint(calibration),
+            "calibration": None if embedder.calibration is None else fingerprint(embedder.calibration),
             "prompt": embedder.prompt(model, "document"),
             "layer": embedder.layer,
             "pooling": embedder.pooling,
