@@ -356,7 +356,8 @@ def is_in_folder(file: Path, column: str | None, has_language: bool) -> bool | N
     if kind == "parquet":
         return bool(names & set(_parquet(file).schema_arrow.names))
     if kind in ("tsv", "csv"):
-        return bool(names & set(_cells(next(read_lines(file, BadLines(skip=True)), (0, ""))[1], kind))) or None
+        _, first = next(read_table(file, BadLines(skip=True), **_dialect(kind)), (0, list[str]()))
+        return bool(names & set(first)) or None
     if kind in ("txt", "md"):
         return has_language or (kind == "txt" and language_of_text(file) is not None) or None
     return None
@@ -432,17 +433,11 @@ def _rows_of_parquet(file: str, column: str | None) -> Records:
     number = 0
     try:
         for batch in parquet.iter_batches(_ROWS_AT_A_TIME, columns=wanted):
-            for number, row in enumerate(batch.to_pylist(), start=number + 1):  # noqa: B020
+            for row in batch.to_pylist():
+                number += 1
                 yield number, row
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"the Parquet file is damaged: {error}", file=file, line=number + 1, unit="row") from error
-
-
-def _cells(line: str, kind: str) -> list[str]:
-    try:
-        return next(csv.reader([line], **_dialect(kind)), [])
-    except csv.Error:
-        return []
 
 
 def _dialect(kind: str) -> dict[str, Any]:
