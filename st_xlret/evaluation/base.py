@@ -163,7 +163,7 @@ class BenchmarkEvaluator(BaseEvaluator):
         return load
 
     @classmethod
-    def read(cls, folder: Path | None, languages: list[str] | None, *_: Any, **__: Any) -> dict[str, Any]:
+    def read(cls, folder: Path | None, languages: list[str] | None, **_: Any) -> dict[str, Any]:
         """What the files of a folder, or of the Hub if it is None, are for the constructor: name to argument."""
         raise NotImplementedError
 

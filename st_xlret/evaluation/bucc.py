@@ -122,10 +122,10 @@ class BUCCEvaluator(BenchmarkEvaluator):
         cls,
         folder: Path | None,
         languages: list[str] | None,
-        *_: Any,
+        *,
         split: str | None = None,
         threshold_split: str = "training",
-        **__: Any,
+        **_: Any,
     ) -> dict[str, Any]:
         """The corpora of the evaluated split, and those of the split for the threshold if that is another one."""
         split = split or ("training" if folder is None else "test")

@@ -37,9 +37,7 @@ class MewsliXEvaluator(RetrievalEvaluator):
     direction = "mention in its sentence to entity descriptions"
 
     @classmethod
-    def read(
-        cls, folder: Path | None, languages: list[str] | None, *_: Any, split: str = "test", **__: Any
-    ) -> dict[str, Any]:
+    def read(cls, folder: Path | None, languages: list[str] | None, *, split: str = "test", **_: Any) -> dict[str, Any]:
         """One pool of entities, and the mentions of a split."""
         assert folder is not None
         layout = f" of the Mewsli-X release ({cls.layout})"

@@ -57,10 +57,10 @@ class MrTyDiEvaluator(RetrievalEvaluator):
         cls,
         folder: Path | None,
         languages: list[str] | None,
-        *_: Any,
+        *,
         split: str = "test",
         cache_dir: str | os.PathLike[str] | None = None,
-        **__: Any,
+        **_: Any,
     ) -> dict[str, Any]:
         """A function per language that loads its pool."""
         files = find_on_hub(languages, split) if folder is None else find_in_directory(folder, languages, split)

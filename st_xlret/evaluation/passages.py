@@ -70,11 +70,11 @@ class AnswerEvaluator(RetrievalEvaluator):
         cls,
         folder: Path | None,
         languages: list[str] | None,
-        *_: Any,
+        *,
         split: str | None = None,
         passages: str | os.PathLike[str] | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
-        **__: Any,
+        **_: Any,
     ) -> dict[str, Any]:
         """The questions and passages, which are read when they are needed."""
         assert folder is not None

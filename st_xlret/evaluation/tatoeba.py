@@ -175,7 +175,7 @@ class TatoebaEvaluator(BilingualRetrievalEvaluator):
         return name, "en"
 
     @classmethod
-    def read(cls, folder: Path | None, languages: list[str] | None, *_: Any, **__: Any) -> dict[str, Any]:
+    def read(cls, folder: Path | None, languages: list[str] | None, **_: Any) -> dict[str, Any]:
         """Language to sentences and their English translations."""
         found = load_tatoeba_hub(languages) if folder is None else load_tatoeba_directory(folder, languages)
         return {"sentences": found}
@@ -203,7 +203,7 @@ class TatoebaPairsEvaluator(BilingualRetrievalEvaluator):
     is_on_hub = True
 
     @classmethod
-    def read(cls, folder: Path | None, languages: list[str] | None, *_: Any, **__: Any) -> dict[str, Any]:
+    def read(cls, folder: Path | None, languages: list[str] | None, **_: Any) -> dict[str, Any]:
         """Pair to the sentences of both sides, and where they are from."""
         pairs = list(CCP_PAIRS) if languages is None else languages
         codes = dict.fromkeys(_canonical(code) for pair in pairs for code in split_pair(pair))
