@@ -15,7 +15,8 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
 from st_xlret.batches.collator import text_columns
-from st_xlret.batches.sampling import REPEAT, BatchFactory, LanguageStreams, rows_by_language, shares
+from st_xlret.batches.sampling import REPEAT, BatchFactory, LanguageStreams, shares
+from st_xlret.data.columns import rows_by_value
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class LanguageBatchSampler(DefaultBatchSampler):
 
     def find_groups(self, dataset: Dataset, columns: list[str]) -> tuple[list[np.ndarray], list[tuple[str, ...]]]:
         """The rows to sample from, by language, and the languages."""
-        return rows_by_language(dataset, columns)
+        return rows_by_value(dataset, columns)
 
     def streams(self) -> LanguageStreams:
         """The rows of an epoch in random order."""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from datasets import Dataset
 from sentence_transformers.base.sampler import DefaultBatchSampler
 
-from st_xlret.data.columns import column_codes, rows_by_code
+from st_xlret.data.columns import column_codes
 
 REPEAT = 1_000_003
 """Added to the seed of a sampler for each further pass within an epoch: passes differ, and the epoch is true."""
@@ -40,12 +40,6 @@ def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.n
         raise ValueError(f"language_smoothing must lie in [0, 1], got {language_smoothing}")
     powers = np.asarray(sizes, dtype=np.float64) ** language_smoothing
     return powers / powers.sum()
-
-
-def rows_by_language(dataset: Dataset, columns: list[str]) -> tuple[list[np.ndarray], list[tuple[str, ...]]]:
-    """The rows of each language, or combination of the values of some columns."""
-    code, names = column_codes(dataset, columns)
-    return rows_by_code(code, len(names)), names
 
 
 class LanguageStreams:

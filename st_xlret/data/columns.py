@@ -26,8 +26,9 @@ def column_codes(dataset: Dataset, columns: list[str]) -> tuple[np.ndarray, list
     return code, [names[i] for i in np.flatnonzero(present)]
 
 
-def rows_by_code(code: np.ndarray, codes: int) -> list[np.ndarray]:
-    """List the rows of each code, in ascending order."""
+def rows_by_value(dataset: Dataset, columns: list[str]) -> tuple[list[np.ndarray], list[tuple[str, ...]]]:
+    """The rows of each combination of the values of some columns, in ascending order, and these values."""
+    code, names = column_codes(dataset, columns)
     # Small integers are sorted by their digits.
-    order = np.argsort(code.astype(np.int16) if codes < 2**15 else code, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(code, minlength=codes))[:-1])
+    order = np.argsort(code.astype(np.int16) if len(names) < 2**15 else code, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(code, minlength=len(names)))[:-1]), names

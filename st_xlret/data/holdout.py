@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset
 
-from st_xlret.data.columns import column_codes, rows_by_code
+from st_xlret.data.columns import rows_by_value
 
 
 def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple[Dataset, Dataset]:
@@ -22,9 +22,9 @@ def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple
         >>> [len(part) for part in hold_out_pairs(Dataset.from_dict({**rows, **languages}), 5)]
         [9, 1]
     """
-    code, names = column_codes(pairs, ["source_language", "target_language"])
+    by_pair, _ = rows_by_value(pairs, ["source_language", "target_language"])
     generator = np.random.default_rng([seed, 11])
-    groups = [generator.permutation(group) for group in rows_by_code(code, len(names))]
+    groups = [generator.permutation(group) for group in by_pair]
     chosen = np.concatenate([group[: min(per_language, len(group) // 10)] for group in groups])
     held_out = pairs.select(np.sort(chosen))
     if not len(held_out):
@@ -47,8 +47,7 @@ def hold_out_questions(retrieval: Dataset, questions: int, *, seed: int = 0) -> 
         >>> [len(part) for part in hold_out_questions(Dataset.from_dict(rows), 3)]
         [36, 4]
     """
-    code, names = column_codes(retrieval, ["positive"])
-    groups = rows_by_code(code, len(names))
+    groups, _ = rows_by_value(retrieval, ["positive"])
     wanted, chosen = min(questions, len(retrieval) // 10), [np.empty(0, dtype=np.int64)]
     for passage in np.random.default_rng([seed, 13]).permutation(len(groups)):
         if sum(map(len, chosen)) >= wanted:

@@ -14,7 +14,7 @@ from datasets.fingerprint import generate_fingerprint
 from tqdm.auto import tqdm
 
 from st_xlret.data.cache import cache_key, cached_dataset
-from st_xlret.data.columns import column_codes, rows_by_code
+from st_xlret.data.columns import rows_by_value
 from st_xlret.data.dictionaries import Dictionary, Spans, is_unspaced, stop_words, word_splitter
 from st_xlret.data.languages import match_language
 from st_xlret.data.lines import DataError, PathLike, Report
@@ -151,8 +151,7 @@ def _matchers(
     if not len(pairs):
         return matchers
     both = [one for dictionary in dictionaries for one in (dictionary, dictionary.swapped())]
-    code, languages = column_codes(pairs, ["source_language", "target_language"])
-    for codes, rows in zip(languages, rows_by_code(code, len(languages)), strict=True):
+    for rows, codes in zip(*rows_by_value(pairs, ["source_language", "target_language"]), strict=True):
         found = [
             one
             for one in both

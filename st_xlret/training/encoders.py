@@ -17,7 +17,7 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 from transformers import PreTrainedTokenizerFast
 
-from st_xlret.batches.sampling import rows_by_language
+from st_xlret.data.columns import rows_by_value
 from st_xlret.files import atomic_directory
 from st_xlret.hub.loading import load_model
 from st_xlret.losses.masked_lm import MaskedLMLoss, NoHeadError
@@ -207,7 +207,7 @@ def balanced_texts(sources: Iterable[tuple[Dataset, str, str]], characters: int,
     generator = np.random.default_rng([seed, 7])
     parts: dict[str, list[tuple[Dataset, str, np.ndarray]]] = {}
     for dataset, column, language_column in sources:
-        for rows, (language,) in zip(*rows_by_language(dataset, [language_column]), strict=True):
+        for rows, (language,) in zip(*rows_by_value(dataset, [language_column]), strict=True):
             parts.setdefault(language, []).append((dataset, column, rows[generator.permutation(len(rows))]))
     for language in sorted(parts):
         left = characters / len(parts)

@@ -10,7 +10,7 @@ from datasets import Dataset, concatenate_datasets
 
 from st_xlret.batches import Rows, smoothed_probabilities
 from st_xlret.batches.sampling import LanguageStreams
-from st_xlret.data.columns import column_codes, rows_by_code
+from st_xlret.data.columns import column_codes, rows_by_value
 
 GROUPS = [np.arange(0, 80), np.arange(80, 100), np.empty(0, dtype=np.int64), np.arange(100, 105)]
 
@@ -96,5 +96,7 @@ def test_codes_of_a_table_of_several_files() -> None:
         code, names = column_codes(data, columns)
         assert [names[number] for number in code] == [tuple(row[name] for name in columns) for row in data]
         assert sorted({*code.tolist()}) == list(range(len(names)))
-        groups = rows_by_code(code, len(names))
-        assert [code[group].tolist() for group in groups] == [[i] * len(group) for i, group in enumerate(groups)]
+        groups, same = rows_by_value(data, columns)
+        assert same == names and [code[group].tolist() for group in groups] == [
+            [i] * len(group) for i, group in enumerate(groups)
+        ]

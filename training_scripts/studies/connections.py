@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from datasets import Dataset, concatenate_datasets
 
-from st_xlret.data.columns import column_codes, rows_by_code
+from st_xlret.data.columns import column_codes, rows_by_value
 from st_xlret.data.languages import check_language
 from st_xlret.data.lines import DataError
 
@@ -84,8 +84,8 @@ def keep_connections(pairs: Dataset, connections: Iterable[tuple[str, str]]) -> 
         >>> keep_connections(Dataset.from_dict({**rows, **languages}), [("ja", "fi")])["target"][:]
         ['Kyllä.']
     """
-    code, names = column_codes(pairs, ["source_language", "target_language"])
-    rows = dict(zip(names, rows_by_code(code, len(names)), strict=True))
+    found, names = rows_by_value(pairs, ["source_language", "target_language"])
+    rows = dict(zip(names, found, strict=True))
     chosen, parts, missing = [np.empty(0, dtype=np.int64)], [], []
     for a, b in dict.fromkeys(connections):
         direct = [rows[name] for name in ((a, b), (b, a)) if name in rows]
