@@ -33,7 +33,7 @@ from st_xlret.precision import PRECISIONS
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from st_xlret.calibration import CalibrationOptions, Comparison
+    from st_xlret.calibration import CalibrationOptions, Comparison, Sample
 
 CHECKED_TEXTS, DOUBTFUL = 300, 0.2
 _OF_MODELS = (
@@ -43,36 +43,22 @@ _OF_MODELS = (
 
 
 @dataclass
-class Input:
-    """What to calibrate, and on what."""
+class Texts:
+    """An encoder, and texts to embed."""
 
-    _argument_group_name = "input"
+    _argument_group_name = "encoder and texts"
 
     model: str | None = option(None, "The encoder: a folder or a name on the Hub. It is not trained any further.")
-    corpus: str | None = option(None, "The corpus to be searched: a folder in BEIR's layout, or documents.")
     documents: list[str] = option(
         [],
-        "Instead of it, other documents in its languages: JSON lines, Parquet, tables, text or Markdown files, or "
-        "folders of them. Their language is identified where they do not name it (extra langid).",
+        "Documents in several languages: JSON lines, Parquet, tables, text or Markdown files, folders of them, or a "
+        "folder in BEIR's layout. Their language is identified where they do not name it (extra langid).",
     )
-    queries: list[str] = option(
-        [],
-        "Questions without labels, for maps of queries: a folder in BEIR's layout, JSON lines (text, language), or "
-        "text files (questions.fr.txt). Their language is identified where they do not name it.",
-    )
-    languages: list[str] = option([], "Languages to calibrate. All by default.")
-    pairs: list[str] = option(
-        [], "Parallel sentences with the pivot, for rotate: languages that have them get the closed-form solution."
-    )
-    exclude: list[str] = option(
-        [],
-        "Text files whose lines must not be in the pairs, such as a test set's English side.",
-        expert=True,
-    )
+    languages: list[str] = option([], "Languages to look at. All by default.")
     texts_per_language: int | None = option(
         None,
-        "Texts or vectors of each language, drawn at random. By default 300 for lsar, shift and to_pivot, which need "
-        "means alone, and 1500 for other steps.",
+        "Texts or vectors of each language, drawn at random. By default 300, and 1500 for a calibration whose steps "
+        "need more than means: not lsar, shift and to_pivot.",
         minimum=1,
         expert=True,
     )
@@ -94,7 +80,39 @@ class Input:
     precision: str = option(
         "auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS, expert=True
     )
-    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
+    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.", expert=True)
+
+    def sample(self, sources: Sequence[str], **drawn: Any) -> dict[str, Sample]:
+        """Texts of each language of the sources; `drawn` is how many, and how."""
+        from st_xlret.calibration import sample_texts
+        from st_xlret.data.lines import Limits
+
+        how: Any = {"languages": self.languages, "unit": self.unit, "skip_bad_lines": self.skip_bad_lines}
+        return sample_texts(list(sources), **how, limits=Limits.parse(self.limits), **drawn)
+
+
+@dataclass
+class Input(Texts):
+    """What to calibrate, and on what."""
+
+    _argument_group_name = "input"
+
+    corpus: str | None = option(
+        None, "Instead of --documents, the corpus to be searched: a folder in BEIR's layout, or documents."
+    )
+    queries: list[str] = option(
+        [],
+        "Questions without labels, for maps of queries: a folder in BEIR's layout, JSON lines (text, language), or "
+        "text files (questions.fr.txt). Their language is identified where they do not name it.",
+    )
+    pairs: list[str] = option(
+        [], "Parallel sentences with the pivot, for rotate: languages that have them get the closed-form solution."
+    )
+    exclude: list[str] = option(
+        [],
+        "Text files whose lines must not be in the pairs, such as a test set's English side.",
+        expert=True,
+    )
 
 
 @dataclass
@@ -258,18 +276,16 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
 
 
 def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Comparison]:
-    from st_xlret.calibration import calibrate, sample_questions, sample_texts, usual_texts
+    from st_xlret.calibration import calibrate, sample_questions, usual_texts
     from st_xlret.data import PairOptions, load_pairs
     from st_xlret.data.lines import Limits
     from st_xlret.hub.loading import load_model
     from st_xlret.prompts import role_prompt
 
-    reading: dict[str, Any] = {"skip_bad_lines": given.skip_bad_lines, "limits": Limits.parse(given.limits)}
     size = given.texts_per_language or usual_texts(method.steps)
     drawn: dict[str, Any] = {"texts_per_language": size, "min_texts": method.min_texts, "seed": method.seed}
     sources = [given.corpus] if given.corpus else given.documents
-    chosen: Any = {"languages": given.languages, "unit": given.unit}
-    sample = sample_texts(sources, **chosen, **drawn, **reading)
+    sample = given.sample(sources, **drawn)
     report_labels({code: found.texts for code, found in sample.items()})
     questions = sample_questions(given.queries, list(sample), **drawn) if given.queries else None
     if questions is not None:
@@ -278,6 +294,7 @@ def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Compa
             print(f"without enough questions of their own: {', '.join(lacking)}")
     pairs = None
     if given.pairs:
+        reading: dict[str, Any] = {"skip_bad_lines": given.skip_bad_lines, "limits": Limits.parse(given.limits)}
         pairs = load_pairs(given.pairs, PairOptions(languages=list(sample), exclude=tuple(given.exclude), **reading))
     model = load_model(given.model or "", given.device)
     prompts = [role_prompt(model, "query", given.query_prompt), role_prompt(model, "document", given.document_prompt)]

@@ -8,10 +8,9 @@ Vectors that are stored already need no encoder:
 
 Each sampled text searches a pool with as many texts of every language. The report has the share of its nearest
 neighbours that are in its own language, against chance, a heat map of the languages in which neighbours are found, and
-what the usual calibrations would make of it.
-Neighbours from the text's own document are left out. Texts are embedded as queries and as documents, with the model's
-prompts; the shares are the ones that `st-xlret calibrate` shows for the same texts. 300 texts of each of 20 languages
-take minutes on two cores.
+what the usual calibrations would make of it. Neighbours from the text's own document are left out. Texts are embedded as
+queries and as documents, with the model's prompts; the shares are the ones that `st-xlret calibrate` shows for the same
+texts. 300 texts of each of 20 languages take minutes on two cores.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from st_xlret.commands.calibrate import Texts
 from st_xlret.commands.stored_vectors import Stored, describe, sample_vectors
 from st_xlret.files import check_output_file, write_json
-from st_xlret.options import LIMITS_HELP, option, parse
-from st_xlret.precision import PRECISIONS
+from st_xlret.options import option, parse
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,32 +35,11 @@ TEXTS, NEIGHBOURS = 300, 20
 
 @dataclass
 class Arguments:
-    """What to measure, on what."""
+    """What to measure."""
 
-    model: str | None = option(None, "The encoder: a folder or a name on the Hub.")
-    documents: list[str] = option(
-        [],
-        "Documents in several languages: JSON lines, Parquet, tables, text or Markdown files, folders of them, or "
-        "a folder in BEIR's layout.",
-    )
     output: str = option(None, "JSON file of the report; the heat map goes beside it as a PNG.")
-    languages: list[str] = option([], "Languages to look at. All by default.")
-    skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.", expert=True)
-    limits: list[str] = option([], LIMITS_HELP, expert=True)
-    query_prompt: str | None = option(
-        None, "Put before queries: a text, or the name of one of the model's prompts.", expert=True
-    )
-    document_prompt: str | None = option(
-        None, "Put before documents, likewise. By default the model's own.", expert=True
-    )
-    texts_per_language: int = option(TEXTS, "Texts to sample from each language.", minimum=1, expert=True)
     neighbours: int = option(NEIGHBOURS, "Nearest neighbours to look at.", minimum=1, expert=True)
-    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.", minimum=1, expert=True)
-    precision: str = option(
-        "auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS, expert=True
-    )
     seed: int = option(0, "Seed of the sample.", minimum=0, maximum=2**32 - 1, expert=True)
-    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.", expert=True)
 
     def __post_init__(self) -> None:
         if not self.output:
@@ -72,24 +50,25 @@ class Arguments:
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     """Run the command `report`."""
-    options, stored = parse([Arguments, Stored], arguments, description=__doc__, prog=prog)
+    given, stored, options = parse([Texts, Stored, Arguments], arguments, description=__doc__, prog=prog)
+    drawn: Any = {"texts_per_language": given.texts_per_language or TEXTS, "seed": options.seed}
     check_output_file(options.output)
     if stored.vectors is None:
         for name in ("model", "documents"):
-            if not getattr(options, name):
+            if not getattr(given, name):
                 raise ValueError(f"--{name} is missing: st-xlret report --model M --documents D --output F.json")
-        found, chosen = _of_model(options), "lsar"
-    elif options.model or options.documents:
+        found, chosen = _of_model(given, **drawn), "lsar"
+    elif given.model or given.documents:
         raise ValueError("--vectors are stored already: leave --model and --documents out")
     else:
-        found, chosen = _of_vectors(options, stored), "lsar, queries only"
+        found, chosen = _of_vectors(stored, given.languages, **drawn), "lsar, queries only"
     from st_xlret.calibration import CalibrationOptions, compare_calibrations, usual_calibrations
     from st_xlret.evaluation.language_bias import bias_as_json
     from st_xlret.evaluation.plots import plot_language_bias
 
     few = CalibrationOptions(min_texts=2)
     usual = usual_calibrations(found.documents, options=few, show_progress_bar=True)
-    how: Any = {"texts": options.texts_per_language, "neighbours": options.neighbours, "show_progress_bar": True}
+    how: Any = {"texts": drawn["texts_per_language"], "neighbours": options.neighbours, "show_progress_bar": True}
     comparison = replace(compare_calibrations(usual, *found, chosen=chosen, **how), used=False)
     print(describe(comparison, found.documents, found.queries))
     write_json(options.output, bias_as_json(comparison.before))
@@ -106,37 +85,29 @@ class _Found(NamedTuple):
     ids: Mapping[str, Tensor] | None = None
 
 
-def _of_vectors(options: Arguments, stored: Stored) -> _Found:
+def _of_vectors(stored: Stored, languages: Sequence[str], texts_per_language: int, seed: int) -> _Found:
     """A sample of stored vectors."""
     from st_xlret.calibration import CalibrationOptions
     from st_xlret.vectors.calibration import unit_vectors
 
     source = stored.open()
-    drawn: Any = {"languages": options.languages, "min_texts": CalibrationOptions().min_texts, "seed": options.seed}
-    return _Found(unit_vectors(sample_vectors(source, options.texts_per_language, **drawn), metric=source.metric))
+    drawn: Any = {"languages": languages, "min_texts": CalibrationOptions().min_texts, "seed": seed}
+    return _Found(unit_vectors(sample_vectors(source, texts_per_language, **drawn), metric=source.metric))
 
 
-def _of_model(options: Arguments) -> _Found:
+def _of_model(given: Texts, **drawn: Any) -> _Found:
     """Embeddings of a sample of texts."""
-    from st_xlret.calibration import embed_texts, sample_texts
-    from st_xlret.data.lines import Limits
+    from st_xlret.calibration import embed_texts
     from st_xlret.hub.loading import load_model
     from st_xlret.prompts import embeds_roles_apart, role_prompt
 
-    sample = sample_texts(
-        options.documents,
-        languages=options.languages,
-        texts_per_language=options.texts_per_language,
-        skip_bad_lines=options.skip_bad_lines,
-        limits=Limits.parse(options.limits),
-        seed=options.seed,
-    )
+    sample = given.sample(given.documents, **drawn)
     texts = {code: found.texts[: min(len(part.texts) for part in sample.values())] for code, found in sample.items()}
-    model = load_model(options.model or "", options.device)
-    prompts: dict[Role, str | None] = {"document": options.document_prompt, "query": options.query_prompt}
+    model = load_model(given.model or "", given.device)
+    prompts: dict[Role, str | None] = {"document": given.document_prompt, "query": given.query_prompt}
     prompts = {role: role_prompt(model, role, prompt) for role, prompt in prompts.items()}
     apart = embeds_roles_apart(model, prompts["query"], prompts["document"])
-    how: Any = {"batch_size": options.batch_size, "precision": options.precision, "show_progress_bar": True}
+    how: Any = {"batch_size": given.batch_size, "precision": given.precision, "show_progress_bar": True}
     found = {
         role: embed_texts(model, texts, role=role, prompt=prompt, **how)
         for role, prompt in prompts.items()
