@@ -95,6 +95,7 @@ class Comparison:
         roles_apart: Whether texts were embedded as queries, too.
         used: Whether the chosen one is used; a report alone uses none.
         strengths: The chosen one at other strengths, see [`compare_strengths`][st_xlret.calibration.compare_strengths].
+        scores: Scores that 90, 50 and 10 % of the results pass before the chosen calibration, and after it.
         halves: The chosen one fitted on one half of the texts and measured on the other, both ways.
     """
 
@@ -104,6 +105,7 @@ class Comparison:
     used: bool = True
     strengths: Mapping[float, Compared] = field(default_factory=dict)
     halves: Sequence[Compared] = ()
+    scores: Sequence[tuple[float, float]] = ()
 
     @property
     def before(self) -> dict[str, LanguageBias]:
@@ -176,7 +178,10 @@ class Comparison:
             f"{own[1]:.1f} after (chance: {100 * row.biases['search'].chance:.1f}; lift {before.lift:.1f} -> "
             f"{row.lift:.1f}). In other languages: {100 - own[0]:.1f} -> {100 - own[1]:.1f}.{sure}\n"
             f"Search within a language: {100 * row.kept:.1f} of 100 neighbours stay, and those that replace the others "
-            f"are {close}: the ten nearest keep {100 * row.closeness:.1f} % of their closeness."
+            f"are {close}: the ten nearest keep {100 * row.closeness:.1f} % of their closeness.\n"
+            "Scores change. A threshold of before, and the one that as many of the "
+            f"{before.biases['search'].neighbours} nearest in all languages pass (cosine; within one "
+            f"language it is lower): {', '.join(f'{old:.2f} -> {new:.2f}' for old, new in self.scores)}."
         )
 
     def table(self) -> str:
@@ -258,7 +263,9 @@ def compare_calibrations(
     named = {AS_IT_IS: None, **calibrations}
     for name in tqdm(named, desc="comparing calibrations", unit="calibration", disable=not show_progress_bar):
         found[name] = _measured(named[name], documents, queries, {"ids": ids, "neighbours": neighbours})
-    return Comparison(found, chosen or next(iter(calibrations)), queries is not None)
+    chosen = chosen or next(iter(calibrations))
+    scores = translate_scores(calibrations[chosen], documents if queries is None else queries, documents, neighbours)
+    return Comparison(found, chosen, queries is not None, scores=scores)
 
 
 def _measured(

@@ -351,7 +351,7 @@ def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Out
     with atomic_directory(target.output, overwrite=target.overwrite) as folder:
         calibration.save(folder)
         _write_report(comparison, folder)
-    print(describe(comparison, units))
+    print(describe(comparison))
     _recommend(comparison)
     print(
         f"\nThe map is in {target.output}. "

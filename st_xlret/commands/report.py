@@ -8,9 +8,9 @@ Vectors that are stored already need no encoder:
 
 Each sampled text searches a pool with as many texts of every language. The report has the share of its nearest
 neighbours that are in its own language, against chance, a heat map of the languages in which neighbours are found, and
-what the usual calibrations would make of it. Neighbours from the text's own document are left out. Texts are embedded as
-queries and as documents, with the model's prompts; the shares are the ones that `st-xlret calibrate` shows for the same
-texts. 300 texts of each of 20 languages take minutes on two cores.
+what the usual calibrations would make of it. Neighbours from the text's own document are left out. Texts are embedded
+as queries and as documents, with the model's prompts; the shares are the ones that `st-xlret calibrate` shows for the
+same texts. 300 texts of each of 20 languages take minutes on two cores.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     usual = usual_calibrations(found.documents, options=few, show_progress_bar=True)
     how: Any = {"texts": drawn["texts_per_language"], "neighbours": options.neighbours, "show_progress_bar": True}
     comparison = replace(compare_calibrations(usual, *found, chosen=chosen, **how), used=False)
-    print(describe(comparison, found.documents, found.queries))
+    print(describe(comparison))
     write_json(options.output, bias_as_json(comparison.before))
     search = comparison.before["search"]
     picture = plot_language_bias(search.languages, search.shares, Path(options.output).with_suffix(".png"))

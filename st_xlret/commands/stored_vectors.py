@@ -12,8 +12,6 @@ import numpy as np
 from st_xlret.options import option
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from st_xlret.calibration import Comparison
     from st_xlret.vectors import VectorSource
 
@@ -80,15 +78,10 @@ def _counts(found: Mapping[str, np.ndarray]) -> str:
     return ", ".join(shown) + f", ... ({len(found)} in all)" * (len(found) > _SHOWN)
 
 
-def describe(
-    comparison: Comparison, documents: Mapping[str, Tensor], queries: Mapping[str, Tensor] | None = None
-) -> str:
-    """The comparison, what it means for a threshold of scores, and lift by language."""
-    from st_xlret.calibration.comparison import translate_scores
+def describe(comparison: Comparison) -> str:
+    """The comparison, and lift by language."""
     from st_xlret.evaluation import markdown_table
 
-    calibration = comparison.rows[comparison.chosen].calibration
-    assert calibration is not None
     before, after = comparison.before["search"], comparison.after["search"]
     rows = [
         [code, *(f"{100 * bias.shares[i, i]:.1f}" for bias in (before, after)), f"{100 * before.expected[i, i]:.1f}"]
@@ -96,14 +89,7 @@ def describe(
         for i, code in enumerate(before.languages)
     ]
     header = ["language", "before (%)", "after (%)", "chance (%)", "lift before", "lift after"]
-    sides = [{code: rows[: before.texts] for code, rows in side.items()} for side in (queries or documents, documents)]
-    translated = translate_scores(calibration, sides[0], sides[1], before.neighbours)
-    scores = [f"{old:.2f} -> {new:.2f}" for old, new in translated]
-    return (
-        f"\n{markdown_table(header, rows)}\n\n{comparison}\n\n"
-        f"Scores change. A threshold of before, and the one that as many of the {before.neighbours} nearest in all "
-        f"languages pass (cosine; within one language it is lower): {', '.join(scores)}."
-    )
+    return f"\n{markdown_table(header, rows)}\n\n{comparison}"
 
 
 def lines_for_a_service(output: str, *, queries_only: bool, needs_language: bool) -> str:
