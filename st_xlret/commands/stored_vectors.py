@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _LABELLED = 300  # texts of each language whose label is checked
 _LOOKED_THROUGH = 25  # batches of 4 096 rows in which they are looked for
-_SHOWN = 30  # languages that a line names
+_SHOWN, _LONGEST = 30, 20  # languages that a line names, and their characters
 
 
 @dataclass
@@ -74,7 +74,7 @@ def sample_vectors(
 
 def _counts(found: Mapping[str, np.ndarray]) -> str:
     """The first languages with their numbers of vectors."""
-    shown = [f"{code} {len(rows)}" for code, rows in islice(found.items(), _SHOWN)]
+    shown = [f"{code[:_LONGEST]} {len(rows)}" for code, rows in islice(found.items(), _SHOWN)]
     return ", ".join(shown) + f", ... ({len(found)} in all)" * (len(found) > _SHOWN)
 
 
