@@ -97,7 +97,7 @@ def _of_dpr(record: Mapping[str, Any], reading: Reading) -> Iterable[Example]:
         _passages(record, easy_or_hard, reading.titles),
         reading,
         answers=texts_in(required_field(record, "answers", list), "answers") if reading.sentences else None,
-        question_language=language_of_record(record, reading.question_languages.get(clean_text(question))),
+        question_language=named_language(record, reading.question_languages.get(clean_text(question))),
     )
 
 
@@ -121,13 +121,13 @@ def _of_squad(article: Mapping[str, Any], reading: Reading) -> Iterator[Example]
                 reading=reading,
                 answers=answers,
                 start=start,
-                question_language=language_of_record(question, reading.question_languages.get(clean_text(text))),
+                question_language=named_language(question, reading.question_languages.get(clean_text(text))),
             )
 
 
 def _of_mr_tydi(record: Mapping[str, Any], reading: Reading) -> Iterable[Example]:
     """Of Mr.TyDi, MIRACL or Tevatron: an example for each passage of the question."""
-    code = language_of_record(record, reading.named)
+    code = named_language(record, reading.named)
     if code is None:
         raise ValueError("the language is not known: name it, as PATH=sw")
     query = required_field(record, "query", str)
@@ -151,7 +151,7 @@ def _of_rows(record: Mapping[str, Any], reading: Reading) -> Iterable[Example]:
     texts = [record["negative"]] if "negative" in record else record.get("negatives") or []
     negatives = [(None, text) for text in texts_in(texts, "negatives")]
     query, positive = (required_field(record, name, str) for name in ("query", "positive"))
-    code = language_of_record(record, reading.named)
+    code = named_language(record, reading.named)
     yield make_example(query, None, positive, negatives, question_language=code)
 
 
@@ -217,7 +217,7 @@ def _passages(record: Mapping[str, Any], name: str, titles: bool) -> list[tuple[
     return [(passage.get("title") if titles else None, required_field(passage, "text", str)) for passage in passages]
 
 
-def language_of_record(record: Mapping[str, Any], default: str | None) -> str | None:
+def named_language(record: Mapping[str, Any], default: str | None) -> str | None:
     """The language that a record names by its field `language` or `lang`; the default if it names none."""
     code = record.get("language") or record.get("lang")
     return default if code is None else check_language(code)

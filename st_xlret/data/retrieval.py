@@ -24,7 +24,7 @@ from st_xlret.data.question_formats import (
     SQUAD,
     Example,
     Reading,
-    language_of_record,
+    named_language,
     read_questions,
 )
 from st_xlret.data.sources import Sources, existing_path, first_record, require_content, texts_to_exclude
@@ -265,7 +265,7 @@ def _question_languages(files: Sequence[Path]) -> Mapping[str, str]:
     for file in files:
         for number, record in read_jsonl(file):
             try:
-                code = language_of_record(record, None)
+                code = named_language(record, None)
                 question = clean_text(record.get("question"))
             except ValueError as error:
                 raise DataError(str(error), file=str(file), line=number) from None
