@@ -32,7 +32,8 @@ def test_every_published_row_is_a_row_of_its_study(study: str) -> None:
     rows = read_rows(yaml.safe_load((STUDIES / f"{study}.yaml").read_text())["rows"])
     named = {line["row"] for line in published() if line["study"] == study}
     assert named <= set(rows)
-    assert named == set(rows)
+    if study in ("search", "few-pairs"):
+        assert named == set(rows)
     if study == "search":
         for line in published()[: len(rows)]:
             of = line["learning rate"].partition(" of ")[2]
