@@ -173,15 +173,19 @@ class Comparison:
         if self.halves:
             shares = [f"{100 * half.biases['search'].same_language_share:.1f}" for half in self.halves]
             sure = f"\nFitted on one half of the texts and measured on the other: {' and '.join(shares)} of 100."
+        scores = ""
+        if self.scores:
+            scores = (
+                "\nScores change. A threshold of before, and the one that as many of the "
+                f"{before.biases['search'].neighbours} nearest in all languages pass (cosine; within one "
+                f"language it is lower): {', '.join(f'{old:.2f} -> {new:.2f}' for old, new in self.scores)}."
+            )
         return (
             f"Search over all languages: {own[0]:.1f} of 100 results are in the query's language before and "
             f"{own[1]:.1f} after (chance: {100 * row.biases['search'].chance:.1f}; lift {before.lift:.1f} -> "
             f"{row.lift:.1f}). In other languages: {100 - own[0]:.1f} -> {100 - own[1]:.1f}.{sure}\n"
             f"Search within a language: {100 * row.kept:.1f} of 100 neighbours stay, and those that replace the others "
-            f"are {close}: the ten nearest keep {100 * row.closeness:.1f} % of their closeness.\n"
-            "Scores change. A threshold of before, and the one that as many of the "
-            f"{before.biases['search'].neighbours} nearest in all languages pass (cosine; within one "
-            f"language it is lower): {', '.join(f'{old:.2f} -> {new:.2f}' for old, new in self.scores)}."
+            f"are {close}: the ten nearest keep {100 * row.closeness:.1f} % of their closeness.{scores}"
         )
 
     def table(self) -> str:
@@ -264,7 +268,10 @@ def compare_calibrations(
     for name in tqdm(named, desc="comparing calibrations", unit="calibration", disable=not show_progress_bar):
         found[name] = _measured(named[name], documents, queries, {"ids": ids, "neighbours": neighbours})
     chosen = chosen or next(iter(calibrations))
-    scores = translate_scores(calibrations[chosen], documents if queries is None else queries, documents, neighbours)
+    scores: Any = ()
+    if chosen in calibrations:
+        asked = documents if queries is None else queries
+        scores = translate_scores(calibrations[chosen], asked, documents, neighbours)
     return Comparison(found, chosen, queries is not None, scores=scores)
 
 

@@ -56,6 +56,7 @@ class CalibrationOptions:
         keep_mean: Fraction of the mean of all languages that `"shift"` and `"lsar"` keep. None keeps 0.25 where all
             steps suit search (`SEARCH_STEPS`), 0.5 where queries alone are mapped, and else what the papers keep:
             nothing with `"shift"`, all of it with `"lsar"`.
+        lir_components: Number of principal components that LIR removes from each language.
         lsar_rank: Number of dimensions that LSAR removes; None for all in which the languages' means differ.
         coral_ridge: Variance that CORAL adds to every direction, relative to the average one. Less text needs more.
         coral_shrink: How far CORAL first draws the covariance of a language to that of all, from 0 to 1. With 0, what
@@ -66,6 +67,7 @@ class CalibrationOptions:
     """
 
     keep_mean: float | None = None
+    lir_components: int = 1
     lsar_rank: int | None = None
     coral_ridge: float = 1.0
     coral_shrink: float = 0.5
@@ -337,7 +339,7 @@ def _moment_step(
         how = (covariance, options.coral_ridge, options.coral_shrink, amount)
         return {code: coral_map(entry, *how) for code, entry in moments.items()}
     if step == "lir":
-        return {code: lir_map(entry, strength=amount) for code, entry in moments.items()}
+        return {code: lir_map(entry, options.lir_components, amount) for code, entry in moments.items()}
     return {code: scale_map(entry, code, amount, scale_by=options.scale_by) for code, entry in moments.items()}
 
 

@@ -53,6 +53,8 @@ class RotationOptions:
         min_agreement: A rotation is used only if the same search on two disjoint halves of the texts gives two
             rotations that agree at least this well (see `rotation_agreement`), and if the criterion rises three
             quarters of the way from the identity's to that of a language matched with itself. 0 skips both checks.
+            Few texts in many dimensions lower the agreement of right rotations, too: planted ones of 1 190 sentences in
+            64 dimensions had 0.53 to 0.64, and wrong ones of 300 noisy texts 0.57 and 0.59. 0.5 takes both kinds.
         prior: Weight of staying near the current map (see `procrustes`). The fit applies it with pairs too.
         adversarial: Options of the adversarial stage.
     """

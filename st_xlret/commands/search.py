@@ -148,9 +148,10 @@ class Pool:
             )
         self.calibration = None if map is None else _fitting_map(map, self.source)
         if map is None and self.source.mark:
-            raise ValueError(
-                f"{name}: these vectors are mapped, by {self.source.mark}: name the map of queries (--map)"
-            )
+            way = "name the map of queries (--map)"
+            if name != options.vectors:
+                way = "name them first, with the map of queries (--map), and the others by --compare"
+            raise ValueError(f"{name}: these vectors are mapped, by {self.source.mark}: {way}")
         self._identify = identifier_for(self.model)
         if self.calibration and self.calibration.languages and options.language is None:
             self._identify = LanguageIdentifier(self.calibration.languages).identify

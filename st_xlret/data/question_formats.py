@@ -32,7 +32,6 @@ MR_TYDI_LANGUAGES = dict(
 """Code -> the name that the folders of Mr.TyDi have."""
 
 _FOLDER = re.compile(r"(?:mrtydi|miracl)-v[0-9.]+-([a-z]+)")
-_BETWEEN_ENTRIES = " \t\r\n,"
 _CHARACTERS_AT_A_TIME = 1 << 18
 _BRACED = re.compile(r"\{(.*?)\}")
 _COLLECTIONS = ("collection.tsv", "collection.tsv.gz")
@@ -346,11 +345,16 @@ def stream_list(stream: IO[bytes], limit: int) -> Iterator[Any]:
         return
     if text[:1] != "[":
         raise ValueError(f"expected a JSON list or object, found {text[:40]!r}")
+    is_first, is_due = True, True  # whether an entry is due: at the start, and after a comma
     while True:
-        while text[position : position + 1] in _BETWEEN_ENTRIES and position < len(text):
-            position += 1
-        if text[position : position + 1] == "]":
+        while (mark := text[position : position + 1]) and (mark.isspace() or (mark == "," and not is_due)):
+            is_due, position = is_due or mark == ",", position + 1
+        if mark == "]" and (is_first or not is_due):
+            if rest := (text[position + 1 :] + read(_CHARACTERS_AT_A_TIME)).strip():
+                raise ValueError(f"expected the end after the list, found {rest[:40]!r}")
             return
+        if mark and not is_due:
+            raise ValueError(f"expected , or ] after an entry, found {text[position : position + 40]!r}")
         try:
             entry, position = decode(text, position)
         except json.JSONDecodeError as error:
@@ -362,6 +366,7 @@ def stream_list(stream: IO[bytes], limit: int) -> Iterator[Any]:
                 raise ValueError(reason) from None
             text, position = text[position:] + more, 0
         else:
+            is_first, is_due = False, False
             yield entry
 
 

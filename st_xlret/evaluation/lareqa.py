@@ -15,6 +15,7 @@ from torch import Tensor
 from st_xlret.data.beir import is_beir, read_texts
 from st_xlret.data.lines import DataError
 from st_xlret.data.question_formats import sentence_in_paragraph
+from st_xlret.data.text import join_sentences
 from st_xlret.evaluation.retrieval import RetrievalEvaluator, mean_average_precision, score_ranking, search
 from st_xlret.evaluation.retrieval_data import (
     RetrievalData,
@@ -131,17 +132,17 @@ def _of_language(data: RetrievalData, language: str) -> RetrievalData:
 def _beir_paragraphs(folder: Path) -> dict[str, str]:
     """Candidate id to its paragraph, which is joined from the sentences that share `metadata.context`."""
     file = find_file(folder, "corpus.jsonl")
-    paragraph_of: dict[str, str] = {}
-    sentences: dict[str, list[str]] = {}
+    paragraph_of: dict[str, tuple[str, str]] = {}
+    sentences: dict[tuple[str, str], list[str]] = {}
     for record in read_texts(file):
         paragraph = record.metadata.get("context")
         if not isinstance(paragraph, str | int):
             reason = "context=True needs metadata.context, the id of the sentence's paragraph"
             raise DataError(reason, file=str(file), line=record.line)
-        paragraph_of[record.id] = str(paragraph)
-        sentences.setdefault(str(paragraph), []).append(record.text.strip())
-    texts = {paragraph: " ".join(parts) for paragraph, parts in sentences.items()}
-    return {name: texts[paragraph] for name, paragraph in paragraph_of.items()}
+        paragraph_of[record.id] = (str(paragraph), record.language or "")
+        sentences.setdefault(paragraph_of[record.id], []).append(record.text.strip())
+    texts = {key: join_sentences(parts, key[1]) for key, parts in sentences.items()}
+    return {name: texts[key] for name, key in paragraph_of.items()}
 
 
 def _release_folder(folder: Path) -> Path:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 from sentence_transformers.base.modules import Router
 from sentence_transformers.base.sampler import BatchSamplers, MultiDatasetBatchSamplers
@@ -268,7 +268,8 @@ def _select(datasets: Any, loss: Any) -> Any:
         return None
     if own is not None:
         return own.select(datasets)
-    if "document" in datasets.column_names and isinstance(datasets[0]["document"], str):
+    kinds = datasets.features if isinstance(datasets, Dataset | IterableDataset) else None
+    if kinds and getattr(kinds.get("document"), "dtype", None) in ("string", "large_string"):
         raise ValueError(
             f"{type(loss).__name__} does not read the column 'document', which is the id of a document here: rename a "
             "column of texts, as by dataset.rename_column('document', 'positive'), and remove one of ids"

@@ -40,6 +40,8 @@ class QdrantVectors(VectorSource):
         config = self.info.config
         named = config.params.vectors if isinstance(config.params.vectors, dict) else {"": config.params.vectors}
         self.vector = address.values.get("vector", next(iter(named)) if len(named) == 1 else "")
+        if not any(named.values()):
+            raise ValueError(f"{self.name}: the collection has no dense vectors")
         if self.vector not in named:
             known = ", ".join(name or "(without a name)" for name in named)
             raise ValueError(f"{self.name}: name one of the collection's vectors, with &vector=...: {known}")

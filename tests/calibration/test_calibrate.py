@@ -146,6 +146,8 @@ def test_an_overshoot_is_flagged_and_the_best_score_wins() -> None:
     comparison = compare_calibrations({"lsar": lsar, "turned": RoleCalibrations(away)}, clouds)
     scores = {name: row.score for name, row in comparison.rows.items()}
     assert comparison.recommended == max(("as it is", "lsar"), key=lambda name: scores[name])
+    untouched = compare_calibrations({"lsar": lsar}, clouds, chosen="as it is")
+    assert "Scores change" in str(comparison) and "Scores change" not in str(untouched)
     low = comparison.rows["lsar"].biases["search"]
     low = replace(low, shares=np.full_like(low.shares, 0.5) - 0.5 * np.eye(3))
     row = replace(comparison.rows["lsar"], biases={"search": low, "documents": low})

@@ -84,6 +84,11 @@ def test_one_language_is_not_changed(clouds: dict[str, Tensor], steps: list[str]
     torch.testing.assert_close(layer.transform(clouds["en"], "en"), clouds["en"], atol=1e-6, rtol=1e-6)
 
 
+def test_lir_without_components_is_the_identity(clouds: dict[str, Tensor]) -> None:
+    layer = fit_calibration(clouds, steps=["lir"], options=CalibrationOptions(lir_components=0))
+    torch.testing.assert_close(layer.transform(clouds["fr"], "fr"), clouds["fr"], atol=1e-6, rtol=1e-6)
+
+
 def test_only_lsar_alone_needs_no_language(clouds: dict[str, Tensor]) -> None:
     alone = fit_calibration(clouds, steps=["lsar"])
     assert alone.language_agnostic and alone.languages == []

@@ -170,6 +170,10 @@ def test_entries_are_those_of_the_standard_library(
         ('[{"a": 1},', "Expecting value"),
         ('[{"a": }]', "Expecting value"),
         ('[{"a": "b', "Unterminated"),
+        ('[{"a": 1} {"b": 2}]', "expected , or ] after an entry"),
+        ('[{"a": 1},, {"b": 2}]', "Expecting value"),
+        ('[{"a": 1},]', "Expecting value"),
+        ('[{"a": 1}]\n[{"b": 2}]', "expected the end after the list"),
     ],
 )
 def test_what_is_no_list_is_refused(text: str, reason: str) -> None:

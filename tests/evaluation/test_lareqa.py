@@ -48,6 +48,18 @@ def test_titles_are_not_read_and_context_is_by_option(tmp_path) -> None:
     assert LAReQAEvaluator.from_directory(release, context=True).candidate == "sentence followed by its paragraph"
 
 
+def test_a_paragraph_is_joined_as_its_language_is_written(tmp_path) -> None:
+    folder = write_beir(tmp_path)
+    texts = {"a": "今天下雨。", "b": "我们回家。"}
+    records = [
+        {"_id": name, "text": text, "metadata": {"language": "zh", "context": "p"}} for name, text in texts.items()
+    ]
+    with open(folder / "corpus.jsonl", "a", encoding="utf-8") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records)
+    corpus = read_lareqa(folder, context=True).corpus
+    assert dict(zip(corpus.ids, corpus.texts, strict=True))["b"] == "我们回家。 今天下雨。我们回家。"
+
+
 def rewrite(folder, changed) -> None:
     """Change the second record of a corpus."""
     records = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]

@@ -64,8 +64,9 @@ def test_a_host_loss_does_not_lose_the_texts_of_a_column_named_document(tmp_path
     model = tiny.static()
     pairs = tiny.pairs().select_columns(["source", "target"]).rename_columns({"source": "query", "target": "document"})
     loss = MultipleNegativesRankingLoss(model)
-    with pytest.raises(ValueError, match=r"MultipleNegativesRankingLoss does not read.*rename_column\('document'"):
-        CrossLingualTrainer(model, arguments(tmp_path), pairs, loss=loss)
+    for rows in (pairs, pairs.to_iterable_dataset()):
+        with pytest.raises(ValueError, match=r"MultipleNegativesRankingLoss does not read.*rename_column\('document'"):
+            CrossLingualTrainer(model, arguments(tmp_path), rows, loss=loss)
     CrossLingualTrainer(model, arguments(tmp_path), pairs.rename_column("document", "positive"), loss=loss)
 
 

@@ -41,6 +41,7 @@ class Arguments:
     model: str = field(metadata={"help": "The model."})
     output: str = field(metadata={"help": "JSON file for the figures, as fractions in [0, 1]."})
     pool: str | None = option(None, "XQuAD-R, or some of its paragraphs, in BEIR's layout.")
+    context: bool = option(False, "Candidates are sentences followed by their paragraphs.")
     tatoeba: str | None = option(None, "Folder of Tatoeba. By default it is not measured.")
     mining: str | None = option(None, "Folder of evaluation/make_mining_test.py. By default nothing is mined.")
     held_out: str | None = option(None, "Another pool in BEIR's layout, to choose a learning rate by.")
@@ -73,10 +74,14 @@ class RememberingEmbedder(TextEmbedder):
         return evaluator.evaluate(model)
 
 
-def measure(model: Any, embedder: RememberingEmbedder, pool: str, tatoeba: str | None) -> dict[str, float]:
+def measure(
+    model: Any, embedder: RememberingEmbedder, pool: str, tatoeba: str | None, context: bool
+) -> dict[str, float]:
     """The scores of one way to embed: pool, preference, own, and those of Tatoeba by language."""
-    average = embedder.evaluate(LAReQAEvaluator.from_directory(pool), model).average
-    own = embedder.evaluate(LAReQAEvaluator.from_directory(pool, split="test-same-language"), model).average
+    average, own = (
+        embedder.evaluate(LAReQAEvaluator.from_directory(pool, split=split, context=context), model).average
+        for split in ("test", "test-same-language")
+    )
     figures = {"pool": average["map_at_20"], "own": own["map_at_20"]}
     if "language_preference" in average:
         figures["preference"] = average["language_preference"]
@@ -101,7 +106,7 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
         result = embedder.evaluate(LAReQAEvaluator.from_directory(given.held_out), model)
         figures["raw held out"] = result.average["map_at_20"]
     if given.pool:
-        data = read_lareqa(given.pool)
+        data = read_lareqa(given.pool, context=given.context)
         documents = embedder.by_language(model, data.corpus, "document")
         queries = embedder.by_language(model, data.queries, "query")
         aligned = fit_role_calibrations(documents, queries, steps=["shift", "coral"])
@@ -111,7 +116,7 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
             "aligned": ({"calibration": aligned.document, "query_calibration": aligned.query}, None),
         }
         for name, (maps, tatoeba) in ways.items():
-            found = measure(model, replace(embedder, **maps), given.pool, tatoeba)
+            found = measure(model, replace(embedder, **maps), given.pool, tatoeba, given.context)
             figures |= {f"{name} {key}": score for key, score in found.items()}
     if given.mining:
         result = embedder.evaluate(BUCCEvaluator.from_directory(given.mining), model)

@@ -13,7 +13,11 @@ from tests.data.files import write_jsonl, write_text
 @pytest.fixture
 def pool(tmp_path: Path) -> Path:
     corpus = [
-        {"_id": f"{row['language']}-{number}", "text": row["sentence"], "metadata": {"language": row["language"]}}
+        {
+            "_id": f"{row['language']}-{number}",
+            "text": row["sentence"],
+            "metadata": {"language": row["language"], "context": number // 2},
+        }
         for number, row in enumerate(tiny.documents(count=120, sentences=2))
     ]
     write_jsonl(tmp_path / "corpus.jsonl", corpus)

@@ -15,8 +15,9 @@ from tests import tiny
 from training_scripts.studies.measure_search import RememberingEmbedder, main
 
 
+@pytest.mark.parametrize("context", [False, True])
 def test_the_figures_are_those_of_the_evaluators(
-    pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    context: bool, pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = tiny.static(features=16)
     model.prompts = {"query": "ask: ", "document": "tell: "}
@@ -30,12 +31,12 @@ def test_the_figures_are_those_of_the_evaluators(
 
     monkeypatch.setattr(SentenceTransformer, "encode", counting)
     given = ["--model", str(tmp_path / "model"), "--pool", str(pool), "--output", str(tmp_path / "figures.json")]
-    figures = main([*given, "--precision", "fp32"])
+    figures = main([*given, "--precision", "fp32", *["--context"] * context])
     assert json.loads((tmp_path / "figures.json").read_text()) == figures
-    data = read_lareqa(pool)
+    data = read_lareqa(pool, context=context)
     assert len(embedded) == len(set(data.corpus.texts)) + len(set(data.queries.texts))
     mixed, own = (
-        LAReQAEvaluator.from_directory(pool, split=split).evaluate(model).average
+        LAReQAEvaluator.from_directory(pool, split=split, context=context).evaluate(model).average
         for split in ("test", "test-same-language")
     )
     assert [figures[f"raw {name}"] for name in ("pool", "own", "preference")] == pytest.approx(
