@@ -17,7 +17,7 @@ OUTPUT_DIR/results.json, the curves in OUTPUT_DIR/training.png.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sentence_transformers.sentence_transformer.losses import (
@@ -30,20 +30,10 @@ from st_xlret import CrossLingualTrainer
 from st_xlret.batches import DistinctRows
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
-from st_xlret.training import data as shared
 from st_xlret.training import script
+from st_xlret.training.data import QuestionsAloneArguments
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best, run_script
-
-
-@dataclass
-class QuestionArguments(shared.QuestionArguments):
-    """Questions with passages to train on."""
-
-    documents: list[str] = field(default_factory=list, init=False)
-    pairs: list[str] = field(default_factory=list, init=False)
-    pairs_per_language: int | None = field(default=None, init=False)
-    evaluation_pairs: int = field(default=0, init=False)
 
 
 @dataclass
@@ -92,7 +82,7 @@ class TrainingArguments(script.TrainingArguments):
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [EncoderArguments, QuestionArguments, RetrieverArguments, TrainingArguments]
+    groups = [EncoderArguments, QuestionsAloneArguments, RetrieverArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
     run = Run("training_scripts/train_retriever.py", arguments, args, encoder, data, method)
 

@@ -191,9 +191,6 @@ class QuestionArguments(DataArguments):
         "What a question is to find: the whole passage with its title, or the sentence with the answer.",
         choices=["passage", "sentence"],
     )
-    context: bool = option(
-        False, "Put its passage after each sentence of --positives sentence, as evaluate --context does."
-    )
     hard_negatives: int = option(
         0,
         "Hard negatives per question: those in the files of DPR, MS MARCO or Mr.TyDi, and with --positives sentence "
@@ -209,6 +206,8 @@ class QuestionArguments(DataArguments):
     evaluation_questions: int = option(
         1000, "Questions to hold out, at most a tenth: they measure the run and choose the best checkpoint.", minimum=0
     )
+
+    context = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -271,6 +270,19 @@ class QuestionArguments(DataArguments):
     def lareqa(self) -> LAReQAEvaluator | None:
         """The evaluator of `test`."""
         return LAReQAEvaluator.from_directory(self.test, context=self.context) if self.test else None
+
+
+@dataclass
+class QuestionsAloneArguments(QuestionArguments):
+    """Questions with passages to train on."""
+
+    documents: list[str] = field(default_factory=list, init=False)
+    pairs: list[str] = field(default_factory=list, init=False)
+    pairs_per_language: int | None = field(default=None, init=False)
+    evaluation_pairs: int = field(default=0, init=False)
+    context: bool = option(
+        False, "Put its passage after each sentence of --positives sentence, as evaluate --context does."
+    )
 
 
 @dataclass

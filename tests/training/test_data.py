@@ -11,7 +11,7 @@ from transformers import HfArgumentParser
 
 from st_xlret.data import DataError
 from st_xlret.training import data as data_module
-from st_xlret.training.data import DataArguments, PairQuestionArguments, QuestionArguments
+from st_xlret.training.data import DataArguments, PairQuestionArguments, QuestionsAloneArguments
 from tests import tiny
 from tests.data.files import squad, write_jsonl
 from tests.evaluation.samples import write_lareqa
@@ -21,7 +21,7 @@ from tests.evaluation.samples import write_lareqa
 def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     source = squad(tmp_path / "squad.json")
-    return lambda **options: QuestionArguments(**{"retrieval": [str(source)], **options})
+    return lambda **options: QuestionsAloneArguments(**{"retrieval": [str(source)], **options})
 
 
 def test_set(folder: Path, questions: list[str]) -> str:
@@ -141,8 +141,8 @@ def test_held_out_pairs_are_evaluated(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_options_are_checked(arguments: Any) -> None:
     with pytest.raises(ValueError, match="--retrieval"):
-        QuestionArguments()
+        QuestionsAloneArguments()
     with pytest.raises(ValueError, match="--hard_negatives.*-1"):
         arguments(hard_negatives=-1)
     with pytest.raises(SystemExit):
-        HfArgumentParser([QuestionArguments]).parse_args_into_dataclasses(["--positives", "paragraph"])
+        HfArgumentParser([QuestionsAloneArguments]).parse_args_into_dataclasses(["--positives", "paragraph"])
