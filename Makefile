@@ -16,6 +16,8 @@ SOURCES := $(wildcard st_xlret training_scripts evaluation benchmarks)
 # Tests and documentation need no network; offline, none of them waits for an unreachable one.
 test test-all docs: export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
+# Threads that wait actively take the time of the programs beside them.
+export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all lint docs format bench clean
