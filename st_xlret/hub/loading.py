@@ -41,7 +41,7 @@ def load_model(name: str, device: str | None = None) -> SentenceTransformer:
     try:
         card = CrossLingualCardData(made_from=path)
         return SentenceTransformer(path, device=device, model_card_data=card)
-    except ImportError:
+    except ImportError:  # a library that the model needs, which the message names
         raise
     except Exception as error:  # of the host, of safetensors, of tokenizers, of JSON
         if is_folder:
