@@ -6,10 +6,15 @@
     python -m training_scripts.studies.prepare --kind pairs --pairs pairs/ --languages en tr zh --connections bridge \\
         --output bridge.jsonl
     python -m training_scripts.studies.prepare --kind documents --documents docs/ --per_language 500 --output some.jsonl
+    python -m training_scripts.studies.prepare --kind head --model M --documents docs/ --output with-head
+    python -m training_scripts.studies.prepare --kind questions --retrieval squad.json --output questions
+    python -m training_scripts.studies.prepare --kind part --pools xquad_r --output quarter
 
-held-out: translations of TICO-19 in one pool of 11 languages. sentences: the sentences of test sets. pairs:
-parallel sentences without some languages, or of a setting of lang-contrastive's Table 4, whose bridge is the last
-language. documents: the first sentences of each language.
+held-out: translations of TICO-19 in one pool of 11 languages. questions: English questions among the sentences of their
+paragraphs. part: every fourth paragraph of XQuAD-R. head: an encoder with a head for masked words, which is trained
+while the encoder stays as it is. sentences: the sentences of test sets. pairs: parallel sentences without some
+languages, or of a setting of lang-contrastive's Table 4, whose bridge is the last language. documents: the first
+sentences of each language.
 """
 
 from __future__ import annotations
@@ -21,11 +26,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from st_xlret.data import PairOptions, load_documents, load_pairs
-from st_xlret.data.lines import read_jsonl
+from transformers import AutoModelForMaskedLM
+
+from st_xlret import MaskedLMLoss
+from st_xlret.data import PairOptions, load_documents, load_pairs, load_retrieval
+from st_xlret.data.lines import read_jsonl, read_lines
 from st_xlret.evaluation.bucc import load_bucc_directory
-from st_xlret.files import atomic_directory, write_text
+from st_xlret.files import atomic_directory, write_json, write_text
+from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
+from st_xlret.precision import autocast
+from st_xlret.training.encoders import balanced_texts
 from training_scripts.demo.demo import read_sentences
 from training_scripts.studies.connections import connect_languages, keep_connections, without_parallel
 
@@ -45,26 +56,79 @@ def test_sentences(pools: Iterable[str], tatoeba: str | None, mining: str | None
     return {" ".join(text.split()) for text in english}
 
 
-def pool_of(sentences: Iterable[dict[str, str]], folder: Path) -> None:
-    """Write a pool in BEIR's layout: each sentence asks in one language, and its translations are the answers."""
-    files: dict[str, list[str]] = {
-        "corpus.jsonl": [],
-        "queries.jsonl": [],
-        "qrels/test.tsv": ["query-id\tcorpus-id\tscore"],
-    }
+def parallel_pool(sentences: Iterable[dict[str, str]]) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+    """Each sentence asks in one language, and its translations are the answers."""
     for number, row in enumerate(sentences):
         asked = list(row)[number % len(row)]
-        for language, text in row.items():
-            name = f"{language}-{number}"
-            record = {"_id": name, "text": text, "metadata": {"language": language}}
-            files["queries.jsonl" if language == asked else "corpus.jsonl"].append(
-                json.dumps(record, ensure_ascii=False)
-            )
-            if language != asked:
-                files["qrels/test.tsv"].append(f"{asked}-{number}\t{name}\t1")
+        yield row[asked], asked, [(text, language) for language, text in row.items() if language != asked]
+
+
+def english_questions(sources: Sequence[str], count: int = 500) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+    """Questions from all of the data; the sentence with the answer comes first, then three of its paragraph."""
+    found = load_retrieval(sources, positives="sentence", negatives=3, titles=False)
+    for row in found.select(range(0, len(found), max(1, len(found) // count))[:count]):
+        texts = [row["positive"], *(row[f"negative_{i}"] for i in range(1, 4))]
+        yield row["query"], row["language"], [(text, row["language"]) for text in texts]
+
+
+def write_pool(
+    questions: Iterable[tuple[str, str, list[tuple[str, str]]]], folder: Path, answers: int | None = None
+) -> None:
+    """Write a pool in BEIR's layout.
+
+    Args:
+        questions: Question, its language, and candidates with theirs.
+        folder: The new folder.
+        answers: How many of the first candidates are answers. All by default.
+    """
+    names: dict[tuple[str, str], str] = {}
+    asked, judged = [], ["query-id\tcorpus-id\tscore"]
+    for number, (question, language, candidates) in enumerate(questions):
+        asked.append({"_id": f"q{number}", "text": question, "metadata": {"language": language}})
+        for place, candidate in enumerate(candidates):
+            name = names.setdefault(candidate, f"d{len(names)}")
+            if answers is None or place < answers:
+                judged.append(f"q{number}\t{name}\t1")
+    corpus = [{"_id": name, "text": text, "metadata": {"language": code}} for (text, code), name in names.items()]
     with atomic_directory(folder, overwrite=True) as temporary:
-        for name, lines in files.items():
-            write_text(temporary / name, "\n".join(lines) + "\n")
+        for name, rows in (("corpus", corpus), ("queries", asked)):
+            lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+            write_text(temporary / f"{name}.jsonl", "".join(lines))
+        write_text(temporary / "qrels" / "test.tsv", "\n".join(judged) + "\n")
+
+
+def part_of_pool(pool: Path, folder: Path, nth: int = 4) -> None:
+    """Write every nth paragraph of XQuAD-R, in all languages, with its questions."""
+    rows = {name: [row for _, row in read_jsonl(next(pool.glob(f"{name}.jsonl*")))] for name in ("corpus", "queries")}
+    paragraphs = list(dict.fromkeys(row["metadata"]["document"] for row in rows["corpus"]))
+    chosen = set(paragraphs[::nth])
+    kept = {row["_id"] for row in rows["corpus"] if row["metadata"]["document"] in chosen}
+    with atomic_directory(folder, overwrite=True) as temporary:
+        for split in ("test", "test-same-language"):
+            head, *judged = (line for _, line in read_lines(next((pool / "qrels").glob(f"{split}.tsv*"))))
+            lines = [line for line in judged if line.split("\t")[1] in kept]
+            kept |= {line.split("\t")[0] for line in lines}
+            write_text(temporary / "qrels" / f"{split}.tsv", "\n".join([head, *lines]) + "\n")
+        for name, found in rows.items():
+            lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in found if row["_id"] in kept]
+            write_text(temporary / f"{name}.jsonl", "".join(lines))
+
+
+def encoder_with_head(checkpoint: str, texts: Sequence[str], folder: Path) -> None:
+    """Write an encoder with a head for masked words, trained on the encoder as it is, and the curve of its loss."""
+    model = load_model(checkpoint)
+    loss = MaskedLMLoss(model, fresh_head=True, seed=0)
+    with autocast("auto", model.device):
+        curve = loss.train_head(texts)
+    encoder: Any = model[0].auto_model
+    whole = AutoModelForMaskedLM.from_config(encoder.config)
+    whole.base_model.load_state_dict(encoder.state_dict(), strict=False)
+    whole.load_state_dict(loss.lm_head.transform.state_dict(), strict=False)
+    whole.get_output_embeddings().bias.data.copy_(loss.lm_head.bias)
+    with atomic_directory(folder, overwrite=True) as temporary:
+        model.save(str(temporary))
+        whole.save_pretrained(temporary)
+        write_json(temporary / "held_out_losses.json", curve)
 
 
 def documents_of(sources: Sequence[str], languages: list[str] | None, count: int | None) -> Iterator[dict[str, Any]]:
@@ -76,20 +140,26 @@ def documents_of(sources: Sequence[str], languages: list[str] | None, count: int
             yield {"language": row["language"], "sentences": [row["sentence"]]}
 
 
+KINDS = ["held-out", "questions", "part", "sentences", "pairs", "documents", "head"]
+
+
 @dataclass
 class Arguments:
     """What to make."""
 
-    kind: str = field(metadata={"help": "What to make.", "choices": ["held-out", "sentences", "pairs", "documents"]})
-    output: str = field(metadata={"help": "The file, or the folder of held-out."})
+    kind: str = field(metadata={"help": "What to make.", "choices": KINDS})
+    output: str = field(metadata={"help": "The file, or the folder of held-out, questions, part and head."})
     pairs: list[str] = option([], "Parallel sentences.")
     documents: list[str] = option([], "Documents.")
+    retrieval: list[str] = option([], "questions: questions with answers.")
+    model: str | None = option(None, "head: the encoder.")
     languages: list[str] = option([], "Languages to keep. All by default.")
     third: int | None = option(None, "pairs: keep this third of them (0, 1 or 2).", minimum=0, maximum=2)
     without: list[str] = option([], "pairs: languages to leave without parallel sentences.")
     connections: str | None = option(None, "pairs: a setting of Table 4. The bridge is the last of --languages.")
     per_language: int | None = option(None, "documents: maximum sentences of each language.", minimum=1)
-    pools: list[str] = option([], "sentences: test sets in BEIR's layout.")
+    characters: int = option(3_000_000, "head: characters of text to train on.", minimum=10_000)
+    pools: list[str] = option([], "sentences: test sets in BEIR's layout. part: XQuAD-R.")
     tatoeba: str | None = option(None, "sentences: folder of Tatoeba.")
     mining: str | None = option(None, "sentences: folder of evaluation/make_mining_test.py.")
 
@@ -99,7 +169,15 @@ def main(given: Sequence[str] | None = None) -> None:
     (arguments,) = parse([Arguments], given, description=__doc__)
     output, languages = Path(arguments.output), arguments.languages or None
     if arguments.kind == "held-out":
-        pool_of(read_sentences(), output)
+        write_pool(parallel_pool(read_sentences()), output)
+    elif arguments.kind == "questions":
+        write_pool(english_questions(arguments.retrieval), output, answers=1)
+    elif arguments.kind == "part":
+        part_of_pool(Path(arguments.pools[0]), output)
+    elif arguments.kind == "head":
+        documents = load_documents(arguments.documents, languages=languages)
+        texts = list(balanced_texts([(documents, "sentence", "language")], arguments.characters))
+        encoder_with_head(str(arguments.model), texts, output)
     elif arguments.kind == "sentences":
         found = test_sentences(arguments.pools, arguments.tatoeba, arguments.mining)
         write_text(output, "\n".join(sorted(found)) + "\n")

@@ -6,8 +6,12 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 
+from st_xlret import MaskedLMLoss
+from tests import tiny
 from training_scripts.studies.prepare import main
 
 
@@ -65,3 +69,50 @@ def test_some_sentences_of_some_languages(tmp_path: Path) -> None:
     given = ["--kind", "documents", "--documents", str(tmp_path / "documents.jsonl"), "--languages", "de", "el"]
     main([*given, "--per_language", "4", "--output", str(tmp_path / "some.jsonl")])
     assert sorted(row["language"] for row in lines(tmp_path / "some.jsonl")) == ["de"] * 4 + ["el"] * 4
+
+
+def test_english_questions_among_the_sentences_of_their_paragraphs(tmp_path: Path) -> None:
+    context = "Anna won. Bert lost! Carl slept? Dora sang."
+    questions = [("Who won?", "Anna", 0), ("Who lost?", "Bert", 10)]
+    answers = [{"question": asked, "answers": [{"text": name, "answer_start": at}]} for asked, name, at in questions]
+    squad = {"data": [{"title": "T", "paragraphs": [{"context": context, "qas": answers}]}]}
+    (tmp_path / "squad.json").write_text(json.dumps(squad))
+    main(["--kind", "questions", "--retrieval", str(tmp_path / "squad.json"), "--output", str(tmp_path / "pool")])
+    texts = {
+        row["_id"]: row["text"] for name in ("corpus", "queries") for row in lines(tmp_path / f"pool/{name}.jsonl")
+    }
+    _, *judged = (tmp_path / "pool/qrels/test.tsv").read_text().splitlines()
+    found = {texts[line.split("\t")[0]]: texts[line.split("\t")[1]] for line in judged}
+    assert found == {"Who won?": "Anna won.", "Who lost?": "Bert lost!"} and len(texts) == 2 + 4
+
+
+def test_every_fourth_paragraph(tmp_path: Path) -> None:
+    pool = tmp_path / "pool"
+    (pool / "qrels").mkdir(parents=True)
+    corpus = [
+        {"_id": f"{code}{n}", "text": "-", "metadata": {"document": n}} for n in range(6) for code in ("de", "en")
+    ]
+    queries = [{"_id": f"q{n}", "text": "?"} for n in range(6)]
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        (pool / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    judged = "".join(f"q{n}\t{code}{n}\t1\n" for n in range(6) for code in ("de", "en"))
+    for split in ("test", "test-same-language"):
+        (pool / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
+    main(["--kind", "part", "--pools", str(pool), "--output", str(tmp_path / "part")])
+    kept = [row["_id"] for name in ("corpus", "queries") for row in lines(tmp_path / f"part/{name}.jsonl")]
+    assert kept == ["de0", "en0", "de4", "en4", "q0", "q4"]
+    assert len((tmp_path / "part/qrels/test.tsv").read_text().splitlines()) == 1 + 4
+
+
+def test_an_encoder_gets_a_head_and_stays_as_it_is(tmp_path: Path) -> None:
+    tiny.transformer().save(str(tmp_path / "encoder"))
+    rows = [{"language": "en", "sentences": tiny.texts(60)["sentence"][:]}]
+    (tmp_path / "documents.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = ["--kind", "head", "--model", str(tmp_path / "encoder"), "--documents", str(tmp_path / "documents.jsonl")]
+    main([*given, "--output", str(tmp_path / "with-head")])
+    model, before = (SentenceTransformer(str(tmp_path / name), device="cpu") for name in ("with-head", "encoder"))
+    np.testing.assert_array_equal(model.encode(["sun moon"]), before.encode(["sun moon"]))
+    curve = json.loads((tmp_path / "with-head/held_out_losses.json").read_text())
+    loss = MaskedLMLoss(model, seed=0)  # finds the head: no NoHeadError
+    found = loss([model.preprocess(rows[0]["sentences"])])
+    assert curve[-1] < 0.97 * curve[0] and float(found) == pytest.approx(curve[-1], rel=0.025)
