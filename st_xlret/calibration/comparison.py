@@ -139,7 +139,10 @@ class Comparison:
         best, row = self.recommended, self.rows[self.chosen]
         kind = "" if row.needs_language else " of the calibrations that need no language at search time"
         used = ", which was used" if self.used else ""
-        if best == self.chosen:
+        changes_nothing = row.calibration is not None and row.calibration.strength == 0
+        if best == self.chosen and changes_nothing:
+            lines = [f"Recommended: the model as it is; {best}{used}{',' * self.used} changes nothing."]
+        elif best == self.chosen:
             lines = [f"Recommended: {best}{used}: its score is the highest{kind}, or within {_TIE} of it."]
         else:
             name = "the model as it is" if best == AS_IT_IS else best
@@ -147,7 +150,7 @@ class Comparison:
                 f"Recommended: {name}: its score, {self.rows[best].score:.3f}, is the highest{kind}; {self.chosen}"
                 f"{used}{',' * self.used} has {row.score:.3f}."
             ]
-        if best == AS_IT_IS:
+        if best == AS_IT_IS or (best == self.chosen and changes_nothing):
             lines.append(
                 "The encoder prefers the query's language little. What a calibration gains across languages is less "
                 "than what it changes within one; calibrate if results in other languages matter more."

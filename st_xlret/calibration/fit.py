@@ -87,6 +87,11 @@ class RoleCalibrations(NamedTuple):
         """Whether documents stay as they are."""
         return self.query is not None and not self.document.steps
 
+    @property
+    def strength(self) -> float:
+        """How much of the calibration is done: 0 leaves all directions as they are."""
+        return (self.query or self.document).strength
+
 
 def fit_calibration(
     embeddings: Mapping[str, Tensor],

@@ -138,10 +138,10 @@ class Method:
         False,
         "Map queries alone: documents stay as they are, and an index of them goes on working. For lsar and shift.",
     )
-    strength: str = option(
-        "1",
+    strength: str | None = option(
+        None,
         "From 0, which leaves vectors as they are, to 1, the full calibration; auto takes the one with the highest "
-        "score, see the guide.",
+        "score, see the guide. By default auto for --vectors, 1 for a model and with rotate.",
     )
     keep_mean: float | None = option(
         None,
@@ -189,9 +189,10 @@ class Method:
     min_texts: int = option(50, "Fewer texts of a language are an error.", minimum=1, expert=True)
     seed: int = option(0, "Seed of the draw and of the rotation.", minimum=0, maximum=2**32 - 1, expert=True)
 
-    @property
-    def amount(self) -> float | Literal["auto"]:
+    def amount(self, default: float | Literal["auto"]) -> float | Literal["auto"]:
         """The strength."""
+        if self.strength is None:
+            return 1.0 if "rotate" in self.steps else default
         if self.strength == "auto":
             return "auto"
         try:
@@ -312,7 +313,7 @@ def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Compa
         pairs=pairs,
         by_role=method.by_role,
         queries_only=method.queries_only,
-        strength=method.amount,
+        strength=method.amount(1.0),
         pivot=method.pivot,
         options=method.options(),
         query_prompt=prompts[0],
@@ -340,7 +341,7 @@ def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Out
     fitted, comparison = fit_and_compare(
         units,
         steps=method.steps,
-        strength=method.amount,
+        strength=method.amount("auto"),
         pivot=method.pivot,
         options=method.options(),
         queries_only=method.queries_only,

@@ -34,8 +34,19 @@ def test_auto_takes_the_strength_with_the_highest_score(queries: bool) -> None:
     layers, comparison = fit_and_compare(clouds, asked=clouds if queries else None, strength="auto")
     best = best_strength(comparison.strengths)
     assert all(row.score <= comparison.strengths[best].score for row in comparison.strengths.values())
-    assert (layers.query or layers.document).strength == best
+    assert layers.strength == best > 0
     assert f"Of the strengths, {best:g} has the highest score" in comparison.verdict()
+
+
+def test_auto_leaves_an_encoder_without_bias_as_it_is() -> None:
+    torch.manual_seed(0)
+    topics = torch.randn(60, 16)
+    clouds = {code: topics + 0.1 * torch.randn(60, 16) for code in ("de", "en", "fr")}
+    layers, comparison = fit_and_compare(clouds, strength="auto")
+    assert layers.strength == 0 and comparison.after["search"].same_language_share < 0.4
+    verdict = comparison.verdict()
+    assert "Recommended: the model as it is; lsar, strength 0, which was used, changes nothing." in verdict
+    assert "prefers the query's language little" in verdict
 
 
 def test_a_fit_on_halves_says_how_sure_the_measures_are() -> None:

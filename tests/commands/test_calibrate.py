@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 import st_xlret
 import tests.commands.bias_files as bias_files
-from st_xlret import CalibrationLayer, export
+from st_xlret import CalibrationLayer, VectorCalibration, export
 from st_xlret.calibration import compare_calibrations, usual_calibrations
 from st_xlret.commands.calibrate import _recommend, calls, main
 from st_xlret.commands.report import main as report
@@ -237,8 +237,10 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
     output = tmp_path / "map"
     main(["--vectors", str(vectors), "--output", str(output), *["--queries_only"] * queries_only])
     printed = capsys.readouterr().out
-    chosen = "lsar, queries only" if queries_only else "lsar"
-    assert f"{chosen} (used)" in printed and printed.count("Recommended") == 1
+    chosen = VectorCalibration.load(output).strength  # auto
+    name = f"lsar{'' if chosen == 1 else f', strength {chosen:g}'}{', queries only' * queries_only}"
+    assert f"{name} (used)" in printed and printed.count("Recommended") == 1
+    assert f"Of the strengths, {chosen:g} has the highest score" in printed
     assert "left out, with fewer than 50 vectors (--min_texts): sw 3" in printed
     for line in ("Search over all languages", "Search within a language", "Scores change", "| en "):
         assert line in printed
@@ -250,7 +252,7 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
     found = {"st_xlret": st_xlret, "query": np.ones(16)}
     exec("\n".join(lines), found)
     assert found["query"].shape == (16,)
-    assert st_xlret.VectorCalibration.load(output).queries_only == queries_only
+    assert VectorCalibration.load(output).queries_only == queries_only
     # `report` finds the same before, and compares the same calibrations.
     before = json.loads((output / "language_bias.json").read_text())["before"]
     report(["--vectors", str(vectors), "--output", str(tmp_path / "bias.json")])
@@ -261,7 +263,7 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
     with pytest.raises(FileExistsError, match=r"map already holds files; replace it \(--overwrite"):
         main(["--vectors", str(vectors), "--output", str(output)])
     main(["--vectors", str(vectors), "--output", str(output), "--overwrite", "--strength", "0"])
-    assert np.allclose(st_xlret.VectorCalibration.load(output).weight, np.eye(16))
+    assert np.allclose(VectorCalibration.load(output).weight, np.eye(16))
     (output / "calibration.json").unlink()
     with pytest.raises(FileExistsError, match="is not empty and holds no saved model"):
         main(["--vectors", str(vectors), "--output", str(output), "--overwrite"])

@@ -3,7 +3,8 @@
     python -m training_scripts.studies.stored_vectors --encoder intfloat/multilingual-e5-small --data xquad_r \\
         --output runs/stored
 
-Every row is fitted on the vectors of the candidates and their languages, without pairs, questions or judgements.
+Every row is fitted on the vectors of the candidates and their languages, without pairs, questions or judgements. The
+rows `st-xlret calibrate` are what the command does by default: lsar, as strong as its score without labels says.
 
 - pool: mAP@20 of a question among the candidates in all languages; own: among those in its language.
 - share: how many of the first 20 results are in the question's language.
@@ -30,6 +31,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from st_xlret.calibration import CalibrationOptions, fit_calibration
+from st_xlret.calibration.choosing import fit_and_compare
 from st_xlret.evaluation.base import macro_average
 from st_xlret.evaluation.embedding import TextEmbedder
 from st_xlret.evaluation.lareqa import read_lareqa
@@ -37,6 +39,7 @@ from st_xlret.evaluation.retrieval import score_ranking, search
 from st_xlret.evaluation.retrieval_data import RetrievalData, rows_in_languages
 from st_xlret.files import atomic_file, write_json, write_text
 from st_xlret.hub.loading import load_model
+from st_xlret.modules import CalibrationLayer
 from st_xlret.options import option, parse
 from st_xlret.prompts import Role
 from st_xlret.search import unit_rows
@@ -137,18 +140,25 @@ def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
     figures = {"as it is": measure(queries, documents, data)}
     asked, found = np.array(data.judged.languages_of()), np.array(data.corpus.languages_of())
     by_language = {code: documents[torch.from_numpy(found == code)] for code in dict.fromkeys(found.tolist())}
+
+    def mapped(layer: CalibrationLayer, vectors: Tensor, codes: np.ndarray) -> Tensor:
+        result = torch.empty_like(vectors)
+        for code in set(codes.tolist()):
+            rows = torch.from_numpy(codes == code)
+            result[rows] = layer.transform(vectors[rows], code)
+        return result
+
     for row, (steps, amount, options) in ROWS.items():
         layer = fit_calibration(by_language, steps=steps, strength=amount, options=CalibrationOptions(**options))
-
-        def mapped(vectors: Tensor, codes: np.ndarray, layer: Any = layer) -> Tensor:
-            result = torch.empty_like(vectors)
-            for code in set(codes.tolist()):
-                rows = torch.from_numpy(codes == code)
-                result[rows] = layer.transform(vectors[rows], code)
-            return result
-
-        figures[f"{row}, queries alone"] = measure(mapped(queries, asked), documents, data)
-        figures[f"{row}, both sides"] = measure(mapped(queries, asked), mapped(documents, found), data)
+        asking = mapped(layer, queries, asked)
+        figures[f"{row}, queries alone"] = measure(asking, documents, data)
+        figures[f"{row}, both sides"] = measure(asking, mapped(layer, documents, found), data)
+    for queries_only in (True, False):
+        fitted, _ = fit_and_compare(by_language, strength="auto", queries_only=queries_only, others=False)
+        side = "queries alone" if queries_only else "both sides"
+        asking = mapped(fitted.query or fitted.document, queries, asked)
+        answers = mapped(fitted.document, documents, found)
+        figures[f"st-xlret calibrate, {side}, strength {fitted.strength:g}"] = measure(asking, answers, data)
     table = tabulate([[row, *values] for row, values in figures.items()], ["", *COLUMNS], "pipe", floatfmt=".1f")
     shown = {row: dict(zip(COLUMNS, values, strict=True)) for row, values in figures.items()}
     write_json(Path(given.output) / f"{name}.json", shown)

@@ -24,6 +24,7 @@ def test_the_figures_are_those_of_the_evaluator(pool: Path, tmp_path: Path) -> N
     own = LAReQAEvaluator.from_directory(pool, split="test-same-language").evaluate(model).average
     expected = [average["map_at_20"], own["map_at_20"], average["recall_at_10"]]
     assert [raw["pool"], raw["own"], raw["recall@10"]] == pytest.approx([100 * x for x in expected], abs=0.051)
+    assert len([row for row in figures if row.startswith("st-xlret calibrate, ")]) == 2
     assert figures["lsar, queries alone"] != figures["as it is"] != figures["lsar, both sides"]
 
 
