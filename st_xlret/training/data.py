@@ -160,11 +160,12 @@ class WordArguments(DataArguments):
                 raise ValueError(f"--stop_words: no dictionary has {', '.join(unknown)}; they have {sorted(codes)}")
             left_out = {code: own[code] if code in own else stop_words(code) for code in codes}
         report = WordSampleReport()
+        tokens_read = args.train_seq_length or int(model.max_seq_length or 0)
         samples = build_word_samples(
             pairs,
             found,
             model.tokenizer,
-            max_seq_length=int(model.max_seq_length or 0) - prompt_tokens(model, args.prompts),
+            max_seq_length=tokens_read - prompt_tokens(model, args.prompts),
             samples_per_pair=self.samples_per_pair,
             seed=args.seed,
             stop_words_by_language=left_out,

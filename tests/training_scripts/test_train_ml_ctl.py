@@ -82,6 +82,15 @@ def test_dictionaries_are_named_after_their_languages(train: Runner, tmp_path: P
         train("ml-ctl", f"--dictionaries {german} --languages en fr", output="second")
 
 
+def test_words_beyond_the_tokens_read_in_training_make_no_samples(train: Runner) -> None:
+    options = "--max_steps 2 --save_strategy no --evaluation_pairs 0"
+    read, cut = (
+        train("ml-ctl", options, *more, output=f"run{len(more)}")["word_samples"]["en>fr"]
+        for more in ([], ["--train_seq_length 9"])
+    )
+    assert 0 < cut["samples"] < read["samples"]
+
+
 def test_stop_words_are_left_out_as_told(train: Runner, tmp_path: Path) -> None:
     pytest.importorskip("stopwordsiso")
     own = write_text(tmp_path / "own.en.txt", "\n".join(WORDS["en"][::2]).upper())
