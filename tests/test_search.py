@@ -110,19 +110,49 @@ def test_memory_mapped_shards_read_only_arrays_and_tensors_that_need_gradients(t
         assert np.array_equal(indices.numpy(), expected) and not scores.requires_grad
 
 
-def test_the_querys_language_breaks_near_ties_alone() -> None:
-    scores = torch.tensor([[0.90, 0.89, 0.70, 0.69, 0.40], [0.9, 0.8, 0.7, 0.6, 0.5]])
-    own = torch.tensor([[False, True, False, False, True], [False, False, True, True, False]])
-    order = prefer(scores, own, 0.1).argsort(dim=1, descending=True, stable=True).tolist()
-    assert order == [[1, 0, 2, 3, 4], [0, 1, 2, 3, 4]]
-    assert prefer(scores, own, 1.0).argsort(dim=1, descending=True, stable=True)[:, 0].tolist() == [1, 2]
-    assert prefer(scores[0], torch.zeros(5, dtype=torch.bool), 1.0).equal(scores[0])
-    assert prefer(scores[:, :0], own[:, :0], 0.5).shape == (2, 0)
-    assert prefer(scores[0], own[0], 0.0).equal(scores[0])
+def naive_prefer(own: list[bool], vectors: np.ndarray, strength: float) -> list[int]:
+    """The places of results after their exchange; the results come in the order of their scores."""
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines, places, moved = units @ units.T, list(range(len(own))), set()
+    least = cosines.min()
+    for place in range(len(own)):
+        readable = [other for other in range(len(own)) if own[other]]
+        if own[place] or place in moved or not readable:
+            continue
+        nearest = max(readable, key=lambda other: cosines[place, other])
+        distance = (cosines[place, nearest] - least) / (1 - least)
+        if nearest > place and nearest not in moved and distance >= 1 - strength:
+            places[place], places[nearest] = places[nearest], places[place]
+            moved.add(nearest)
+    return places
+
+
+@pytest.mark.parametrize("strength", [0.2, 0.5, 0.8, 1.0])
+def test_of_translations_the_readable_one_comes_first(strength: float) -> None:
+    generator = np.random.default_rng(0)
+    vectors, own = generator.normal(size=(40, 9, 5)), generator.random((40, 9)) < 0.3
+    scores = generator.random((40, 9))
+    found = prefer(scores, own, vectors, strength)
+    changed = 0
+    for row in range(len(scores)):
+        order = np.argsort(-scores[row])
+        places = naive_prefer(own[row][order].tolist(), vectors[row][order], strength)
+        assert found[row].tolist() == order[places].tolist()
+        changed += places != sorted(places)
+    assert changed > 5
+    assert prefer(np.ones(2), np.array([False, True]), np.ones((2, 3)), strength).tolist() == [1, 0]
+
+
+def test_a_preferred_language_moves_nothing_without_need() -> None:
+    scores, own, vectors = torch.rand(2, 5), torch.rand(2, 5) < 0.5, torch.randn(2, 5, 3)
+    order = scores.argsort(dim=1, descending=True)
+    assert prefer(scores, own, vectors, 0.0).equal(order)
+    assert prefer(scores[0], torch.zeros(5, dtype=torch.bool), vectors[0], 1.0).equal(order[0])
+    assert prefer(scores[:, :0], own[:, :0], vectors[:, :0], 0.5).shape == (2, 0)
     with pytest.raises(ValueError, match="from 0 to 1, got 2"):
-        prefer(scores, own, 2)
-    with pytest.raises(ValueError, match=r"\(2, 5\) and same_language \(5,\) differ"):
-        prefer(scores, own[0], 0.1)
+        prefer(scores, own, vectors, 2)
+    with pytest.raises(ValueError, match=r"scores \(2, 5\), same_language \(5,\) and vectors \(2, 5, 3\) do not fit"):
+        prefer(scores, own[0], vectors, 0.1)
 
 
 def test_no_queries_give_empty_results() -> None:

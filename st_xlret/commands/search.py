@@ -53,8 +53,8 @@ class Arguments:
     top_k: int = option(10, "Results for a query.", minimum=1)
     prefer_language: float = option(
         0.0,
-        "How much results in the query's language come first, from 0 (not at all) to 1 (before all others). A small "
-        "share, such as 0.1, only decides between results of nearly the same score.",
+        "Of results that say the same in several languages, put the one in the query's language first: how different "
+        "they may be, from 0 (not at all) to 1. With 0.6, most translations are found to be the same.",
         minimum=0,
         maximum=1,
     )
@@ -181,7 +181,7 @@ class Pool:
         if self.calibration is not None:
             asked = self.calibration.transform(asked, "query", languages)
         scores, best = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
-        found: dict[int, tuple[str | None, Any]] = {}
+        found: dict[int, tuple[str | None, Any, Any]] = {}
         first = 0
         for rows in self.source.batches(everything=True):
             kept = np.flatnonzero(rows.usable() & np.array([bool(text) for text in rows.texts]))
@@ -190,22 +190,23 @@ class Pool:
                 more, places = top_k(asked, vectors, min(wanted, len(kept)))
                 scores, best = torch.cat([scores, more.cpu()], 1), torch.cat([best, first + places.cpu()], 1)
                 scores, best = merge_top_k(scores, best, min(wanted, best.shape[1]))
-                texts = {first + place: (rows.languages[row], rows.texts[row]) for place, row in enumerate(kept)}
-                found = {row: (texts.get(row) or found[row]) for row in best.unique().tolist()}
+                for row in (chosen := set(best.unique().tolist())) - set(found):
+                    own = kept[row - first]
+                    found[row] = rows.languages[own], rows.texts[own], rows.vectors[own].copy()
+                found = {row: found[row] for row in chosen}
             first += len(kept)
         results: list[list[Result]] = [
             [{"score": round(score, 4), "language": found[row][0], "text": found[row][1]} for score, row in pairs]
             for pairs in map(zip, scores.tolist(), best.tolist())
         ]
-        return [
-            self._preferred(query, each)[: self.options.top_k] for query, each in zip(queries, results, strict=True)
-        ]
+        of_results = [np.array([found[row][2] for row in rows]) for rows in best.tolist()]
+        return [self._preferred(*each)[: self.options.top_k] for each in zip(queries, results, of_results, strict=True)]
 
     def _wanted(self) -> int:
         return max(self.options.top_k, _CANDIDATES) if self.options.prefer_language else self.options.top_k
 
-    def _preferred(self, query: str, results: list[Result]) -> list[Result]:
-        """The results with those in the query's language first, as far as they are preferred; scores stay."""
+    def _preferred(self, query: str, results: list[Result], vectors: Any) -> list[Result]:
+        """The results with those in the query's language before their translations; scores stay."""
         if not (self.options.prefer_language and results):
             return results
         import torch
@@ -218,7 +219,7 @@ class Pool:
             found["language"] is not None and find_language(own, [found["language"]]) is not None for found in results
         ]
         scores = torch.tensor([found["score"] for found in results])
-        order = prefer(scores, torch.tensor(is_own), self.options.prefer_language).argsort(descending=True, stable=True)
+        order = prefer(scores, torch.tensor(is_own), vectors, self.options.prefer_language)
         return [results[place] for place in order.tolist()]
 
 

@@ -265,7 +265,7 @@ def test_results_in_the_querys_language_are_preferred(
     main(["index", str(documents), "--model", str(per_language), "--output", file])
     capsys.readouterr()
     given = ["search", file, "--query", "soleil lune", "--top_k", "1", "--json", "--language"]
-    for preferred, text in (("0", "sun moon"), ("0.1", "soleil lune")):
+    for preferred, text in (("0", "sun moon"), ("0.6", "soleil lune")):
         main([*given, "fra", "--prefer_language", preferred])
         (result,) = json.loads(capsys.readouterr().out)["results"]
         assert (result["text"], result["score"]) == (text, pytest.approx(1, abs=1e-3))
@@ -276,8 +276,8 @@ def test_queries_are_mapped_as_the_vectors_were_calibrated(
 ) -> None:
     index, mapped, only, both = (str(tmp_path / name) for name in ("i.parquet", "m.parquet", "only", "both"))
     main(["index", str(documents), "--model", str(model), "--output", index])
-    main(["calibrate", "--vectors", index, "--min_texts", "10", "--queries_only", "--output", only])
-    main(["calibrate", "--vectors", index, "--min_texts", "10", "--output", both])
+    main(["calibrate", "--vectors", index, "--min_texts", "10", "--strength", "1", "--queries_only", "--output", only])
+    main(["calibrate", "--vectors", index, "--min_texts", "10", "--strength", "1", "--output", both])
     main(["apply", both, "--vectors", index, "--into", mapped])
     capsys.readouterr()
 
