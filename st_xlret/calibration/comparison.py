@@ -158,7 +158,9 @@ class Comparison:
         if self.strengths:
             strength = best_strength(self.strengths)
             score = self.strengths[strength].score
-            lines.append(f"Of the strengths, {strength:g} has the highest score, {score:.3f} (--strength auto).")
+            lines.append(
+                f"Of the strengths, {strength:g} has the highest score without labels, {score:.3f} (--strength auto)."
+            )
         if row.overshoots:
             search = row.biases["search"]
             lines.append(

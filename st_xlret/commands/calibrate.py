@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,12 +32,15 @@ from st_xlret.precision import PRECISIONS
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+    from torch import Tensor
 
     from st_xlret.calibration import CalibrationOptions, Comparison, Sample
+    from st_xlret.vectors import VectorSource
+    from st_xlret.vectors.judged import Recall
 
 CHECKED_TEXTS, DOUBTFUL = 300, 0.2
 _OF_MODELS = (
-    *("model", "corpus", "documents", "queries", "pairs", "query_prompt", "document_prompt", "by_role"),
+    *("model", "corpus", "documents", "pairs", "query_prompt", "document_prompt", "by_role"),
     *("license", "base_model", "push_to_hub"),
 )
 
@@ -103,7 +106,14 @@ class Input(Texts):
     queries: list[str] = option(
         [],
         "Questions without labels, for maps of queries: a folder in BEIR's layout, JSON lines (text, language), or "
-        "text files (questions.fr.txt). Their language is identified where they do not name it.",
+        "text files (questions.fr.txt). Their language is identified where they do not name it. With --vectors and "
+        "--qrels: the stored vectors of the queries.",
+    )
+    qrels: str | None = option(
+        None,
+        "With --vectors and --queries: which documents answer which query, in BEIR's or TREC's format, by the keys of "
+        "the store, or in files by the numbers of the rows from 0. auto then takes the strength that finds most for "
+        "one half of the queries, and the table is of the other half.",
     )
     pairs: list[str] = option(
         [], "Parallel sentences with the pivot, for rotate: languages that have them get the closed-form solution."
@@ -253,8 +263,12 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
             name for name in _OF_MODELS if any(getattr(group, name, None) for group in (given, method, target))
         ]:
             raise ValueError(f"--vectors are stored already: leave --{' and --'.join(others)} out")
+        if bool(given.queries) != bool(given.qrels) or len(given.queries) > 1:
+            raise ValueError("with --vectors, --queries (the address of their vectors) and --qrels go together")
         _calibrate_vectors(given, stored, method, target)
         return
+    if given.qrels:
+        raise ValueError("--qrels are for --vectors: leave them out")
     if not given.model:
         raise ValueError("--model is missing, or --vectors, where documents are embedded already")
     if (given.corpus is None) == (not given.documents):
@@ -329,6 +343,7 @@ def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Compa
 def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Output) -> None:
     """Fit a map on stored vectors, save it with its report, and say what it brings."""
     from st_xlret.calibration import fit_and_compare, usual_texts
+    from st_xlret.evaluation import markdown_table
     from st_xlret.vectors.calibration import VectorCalibration, check_steps, unit_vectors
 
     check_steps(method.steps)
@@ -338,10 +353,16 @@ def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Out
     drawn: Any = {"languages": given.languages, "min_texts": method.min_texts, "seed": method.seed}
     size = given.texts_per_language or usual_texts(method.steps)
     units = unit_vectors(sample_vectors(source, size, **drawn), metric=source.metric)
+    amount = method.amount("auto")
+    found: dict[float, tuple[Recall, Recall]] = {}
+    if given.qrels:
+        found = _judged(given, stored, source, units, method)
+        if amount == "auto":
+            amount = max(found, key=lambda strength: found[float(strength)][0].overall)
     fitted, comparison = fit_and_compare(
         units,
         steps=method.steps,
-        strength=method.amount("auto"),
+        strength=amount,
         pivot=method.pivot,
         options=method.options(),
         queries_only=method.queries_only,
@@ -351,9 +372,18 @@ def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Out
     calibration = VectorCalibration.of_layers(fitted, metric=source.metric, model=source.model)
     with atomic_directory(target.output, overwrite=target.overwrite) as folder:
         calibration.save(folder)
-        _write_report(comparison, folder)
+        _write_report(comparison, folder, found)
     print(describe(comparison))
     _recommend(comparison)
+    if found:
+        rows = [
+            [f"{strength:g}{' (used)' * (strength == amount)}", *(f"{100 * figure:.1f}" for figure in second)]
+            for strength, (_, second) in found.items()
+        ]
+        print(
+            f"\nRecall@10 (%) of one half of the judged queries; auto is chosen by the other half:\n\n"
+            f"{markdown_table(['strength', 'all answers', 'in the language of the query', 'in others'], rows)}"
+        )
     print(
         f"\nThe map is in {target.output}. "
         + lines_for_a_service(
@@ -362,7 +392,28 @@ def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Out
     )
 
 
-def _write_report(comparison: Comparison, folder: Path) -> None:
+def _judged(
+    given: Input, stored: Stored, source: VectorSource, units: Mapping[str, Tensor], method: Method
+) -> dict[float, tuple[Recall, Recall]]:
+    """What judged queries find at each strength, one half of them and the other."""
+    from st_xlret.calibration import fit_role_calibrations
+    from st_xlret.calibration.choosing import STRENGTHS
+    from st_xlret.vectors.calibration import VectorCalibration
+    from st_xlret.vectors.judged import judged_recall
+
+    how: Any = {"steps": method.steps, "options": method.options(), "queries_only": method.queries_only}
+    amount = method.amount("auto")
+    maps = {
+        strength: VectorCalibration.of_layers(fit_role_calibrations(units, strength=strength, **how))
+        for strength in sorted({*STRENGTHS, *([] if amount == "auto" else [amount])})
+    }
+    queries = replace(stored, vectors=given.queries[0]).open()
+    return judged_recall(source, queries, given.qrels or "", maps, show_progress_bar=True)
+
+
+def _write_report(
+    comparison: Comparison, folder: Path, judged: Mapping[float, tuple[Recall, Recall]] | None = None
+) -> None:
     """The language bias before and after, and at other strengths, as JSON and as pictures."""
     from st_xlret.evaluation.language_bias import bias_as_json
     from st_xlret.evaluation.plots import plot_language_bias, plot_strengths
@@ -375,6 +426,11 @@ def _write_report(comparison: Comparison, folder: Path) -> None:
     if comparison.strengths:
         report["strengths"] = [{"strength": at, **row.as_json()} for at, row in comparison.strengths.items()]
         plot_strengths(report["strengths"], folder / "strength.png")
+    if judged:
+        report["judged"] = [
+            {"strength": at, "first_half": first._asdict(), "second_half": second._asdict()}
+            for at, (first, second) in judged.items()
+        ]
     write_json(folder / "language_bias.json", report)
 
 

@@ -274,7 +274,7 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--model", "m", "--queries", "q.jsonl"], "leave --model and --queries out"),
+        (["--model", "m", "--documents", "d"], "leave --model and --documents out"),
         (["--steps", "to_pivot"], "to_pivot moves documents .* one map for both"),
         (["--steps", "rotate", "--pivot", "ja"], "no embeddings of the pivot language 'ja': there are de, en, fr"),
         (["--languages", "en"], "one language .en."),
