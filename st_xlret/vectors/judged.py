@@ -17,6 +17,7 @@ from st_xlret.vectors.base import VectorSource
 from st_xlret.vectors.calibration import VectorCalibration
 
 _K = 10
+_AMONG = ", among the rows that have a vector, a language and a map"
 
 
 class Recall(NamedTuple):
@@ -64,7 +65,7 @@ def judged_recall(
 
     Raises:
         ValueError: If the dimensions differ, there are fewer than two judged queries, or a judgement names a query or
-            a document that is not there, or has no vector or language.
+            a document that is not there, or has no vector, language or map.
     """
     if queries.dimension != documents.dimension:
         raise ValueError(
@@ -77,14 +78,15 @@ def judged_recall(
     if len(judgements) < 2:
         raise ValueError(f"{qrels} has {len(judgements)} queries with an answer: two halves of them are needed")
     asked = _Rows([], [], np.empty((0, queries.dimension), np.float32))
-    for rows in _usable_rows(queries, set(judgements)):
+    codes = next((each.languages for each in calibrations.values() if each.languages), None)
+    for rows in _usable_rows(queries, codes, set(judgements)):
         asked = _Rows(asked.names + rows.names, asked.languages + rows.languages, np.concatenate([asked[2], rows[2]]))
     searches = {strength: _Search(each, asked) for strength, each in calibrations.items()}
     known = {name for found in judgements.values() for name in found}
     answers: dict[str, str] = {}  # the language of each document that is judged or found
     first = 0
     with tqdm(total=len(documents), desc="Searching", unit=" rows", disable=not show_progress_bar) as bar:
-        for rows in _usable_rows(documents):
+        for rows in _usable_rows(documents, codes):
             for search in searches.values():
                 search.add(rows, first)
             answers |= {name: code for name, code in zip(rows.names, rows.languages, strict=True) if name in known}
@@ -92,10 +94,10 @@ def judged_recall(
             bar.update(len(rows.names))
     for search in searches.values():
         answers |= dict(search.names.values())
-    corpus = TextCollection(list(answers), list(answers), list(answers.values()), source=documents.name)
+    corpus = TextCollection(list(answers), list(answers), list(answers.values()), source=documents.name + _AMONG)
     row_of = {name: row for row, name in enumerate(answers)}
     found: dict[float, tuple[Recall, Recall]] = {}
-    of_queries = TextCollection(asked.names, asked.names, asked.languages, source=queries.name)
+    of_queries = TextCollection(asked.names, asked.names, asked.languages, source=queries.name + _AMONG)
     for strength, search in searches.items():
         ranking = np.array([[row_of[search.names[row][0]] for row in best] for best in search.best.tolist()])
         data = RetrievalData(corpus, of_queries, judgements, qrels)
@@ -124,11 +126,13 @@ class _Search:
         self.names = {row: self.names[row] for row in kept}
 
 
-def _usable_rows(source: VectorSource, names: Collection[str] | None = None) -> Iterator[_Rows]:
-    """The rows that have a vector and a language, in batches; those with these names, or all."""
+def _usable_rows(
+    source: VectorSource, codes: Collection[str] | None, names: Collection[str] | None = None
+) -> Iterator[_Rows]:
+    """The rows that have a vector and a language, in batches; those in these languages, with these names, or all."""
     for rows in source.batches(everything=source.fields.text is not None):
         languages = source.languages_of(rows)
-        usable = rows.usable() & np.array([code is not None for code in languages])
+        usable = rows.usable() & np.array([bool(code) and (codes is None or code in codes) for code in languages])
         if names is not None:
             usable &= np.array([str(name) in names for name in rows.ids])
         kept = np.flatnonzero(usable).tolist()

@@ -106,6 +106,19 @@ def test_judgements_of_what_is_not_there(files: dict[str, str], tmp_path: Path, 
         judged_recall(open_vectors(files["documents"]), open_vectors(files["queries"]), files["qrels"], maps)
 
 
+def test_languages_without_a_map_are_left_out(files: dict[str, str], tmp_path: Path) -> None:
+    both = np.isin(CODES * TOPICS, ["de", "en"])
+    maps = {1.0: VectorCalibration.fit(clouds(0.5)[both], np.array(CODES * TOPICS)[both], steps=["shift"])}
+    given = open_vectors(files["documents"]), open_vectors(files["queries"])
+    with pytest.raises(ValueError, match=r"is not in .*documents.parquet, among the rows that have .* a map"):
+        judged_recall(*given, files["qrels"], maps)
+    lines = Path(files["qrels"]).read_text().splitlines()[1:]
+    kept = [line for line in lines if all(int(row) % 3 < 2 for row in line.split("\t")[:2])]
+    (tmp_path / "kept.tsv").write_text("\n".join(kept))
+    found = judged_recall(*given, str(tmp_path / "kept.tsv"), maps)
+    assert 0 < found[1.0][0].other_languages <= 1
+
+
 def test_queries_that_cannot_be_measured(files: dict[str, str], tmp_path: Path) -> None:
     given, output = ["--vectors", files["documents"], "--output", str(tmp_path / "map")], str(tmp_path / "few.tsv")
     with pytest.raises(ValueError, match="--queries .* and --qrels go together"):
