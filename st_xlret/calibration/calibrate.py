@@ -8,7 +8,7 @@ from typing import Any, Literal
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.calibration.choosing import fit_and_compare
-from st_xlret.calibration.comparison import TEXTS, Comparison
+from st_xlret.calibration.comparison import QUERIES, Comparison
 from st_xlret.calibration.embedding import embed_pairs, embed_texts
 from st_xlret.calibration.fit import CalibrationOptions
 from st_xlret.calibration.sampling import sample_questions, sample_texts, usual_texts
@@ -132,7 +132,7 @@ def calibrate(
     documents = embedded("document", by_language)
     as_queries = None
     if apart:
-        few = {code: found[: min(TEXTS, *map(len, by_language.values()))] for code, found in by_language.items()}
+        few = {code: found[: min(QUERIES, *map(len, by_language.values()))] for code, found in by_language.items()}
         as_queries = embedded("query", by_language if by_role and questions is None else few)
     asked = embedded("query", questions) if questions is not None else as_queries if by_role else None
     parallel = None

@@ -16,7 +16,7 @@ from st_xlret.evaluation import markdown_table
 from st_xlret.evaluation.language_bias import LanguageBias, measure_both
 from st_xlret.search import top_k, unit_rows
 
-TEXTS, NEIGHBOURS = 300, 20
+TEXTS, QUERIES, NEIGHBOURS = 300, 100, 20
 AS_IT_IS = "as it is"
 
 Sides = tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
@@ -213,7 +213,7 @@ class Comparison:
             "as documents, as in mining or clustering. Their prompts differ, and so do the shares."
         )
         note = (
-            f"Each of {bias.texts} texts a language searches a pool with equally many texts of each language, and its "
+            f"Each text searches a pool with {bias.texts} texts of each language, and its "
             f"{bias.neighbours} nearest ones count, without those from its own document. An encoder that does not see "
             f"languages would find {100 * bias.chance:.1f} % in the text's own language.{apart * self.roles_apart}\n"
             "Lift is the share in the query's language over chance. 'Kept' are the ten nearest neighbours within one "
@@ -245,7 +245,8 @@ def compare_calibrations(
         calibrations: Name -> calibration, such as `usual_calibrations` fits. The embeddings as they are come first by
             themselves.
         documents: Language -> (n, d) embeddings of texts as documents.
-        queries: Language -> (n, d) embeddings of the same texts as queries, where the model embeds them differently.
+        queries: Language -> (m, d) embeddings of the first of these texts as queries, where the model embeds them
+            differently.
         ids: Language -> (n,) numbers of the documents that the texts are from. Neighbours from a text's own document do
             not count.
         chosen: The calibration that is used. Default: the first one.
@@ -263,9 +264,11 @@ def compare_calibrations(
         >>> comparison.before["search"].same_language_share > comparison.after["search"].same_language_share
         True
     """
-    size = min(texts, *(len(rows) for side in (documents, queries or {}) for rows in side.values()))
+    size = min(texts, *map(len, documents.values()))
     documents = {code: rows[:size] for code, rows in documents.items()}
-    queries = None if queries is None else {code: queries[code][:size] for code in documents}
+    if queries is not None:
+        asked = min(size, *(len(queries[code]) for code in documents))
+        queries = {code: queries[code][:asked] for code in documents}
     ids = None if ids is None else {code: ids[code][:size] for code in documents}
     neighbours = min(neighbours, size * len(documents) - 2)
     found = {}
@@ -275,8 +278,7 @@ def compare_calibrations(
     chosen = chosen or next(iter(calibrations))
     scores: Any = ()
     if chosen in calibrations:
-        asked = documents if queries is None else queries
-        scores = translate_scores(calibrations[chosen], asked, documents, neighbours)
+        scores = translate_scores(calibrations[chosen], queries or documents, documents, neighbours)
     return Comparison(found, chosen, queries is not None, scores=scores)
 
 
@@ -305,7 +307,8 @@ def within_a_language(before: Sides, after: Sides, *, neighbours: int = 10) -> t
     """What a calibration leaves of the nearest neighbours within a language, means over all texts.
 
     Args:
-        before: Queries and documents, language -> (n, d), row-aligned: a text is no neighbour of itself.
+        before: Queries and documents, language -> (m, d) and (n, d), whose first m are the same texts: a text is no
+            neighbour of itself.
         after: The same as the calibration maps them.
         neighbours: How many neighbours to look at.
 
@@ -317,7 +320,7 @@ def within_a_language(before: Sides, after: Sides, *, neighbours: int = 10) -> t
         scores, mapped = (
             unit_rows(queries[code]) @ unit_rows(documents[code]).T for queries, documents in (before, after)
         )
-        k = min(neighbours, len(scores) - 1)
+        k = min(neighbours, scores.shape[1] - 1)
         arbitrary = (scores.sum() - scores.trace()) / (scores.numel() - len(scores))
         found = [side.clone().fill_diagonal_(-torch.inf).topk(k).indices for side in (scores, mapped)]
         close = [scores.gather(1, rows).mean() - arbitrary for rows in found]
@@ -333,8 +336,8 @@ def translate_scores(
 
     Args:
         calibration: The calibration.
-        queries: Language -> (n, d) embeddings of texts as queries.
-        documents: The same texts as documents; a text is no result of its own.
+        queries: Language -> (m, d) embeddings of texts as queries.
+        documents: Language -> (n, d), whose first m are the same texts; a text is no result of its own.
         neighbours: Nearest neighbours to look at.
 
     Returns:
@@ -344,10 +347,12 @@ def translate_scores(
     asked = {code: maps.transform(rows, code) for code, rows in queries.items()}
     mapped = {code: calibration.document.transform(rows, code) for code, rows in documents.items()}
     shares = torch.tensor([0.1, 0.5, 0.9])
+    places = torch.arange(sum(map(len, documents.values()))).split([*map(len, documents.values())])
+    own = torch.cat([rows[: len(queries[code])] for code, rows in zip(documents, places, strict=True)])
     columns = []
     for sides in ((queries, documents), (asked, mapped)):
         left, right = (unit_rows(torch.cat(list(side.values()))) for side in sides)
         scores, rows = top_k(left, right, min(neighbours + 1, len(right)))
-        others = rows != torch.arange(len(rows))[:, None]
+        others = rows != own[:, None]
         columns.append(scores[others].quantile(shares).tolist())
     return list(zip(*columns, strict=True))

@@ -98,6 +98,7 @@ def _of_vectors(stored: Stored, languages: Sequence[str], texts_per_language: in
 def _of_model(given: Texts, **drawn: Any) -> _Found:
     """Embeddings of a sample of texts."""
     from st_xlret.calibration import embed_texts
+    from st_xlret.calibration.comparison import QUERIES
     from st_xlret.hub.loading import load_model
     from st_xlret.prompts import embeds_roles_apart, role_prompt
 
@@ -108,9 +109,7 @@ def _of_model(given: Texts, **drawn: Any) -> _Found:
     prompts = {role: role_prompt(model, role, prompt) for role, prompt in prompts.items()}
     apart = embeds_roles_apart(model, prompts["query"], prompts["document"])
     how: Any = {"batch_size": given.batch_size, "precision": given.precision, "show_progress_bar": True}
-    found = {
-        role: embed_texts(model, texts, role=role, prompt=prompt, **how)
-        for role, prompt in prompts.items()
-        if apart or role == "document"
-    }
-    return _Found(found["document"], found.get("query"), {code: part.documents for code, part in sample.items()})
+    documents = embed_texts(model, texts, role="document", prompt=prompts["document"], **how)
+    few = {code: part[:QUERIES] for code, part in texts.items()}
+    queries = embed_texts(model, few, role="query", prompt=prompts["query"], **how) if apart else None
+    return _Found(documents, queries, {code: part.documents for code, part in sample.items()})

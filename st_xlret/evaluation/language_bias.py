@@ -83,7 +83,7 @@ def measure_language_bias(
     Args:
         embeddings: Language to (n, d). Languages with more texts than the smallest one give only their first ones.
         documents: Language to (n,) document ids, row-aligned. Neighbours from the text's own document are left out.
-        queries: Language to (m, d), if texts as queries have embeddings of their own, row-aligned with `embeddings`.
+        queries: Language to (m, d), if texts as queries have embeddings of their own: of the first m texts.
         neighbours: How many neighbours to look at.
 
     Raises:
@@ -102,7 +102,6 @@ def measure_language_bias(
         raise ValueError(f"{size} texts a language are too few for {neighbours} neighbours: give more texts")
     pool = unit_rows(torch.cat([embeddings[code][:size] for code in languages]))
     code_of_row = np.repeat(np.arange(len(languages)), size)
-    asked = pool if queries is None else unit_rows(torch.cat([queries[code][:size] for code in languages]))
     document_of_row = np.arange(len(pool))
     if documents is not None:
         _, document_of_row = np.unique(
@@ -113,17 +112,15 @@ def measure_language_bias(
     own = np.bincount(document_of_row)[document_of_row]
     largest = int(own.max())
     left = len(pool) - own
-    expected = np.empty((len(languages), len(languages)))
-    for i in range(len(languages)):
-        rows_of_i = code_of_row == i
-        expected[i] = (size / left[rows_of_i]).mean()
-        expected[i, i] = ((size - own[rows_of_i]) / left[rows_of_i]).mean()
-    shares = np.zeros((len(languages), len(languages)))
-    for i in range(len(languages)):
-        own_rows = slice(i * size, (i + 1) * size)
-        _, found = top_k(asked[own_rows], pool, min(len(pool), neighbours + largest))
+    expected, shares = np.empty((2, len(languages), len(languages)))
+    for i, code in enumerate(languages):
+        asked = pool[i * size : (i + 1) * size] if queries is None else unit_rows(queries[code][:size])
+        texts = slice(i * size, i * size + len(asked))
+        expected[i] = (size / left[texts]).mean()
+        expected[i, i] = ((size - own[texts]) / left[texts]).mean()
+        _, found = top_k(asked, pool, min(len(pool), neighbours + largest))
         rows = found.cpu().numpy()
-        others = document_of_row[rows] != document_of_row[own_rows, None]
+        others = document_of_row[rows] != document_of_row[texts, None]
         kept = others & (others.cumsum(axis=1) <= neighbours)
         shares[i] = np.bincount(code_of_row[rows][kept], minlength=len(languages)) / kept.sum()
     means = unit_rows(torch.stack([part.mean(dim=0) for part in pool.split(size)]))
@@ -140,8 +137,8 @@ def measure_both(
 ) -> dict[str, LanguageBias]:
     """The language bias of a search (`"search"`), and that between documents, as in mining (`"documents"`).
 
-    The embeddings are by language, (n, d), those of `queries` of the same texts as queries, if the model embeds them
-    differently; `ids` and the other arguments are `documents` and so on of `measure_language_bias`.
+    The embeddings are by language, (n, d), those of `queries` of the first of these texts as queries, if the model
+    embeds them differently; `ids` and the other arguments are `documents` and so on of `measure_language_bias`.
     """
     between = measure_language_bias(documents, ids, neighbours=neighbours)
     if queries is None:

@@ -96,6 +96,8 @@ def test_what_remains_within_a_language() -> None:
     assert within_a_language((rows, rows), (turned, turned)) == pytest.approx((1, 1), abs=1e-4)
     kept, closeness = within_a_language((rows, rows), ({"en": torch.randn(60, 8)}, rows))
     assert kept < 0.5 and abs(closeness) < 0.3
+    few = {"en": rows["en"][:5]}
+    assert within_a_language((few, rows), (few, rows)) == pytest.approx((1, 1))
 
 
 def test_a_score_is_translated_to_one_that_as_many_results_pass() -> None:
@@ -105,6 +107,8 @@ def test_a_score_is_translated_to_one_that_as_many_results_pass() -> None:
     layers = RoleCalibrations(fit_calibration(clouds))
     (low, _), (middle, _), (high, _) = translate_scores(layers, clouds, clouds, 20)
     assert low < middle < high <= 1
+    few = {code: part[:5] for code, part in clouds.items()}
+    assert max(before for before, _ in translate_scores(layers, few, clouds, 20)) < 0.99  # no text finds itself
 
 
 def test_a_reloaded_models_passage_prompt_is_used_and_kept(model) -> None:

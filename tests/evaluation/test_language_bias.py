@@ -30,8 +30,9 @@ def naive(pool: dict[str, Tensor], ids: dict[str, Tensor], queries: dict[str, Te
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def test_it_agrees_with_a_loop() -> None:
-    rows, queries = mixed(12), mixed(12, seed=1)
+@pytest.mark.parametrize("asked", [12, 7])
+def test_it_agrees_with_a_loop(asked: int) -> None:
+    rows, queries = mixed(12), mixed(asked, seed=1)
     ids = {code: torch.arange(12) // 4 for code in rows}
     found = measure_language_bias(rows, ids, queries=queries, neighbours=5)
     np.testing.assert_allclose(found.shares, naive(rows, ids, queries, 5))
