@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+from torch.autograd.function import once_differentiable
 
-from st_xlret.functional import checks
 from st_xlret.functional.checks import at_least_float32, check_matrix, check_tag, without_autocast
 
-# The fewest vocabulary entries per chunk: narrower matrix products are slow.
-_NARROWEST_CHUNK = 256
+# The most logits that are held at a time (4 bytes each). Matrix products of fewer rows are slower.
+_MOST_LOGITS = 2**25
 
 
-def chunked_cross_entropy(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, *, chunk_size: int | None = None
-) -> Tensor:
+def chunked_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
     """Mean cross-entropy over a large vocabulary, computed without holding all logits at once.
 
-    It equals `F.cross_entropy(F.linear(hidden, weight, bias).float(), labels)`. The logits are computed for
-    `chunk_size` vocabulary entries at a time, and again in the backward pass. The matrix product uses autocast's type
-    if autocast is on; the logarithm of the sum is computed in at least float32.
+    It equals `F.cross_entropy(F.linear(hidden, weight, bias).float(), labels)`. At most 134 MB of logits are held at
+    a time, which become the gradients of `hidden` and `bias` at once. In the backward pass, they are computed again for
+    the gradient of `weight` alone: a frozen one saves that. The matrix products use autocast's
+    type if autocast is on; all else is computed in at least float32.
 
     This is the loss of masked language modelling (BERT, Devlin et al. 2019; MSM, Eq. 3).
 
@@ -29,13 +29,12 @@ def chunked_cross_entropy(
         weight: Projection (V, d), for example the tied input embeddings.
         bias: Bias (V,) or None.
         labels: Target rows of `weight`, integers (M,).
-        chunk_size: Number of vocabulary entries at a time. Default: as many as give 4M logits.
 
     Returns:
         A scalar, at least float32. It is 0, and still part of the graph, for M = 0.
 
     Raises:
-        ValueError: If shapes do not fit, labels lie outside the vocabulary, or the chunk size is below 1.
+        ValueError: If shapes do not fit, or labels lie outside the vocabulary.
 
     Example:
         >>> hidden, weight = torch.zeros(3, 8), torch.zeros(100, 8)
@@ -53,27 +52,77 @@ def chunked_cross_entropy(
         return at_least_float32(hidden).sum() * 0
     if labels.min() < 0 or labels.max() >= weight.shape[0]:
         raise ValueError(f"labels must lie in [0, {weight.shape[0]}), got {int(labels.min())}..{int(labels.max())}")
-    if chunk_size is None:
-        chunk_size = max(_NARROWEST_CHUNK, checks.CHUNK_ELEMENTS // len(labels))
-    if chunk_size < 1:
-        raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
-    # Chunks of the vocabulary rather than of the rows: each pass then reads the large weight once.
-    parts, start = [], 0
-    biases = [None] * -(-len(weight) // chunk_size) if bias is None else bias.split(chunk_size)
-    for projection, part in zip(weight.split(chunk_size), biases, strict=True):
-        parts.append(checkpoint(_chunk, hidden, projection, part, labels.long() - start, use_reentrant=False))
-        start += chunk_size
-    normalizers, targets = zip(*parts, strict=True)
-    return (torch.stack(normalizers).logsumexp(dim=0) - torch.stack(targets).sum(dim=0)).mean()
-
-
-def _chunk(hidden: Tensor, projection: Tensor, bias: Tensor | None, place: Tensor) -> tuple[Tensor, Tensor]:
-    """Each row's logsumexp over some vocabulary entries, and the logit of its label, 0 if that is not among them."""
     device = hidden.device.type
-    kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else projection.dtype
+    kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     with without_autocast(hidden):
-        logits = at_least_float32(hidden.to(kind) @ projection.to(kind).T)
-        logits = logits if bias is None else logits + bias
-        is_here = (place >= 0) & (place < logits.shape[1])
-        target = logits.gather(1, place.clamp(0, logits.shape[1] - 1)[:, None])[:, 0]
-        return logits.logsumexp(dim=1), target * is_here
+        total: Tensor = _CrossEntropy.apply(hidden, weight, bias, labels.long(), kind, torch.is_grad_enabled())
+        return total / len(labels)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """The sum over all rows."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        kind: torch.dtype,
+        learns: bool,
+    ) -> Tensor:
+        of_hidden, _, of_bias, *_ = (learns and needed for needed in ctx.needs_input_grad)
+        x, projection = hidden.to(kind), weight.to(kind)
+        wide = at_least_float32(x.new_zeros(())).dtype
+        normalizer, targets = (x.new_empty(len(x), 1, dtype=wide) for _ in range(2))
+        hidden_gradient = torch.empty_like(hidden, dtype=wide) if of_hidden else None
+        bias_gradient = torch.zeros_like(bias, dtype=wide) if bias is not None and of_bias else None
+        for rows in _slices(len(x), len(weight)):
+            logits, label = _logits(x[rows], projection, bias), labels[rows, None]
+            targets[rows] = logits.gather(1, label)
+            largest = logits.amax(dim=1, keepdim=True)
+            probabilities = logits.sub_(largest).exp_()
+            total = probabilities.sum(dim=1, keepdim=True)
+            normalizer[rows] = largest + total.log()
+            error = probabilities.div_(total).scatter_add_(1, label, probabilities.new_full(label.shape, -1))
+            if hidden_gradient is not None:
+                hidden_gradient[rows] = (error.to(kind) @ projection).to(wide)
+            if bias_gradient is not None:
+                bias_gradient += error.sum(dim=0)
+            del logits, probabilities, error  # before the next ones are computed
+        ctx.save_for_backward(hidden, weight, bias, labels, normalizer, hidden_gradient, bias_gradient)
+        ctx.kind = kind
+        return (normalizer - targets).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, factor: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias, labels, normalizer, hidden_gradient, bias_gradient = ctx.saved_tensors
+        weight_gradient = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
+        if weight_gradient is not None:
+            x = hidden.to(ctx.kind)
+            # Some entries of the vocabulary at a time, so that no gradient is summed over chunks.
+            for part in _slices(len(weight), sum(x.shape)):
+                logits = _logits(x, weight[part].to(ctx.kind), None if bias is None else bias[part])
+                error = logits.sub_(normalizer).exp_()
+                here = ((labels >= part.start) & (labels < part.stop)).nonzero()[:, 0]
+                error[here, labels[here] - part.start] -= 1
+                weight_gradient[part] = error.mul_(factor).to(ctx.kind).T @ x
+                del logits, error
+        return (
+            None if hidden_gradient is None else (hidden_gradient * factor).to(hidden.dtype),
+            weight_gradient,
+            None if bias_gradient is None else (bias_gradient * factor).to(bias.dtype),
+            *(None,) * 3,
+        )
+
+
+def _slices(count: int, width: int) -> list[slice]:
+    size = max(1, _MOST_LOGITS // width)
+    return [slice(start, start + size) for start in range(0, count, size)]
+
+
+def _logits(x: Tensor, projection: Tensor, bias: Tensor | None) -> Tensor:
+    logits = at_least_float32(x @ projection.T)
+    return logits if bias is None else logits.add_(bias)

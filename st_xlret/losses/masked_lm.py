@@ -53,7 +53,7 @@ class MaskedLMLoss(CrossLingualLoss):
     The loss reads the encoder's `token_embeddings` and predicts the masked tokens with the checkpoint's own
     language-model head. The head's vocabulary projection stays tied to the input embeddings if the checkpoint ties
     them. The cross-entropy is [`chunked_cross_entropy`][st_xlret.functional.chunked_cross_entropy], on the masked
-    positions only and in chunks of the vocabulary, so that the logits of a batch are never in memory all at once.
+    positions only and in chunks, so that the logits of a batch are never in memory all at once.
 
     Of the chosen tokens, 80 % are replaced by the mask token, 10 % by a random one, and 10 % stay, as in BERT. Padding
     and special tokens are never chosen. What is hidden in a text depends on the text, on the seed and on the number of

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from st_xlret.functional import checks, chunked_cross_entropy, vocabulary
+from st_xlret.functional import chunked_cross_entropy, vocabulary
 
 ROWS, FEATURES, VOCABULARY = 7, 4, 11
 
@@ -28,37 +28,57 @@ def reference(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tenso
     return F.cross_entropy(F.linear(hidden, weight, bias), labels)
 
 
-@pytest.mark.parametrize("chunk_size", [None, 1, 2, 7, 100])
+@pytest.fixture(params=[1, 25, 10_000])
+def most_logits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """One row at a time, some, or all."""
+    monkeypatch.setattr(vocabulary, "_MOST_LOGITS", request.param)
+    return request.param
+
+
+@pytest.mark.usefixtures("most_logits")
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_equals_the_cross_entropy_of_all_logits(
-    inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor, chunk_size: int | None, with_bias: bool
+    inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor, with_bias: bool
 ) -> None:
     hidden, weight, bias = inputs
     used = inputs if with_bias else inputs[:2]
-    loss = chunked_cross_entropy(hidden, weight, bias if with_bias else None, labels, chunk_size=chunk_size)
+    loss = chunked_cross_entropy(hidden, weight, bias if with_bias else None, labels)
     expected = reference(hidden, weight, bias if with_bias else None, labels)
     torch.testing.assert_close(loss, expected)
-    for ours, theirs in zip(torch.autograd.grad(loss, used), torch.autograd.grad(expected, used), strict=True):
-        torch.testing.assert_close(ours, theirs)
+    ours, theirs = (torch.autograd.grad(3 * value, used, retain_graph=True) for value in (loss, expected))
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(torch.autograd.grad(3 * loss, used), theirs)  # a second time
+
+
+@pytest.mark.usefixtures("most_logits")
+def test_gradients_are_those_of_finite_differences(inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor) -> None:
+    assert torch.autograd.gradcheck(lambda *given: chunked_cross_entropy(*given, labels), inputs)
 
 
 @pytest.mark.parametrize("frozen", [0, 1, 2])
 def test_gradients_of_what_is_not_frozen(inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor, frozen: int) -> None:
     inputs[frozen].requires_grad_(False)
-    chunked_cross_entropy(*inputs, labels, chunk_size=2).backward()
+    chunked_cross_entropy(*inputs, labels).backward()
     assert [x.grad is None for x in inputs] == [i == frozen for i in range(3)]
 
 
-def test_by_default_a_chunk_keeps_to_the_limit_of_logits(
-    monkeypatch: pytest.MonkeyPatch, inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor
+def test_logits_at_a_time_keep_to_the_limit(
+    most_logits: int, monkeypatch: pytest.MonkeyPatch, inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor
 ) -> None:
     sizes = []
-    chunk = vocabulary._chunk
-    monkeypatch.setattr(vocabulary, "_chunk", lambda h, w, *rest: sizes.append(len(w)) or chunk(h, w, *rest))
-    monkeypatch.setattr(checks, "CHUNK_ELEMENTS", 4 * ROWS)
-    monkeypatch.setattr(vocabulary, "_NARROWEST_CHUNK", 1)
-    chunked_cross_entropy(*inputs, labels)
-    assert sizes == [4, 4, 3]
+    logits = vocabulary._logits
+    monkeypatch.setattr(vocabulary, "_logits", lambda x, w, bias: sizes.append(len(x) * len(w)) or logits(x, w, bias))
+    chunked_cross_entropy(*inputs, labels).backward()
+    assert max(sizes) <= max(most_logits, VOCABULARY)
+    assert len(sizes) == {1: ROWS + VOCABULARY, 25: 4 + 6, 10_000: 1 + 1}[most_logits]
+
+
+def test_very_large_logits(inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor) -> None:
+    large = [(1e4 * x).detach().requires_grad_() for x in inputs]
+    values = [equation(*large, labels) for equation in (chunked_cross_entropy, reference)]
+    ours, theirs = ((value, *torch.autograd.grad(value, large)) for value in values)
+    assert all(x.isfinite().all() for x in ours)
+    torch.testing.assert_close(ours, theirs)
 
 
 def test_no_rows_give_zero_with_a_graph(inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor) -> None:
@@ -71,7 +91,7 @@ def test_no_rows_give_zero_with_a_graph(inputs: tuple[Tensor, Tensor, Tensor], l
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_types(inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor, dtype: torch.dtype) -> None:
     low = [x.detach().to(dtype).requires_grad_() for x in inputs]
-    loss = chunked_cross_entropy(*low, labels, chunk_size=3)
+    loss = chunked_cross_entropy(*low, labels)
     loss.backward()
     assert loss.dtype == torch.float32
     assert all(x.grad is not None and x.grad.dtype == dtype for x in low)
@@ -82,7 +102,7 @@ def test_types(inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor, dtype: tor
 def test_under_autocast_it_stays_close_to_full_precision(inputs: tuple[Tensor, Tensor, Tensor], labels: Tensor) -> None:
     single = [x.detach().float().requires_grad_() for x in inputs]
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss = chunked_cross_entropy(*single, labels, chunk_size=3)
+        loss = chunked_cross_entropy(*single, labels)
     loss.backward()
     exact = reference(*inputs, labels)
     exact.backward()
