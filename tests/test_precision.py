@@ -14,7 +14,7 @@ from st_xlret.precision import autocast, computes_in_bf16, resolve_precision
 
 @pytest.fixture
 def cpu(monkeypatch: pytest.MonkeyPatch):
-    def pretend(**features: bool | int) -> None:
+    def pretend(**features: bool | int | str) -> None:
         precision._cpu_features.cache_clear()
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: features, raising=False)
 
@@ -22,25 +22,31 @@ def cpu(monkeypatch: pytest.MonkeyPatch):
     precision._cpu_features.cache_clear()
 
 
-def test_auto_takes_bf16_on_a_processor_with_matrix_instructions(cpu) -> None:
-    cpu(avx512_f=True, l2_cache_size=2048, amx_bf16=True)
+@pytest.mark.parametrize(
+    "features", [{"amx_bf16": True}, {"amx_bf16": False, "avx512_bf16": True, "cpu_name": "AMD EPYC 9354"}]
+)
+def test_auto_takes_bf16_on_processors_where_it_is_faster(cpu, features: dict[str, bool | str]) -> None:
+    cpu(avx512_f=True, l2_cache_size=2048, **features)
     assert computes_in_bf16("cpu")
     assert resolve_precision("auto", "cpu") == "bf16"
 
 
-def test_auto_takes_fp32_on_other_processors(cpu) -> None:
-    cpu(avx512_f=True, avx512_bf16=True, amx_bf16=False, avx512_vnni=True)
+@pytest.mark.parametrize("name", ["Intel(R) Xeon(R) Platinum 8370C", "AMD EPYC 7763"])
+def test_auto_takes_fp32_on_other_processors(cpu, name: str) -> None:
+    cpu(avx512_f=True, avx512_bf16="Intel" in name, amx_bf16=False, avx512_vnni=True, cpu_name=name)
     assert resolve_precision("auto", torch.device("cpu")) == "fp32"
     assert resolve_precision("bf16", "cpu") == "bf16"  # asked for: emulated
 
 
-def test_older_pytorch_reads_the_flags_of_linux(cpu, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["Intel(R) Xeon(R)", "AMD EPYC"])
+def test_older_pytorch_reads_the_flags_of_linux(cpu, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     monkeypatch.setattr(Path, "is_file", lambda *_: True)
     for flags in ("fpu amx_bf16", "fpu avx512_bf16"):
-        monkeypatch.setattr(Path, "read_text", lambda *_, f=flags, **__: f"processor: 0\nflags\t\t: {f}\n")
+        text = f"processor: 0\nmodel name\t: {name}\nflags\t\t: {flags}\n"
+        monkeypatch.setattr(Path, "read_text", lambda *_, t=text, **__: t)
         precision._cpu_features.cache_clear()
-        assert computes_in_bf16("cpu") == ("amx_bf16" in flags)
+        assert computes_in_bf16("cpu") == ("amx_bf16" in flags or "AMD" in name)
 
 
 def test_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
