@@ -346,9 +346,9 @@ def ending(file: str | Path) -> str:
 def is_in_folder(file: Path, column: str | None, has_language: bool) -> bool | None:
     """Whether to read a file of a folder; None for one that is not worth a mention."""
     kind, names = ending(file), {column} if column else set(TEXT_FIELDS)
+    if is_beir(file.parent) and not file.name.startswith("corpus.jsonl"):
+        return False if kind == "jsonl" else None
     if kind in ("jsonl", "json"):
-        if file.name.startswith("queries.jsonl") and is_beir(file.parent):
-            return False
         record = first_record(file)
         # A file whose lines are all bad is taken: reading it then reports them. Other JSON has many lines.
         found = record is not None and (bool(names & record.keys()) or not record and kind == "jsonl")

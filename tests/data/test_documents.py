@@ -175,6 +175,7 @@ def written(folder: Path, kind: str, *, tagged: bool = True) -> Path:
         metadata = [{"metadata": {"language": r["language"]}} if tagged else {} for r in RECORDS]
         rows = [{"_id": str(i), "text": r["text"], **metadata[i]} for i, r in enumerate(RECORDS)]
         write_jsonl(beir(folder / "d") / "corpus.jsonl", rows)
+        write_jsonl(folder / "d" / "documents.jsonl", [{"language": "en", "text": "Not of the corpus."}])
         return folder / "d"
     elif kind in ("csv", "tsv.gz"):
         mark = "," if kind == "csv" else "\t"
