@@ -8,7 +8,7 @@
     python -m training_scripts.studies.prepare --kind documents --documents docs/ --per_language 500 --output some.jsonl
     python -m training_scripts.studies.prepare --kind head --model M --documents docs/ --output with-head
     python -m training_scripts.studies.prepare --kind questions --retrieval squad.json --output questions
-    python -m training_scripts.studies.prepare --kind part --pools xquad_r --output quarter
+    python -m training_scripts.studies.prepare --kind part --pools xquad_r --languages ar en --output quarter
 
 held-out: translations of TICO-19 in one pool of 11 languages. questions: English questions among the sentences of their
 paragraphs. part: every fourth paragraph of XQuAD-R. head: an encoder with a head for masked words, which is trained
@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModelForMaskedLM, set_seed
 
 from st_xlret import MaskedLMLoss
 from st_xlret.data import PairOptions, load_documents, load_pairs, load_retrieval
@@ -97,16 +97,18 @@ def write_pool(
         write_text(temporary / "qrels" / "test.tsv", "\n".join(judged) + "\n")
 
 
-def part_of_pool(pool: Path, folder: Path, nth: int = 4) -> None:
-    """Write every nth paragraph of XQuAD-R, in all languages, with its questions."""
+def part_of_pool(pool: Path, folder: Path, languages: Collection[str] = (), nth: int = 4) -> None:
+    """Write every nth paragraph of XQuAD-R, in some languages or all, with its questions."""
     rows = {name: [row for _, row in read_jsonl(next(pool.glob(f"{name}.jsonl*")))] for name in ("corpus", "queries")}
     paragraphs = list(dict.fromkeys(row["metadata"]["document"] for row in rows["corpus"]))
     chosen = set(paragraphs[::nth])
-    kept = {row["_id"] for row in rows["corpus"] if row["metadata"]["document"] in chosen}
+    every = (row for found in rows.values() for row in found)
+    spoken = {row["_id"] for row in every if not languages or row["metadata"]["language"] in languages}
+    kept = {row["_id"] for row in rows["corpus"] if row["metadata"]["document"] in chosen} & spoken
     with atomic_directory(folder, overwrite=True) as temporary:
         for split in ("test", "test-same-language"):
             head, *judged = (line for _, line in read_lines(next((pool / "qrels").glob(f"{split}.tsv*"))))
-            lines = [line for line in judged if line.split("\t")[1] in kept]
+            lines = [line for line in judged if line.split("\t")[0] in spoken and line.split("\t")[1] in kept]
             kept |= {line.split("\t")[0] for line in lines}
             write_text(temporary / "qrels" / f"{split}.tsv", "\n".join([head, *lines]) + "\n")
         for name, found in rows.items():
@@ -117,6 +119,7 @@ def part_of_pool(pool: Path, folder: Path, nth: int = 4) -> None:
 def encoder_with_head(checkpoint: str, texts: Sequence[str], folder: Path) -> None:
     """Write an encoder with a head for masked words, trained on the encoder as it is, and the curve of its loss."""
     model = load_model(checkpoint)
+    set_seed(0)  # of the weights of the head
     loss = MaskedLMLoss(model, fresh_head=True, seed=0)
     with autocast("auto", model.device):
         curve = loss.train_head(texts)
@@ -173,7 +176,7 @@ def main(given: Sequence[str] | None = None) -> None:
     elif arguments.kind == "questions":
         write_pool(english_questions(arguments.retrieval), output, answers=1)
     elif arguments.kind == "part":
-        part_of_pool(Path(arguments.pools[0]), output)
+        part_of_pool(Path(arguments.pools[0]), output, arguments.languages)
     elif arguments.kind == "head":
         documents = load_documents(arguments.documents, languages=languages)
         texts = list(balanced_texts([(documents, "sentence", "language")], arguments.characters))
