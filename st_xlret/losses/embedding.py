@@ -20,7 +20,7 @@ TAGS = ("language_id", "document_id", "text_id")
 
 _PARTS = 4  # More of them leave less padding, but smaller matrices take more time for each text.
 _FEWEST = 8  # texts in a part
-_BLOCK = 16  # Lengths of parts are multiples of it: each new length costs oneDNN and compilers time.
+_BLOCK = 16  # Lengths of parts are multiples of it: each new length costs oneDNN and compilers time, and oneDNN memory.
 _LEAST_SAVED = 0.2  # of a batch's tokens, padding included
 
 
@@ -57,8 +57,7 @@ def embed(
     parts = cached or parts_by_length(features)
     if not parts:
         return model(features)["sentence_embedding"]
-    block = 1 if cached else _BLOCK
-    batches = [take_texts(features, rows, multiple=block) for rows in parts]
+    batches = [take_texts(features, rows, multiple=_BLOCK) for rows in parts]
     if cached and torch.is_grad_enabled():
         vectors = _with_gradients_later(model, batches)
     else:
@@ -76,7 +75,7 @@ def _micro_batches(features: dict[str, Any], size: int | None, tokens: int | Non
         return list(order.split(size))
     parts, start = [], 0
     while start < len(order):
-        rows = max(1, (tokens or 0) // max(1, int(lengths[start])))
+        rows = max(1, (tokens or 0) // _in_blocks(int(lengths[start])))
         parts.append(order[start : start + rows])
         start += rows
     return parts if len(parts) > 1 else []
@@ -111,7 +110,7 @@ def parts_by_length(features: dict[str, Any]) -> list[Tensor]:
         return []
     lengths, order = _by_length(features)
     parts = list(order.tensor_split(count))
-    widths = [min(longest, -(-max(1, int(part[0])) // _BLOCK) * _BLOCK) for part in lengths.tensor_split(count)]
+    widths = [min(longest, _in_blocks(int(part[0]))) for part in lengths.tensor_split(count)]
     read = sum(len(part) * width for part, width in zip(parts, widths, strict=True))
     return parts if read <= (1 - _LEAST_SAVED) * texts * longest else []
 
@@ -270,6 +269,11 @@ def without_exchange(model: nn.Module) -> AbstractContextManager:
     # torch.compile wraps the distributed encoder.
     distributed = (module for module in model.modules() if isinstance(module, DistributedDataParallel))
     return next((module.no_sync() for module in distributed), nullcontext())
+
+
+def _in_blocks(length: int) -> int:
+    """The length that a text of so many tokens is padded to."""
+    return max(1, -(-length // _BLOCK)) * _BLOCK
 
 
 def _by_length(features: dict[str, Any]) -> tuple[Tensor, Tensor]:

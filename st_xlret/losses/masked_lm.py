@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +14,7 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.util import batch_to_device
 from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor, nn
+from tqdm.auto import tqdm
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PretrainedConfig
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import logging as transformers_logging
@@ -22,8 +22,6 @@ from transformers.utils import logging as transformers_logging
 from st_xlret.functional import chunked_cross_entropy
 from st_xlret.losses.base import Batches, CrossLingualLoss, unwrapped
 from st_xlret.losses.embedding import parts_by_length, take_texts
-
-logger = logging.getLogger(__name__)
 
 CITATION = """
 @inproceedings{devlin2019bert,
@@ -146,6 +144,7 @@ class MaskedLMLoss(CrossLingualLoss):
         max_steps: int = 2000,
         evaluate_every: int = 50,
         held_out: int = 256,
+        show_progress_bar: bool = True,
     ) -> list[float]:
         """Train a new head alone, before the encoder is trained with it: the encoder stays as it is.
 
@@ -160,6 +159,7 @@ class MaskedLMLoss(CrossLingualLoss):
             max_steps: Most steps.
             evaluate_every: Steps between two evaluations.
             held_out: Texts to evaluate on, at most a tenth of all.
+            show_progress_bar: Show a progress bar with the held-out loss.
 
         Returns:
             The held-out losses: before the first step, and at each evaluation.
@@ -183,15 +183,17 @@ class MaskedLMLoss(CrossLingualLoss):
         training, steps = self.model.training, int(self.steps)
         self.model.eval()
         losses = [self._head_loss(texts, test, batch_size)]
-        for step in range(1, max_steps + 1):
+        steps_to_take = tqdm(range(1, max_steps + 1), "head for masked words", disable=not show_progress_bar)
+        for step in steps_to_take:
             self.steps.fill_(step)  # other words of a text are hidden in each pass over the texts
             start = (step - 1) * batch_size % len(rest)
             self._loss_of_frozen(texts, rest[start : start + batch_size]).backward()
             optimizer.step()
             optimizer.zero_grad()
+            torch.clear_autocast_cache()  # which has the weights of before the step
             if step % evaluate_every == 0:
                 losses.append(self._head_loss(texts, test, batch_size))
-                logger.info("head for masked words: held-out loss %.3f after %d steps", losses[-1], step)
+                steps_to_take.set_postfix_str(f"held-out loss {losses[-1]:.3f}")
                 if len(losses) > 3 and losses[-1] > 0.99 * losses[-4]:
                     break
         self.steps.fill_(steps)

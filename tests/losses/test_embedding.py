@@ -13,6 +13,7 @@ from torch import Tensor
 from st_xlret.losses import MSMLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss, SimilarityDistillationLoss
 from st_xlret.losses.embedding import (
     backward_one_after_the_other,
+    embed,
     embed_columns,
     read_tags,
     take_texts,
@@ -48,7 +49,7 @@ def in_chunks_with_graph(loss: MSMLoss, features: dict[str, Tensor]) -> Tensor:
     assert size is not None
     vectors = []
     for part in order.split(size):
-        rows = take_texts(features, part)
+        rows = take_texts(features, part, multiple=16)
         # The cache of weights would have the sums over micro-batches rounded to 16 bits.
         enabled = torch.is_autocast_enabled("cpu")
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled, cache_enabled=False):
@@ -134,17 +135,16 @@ def test_a_scaled_loss_scales_all_gradients_and_they_accumulate() -> None:
     assert_same({name: g / 9 for name, g in gradients(loss).items()}, once)
 
 
-def test_micro_batches_are_as_wide_as_their_longest_text() -> None:
-    model = tiny.transformer()
-    loss = msm(model, mini_batch_size=3)
+def test_micro_batches_are_as_wide_as_their_longest_text_in_multiples_of_16() -> None:
+    model = transformer_encoder(tiny.tokenizer(), "tiny", max_seq_length=64).to("cpu")
     shapes = []
+    features = model.preprocess(["sun " * words for words in (3, 60, 20, 1, 40, 2)])
     model[0].register_forward_pre_hook(lambda module, args: shapes.append(tuple(args[0]["input_ids"].shape)))
-    features = block_features(model)
+    embed(model, features, 2).sum().backward()
+    longest = features["input_ids"].shape[1]
     lengths = sorted(features["attention_mask"].sum(1).tolist(), reverse=True)
-    loss([features]).backward()
-    once = [(len(lengths[i : i + 3]), lengths[i]) for i in range(0, 10, 3)]
-    assert shapes == once * 2
-    assert sum(rows * width for rows, width in once) < features["input_ids"].numel()
+    once = [(2, min(longest, -(-length // 16) * 16)) for length in lengths[::2]]
+    assert shapes == once * 2 and len(set(once)) > 1
 
 
 def test_a_frozen_encoder_leaves_the_networks_to_learn() -> None:

@@ -216,6 +216,17 @@ def test_a_new_head_learns_while_the_encoder_stays() -> None:
         loss.train_head(["sun"] * 19)
 
 
+def test_a_new_head_learns_as_much_under_autocast() -> None:
+    texts, curves = tiny.texts(200)["sentence"], []
+    for dtype in (torch.float32, torch.bfloat16):
+        torch.manual_seed(0)
+        loss = MaskedLMLoss(tiny.transformer(), seed=0)
+        with torch.autocast("cpu", dtype, enabled=dtype == torch.bfloat16):
+            curves.append(loss.train_head(texts, learning_rate=1e-2, max_steps=60, evaluate_every=60))
+    assert curves[0][1] < 0.95 * curves[0][0]
+    assert curves[1] == pytest.approx(curves[0], rel=0.01)
+
+
 @pytest.mark.parametrize("beside", [False, True])
 def test_in_the_hosts_trainer_with_torch_compile(tmp_path: Path, beside: bool) -> None:
     model = tiny.transformer()

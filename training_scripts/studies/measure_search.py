@@ -7,8 +7,9 @@
 - calibrated: after `st-xlret calibrate --corpus POOL`, which needs no language and no question;
 - aligned: after `--corpus POOL --queries POOL --steps shift coral`, fitted on the pool and its questions, no labels.
 
-Each is measured by mAP@20 and language preference in the pool of all languages, by mAP@20 among the candidates of the
-question's own language and, but for the last one, which has no maps for other languages, by Tatoeba's accuracy. With
+Each is measured in the pool of all languages by mAP@20, mAP over the whole ranking, language preference, and recall@10
+of all answers, of those in the question's language, and of those in others; by mAP@20 among the candidates of the
+question's own language; and, but for the last one, which has no maps for other languages, by Tatoeba's accuracy. With
 --mining, the model as it is also mines translations (F1). With --held_out, learning rates are chosen: the mean mAP@20
 of those pools.
 """
@@ -33,6 +34,13 @@ from st_xlret.prompts import Role
 # The languages of the CCP paper's Table 1, but for Urdu, and five more.
 TATOEBA = ["ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "vi", "zh"]
 FURTHER = ["id", "ja", "ko", "pt", "uk"]
+OF_POOL = {
+    "preference": "language_preference",
+    "whole ranking": "map",
+    "recall@10": "recall_at_10",
+    "recall@10 same language": "recall_at_10_same_language",
+    "recall@10 other languages": "recall_at_10_other_languages",
+}
 
 
 @dataclass
@@ -78,14 +86,13 @@ class RememberingEmbedder(TextEmbedder):
 def measure(
     model: Any, embedder: RememberingEmbedder, pool: str, tatoeba: str | None, context: bool
 ) -> dict[str, float]:
-    """The scores of one way to embed: pool, preference, own, and those of Tatoeba by language."""
+    """The scores of one way to embed: pool, own, those of `OF_POOL`, and those of Tatoeba by language."""
     average, own = (
         embedder.evaluate(LAReQAEvaluator.from_directory(pool, split=split, context=context), model).average
         for split in ("test", "test-same-language")
     )
     figures = {"pool": average["map_at_20"], "own": own["map_at_20"]}
-    if "language_preference" in average:
-        figures["preference"] = average["language_preference"]
+    figures |= {name: average[key] for name, key in OF_POOL.items() if key in average}
     if tatoeba is not None:
         found = embedder.evaluate(TatoebaEvaluator.from_directory(tatoeba, [*TATOEBA, *FURTHER]), model).scores
         scores = {code: score["accuracy"] for code, score in found.items()}
