@@ -9,28 +9,35 @@
     python -m training_scripts.studies.prepare --kind head --model M --documents docs/ --output with-head
     python -m training_scripts.studies.prepare --kind questions --retrieval squad.json --output questions
     python -m training_scripts.studies.prepare --kind part --pools xquad_r --languages ar en --output quarter
+    python -m training_scripts.studies.prepare --kind contexts --pairs pairs/* --exclude test.txt --output c.jsonl
 
 held-out: translations of TICO-19 in one pool of 11 languages. questions: English questions among the sentences of their
 paragraphs. part: every fourth paragraph of XQuAD-R. head: an encoder with a head for masked words, which is trained
 while the encoder stays as it is. sentences: the sentences of test sets. pairs: parallel sentences without some
 languages, or of a setting of lang-contrastive's Table 4, whose bridge is the last language. documents: the first
-sentences of each language.
+sentences of each language. contexts: parallel sentences of documents, each with those that follow it, as `train search
+--context` reads sentences and paragraphs.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoModelForMaskedLM, set_seed
 
 from st_xlret import MaskedLMLoss
-from st_xlret.data import PairOptions, load_documents, load_pairs, load_retrieval
+from st_xlret.data import PairOptions, load_documents, load_pairs, load_retrieval, normalise_text
 from st_xlret.data.lines import read_jsonl, read_lines
+from st_xlret.data.question_formats import sentence_in_paragraph
+from st_xlret.data.sources import texts_to_exclude
+from st_xlret.data.text import join_sentences
 from st_xlret.evaluation.bucc import load_bucc_directory
 from st_xlret.files import atomic_directory, write_json, write_text
 from st_xlret.hub.loading import load_model
@@ -71,6 +78,11 @@ def english_questions(sources: Sequence[str], count: int = 500) -> Iterator[tupl
         yield row["query"], row["language"], [(text, row["language"]) for text in texts]
 
 
+def write_rows(file: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Write JSON lines."""
+    write_text(file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
 def write_pool(
     questions: Iterable[tuple[str, str, list[tuple[str, str]]]], folder: Path, answers: int | None = None
 ) -> None:
@@ -92,8 +104,7 @@ def write_pool(
     corpus = [{"_id": name, "text": text, "metadata": {"language": code}} for (text, code), name in names.items()]
     with atomic_directory(folder, overwrite=True) as temporary:
         for name, rows in (("corpus", corpus), ("queries", asked)):
-            lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
-            write_text(temporary / f"{name}.jsonl", "".join(lines))
+            write_rows(temporary / f"{name}.jsonl", rows)
         write_text(temporary / "qrels" / "test.tsv", "\n".join(judged) + "\n")
 
 
@@ -143,7 +154,25 @@ def documents_of(sources: Sequence[str], languages: list[str] | None, count: int
             yield {"language": row["language"], "sentences": [row["sentence"]]}
 
 
-KINDS = ["held-out", "questions", "part", "sentences", "pairs", "documents", "head"]
+def in_contexts(files: Iterable[str], exclude: Sequence[str]) -> Iterator[dict[str, str]]:
+    """The first of every five parallel sentences of a document with all five, but for those with an excluded sentence.
+
+    The document is what stands before the last `#`, `:` or `-` of a pair's `id`.
+    """
+    excluded = texts_to_exclude(exclude)
+    for file in files:
+        rows = (row for _, row in read_jsonl(file))
+        for _, document in groupby(rows, lambda row: re.split(r"[#:-][^#:-]*$", row["id"])[0]):
+            while len(block := list(islice(document, 5))) > 1:
+                if not any(normalise_text(row["source"]) in excluded for row in block):
+                    languages = {side: block[0][f"{side}_language"] for side in ("source", "target")}
+                    yield {f"{side}_language": code for side, code in languages.items()} | {
+                        side: sentence_in_paragraph(block[0][side], join_sentences([row[side] for row in block], code))
+                        for side, code in languages.items()
+                    }
+
+
+KINDS = ["held-out", "questions", "part", "sentences", "pairs", "documents", "head", "contexts"]
 
 
 @dataclass
@@ -152,7 +181,8 @@ class Arguments:
 
     kind: str = field(metadata={"help": "What to make.", "choices": KINDS})
     output: str = field(metadata={"help": "The file, or the folder of held-out, questions, part and head."})
-    pairs: list[str] = option([], "Parallel sentences.")
+    pairs: list[str] = option([], "Parallel sentences; for contexts, files of JSON lines with an `id`.")
+    exclude: list[str] = option([], "contexts: text files of sentences that no block may have.")
     documents: list[str] = option([], "Documents.")
     retrieval: list[str] = option([], "questions: questions with answers.")
     model: str | None = option(None, "head: the encoder.")
@@ -184,6 +214,8 @@ def main(given: Sequence[str] | None = None) -> None:
     elif arguments.kind == "sentences":
         found = test_sentences(arguments.pools, arguments.tatoeba, arguments.mining)
         write_text(output, "\n".join(sorted(found)) + "\n")
+    elif arguments.kind == "contexts":
+        write_rows(output, in_contexts(arguments.pairs, arguments.exclude))
     elif arguments.kind == "pairs":
         pairs = load_pairs(arguments.pairs, PairOptions(languages=languages))
         if arguments.connections:
@@ -194,8 +226,7 @@ def main(given: Sequence[str] | None = None) -> None:
             pairs = pairs.shard(num_shards=3, index=arguments.third, contiguous=False)
         pairs.to_json(str(output), force_ascii=False)
     else:
-        rows = documents_of(arguments.documents, languages, arguments.per_language)
-        write_text(output, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        write_rows(output, documents_of(arguments.documents, languages, arguments.per_language))
 
 
 if __name__ == "__main__":

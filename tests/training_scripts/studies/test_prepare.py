@@ -122,3 +122,17 @@ def test_an_encoder_gets_a_head_and_stays_as_it_is(tmp_path: Path) -> None:
     loss = MaskedLMLoss(model, seed=0)  # finds the head: no NoHeadError
     found = loss([model.preprocess(rows[0]["sentences"])])
     assert curve[-1] < 0.99 * curve[0] and float(found) == pytest.approx(curve[-1], rel=0.025)
+
+
+def test_parallel_sentences_in_their_contexts(tmp_path: Path) -> None:
+    def row(name: str, text: str) -> str:
+        pair = {"source_language": "en", "target_language": "zh", "source": f"{text}.", "target": f"{text}。"}
+        return json.dumps({**pair, "id": name}, ensure_ascii=False) + "\n"
+
+    texts = [row("a:1", "One"), row("a:2", "Two"), row("b:1", "Alone"), row("c:1", "Three"), row("c:2", "Hidden")]
+    (tmp_path / "pairs.jsonl").write_text("".join(texts), encoding="utf-8")
+    (tmp_path / "test.txt").write_text("hidden\n")
+    given = ["--kind", "contexts", "--pairs", str(tmp_path / "pairs.jsonl"), "--exclude", str(tmp_path / "test.txt")]
+    main([*given, "--output", str(tmp_path / "contexts.jsonl")])
+    (found,) = lines(tmp_path / "contexts.jsonl")
+    assert (found["source"], found["target"]) == ("One. One. Two.", "One。 One。Two。")
