@@ -22,6 +22,7 @@ AS_IT_IS = "as it is"
 Sides = tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
 _TIE = 0.005
 _BELOW_CHANCE = 0.01
+_LITTLE = 2.0  # times chance
 _NEARLY_AS_CLOSE = 0.95
 
 
@@ -49,7 +50,11 @@ class Compared:
         Evenness is 1 minus the imbalance, averaged over the search and the neighbours between documents; of the search
         alone where documents stay as they are.
         """
-        counted = ["search"] if self.queries_only else ["search", "documents"]
+        return self.scored(self.queries_only)
+
+    def scored(self, queries_only: bool) -> float:
+        """The score as of a calibration of queries alone, or of one of both sides."""
+        counted = ["search"] if queries_only else ["search", "documents"]
         imbalance = sum(self.biases[kind].imbalance for kind in counted) / len(counted)
         return float(self.kept**0.5 * (1 - imbalance))
 
@@ -126,13 +131,18 @@ class Comparison:
         """
         chosen = self.rows[self.chosen]
         scores = {
-            name: row.score
+            name: self._score(name)
             for name, row in self.rows.items()
             if (chosen.needs_language or not row.needs_language)
             and (AS_IT_IS in (name, self.chosen) or row.queries_only == chosen.queries_only)
         }
         best = max(scores, key=lambda name: scores[name])
         return self.chosen if scores[best] <= scores[self.chosen] + _TIE else best
+
+    def _score(self, name: str) -> float:
+        """The score of a row; of the model as it is, by what the chosen calibration is scored by."""
+        row = self.rows[name]
+        return row.scored(self.rows[self.chosen].queries_only) if name == AS_IT_IS else row.score
 
     def verdict(self) -> str:
         """Which calibration is recommended and why, and whether the chosen one overshoots."""
@@ -147,13 +157,14 @@ class Comparison:
         else:
             name = "the model as it is" if best == AS_IT_IS else best
             lines = [
-                f"Recommended: {name}: its score, {self.rows[best].score:.3f}, is the highest{kind}; {self.chosen}"
+                f"Recommended: {name}: its score, {self._score(best):.3f}, is the highest{kind}; {self.chosen}"
                 f"{used}{',' * self.used} has {row.score:.3f}."
             ]
         if best == AS_IT_IS or (best == self.chosen and changes_nothing):
+            little = "The encoder prefers the query's language little. " if self.rows[AS_IT_IS].lift < _LITTLE else ""
             lines.append(
-                "The encoder prefers the query's language little. What a calibration gains across languages is less "
-                "than what it changes within one; calibrate if results in other languages matter more."
+                f"{little}What a calibration gains across languages is less than what it changes within one; calibrate "
+                "if results in other languages matter more."
             )
         if self.strengths:
             strength = best_strength(self.strengths)

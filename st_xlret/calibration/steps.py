@@ -198,8 +198,8 @@ def lsar_map(
     kept = min(int((singular > 1e-10 * matrix.norm()).sum()), most if rank is None else rank)
     if kept >= matrix.shape[1]:
         raise ValueError(
-            f"the means of {len(matrix)} languages differ in all {matrix.shape[1]} dimensions: "
-            f"pass a rank below {matrix.shape[1]}"
+            f"the means of {len(matrix)} languages differ in all {matrix.shape[1]} dimensions, so that lsar leaves "
+            "nothing: take fewer languages, or the step shift"
         )
     common = matrix.mean(dim=0) if common_mean is None else common_mean
     centre = Affine.translation(-(1 - keep_mean) * strength * common)

@@ -98,7 +98,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
     (options,) = parse([Arguments], name_leading_words(arguments, "vectors"), description=__doc__, prog=prog)
     pools = [Pool(options.vectors, options, options.map)]
     if options.compare is not None:
-        pools.append(Pool(options.compare, options))
+        pools.append(Pool(options.compare, options, compared=True))
     if options.serve:
         with server(pools, options.host, options.port) as page:
             host = f"[{options.host}]" if ":" in options.host else options.host
@@ -119,12 +119,13 @@ class Pool:
         name: Path or address of the vectors.
         options: The fields of the vectors, the model, and how to search.
         map: Folder of the calibration by which queries are mapped.
+        compared: Whether the vectors are those of `--compare`: the model is the one that they name, if they name one.
 
     Raises:
         ValueError: If the vectors have no texts, or do not fit the model or the map.
     """
 
-    def __init__(self, name: str, options: Arguments, map: str | None = None) -> None:
+    def __init__(self, name: str, options: Arguments, map: str | None = None, *, compared: bool = False) -> None:
         from st_xlret.commands.index import identifier_for
         from st_xlret.data.language_identification import LanguageIdentifier
         from st_xlret.evaluation.embedding_cache import fingerprint
@@ -132,10 +133,12 @@ class Pool:
         from st_xlret.vectors import open_vectors
 
         fields = {field: getattr(options, field) for field in ("vector_field", "language_field", "text_field")}
-        self.name, self.options, self.source = name, options, open_vectors(name, **fields)
+        self.options, self.source = options, open_vectors(name, **fields)
+        self.name = name = self.source.name  # without passwords and keys
         if not any(next((rows.texts for rows in self.source.batches(256, everything=True)), [])):
             raise ValueError(f"{name} has no texts that could be shown; name their field (--text_field)")
-        encoder = options.model if name == options.vectors and options.model else self.source.model
+        models = [options.model, self.source.model]
+        encoder = next(filter(None, reversed(models) if compared else models), None)
         if encoder is None:
             raise ValueError(f"{name} does not say which model has made its vectors: name it (--model)")
         self.model = load_model(encoder, options.device)
@@ -149,7 +152,7 @@ class Pool:
         self.calibration = None if map is None else _fitting_map(map, self.source)
         if map is None and self.source.mark:
             way = "name the map of queries (--map)"
-            if name != options.vectors:
+            if compared:
                 way = "name them first, with the map of queries (--map), and the others by --compare"
             raise ValueError(f"{name}: these vectors are mapped, by {self.source.mark}: {way}")
         self._identify = identifier_for(self.model)

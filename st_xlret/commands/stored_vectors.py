@@ -66,7 +66,7 @@ def sample_vectors(
         )
     print(f"sampled: {_counts(kept)}")
     if few:
-        print(f"warning: left out, with fewer than {min_texts} vectors (--min_texts): {_counts(few)}")
+        print(f"warning: left out, with fewer than {min_texts} vectors: {_counts(few)}")
     if source.fields.text is not None:
         _check_labels(source, set(kept))
     return kept

@@ -38,7 +38,10 @@ def parse_address(address: str, *required: str, optional: tuple[str, ...] | None
         'qdrant:http://host:6333?collection=docs'
     """
     scheme, _, rest = address.partition(":")
-    user, at, _ = rest.partition("//")[2].rpartition("@")
+    before, slashes, authority = rest.partition("//")
+    user, at, _ = (authority if slashes else before.partition("?")[0]).rpartition("@")
+    if not slashes and "/" in user:  # a path
+        user = at = ""
     if set(user) & set("/?#@[]"):
         raise ValueError(
             f"{scheme}: the user or password has one of / ? # @ [ ]: write %2F %3F %23 %40 %5B %5D instead, or leave "

@@ -72,6 +72,8 @@ def apply_calibration(
             "write. For a map of both, calibrate without --queries_only"
         )
     source.refuse_mapped()
+    if not len(source):
+        raise ValueError(f"{source.name} has no vectors: there is nothing to map")
     calibration.check(dimension=source.dimension, metric=source.metric, model=source.model, name=source.name)
     target = source.target(into, f"{calibration.fingerprint} of {source.called}")
     applied, total, started = Applied(target), len(source), time.perf_counter()
@@ -91,7 +93,8 @@ def apply_calibration(
                 bar.update(len(rows.ids))
         except (OSError, KeyboardInterrupt) as error:
             if target.continues:
-                kept = f"{target.already + applied.written} rows are in {target.name}; the same command continues"
+                there = target.already + applied.written - applied.left_out.counts.total()
+                kept = f"{there} rows are in {target.name}; the same command continues"
                 kind = OSError if isinstance(error, OSError) else KeyboardInterrupt
                 raise kind(f"{error}. {kept}".removeprefix(". ")) from error
             raise

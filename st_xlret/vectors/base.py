@@ -224,7 +224,7 @@ class VectorSource(ABC):
             Language -> (n, d) float32, in the order of the codes.
 
         Raises:
-            ValueError: If no row has a vector and a language.
+            ValueError: If no row has a vector and a language, or one of `languages` has none.
         """
         generator = np.random.default_rng(seed)
         found: dict[str, tuple[NDArray[np.float64], NDArray[np.float32]]] = {}
@@ -252,6 +252,10 @@ class VectorSource(ABC):
                 kept = np.argsort(merged)[:per_language]
                 found[code] = merged[kept], np.concatenate([before, rows.vectors[own]])[kept]
         bar.close()
+        if not total:
+            raise ValueError(f"{self.name} has no vectors")
+        if found and (missing := sorted(set(languages or ()) - set(found))):
+            raise ValueError(f"{self.name}: no vector is in {', '.join(missing)}; there are {', '.join(sorted(found))}")
         if not found:
             wanted = f" in {', '.join(languages)}" if languages is not None else ""
             there = ", ".join(self.payload_fields()[:_SHOWN])

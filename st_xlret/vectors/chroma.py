@@ -25,7 +25,7 @@ class ChromaVectors(VectorSource):
         chroma = import_optional("chromadb", extra="chroma", needed_for="vectors in Chroma")
         url = urlsplit(address.place)
         if url.scheme not in ("http", "https") and not os.path.isdir(address.place):
-            raise FileNotFoundError(f"{address.place}: there is no such folder of Chroma")
+            raise FileNotFoundError(f"{self.name}: there is no such folder of Chroma")
         with self.errors():
             if url.scheme in ("http", "https"):
                 is_safe = url.scheme == "https"

@@ -28,7 +28,7 @@ class LanceVectors(VectorSource):
         self.fields = fields._replace(vector=address.values.get("column", fields.vector))
         lancedb = import_optional("lancedb", extra="lance", needed_for="vectors in LanceDB")
         if not os.path.isdir(address.place):
-            raise FileNotFoundError(f"{address.place}: there is no such folder of LanceDB")
+            raise FileNotFoundError(f"{self.name}: there is no such folder of LanceDB")
         with self.errors():
             self.database = lancedb.connect(address.place)
             self.table = self.database.open_table(address.values["table"])

@@ -22,7 +22,7 @@ class NumpyVectors(VectorSource):
             self.array = np.load(existing_file(path), mmap_mode="c", allow_pickle=False)
         except ValueError as error:
             raise ValueError(f"{path} is no NumPy file of numbers: {error}") from error
-        if self.array.ndim != 2 or not np.issubdtype(self.array.dtype, np.floating):
+        if self.array.ndim != 2 or not self.array.shape[1] or not np.issubdtype(self.array.dtype, np.floating):
             raise ValueError(
                 f"{path} has the shape {self.array.shape} and the type {self.array.dtype}; vectors are an array "
                 "(rows, dimension) of float16, float32 or float64"

@@ -31,7 +31,7 @@ class QdrantVectors(VectorSource):
         self.secrets += (key,) if key else ()
         is_url = address.place.startswith(("http://", "https://"))
         if not is_url and not os.path.isdir(address.place):
-            raise FileNotFoundError(f"{address.place}: there is no such folder of Qdrant's local mode")
+            raise FileNotFoundError(f"{self.name}: there is no such folder of Qdrant's local mode")
         where = {"url": address.place, "api_key": key, "timeout": _SECONDS} if is_url else {"path": address.place}
         self.collection = address.values["collection"]
         with self.errors():

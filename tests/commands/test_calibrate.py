@@ -241,7 +241,7 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
     name = f"lsar{'' if chosen == 1 else f', strength {chosen:g}'}{', queries only' * queries_only}"
     assert f"{name} (used)" in printed and printed.count("Recommended") == 1
     assert f"Of the strengths, {chosen:g} has the highest score" in printed
-    assert "left out, with fewer than 50 vectors (--min_texts): sw 3" in printed
+    assert "left out, with fewer than 50 vectors: sw 3" in printed
     for line in ("Search over all languages", "Search within a language", "Scores change", "| en "):
         assert line in printed
     assert (f"st-xlret apply {output}" in printed) != queries_only

@@ -32,6 +32,7 @@ from st_xlret.hub.export import export
 from st_xlret.modules import CalibrationLayer
 from st_xlret.vectors import VectorSource, open_vectors
 from tests import tiny
+from tests.vectors import stores
 
 WORDS = {
     "en": ["sun", "moon", "star", "rain", "wind", "snow", "tree", "leaf", "root", "fish", "bird", "wolf"],
@@ -548,3 +549,13 @@ def test_reports_and_mining_tell_the_languages_too(tmp_path: Path, per_language:
     assert report["same_language_share"] < 0.5, "above 0.8 without the maps of the languages"
     pairs = [line.split("\t")[1:] for line in (tmp_path / "p.tsv").read_text().splitlines()]
     assert sorted(pairs) == sorted(map(list, zip(*WORDS.values(), strict=True)))
+
+
+def test_no_message_of_search_shows_a_key(tmp_path: Path) -> None:
+    client, models = stores.open_qdrant(tmp_path)
+    client.create_collection("docs", vectors_config=models.VectorParams(size=2, distance=models.Distance.COSINE))
+    client.upsert("docs", [models.PointStruct(id=0, vector=[1.0, 0.0], payload={"text": "sun", "language": "en"})])
+    client.close()
+    with pytest.raises(SystemExit, match="does not say which model") as error:
+        main(["search", f"qdrant:{tmp_path / 'qdrant'}?collection=docs&api_key=secret", "--query", "sun"])
+    assert "secret" not in str(error.value)

@@ -314,9 +314,31 @@ def test_languages_of_a_table_are_in_its_columns(tmp_path: Path) -> None:
         "postgresql://me:pass/secret@host/db?table=docs&column=dense",
         "postgresql://me:pass?secret@host/db?table=docs&column=dense",
         "qdrant:http://host:6333?collection=docs&apikey=secret",
+        "qdrant:grpc://me:secret@host:6334?collection=docs",
+        "qdrant:secret@nowhere?collection=docs",
+        "lance:s3://me:secret@bucket?table=docs",
+        "s3://me:secret@bucket/vectors.parquet",
+        "https://me:secret@host/vectors.npy",
     ],
 )
 def test_passwords_are_not_shown(address: str) -> None:
-    with pytest.raises(ValueError) as error:
+    with pytest.raises((ValueError, FileNotFoundError)) as error:
         open_vectors(address)
     assert "secret" not in str(error.value) and "me:" not in str(error.value)
+
+
+def test_no_vectors_and_languages_that_are_not_there_are_named(tmp_path: Path) -> None:
+    np.save(tmp_path / "none.npy", np.empty((0, 4), np.float32))
+    np.save(tmp_path / "flat.npy", np.empty((5, 0), np.float32))
+    np.save(tmp_path / "some.npy", np.ones((2, 4), np.float32))
+    (tmp_path / "codes.txt").write_text("en\nfr\n")
+    with pytest.raises(ValueError, match=r"none.npy has no vectors"):
+        open_vectors(tmp_path / "none.npy").sample(10)
+    with pytest.raises(ValueError, match=r"none.npy has no vectors: there is nothing to map"):
+        calibration = VectorCalibration(np.eye(4, dtype=np.float32)[None], np.zeros((1, 4), np.float32))
+        apply_calibration(calibration, open_vectors(tmp_path / "none.npy"), str(tmp_path / "mapped.npy"))
+    assert not (tmp_path / "mapped.npy").exists()
+    with pytest.raises(ValueError, match=r"flat.npy has the shape \(5, 0\)"):
+        open_vectors(tmp_path / "flat.npy")
+    with pytest.raises(ValueError, match=r"no vector is in xx; there are en"):
+        open_vectors(tmp_path / "some.npy", languages_file=tmp_path / "codes.txt").sample(10, languages=["en", "xx"])
