@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -72,8 +73,9 @@ def _index(options: Arguments, target: Path, work: Path) -> None:
     from pyarrow.parquet import ParquetWriter
     from tqdm.auto import tqdm
 
+    from st_xlret.data.language_identification import LanguageIdentifier
     from st_xlret.data.lines import BadLines, DataError, Limits
-    from st_xlret.encoding import encode, known_languages
+    from st_xlret.encoding import encode, known_languages, language_routes
     from st_xlret.evaluation.embedding_cache import EmbeddingCache, fingerprint
     from st_xlret.hub.loading import load_model
     from st_xlret.prompts import role_prompt
@@ -86,6 +88,9 @@ def _index(options: Arguments, target: Path, work: Path) -> None:
         raise DataError(f"{', '.join(options.documents)}: there is no text")
     model = load_model(options.model, options.device)
     identify = identifier_for(model)
+    if not language_routes(model):
+        with suppress(ImportError):
+            identify = LanguageIdentifier().identify
     is_local = os.path.isdir(os.path.expanduser(options.model))
     about = {
         "model": os.path.abspath(os.path.expanduser(options.model)) if is_local else options.model,

@@ -43,6 +43,15 @@ def test_an_index_and_its_queries(tmp_path: Path) -> None:
         assert Pool(file, Arguments(file)).search([text]) == Pool(file, Arguments(file, language=code)).search([text])
 
 
+def test_an_index_names_the_languages_of_texts_for_any_model(tmp_path: Path) -> None:
+    bias_files.encoder().save(str(tmp_path / "model"))
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS.values()))
+    file = str(tmp_path / "index.parquet")
+    index([str(tmp_path / "texts.txt"), "--model", str(tmp_path / "model"), "--output", file])
+    (rows,) = open_vectors(file).batches()
+    assert rows.languages == list(TEXTS)
+
+
 def test_the_preferred_language_of_a_query(tmp_path: Path) -> None:
     bias_files.encoder().save(str(tmp_path / "model"))
     file = str(tmp_path / "index.parquet")
