@@ -213,7 +213,7 @@ class Comparison:
             found[0] += " (below chance)" if row.overshoots else ""
             mark = " (used)" if self.used and name == self.chosen else ""
             needs = "yes" if row.needs_language else "no"
-            rest = [f"{row.lift:.1f}", f"{100 * row.kept:.1f}", f"{row.score:.3f}"]
+            rest = [f"{row.lift:.1f}", f"{100 * row.kept:.1f}", f"{self._score(name):.3f}"]
             cells.append([f"{name}{mark}", needs, *found, *rest])
         return markdown_table(header, cells)
 

@@ -42,7 +42,7 @@ class Arguments:
     column: str | None = option(None, "Column of tables (its number from 1, or its name).", expert=True)
     language: str | None = option(
         None,
-        "Language of documents that do not name theirs. For a model with a map per language it is identified, if the "
+        "Language of documents that do not name theirs. Without it, it is identified, if the "
         "extra langid is installed.",
     )
     skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.", expert=True)

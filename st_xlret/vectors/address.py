@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
@@ -40,7 +41,7 @@ def parse_address(address: str, *required: str, optional: tuple[str, ...] | None
     scheme, _, rest = address.partition(":")
     before, slashes, authority = rest.partition("//")
     user, at, _ = (authority if slashes else before.partition("?")[0]).rpartition("@")
-    if not slashes and "/" in user:  # a path
+    if not slashes and (os.path.exists(before.partition("?")[0]) or ":" not in user and "/" in user):  # a path
         user = at = ""
     if set(user) & set("/?#@[]"):
         raise ValueError(

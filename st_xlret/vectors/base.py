@@ -228,7 +228,7 @@ class VectorSource(ABC):
         """
         generator = np.random.default_rng(seed)
         found: dict[str, tuple[NDArray[np.float64], NDArray[np.float32]]] = {}
-        left_out = LeftOut()
+        left_out, there_are = LeftOut(), set[str]()
         total = len(self)
         share = 1.0 if self.fields.text is None else _IDENTIFIED / max(1, total)
         bar = tqdm(total=total, desc="Sampling", unit=" rows", disable=not show_progress_bar)
@@ -241,6 +241,7 @@ class VectorSource(ABC):
             usable = rows.usable()
             left_out.add_vectors(rows, usable)
             left_out.add("without a language", (rows.ids[i] for i in np.flatnonzero(usable & (codes == "")).tolist()))
+            there_are |= set(codes[usable].tolist()) - {""}
             for code in set(codes[usable].tolist()) - {""}:
                 if languages is not None and code not in languages:
                     continue
@@ -255,7 +256,8 @@ class VectorSource(ABC):
         if not total:
             raise ValueError(f"{self.name} has no vectors")
         if found and (missing := sorted(set(languages or ()) - set(found))):
-            raise ValueError(f"{self.name}: no vector is in {', '.join(missing)}; there are {', '.join(sorted(found))}")
+            known = ", ".join(sorted(there_are)[:_SHOWN])
+            raise ValueError(f"{self.name}: no vector is in {', '.join(missing)}; there are {known}")
         if not found:
             wanted = f" in {', '.join(languages)}" if languages is not None else ""
             there = ", ".join(self.payload_fields()[:_SHOWN])

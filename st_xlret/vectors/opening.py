@@ -74,7 +74,7 @@ def open_vectors(
         module, name = _SCHEMES[scheme]
     elif path.is_dir() and any(path.rglob("*.parquet")):
         module, name = _SUFFIXES[".parquet"]
-    elif path.suffix in _SUFFIXES and "://" not in address:
+    elif path.suffix in _SUFFIXES and ("@" not in address or path.exists()) and "://" not in address:
         module, name = _SUFFIXES[path.suffix]
     else:
         known = ", ".join([*_SUFFIXES, *(f"{known}:..." for known in _SCHEMES)])

@@ -316,6 +316,10 @@ def test_languages_of_a_table_are_in_its_columns(tmp_path: Path) -> None:
         "qdrant:http://host:6333?collection=docs&apikey=secret",
         "qdrant:grpc://me:secret@host:6334?collection=docs",
         "qdrant:secret@nowhere?collection=docs",
+        "qdrant:me:sec/secret@host?collection=docs",
+        "qdrant:http:/me:secret@host?collection=docs",
+        "https:/me:secret@host/vectors.npy",
+        "s3:me:secret@bucket/vectors.parquet",
         "lance:s3://me:secret@bucket?table=docs",
         "s3://me:secret@bucket/vectors.parquet",
         "https://me:secret@host/vectors.npy",
@@ -340,5 +344,5 @@ def test_no_vectors_and_languages_that_are_not_there_are_named(tmp_path: Path) -
     assert not (tmp_path / "mapped.npy").exists()
     with pytest.raises(ValueError, match=r"flat.npy has the shape \(5, 0\)"):
         open_vectors(tmp_path / "flat.npy")
-    with pytest.raises(ValueError, match=r"no vector is in xx; there are en"):
+    with pytest.raises(ValueError, match=r"no vector is in xx; there are en, fr"):
         open_vectors(tmp_path / "some.npy", languages_file=tmp_path / "codes.txt").sample(10, languages=["en", "xx"])

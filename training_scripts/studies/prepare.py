@@ -162,7 +162,9 @@ def in_contexts(files: Iterable[str], exclude: Sequence[str]) -> Iterator[dict[s
     excluded = texts_to_exclude(exclude)
     for file in files:
         rows = (row for _, row in read_jsonl(file))
-        for _, document in groupby(rows, lambda row: re.split(r"[#:-][^#:-]*$", row["id"])[0]):
+        for _, document in groupby(
+            rows, lambda row: (re.split(r"[#:-][^#:-]*$", row["id"])[0], row["target_language"])
+        ):
             while len(block := list(islice(document, 5))) > 1:
                 if not any(normalise_text(row["source"]) in excluded for row in block):
                     languages = {side: block[0][f"{side}_language"] for side in ("source", "target")}
