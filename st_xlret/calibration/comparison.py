@@ -79,6 +79,11 @@ class Compared:
         search = self.biases["search"]
         return search.same_language_share < search.chance - _BELOW_CHANCE
 
+    @property
+    def how_close(self) -> str:
+        """In words, how close the neighbours within a language are that replace others."""
+        return "nearly as close" if self.closeness >= _NEARLY_AS_CLOSE else "less close"
+
     def as_json(self) -> dict[str, float]:
         """The two sides of the trade-off and the score, in JSON's types."""
         search = self.biases["search"]
@@ -102,6 +107,8 @@ class Comparison:
         strengths: The chosen one at other strengths, see [`compare_strengths`][st_xlret.calibration.compare_strengths].
         scores: Scores that 90, 50 and 10 % of the results pass before the chosen calibration, and after it.
         halves: The chosen one fitted on one half of the texts and measured on the other, both ways.
+        other_way: Its steps at all strengths the other way: for queries alone where the chosen one maps both sides, and
+            for both where it maps queries alone.
     """
 
     rows: dict[str, Compared]
@@ -111,6 +118,7 @@ class Comparison:
     strengths: Mapping[float, Compared] = field(default_factory=dict)
     halves: Sequence[Compared] = ()
     scores: Sequence[tuple[float, float]] = ()
+    other_way: Mapping[float, Compared] = field(default_factory=dict)
 
     @property
     def before(self) -> dict[str, LanguageBias]:
@@ -184,7 +192,6 @@ class Comparison:
         """What the chosen calibration does to a search over all languages, and to one within a language."""
         before, row = self.rows[AS_IT_IS], self.rows[self.chosen]
         own = [100 * found.biases["search"].same_language_share for found in (before, row)]
-        close = "nearly as close" if row.closeness >= _NEARLY_AS_CLOSE else "less close"
         sure = ""
         if self.halves:
             shares = [f"{100 * half.biases['search'].same_language_share:.1f}" for half in self.halves]
@@ -196,13 +203,41 @@ class Comparison:
                 f"{before.biases['search'].neighbours} nearest in all languages pass (cosine; within one "
                 f"language it is lower): {', '.join(f'{old:.2f} -> {new:.2f}' for old, new in self.scores)}."
             )
+        other = ""
+        if self.other_way:
+            strength = best_strength(self.other_way)
+            found = self.other_way[strength]
+            share = 100 * found.biases["search"].same_language_share
+            other = (
+                f"\n{'Both sides' if row.queries_only else 'Queries alone'} mapped instead, at the best strength, "
+                f"{strength:g}: {own[0]:.1f} -> {share:.1f} of 100 results are in the query's language (lift "
+                f"{before.lift:.1f} -> {found.lift:.1f}), and {100 * found.kept:.1f} of 100 neighbours within a "
+                f"language stay, the others {found.how_close} ({100 * found.closeness:.1f} %)."
+            )
         return (
             f"Search over all languages: {own[0]:.1f} of 100 results are in the query's language before and "
             f"{own[1]:.1f} after (chance: {100 * row.biases['search'].chance:.1f}; lift {before.lift:.1f} -> "
             f"{row.lift:.1f}). In other languages: {100 - own[0]:.1f} -> {100 - own[1]:.1f}.{sure}\n"
             f"Search within a language: {100 * row.kept:.1f} of 100 neighbours stay, and those that replace the others "
-            f"are {close}: the ten nearest keep {100 * row.closeness:.1f} % of their closeness.{scores}"
+            f"are {row.how_close}: the ten nearest keep {100 * row.closeness:.1f} % of their closeness.{other}{scores}"
         )
+
+    def strengths_table(self) -> str:
+        """What each strength does to both sides and to queries alone, in Markdown: every second one, and the best."""
+        ways = [self.strengths, self.other_way]
+        both, alone = ways[::-1] if self.rows[self.chosen].queries_only else ways
+        best = [best_strength(way) for way in (both, alone)]
+        measures = ["own language (%)", "kept (%)", "score"]
+        header = ["strength", *(f"{way}: {measure}" for way in ("both sides", "queries only") for measure in measures)]
+        cells = []
+        for strength in sorted({*list(both)[::2], *best}):
+            cells.append([f"{strength:g}"])
+            for way, highest in zip((both, alone), best, strict=True):
+                row = way[strength]
+                share = 100 * row.biases["search"].same_language_share
+                mark = " (best)" if strength == highest else ""
+                cells[-1] += [f"{share:.1f}", f"{100 * row.kept:.1f}", f"{row.score:.3f}{mark}"]
+        return markdown_table(header, cells)
 
     def table(self) -> str:
         """The measures of every row, in Markdown."""
@@ -321,7 +356,7 @@ def within_a_language(before: Sides, after: Sides, *, neighbours: int = 10) -> t
         before: Queries and documents, language -> (m, d) and (n, d), whose first m are the same texts: a text is no
             neighbour of itself.
         after: The same as the calibration maps them.
-        neighbours: How many neighbours to look at.
+        neighbours: How many neighbours to look at; at most half of the other texts.
 
     Returns:
         `kept` and `closeness`, see `Compared`.
@@ -331,12 +366,12 @@ def within_a_language(before: Sides, after: Sides, *, neighbours: int = 10) -> t
         scores, mapped = (
             unit_rows(queries[code]) @ unit_rows(documents[code]).T for queries, documents in (before, after)
         )
-        k = min(neighbours, scores.shape[1] - 1)
+        k = min(neighbours, scores.shape[1] // 2)
         arbitrary = (scores.sum() - scores.trace()) / (scores.numel() - len(scores))
         found = [side.clone().fill_diagonal_(-torch.inf).topk(k).indices for side in (scores, mapped)]
         close = [scores.gather(1, rows).mean() - arbitrary for rows in found]
         kept.append((found[0][:, :, None] == found[1][:, None, :]).any(dim=2).float().mean())
-        closeness.append(close[1] / close[0].clamp(min=1e-12))
+        closeness.append(close[1] / close[0].clamp(min=1e-6))
     return float(torch.stack(kept).mean()), float(torch.stack(closeness).mean())
 
 

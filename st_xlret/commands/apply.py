@@ -45,16 +45,17 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
         rows = f"{len(source)} rows of {source.dimension} dimensions"
         done = apply_calibration(calibration, source, options.into, dry_run=options.dry_run)
         target = done.target
-    there = f", {target.already} of which are there already" if target.already else ""
     if done.left_out.counts:
         print(f"{'not to be mapped' if options.dry_run else 'not mapped'}: {done.left_out}")
     if options.dry_run:
+        there = f", {target.already} of which are there already" if target.already else ""
         print(
             f"{rows} would go into {target.name}{there}. Reading and mapping them takes about {done.seconds:,.0f} s, "
             "measured on the first rows; writing is not measured. Nothing was written."
         )
         return
     rate = f"{done.written / max(done.seconds, 1e-9):,.0f} rows a second"
+    there = f"; {target.already} were there already" if target.already else ""
     print(f"{done.written} rows written to {target.name} in {done.seconds:,.0f} s, {rate}{there}")
     if done.added:
         print(f"{done.added} rows were added to {source.name} meanwhile: run the same command again")

@@ -342,7 +342,8 @@ def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Compa
 
 def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Output) -> None:
     """Fit a map on stored vectors, save it with its report, and say what it brings."""
-    from st_xlret.calibration import fit_and_compare, usual_texts
+    from st_xlret.calibration import compare_strengths, fit_and_compare, usual_texts
+    from st_xlret.calibration.fit import QUERY_STEPS
     from st_xlret.evaluation import markdown_table
     from st_xlret.vectors.calibration import VectorCalibration, check_steps, unit_vectors
 
@@ -359,16 +360,14 @@ def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Out
         found = _judged(given, stored, source, units, method)
         if amount == "auto":
             amount = max(found, key=lambda strength: found[float(strength)][0].overall)
+    how: Any = {"steps": method.steps, "pivot": method.pivot, "options": method.options(), "show_progress_bar": True}
     fitted, comparison = fit_and_compare(
-        units,
-        steps=method.steps,
-        strength=amount,
-        pivot=method.pivot,
-        options=method.options(),
-        queries_only=method.queries_only,
-        seed=method.seed,
-        show_progress_bar=True,
+        units, strength=amount, queries_only=method.queries_only, seed=method.seed, **how
     )
+    if set(method.steps) <= {*QUERY_STEPS}:
+        comparison = replace(
+            comparison, other_way=compare_strengths(units, queries_only=not method.queries_only, **how)
+        )
     calibration = VectorCalibration.of_layers(fitted, metric=source.metric, model=source.model)
     with atomic_directory(target.output, overwrite=target.overwrite) as folder:
         calibration.save(folder)

@@ -79,7 +79,7 @@ def _counts(found: Mapping[str, np.ndarray]) -> str:
 
 
 def describe(comparison: Comparison) -> str:
-    """The comparison, and lift by language."""
+    """The comparison, lift by language, and the strengths of both ways."""
     from st_xlret.evaluation import markdown_table
 
     before, after = comparison.before["search"], comparison.after["search"]
@@ -89,7 +89,8 @@ def describe(comparison: Comparison) -> str:
         for i, code in enumerate(before.languages)
     ]
     header = ["language", "before (%)", "after (%)", "chance (%)", "lift before", "lift after"]
-    return f"\n{markdown_table(header, rows)}\n\n{comparison}"
+    strengths = f"\n\n{comparison.strengths_table()}" if comparison.other_way else ""
+    return f"\n{markdown_table(header, rows)}{strengths}\n\n{comparison}"
 
 
 def lines_for_a_service(output: str, *, queries_only: bool, needs_language: bool) -> str:

@@ -25,7 +25,7 @@ class Applied:
         target: Where the mapped vectors are, with the line of query code that searches them, and the way back.
         written: Rows that were written.
         left_out: Rows that could not be mapped.
-        added: Rows that were added to the source meanwhile: running it again maps them.
+        added: Rows that were added to the source meanwhile and not read: running it again maps them.
         seconds: How long it took; of a dry run, how long reading and mapping all rows would take.
     """
 
@@ -76,7 +76,7 @@ def apply_calibration(
         raise ValueError(f"{source.name} has no vectors: there is nothing to map")
     calibration.check(dimension=source.dimension, metric=source.metric, model=source.model, name=source.name)
     target = source.target(into, f"{calibration.fingerprint} of {source.called}")
-    applied, total, started = Applied(target), len(source), time.perf_counter()
+    applied, total, read, started = Applied(target), len(source), 0, time.perf_counter()
     everything = target.everything or bool(calibration.languages and source.fields.text)
     batches = source.batches(_ROWS, everything=everything)
     if dry_run:
@@ -90,6 +90,7 @@ def apply_calibration(
                     if missing.ids:
                         target.write(_mapped(calibration, source, missing, applied.left_out))
                 applied.written += len(missing.ids)
+                read += len(rows.ids)
                 bar.update(len(rows.ids))
         except (OSError, KeyboardInterrupt) as error:
             if target.continues:
@@ -99,7 +100,7 @@ def apply_calibration(
                 raise kind(f"{error}. {kept}".removeprefix(". ")) from error
             raise
     applied.written -= applied.left_out.counts.total()
-    applied.added = max(0, len(source) - total)
+    applied.added = max(0, len(source) - read)
     applied.seconds = time.perf_counter() - started
     return applied
 

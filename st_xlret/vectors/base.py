@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -22,6 +22,7 @@ _NAMED = 5  # rows that a message names
 _SHORTEST = np.finfo(np.float32).tiny  # the square of the shortest length of which float32 has all digits
 _SHOWN = 20  # fields that a message lists
 _IDENTIFIED = 100_000  # texts whose language a sample identifies
+_MODEL_NAMES = ("model_name", "model", "name")  # where a client's settings of an embedding function have the model
 
 
 class Fields(NamedTuple):
@@ -228,7 +229,7 @@ class VectorSource(ABC):
         """
         generator = np.random.default_rng(seed)
         found: dict[str, tuple[NDArray[np.float64], NDArray[np.float32]]] = {}
-        left_out, there_are = LeftOut(), set[str]()
+        left_out, there_are, passed_over = LeftOut(), set[str](), 0
         total = len(self)
         share = 1.0 if self.fields.text is None else _IDENTIFIED / max(1, total)
         bar = tqdm(total=total, desc="Sampling", unit=" rows", disable=not show_progress_bar)
@@ -236,7 +237,7 @@ class VectorSource(ABC):
             bar.update(len(rows.ids))
             lots = generator.random(len(rows.ids))
             looked_at = (lots < share) | np.array([code is not None for code in rows.languages])
-            rows, lots = rows.of(looked_at), lots[looked_at]
+            rows, lots, passed_over = rows.of(looked_at), lots[looked_at], passed_over + int((~looked_at).sum())
             codes = np.array([code or "" for code in self.languages_of(rows)])
             usable = rows.usable()
             left_out.add_vectors(rows, usable)
@@ -255,14 +256,18 @@ class VectorSource(ABC):
         bar.close()
         if not total:
             raise ValueError(f"{self.name} has no vectors")
-        if found and (missing := sorted(set(languages or ()) - set(found))):
+        missing = sorted(set(languages or ()) - set(found))
+        if missing and there_are:
             known = ", ".join(sorted(there_are)[:_SHOWN])
-            raise ValueError(f"{self.name}: no vector is in {', '.join(missing)}; there are {known}")
+            drawn = (
+                f". Some may be among the {passed_over} of {total} rows that were not drawn to have their language "
+                "identified: leave a rare language out, or store the languages in a field"
+            ) * (passed_over > 0)
+            raise ValueError(f"{self.name}: no vector is in {', '.join(missing)}; there are {known}{drawn}")
         if not found:
-            wanted = f" in {', '.join(languages)}" if languages is not None else ""
             there = ", ".join(self.payload_fields()[:_SHOWN])
             raise ValueError(
-                f"{self.name}: of {total} rows none has a vector and a language{wanted}. Languages come from a "
+                f"{self.name}: of {total} rows none has a vector and a language. Languages come from a "
                 f"field (--language_field{f'; there are {there}' if there else ''}), from a file with a code a line "
                 "(--languages_file, for .npy and .faiss), or from texts (--text_field, with the extra langid)"
             )
@@ -350,6 +355,12 @@ def field_among(present: Collection[str], named: str | None, usual: Sequence[str
 def language_field(present: Collection[str], fields: Fields, where: str) -> str | None:
     """The field of the languages, if there is one."""
     return field_among(present, fields.language, _LANGUAGE_FIELDS, where)
+
+
+def named_model(settings: Mapping[str, Any]) -> str | None:
+    """The name of the model in a client's settings of an embedding function, or in a collection's metadata."""
+    found = (settings.get(name) for name in _MODEL_NAMES)
+    return next((name for name in found if isinstance(name, str)), None)
 
 
 def taken(where: str, what: str) -> FileExistsError:

@@ -11,9 +11,20 @@ import numpy as np
 
 from st_xlret.optional import import_optional
 from st_xlret.vectors.address import parse_address
-from st_xlret.vectors.base import Fields, Metric, VectorRows, VectorSource, VectorTarget, fields_among, taken, value_at
+from st_xlret.vectors.base import (
+    Fields,
+    Metric,
+    VectorRows,
+    VectorSource,
+    VectorTarget,
+    fields_among,
+    named_model,
+    taken,
+    value_at,
+)
 
 _METRICS: dict[str, Metric] = {"cosine": "cosine", "ip": "dot", "l2": "euclidean"}
+_SECONDS = 60  # for an answer
 
 
 class ChromaVectors(VectorSource):
@@ -28,8 +39,11 @@ class ChromaVectors(VectorSource):
             raise FileNotFoundError(f"{self.name}: there is no such folder of Chroma")
         with self.errors():
             if url.scheme in ("http", "https"):
-                is_safe = url.scheme == "https"
-                self.client = chroma.HttpClient(url.hostname, url.port or 8000, ssl=is_safe)
+                host, port = url.hostname, url.port or 8000
+                httpx = import_optional("httpx", extra="chroma", needed_for="vectors in Chroma")
+                httpx.get(f"{url.scheme}://{host}:{port}/api/v2/heartbeat", timeout=_SECONDS)
+                self.client = chroma.HttpClient(host, port, ssl=url.scheme == "https")
+                self.client._server._session.timeout = _SECONDS  # without a limit, and no setting for it
             else:
                 self.client = chroma.PersistentClient(address.place)
             self.collection = self.client.get_collection(address.values["collection"], embedding_function=None)
@@ -38,8 +52,10 @@ class ChromaVectors(VectorSource):
             raise ValueError(f"{self.name}: the collection is empty")
         self.dimension = len(first[0])
         self.called, self.mark = self.collection.name, (self.collection.metadata or {}).get("st_xlret")
-        self.space = (self.collection.configuration.get("hnsw") or {}).get("space", "l2")
+        settings = self.collection.configuration_json  # `configuration` would make the embedding function
+        self.space = (settings.get("hnsw") or {}).get("space", "l2")
         self.metric = _METRICS.get(self.space)
+        self.model = named_model((settings.get("embedding_function") or {}).get("config") or {})
 
     def __len__(self) -> int:
         with self.errors():

@@ -37,6 +37,11 @@ _KEY_TYPES = (
     "timestamp without time zone", "timestamp with time zone",
 )  # fmt: skip
 _MARK = "st-xlret apply: "  # before it, in the comment on a column of mapped vectors
+# Of libpq, unless the address has its own: a server that does not answer, and one that is gone, for 60 s.
+_LIMITS = {
+    **{"connect_timeout": "10", "tcp_user_timeout": "60000"},
+    **{"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"},
+}
 _NAME = 63  # bytes of a name that PostgreSQL keeps
 
 
@@ -53,7 +58,7 @@ class PostgresVectors(VectorSource):
         self.table = self.sql.Identifier(*table.split("."))
         with self.errors():
             place = f"postgresql:{address.place}"
-            self.connection = psycopg.connect(place, autocommit=True, **{"connect_timeout": "10", **others})
+            self.connection = psycopg.connect(place, autocommit=True, **{**_LIMITS, **others})
             pgvector.register_vector(self.connection)
             ((oid,),) = self._rows("SELECT to_regclass(%s)::oid", self.table.as_string(self.connection))
             columns = {name: rest for name, *rest in self._rows(_COLUMNS, oid)}

@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 
 from st_xlret.optional import import_optional
 from st_xlret.vectors.address import parse_address
-from st_xlret.vectors.base import Fields, Metric, VectorRows, VectorSource, VectorTarget, fields_among, taken, value_at
+from st_xlret.vectors.base import (
+    Fields,
+    Metric,
+    VectorRows,
+    VectorSource,
+    VectorTarget,
+    fields_among,
+    named_model,
+    taken,
+    value_at,
+)
 
 _METRICS: dict[str, Metric] = {"Cosine": "cosine", "Dot": "dot", "Euclid": "euclidean"}
 METADATA = "st_xlret"
@@ -46,7 +56,9 @@ class QdrantVectors(VectorSource):
             known = ", ".join(name or "(without a name)" for name in named)
             raise ValueError(f"{self.name}: name one of the collection's vectors, with &vector=...: {known}")
         self.parameters, self.known = named[self.vector], set(named)
-        self.marks: dict[str, str] = (config.metadata or {}).get(METADATA) or {}
+        metadata = config.metadata or {}
+        self.model = named_model({"model": metadata.get("model")})
+        self.marks: dict[str, str] = metadata.get(METADATA) or {}
         self.called, self.mark = self.vector or self.collection, self.marks.get(self.vector)
         if self.parameters.multivector_config:
             raise ValueError(f"{self.name}: a point has several vectors; one for each point is needed")

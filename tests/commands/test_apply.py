@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from st_xlret.commands import main
-from st_xlret.vectors import VectorCalibration, apply_calibration, open_vectors
+from st_xlret.vectors import VectorCalibration, apply_calibration, applying, open_vectors
 from tests.vectors import stores
 from tests.vectors.stores import LANGUAGES, VECTORS
 
@@ -107,6 +107,25 @@ def test_options_that_are_missing(folder: str) -> None:
         main(["apply", folder, "--into", "b.parquet"])
 
 
+DATABASES = {"named_qdrant": "the named vector mapped of docs", "qdrant": "the collection mapped"} | {
+    "lance": "the table mapped",
+    "chroma": "the collection mapped",
+}
+
+
+@pytest.fixture(params=DATABASES)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    """The name of a kind of store, and the address of one."""
+    return request.param, stores.BUILDERS[request.param](tmp_path)
+
+
+def vectors_of(address: str) -> np.ndarray:
+    """The mapped vectors beside those of the address, in its order."""
+    before = "vector=dense" if "vector=dense" in address else "=docs"
+    with open_vectors(address.replace(before, f"{before.partition('=')[0]}=mapped")) as written:
+        return np.concatenate([rows.vectors for rows in written.batches()])
+
+
 @pytest.mark.parametrize(
     ("error", "message"),
     [(ConnectionError("the server has gone away"), "the server has gone away."), (KeyboardInterrupt(), "stopped.")],
@@ -114,15 +133,14 @@ def test_options_that_are_missing(folder: str) -> None:
 def test_an_interrupted_run_continues_and_takes_rows_that_were_added(
     error: BaseException,
     message: str,
+    database: tuple[str, str],
     folder: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from st_xlret.vectors import applying
-
     monkeypatch.setattr(applying, "_ROWS", 3)
-    address = stores.named_qdrant(tmp_path)
+    store, address = database
     given = ["apply", folder, "--vectors", address, "--into", "mapped"]
     as_it_is = VectorCalibration.transform
     calls = []
@@ -136,19 +154,45 @@ def test_an_interrupted_run_continues_and_takes_rows_that_were_added(
     monkeypatch.setattr(VectorCalibration, "transform", dies_in_the_third_batch)
     with pytest.raises(SystemExit) as stopped:
         main(given)
-    kept = "6 rows are in the named vector mapped of docs; the same command continues"
-    assert f"{message} {kept}" in str(stopped.value)
+    assert f"{message} 6 rows are in {DATABASES[store]}; the same command continues" in str(stopped.value)
     monkeypatch.setattr(VectorCalibration, "transform", as_it_is)
-    client, models = stores.open_qdrant(tmp_path)
-    client.upsert("docs", [models.PointStruct(id=10, vector={"dense": [1.0, 0, 0, 0]})])
-    client.close()
+    stores.add_a_row(store, tmp_path)
+    main([*given, "--dry_run"])
+    assert f"11 rows of 4 dimensions would go into {DATABASES[store]}, 6 of which are there" in capsys.readouterr().out
     main(given)
-    assert "5 rows written" in (printed := capsys.readouterr().out) and "6 of which are there already" in printed
-    with open_vectors(address.replace("vector=dense", "vector=mapped")) as written:
-        found = next(written.batches(20)).vectors
-    np.testing.assert_allclose(
-        found, np.concatenate([MAPPED, SHARED.transform([[1.0, 0, 0, 0]], "document")]), atol=1e-6
-    )
+    printed = capsys.readouterr().out
+    assert f"5 rows written to {DATABASES[store]} in" in printed and "; 6 were there already\n" in printed
+    expected = np.concatenate([MAPPED, SHARED.transform([[1.0, 0, 0, 0]], "document")])
+    np.testing.assert_allclose(vectors_of(address), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("store", "missed"), [("lance", 1), ("chroma", 0)])  # Chroma reads it in the same run
+def test_rows_that_are_added_meanwhile_are_counted_and_written_by_the_same_command(
+    store: str,
+    missed: int,
+    folder: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    address = stores.BUILDERS[store](tmp_path)
+    given = ["apply", folder, "--vectors", address, "--into", "mapped"]
+    as_it_is = VectorCalibration.transform
+
+    def while_a_row_is_added(self: VectorCalibration, *arguments: Any) -> Any:
+        stores.add_a_row(store, tmp_path)
+        return as_it_is(self, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(VectorCalibration, "transform", while_a_row_is_added)
+        main(given)
+    printed = capsys.readouterr().out
+    assert f"{11 - missed} rows written" in printed
+    assert ("1 rows were added" in printed and "run the same command again" in printed) == (missed == 1)
+    main(given)
+    assert f"{missed} rows written" in capsys.readouterr().out
+    np.testing.assert_allclose(vectors_of(address)[:10], MAPPED, atol=1e-6)
+    assert len(vectors_of(address)) == 11
 
 
 def test_the_same_query_finds_the_same_before_and_after_and_back(folder: str, tmp_path: Path) -> None:
@@ -175,11 +219,58 @@ def test_what_is_whole_is_not_written_again(
     assert "0 rows written" in capsys.readouterr().out
 
 
-def test_a_lance_table_that_has_changed_is_not_continued_by_number(folder: str, tmp_path: Path) -> None:
+def test_a_lance_table_is_continued_as_often_as_rows_are_added(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = stores.lance(tmp_path)
+    given = ["apply", folder, "--vectors", address, "--into", "mapped"]
+    main(given)
+    for rows in (1, 2):
+        for _ in range(rows):
+            stores.add_a_row("lance", tmp_path)
+        capsys.readouterr()
+        main(given)
+        assert f"{rows} rows written" in capsys.readouterr().out
+    assert len(vectors_of(address)) == 13
+
+
+@pytest.mark.parametrize("change", ["delete", "update", "optimize", "made anew"])
+def test_a_lance_table_that_has_changed_is_not_continued_by_number(change: str, folder: str, tmp_path: Path) -> None:
     given = ["apply", folder, "--vectors", stores.lance(tmp_path), "--into", "mapped"]
     main(given)
-    lancedb = pytest.importorskip("lancedb")
-    lancedb.connect(str(tmp_path / "lance")).open_table("docs").update(where="text = 'no such'", values={"text": "x"})
-    lancedb.connect(str(tmp_path / "lance")).open_table("docs").delete("language = 'de'")
-    with pytest.raises(SystemExit, match="docs has changed since the table mapped was begun"):
+    stores.add_a_row("lance", tmp_path)
+    database = pytest.importorskip("lancedb").connect(str(tmp_path / "lance"))
+    table = database.open_table("docs")
+    if change == "delete":
+        table.delete("language = 'de'")
+    elif change == "update":
+        table.update(where="text = 'text 3'", values={"vector": [1.0, 0.0, 0.0, 0.0]})
+    elif change == "optimize":
+        table.optimize()
+    else:
+        database.drop_table("docs")
+        stores.lance(tmp_path)
+    with pytest.raises(SystemExit, match="rows were changed, deleted or moved since the table mapped was begun"):
         main(given)
+
+
+def test_200_languages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A map for each, and rows in a language more."""
+    codes = [f"l{i:03d}" for i in range(201)]
+    weight = np.stack([np.diag(GENERATOR.uniform(0.5, 2, 4)).astype(np.float32) for _ in codes[:200]])
+    calibration = VectorCalibration(weight, np.zeros((200, 4), np.float32), languages=codes[:200])
+    calibration.save(tmp_path / "map")
+    vectors = GENERATOR.normal(size=(402, 4)).astype(np.float32)
+    table = pa.table({"vector": vectors.tolist(), "language": codes * 2})
+    pq.write_table(table, tmp_path / "vectors.parquet")
+    into = str(tmp_path / "mapped.parquet")
+    main(["apply", str(tmp_path / "map"), "--vectors", str(tmp_path / "vectors.parquet"), "--into", into])
+    printed = capsys.readouterr().out
+    assert (
+        "not mapped: 2 rows in l200, for which there is no map (200, 401)" in printed and "400 rows written" in printed
+    )
+    written = pq.read_table(into)["vector"].to_pylist()
+    assert [i for i, vector in enumerate(written) if vector is None] == [200, 401]
+    mapped = [i for i in range(402) if i % 201 != 200]
+    expected = calibration.transform(vectors[mapped], "document", [(codes * 2)[i] for i in mapped])
+    np.testing.assert_allclose([written[i] for i in mapped], expected, atol=1e-5)

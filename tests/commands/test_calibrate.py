@@ -244,6 +244,9 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
     assert "left out, with fewer than 50 vectors: sw 3" in printed
     for line in ("Search over all languages", "Search within a language", "Scores change", "| en "):
         assert line in printed
+    other = "Both sides" if queries_only else "Queries alone"
+    assert printed.count(f"{other} mapped instead, at the best strength, ") == 1
+    assert re.search(r"\| strength +\| +both sides: own .* queries only: own ", printed)
     assert (f"st-xlret apply {output}" in printed) != queries_only
     # The lines that are printed run.
     strengths = json.loads((output / "language_bias.json").read_text())["strengths"]
@@ -258,7 +261,7 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
     report(["--vectors", str(vectors), "--output", str(tmp_path / "bias.json")])
     assert json.loads((tmp_path / "bias.json").read_text()) == before
     reported = capsys.readouterr().out
-    assert "used" not in reported
+    assert "used" not in reported and "instead" not in reported
     assert all(f"| {name} " in reported for name in ("lsar", "lsar, queries only", "shift", "shift coral"))
     with pytest.raises(FileExistsError, match=r"map already holds files; replace it \(--overwrite"):
         main(["--vectors", str(vectors), "--output", str(output)])
@@ -269,6 +272,25 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
         main(["--vectors", str(vectors), "--output", str(output), "--overwrite"])
     main(["--vectors", str(vectors), "--output", str(tmp_path / "other"), "--steps", "shift"])
     assert 'language="fr"' in capsys.readouterr().out
+    main(["--vectors", str(vectors), "--output", str(tmp_path / "both"), "--steps", "shift", "coral"])
+    assert "instead" not in capsys.readouterr().out  # coral maps documents, too
+
+
+def test_stored_vectors_of_200_languages(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("st_xlret.calibration.choosing.STRENGTHS", (0.0, 1.0))  # eleven take a while
+    generator = np.random.default_rng(0)
+    topics = generator.normal(size=(3, 208))
+    clouds = [topics + 2 * generator.normal(size=208) + 0.3 * generator.normal(size=(3, 208)) for _ in range(200)]
+    codes = [f"l{i:03d}" for i in range(200) for _ in range(3)]
+    table = pyarrow.table({"vector": np.concatenate(clouds).astype(np.float32).tolist(), "language": codes})
+    parquet.write_table(table, tmp_path / "vectors.parquet")
+    given = ["--vectors", str(tmp_path / "vectors.parquet"), "--output", str(tmp_path / "map"), "--min_texts", "3"]
+    main(given)
+    printed = capsys.readouterr().out
+    sampled = next(line for line in printed.splitlines() if line.startswith("sampled: "))
+    assert sampled.endswith("l029 3, ... (200 in all)") and len(re.findall(r"\n\| l\d{3} ", printed)) == 200
+    assert VectorCalibration.load(tmp_path / "map").weight.shape == (1, 208, 208)
+    assert len(json.loads((tmp_path / "map" / "language_bias.json").read_text())["after"]["languages"]) == 200
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The settings of other frameworks give the vectors of `encode_query` and `encode_document`."""
+"""The settings of other frameworks give the vectors of queries and of documents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from st_xlret import export
+from st_xlret import encode, export
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests.docs.blocks import python_blocks
 
@@ -36,6 +36,35 @@ def llama_index(names: dict[str, Any]) -> Vectors:
     return names["embed_model"].get_query_embedding(QUERY), names["embed_model"].get_text_embedding_batch(DOCUMENTS)
 
 
+def moved(*languages: str) -> CalibrationLayer:
+    """A map that tells roles and languages from each other."""
+    layer = CalibrationLayer(32, languages, pivot="en") if languages else CalibrationLayer(32)
+    torch.nn.init.normal_(layer.bias)
+    return layer
+
+
+MODELS: dict[str, list[CalibrationLayer]] = {
+    "not calibrated": [],
+    "not calibrated, passage": [],
+    "one map": [moved()],
+    "queries apart": [moved(), moved()],
+    "a map per language": [moved("en", "fr")],
+    "a map per language, queries apart": [moved("en", "fr"), moved("en", "fr")],
+}
+
+
+def as_the_page_says(code: str, model: str) -> str:
+    """The example with what the page says of some models."""
+    if "passage" in model:
+        code = code.replace('"prompt_name": "document"', '"prompt_name": "passage"')
+    if "per language" in model:
+        query = "query_fr" if "apart" in model else "fr"
+        code = code.replace('"task": "query"', f'"task": "{query}"').replace('"task": "document"', '"task": "fr"')
+        code = code.replace(", role=", ', "fr", role=')
+    return code
+
+
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
     ("library", "embed"),
     [
@@ -45,18 +74,25 @@ def llama_index(names: dict[str, Any]) -> Vectors:
     ],
 )
 def test_queries_and_documents_are_embedded_as_by_the_host(
-    library: str, embed: Callable[[dict[str, Any]], Vectors], workspace: Path, monkeypatch: pytest.MonkeyPatch
+    library: str,
+    embed: Callable[[dict[str, Any]], Vectors],
+    model: str,
+    workspace: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
     pytest.importorskip(library)
-    model = SentenceTransformer("tiny", prompts={"query": "ask: ", "document": "tell: "}, default_prompt_name="query")
-    maps = [CalibrationLayer(model.get_embedding_dimension()) for _ in range(2)]
-    torch.nn.init.normal_(maps[1].bias)
-    model = export(model, *maps)
-    model.save("runs/calibrated")
+    prompts = {"query": "ask: ", "passage" if "passage" in model else "document": "tell: "}
+    encoder = SentenceTransformer("tiny", prompts=prompts, default_prompt_name="query")
+    encoder = export(encoder, *MODELS[model]) if MODELS[model] else encoder
+    encoder.save(f"runs/{model}")  # Haystack keeps models by their path
     (block,) = (block for block in python_blocks(PAGE.read_text(encoding="utf-8")) if f"from {library} " in block.code)
     names: dict[str, Any] = {}
-    exec(block.code, names)
+    exec(as_the_page_says(block.code, model).replace("runs/calibrated", f"runs/{model}"), names)
     query, documents = embed(names)
-    np.testing.assert_allclose(query, model.encode_query(QUERY), atol=1e-5)
-    np.testing.assert_allclose(documents, model.encode_document(DOCUMENTS), atol=1e-5)
+    language = "fr" if "per language" in model else None
+    np.testing.assert_allclose(query, encode(encoder, QUERY, language, role="query"), atol=1e-5)
+    np.testing.assert_allclose(documents, encode(encoder, DOCUMENTS, language, role="document"), atol=1e-5)
+    if model != "not calibrated, passage" and language is None:
+        np.testing.assert_allclose(query, encoder.encode_query(QUERY), atol=1e-5)
+        np.testing.assert_allclose(documents, encoder.encode_document(DOCUMENTS), atol=1e-5)

@@ -56,6 +56,22 @@ def lance(folder: Path) -> str:
     return f"lance:{folder / 'lance'}?table=docs"
 
 
+def add_a_row(store: str, folder: Path) -> None:
+    """One more row, (1, 0, 0, 0), to what the builder of that name has made."""
+    vector = [1.0, 0.0, 0.0, 0.0]
+    if store == "lance":
+        table = pytest.importorskip("lancedb").connect(str(folder / "lance")).open_table("docs")
+        table.add([{"vector": vector, "language": "en", "text": "text 10"}])
+    elif store == "chroma":
+        client = pytest.importorskip("chromadb").PersistentClient(str(folder / "chroma"))
+        client.get_collection("docs", embedding_function=None).add(ids=["9a"], embeddings=[vector], documents=["text"])
+    else:
+        client, models = open_qdrant(folder)
+        given: Any = {"dense": vector} if store == "named_qdrant" else vector
+        client.upsert("docs", [models.PointStruct(id=10, vector=given)])
+        client.close()
+
+
 def faiss_flat(folder: Path, ivf: bool = False) -> str:
     import faiss
 

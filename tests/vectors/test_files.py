@@ -251,6 +251,14 @@ def test_of_many_rows_some_are_identified(tmp_path: Path, monkeypatch: pytest.Mo
     source._identifier = SimpleNamespace(identify=lambda text: texts.append(text) or "en")
     sample = source.sample(1000)
     assert len(sample["sw"]) == 4 and len(sample["en"]) == len(texts) and 60 < len(texts) < 150
+    for wanted in (["xx"], ["en", "xx"]):
+        with pytest.raises(
+            ValueError, match=r"in xx; there are en, sw\. Some may be among the 1[89]\d\d of 2000 rows that"
+        ):
+            source.sample(1000, languages=wanted)
+    monkeypatch.setattr(base, "_IDENTIFIED", 2000)
+    with pytest.raises(ValueError, match=r"no vector is in xx; there are en, sw$"):
+        source.sample(1000, languages=["en", "xx"])
 
 
 def test_vectors_of_several_lengths(tmp_path: Path) -> None:

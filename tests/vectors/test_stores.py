@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-from collections.abc import Callable
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import numpy as np
 import pytest
 
-from st_xlret.vectors import VectorSource, VectorTarget
+from st_xlret.vectors import VectorCalibration, VectorSource, VectorTarget, apply_calibration
 from tests.vectors import stores
 from tests.vectors.stores import LANGUAGES, TEXTS, VECTORS
 
@@ -250,6 +260,173 @@ def test_a_server_that_does_not_answer(opened: Opened) -> None:
         opened("qdrant:http://127.0.0.1:9?collection=docs&api_key=hunter2")
     assert re.match(r"qdrant:http://127.0.0.1:9\?collection=docs: .*refused", str(error.value))
     assert "hunter2" not in str(error.value)
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """The port of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("client", "address"),
+    [
+        ("qdrant", "qdrant:http://127.0.0.1:{}?collection=docs"),
+        ("chroma", "chroma:http://127.0.0.1:{}?collection=docs"),
+        ("postgresql", "postgresql://me@127.0.0.1:{}/postgres?table=docs&column=dense&connect_timeout=2"),
+    ],
+)
+def test_a_server_that_is_silent(
+    client: str, address: str, silent: int, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip({"qdrant": "qdrant_client", "chroma": "chromadb", "postgresql": "psycopg"}[client])
+    module = import_module(f"st_xlret.vectors.{client}")
+    if client != "postgresql":
+        monkeypatch.setattr(module, "_SECONDS", 1)
+    started = time.monotonic()
+    with pytest.raises(OSError, match=rf"^{client}:.*127.0.0.1:{silent}.*: .*(timed out|timeout)"):
+        opened(address.format(silent))
+    assert time.monotonic() - started < 10
+
+
+def test_a_chroma_server_that_falls_silent(tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("chromadb")
+    monkeypatch.setattr("st_xlret.vectors.chroma._SECONDS", 2)
+    stores.chroma(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    run = "from chromadb.cli.cli import app; app()"
+    given = ["run", "--path", str(tmp_path / "chroma"), "--port", f"{port}"]
+    with subprocess.Popen([sys.executable, "-c", run, *given], stdout=subprocess.DEVNULL) as server:
+        try:
+            for _ in range(100):
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                time.sleep(0.1)
+            source = opened(f"chroma:http://127.0.0.1:{port}?collection=docs")
+            assert write(source, source.target("mapped", "this map")) == 10
+            batches = source.batches(3)
+            np.testing.assert_allclose(next(batches).vectors, VECTORS[:3], atol=1e-6)
+            server.send_signal(signal.SIGSTOP)
+            with pytest.raises(OSError, match=rf"chroma:http://127.0.0.1:{port}\?collection=docs: timed out"):
+                next(batches)
+        finally:
+            server.kill()
+
+
+def test_a_postgresql_server_that_is_gone_is_noticed(postgresql_server: str, opened: Opened) -> None:
+    """What the system is asked to watch, by which it notices that nothing comes back."""
+    folder = parse_qs(urlsplit(postgresql_server).query)["host"][0]
+    address = stores.postgres(postgresql_server, "vector(4)").replace(f"host={folder}", "host=127.0.0.1&port={}")
+
+    def forward(one: socket.socket, other: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(2**16):
+                other.sendall(data)
+
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as inner:
+        inner.connect(f"{folder}/.s.PGSQL.5432")
+
+        def serve() -> None:
+            outer, _ = server.accept()
+            threading.Thread(target=forward, args=(inner, outer), daemon=True).start()
+            forward(outer, inner)
+
+        threading.Thread(target=serve, daemon=True).start()
+        source: Any = opened(address.format(server.getsockname()[1]) + "&keepalives_count=7")
+        with socket.socket(fileno=os.dup(source.connection.fileno())) as watched:
+            found = [
+                watched.getsockopt(socket.IPPROTO_TCP, option)
+                for option in (
+                    socket.TCP_USER_TIMEOUT,
+                    socket.TCP_KEEPIDLE,
+                    socket.TCP_KEEPINTVL,
+                    socket.TCP_KEEPCNT,
+                )
+            ]
+        source.close()
+    assert found == [60_000, 30, 10, 7]
+
+
+def lance_of_a_model(folder: Path) -> str:
+    """A table whose own embedding function is unknown to the program that reads it."""
+    address = stores.lance(folder)
+    embeddings = pytest.importorskip("lancedb").embeddings
+
+    @embeddings.register("own")
+    class Own(embeddings.TextEmbeddingFunction):  # type: ignore[name-defined, misc]
+        name: str = "me/default"
+
+        def ndims(self) -> int:
+            return 4
+
+        def generate_embeddings(self, texts: Any) -> Any:
+            raise AssertionError("nothing is embedded")
+
+    function = embeddings.get_registry().get("own").create(name="me/model")
+    own = embeddings.EmbeddingFunctionConfig(vector_column="vector", source_column="text", function=function)
+    database = pytest.importorskip("lancedb").connect(str(folder / "lance"))
+    rows = database.open_table("docs").to_arrow()
+    database.create_table("docs", rows, mode="overwrite", embedding_functions=[own])
+    del embeddings.get_registry()._functions["own"]
+    return address
+
+
+def chroma_of_a_model(folder: Path) -> str:
+    """A collection whose own embedding function is unknown to the program that reads it."""
+    chromadb = pytest.importorskip("chromadb")
+    functions = pytest.importorskip("chromadb.utils.embedding_functions")
+
+    class Own(chromadb.EmbeddingFunction):  # type: ignore[name-defined, misc]
+        def __init__(self) -> None: ...
+
+        def __call__(self, input: Any) -> Any:
+            raise AssertionError("nothing is embedded")
+
+        @staticmethod
+        def name() -> str:
+            return "own"
+
+        def get_config(self) -> dict[str, Any]:
+            return {"model_name": "me/model"}
+
+        @staticmethod
+        def build_from_config(config: dict[str, Any]) -> Any:
+            return Own()
+
+    functions.register_embedding_function(Own)
+    client = chromadb.PersistentClient(str(folder / "chroma"))
+    client.create_collection("docs", embedding_function=Own()).add(ids=["0"], embeddings=VECTORS[:1])
+    del functions.known_embedding_functions["own"]
+    return f"chroma:{folder / 'chroma'}?collection=docs"
+
+
+def qdrant_of_a_model(folder: Path) -> str:
+    address = stores.qdrant(folder)
+    client, _ = stores.open_qdrant(folder)
+    client.update_collection("docs", metadata={"model": "me/model", "name": "documents"})
+    client.close()
+    return address
+
+
+@pytest.mark.parametrize("build", [lance_of_a_model, chroma_of_a_model, qdrant_of_a_model])
+def test_a_map_for_another_model_is_refused(build: Callable[[Path], str], tmp_path: Path, opened: Opened) -> None:
+    source = opened(build(tmp_path))
+    assert source.model == "me/model"
+    calibration = VectorCalibration(np.eye(4, dtype=np.float32)[None], np.zeros((1, 4), np.float32), model="other")
+    calibration = replace(calibration, metric=source.metric or "cosine")
+    with pytest.raises(ValueError, match="model me/model, but the calibration was fitted for model other"):
+        apply_calibration(calibration, source, "mapped")
+    apply_calibration(replace(calibration, model="me/model"), source, "mapped", show_progress_bar=False)
+    if build is lance_of_a_model:  # which would embed new rows and queries without the map
+        database: Any = source
+        assert not database.database.open_table("mapped").schema.metadata
+
+
+@pytest.mark.parametrize("build", [stores.lance, stores.chroma, stores.qdrant, stores.named_qdrant])
+def test_a_store_that_names_no_model(build: Callable[[Path], str], tmp_path: Path, opened: Opened) -> None:
+    assert opened(build(tmp_path)).model is None
 
 
 def test_a_collection_that_disappears(tmp_path: Path, opened: Opened) -> None:
