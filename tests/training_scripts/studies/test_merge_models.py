@@ -26,6 +26,18 @@ def test_changes_of_weights_are_added_with_their_shares(tmp_path: Path) -> None:
             torch.testing.assert_close(weight, expected)
 
 
+def test_without_shares_the_models_are_averaged(tmp_path: Path) -> None:
+    models = [tiny.transformer(seed=seed) for seed in range(4)]
+    for seed, model in enumerate(models):
+        model.save(str(tmp_path / str(seed)))
+    added = [str(tmp_path / str(seed)) for seed in (1, 2, 3)]
+    main(["--model", str(tmp_path / "0"), "--add", *added, "--output", str(tmp_path / "mean")])
+    trained = [model.state_dict() for model in models[1:]]
+    for name, weight in SentenceTransformer(str(tmp_path / "mean"), device="cpu").state_dict().items():
+        if weight.is_floating_point():
+            torch.testing.assert_close(weight, torch.stack([each[name] for each in trained]).mean(0))
+
+
 @pytest.mark.parametrize("added", ["model", "model:", "model:much", ":0.5"])
 def test_a_share_that_is_no_number_is_named(added: str, tmp_path: Path) -> None:
     tiny.transformer().save(str(tmp_path / "original"))
