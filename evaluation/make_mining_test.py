@@ -76,7 +76,7 @@ class Distinct:
 def read_filler(paths: Sequence[str], languages: Sequence[str]) -> Filler:
     """Sentences of documents, whose ids tell which are translations of each other."""
     filler: Filler = defaultdict(lambda: defaultdict(list))
-    for document in read_documents(list(paths), languages=languages):
+    for document in read_documents(list(paths), languages=languages, unit="sentence"):
         name = str(document.record.get("id") or f"{document.file}:{document.line}")
         filler[document.language][name] += document.sentences
     return filler

@@ -54,7 +54,9 @@ class Arguments:
         "same NAME are seeds, which are averaged with a 95 %% interval.",
     )
     benchmark: str = option(
-        "tatoeba", "One of tatoeba, tatoeba-pairs, bucc, mrtydi, xor-retrieve, nq, lareqa, mewsli-x."
+        "tatoeba",
+        "One of tatoeba, tatoeba-pairs, bucc, mrtydi, xor-retrieve, nq, lareqa, mewsli-x; or retrieval, which is a "
+        "pool of your own in BEIR's layout.",
     )
     data: str | None = option(
         None,

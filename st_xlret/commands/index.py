@@ -3,9 +3,11 @@ r"""Index documents of many languages, to search them with `st-xlret search`.
     st-xlret index documents/ --model runs/calibrated --output runs/index.parquet
 
 Documents are JSON lines {"language", "sentences" or "text"}, Parquet files and tables with these columns, folders in
-BEIR's layout, text files (a line is a document) or Markdown files (a block is a document). The index is a Parquet file
-with the columns text, language and vector, which other programs read as well; its metadata name the model. Interrupted?
-The same command continues where it stopped.
+BEIR's layout, text files (a line is a paragraph, a blank line ends a document) or Markdown files (a block is a
+document), as in the other commands. Unlike these, index reads all text files of a folder, also those that are not named
+after their language, and identifies the language of each text by itself instead of that of its document. The index is a
+Parquet file with the columns text, language and vector, which other programs read as well; its metadata name the model.
+Interrupted? The same command continues where it stopped.
 """
 
 from __future__ import annotations
@@ -36,8 +38,11 @@ class Arguments:
     documents: list[str] = option([], "Files, or folders of them.")
     model: str = option(None, "The encoder: a folder or a name on the Hub.")
     output: str = option(None, "File of the index, .parquet.")
-    unit: str = option(
-        "sentence", "What is found: each sentence of a document, or the document.", ["sentence", "document"]
+    unit: str | None = option(
+        None,
+        "What is found: sentences, texts as they stand (a line, an element of a list), or documents. By default "
+        "documents of a folder in BEIR's layout, and sentences of other sources.",
+        ["sentence", "text", "document"],
     )
     column: str | None = option(None, "Column of tables (its number from 1, or its name).", expert=True)
     language: str | None = option(

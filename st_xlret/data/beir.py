@@ -27,12 +27,17 @@ class BEIRFiles(NamedTuple):
 
 
 class BEIRText(NamedTuple):
-    """A document of the corpus or a query; the language is that of `metadata` or a field `language`, if it is named."""
+    """A document of the corpus or a query.
+
+    The language, and the id of the document that this one is a translation of, are those of `metadata` or of fields
+    `language` and `translation_of`, if they are named.
+    """
 
     id: str
     text: str
     title: str
     language: str | None
+    translation_of: str | None
     metadata: Mapping[str, Any]
     line: int
 
@@ -91,7 +96,13 @@ def read_texts(
         metadata = record.get("metadata")
         metadata = metadata if isinstance(metadata, Mapping) else {}
         language = metadata.get("language") or record.get("language")
-        yield BEIRText(str(identifier), text, title, language if isinstance(language, str) else None, metadata, number)
+        language = language if isinstance(language, str) else None
+        original = next((about["translation_of"] for about in (metadata, record) if "translation_of" in about), None)
+        if not isinstance(original, str | int | None):
+            bad_lines("'translation_of' must be the id of a document", path, number)
+            continue
+        original = None if original is None else str(original)
+        yield BEIRText(str(identifier), text, title, language, original, metadata, number)
 
 
 def read_qrels(path: PathLike, bad_lines: BadLines | None = None) -> Qrels:

@@ -38,7 +38,8 @@ FORMATS = (
     '"fr", "text": "..."} (CCNet: "raw_content"), with the same names from Parquet files and from tables whose first '
     "line has them (.tsv, .csv), from folders in BEIR's layout, and from text (.txt: a line is a paragraph, a blank "
     "line ends a document) and Markdown files (.md); a folder gives its text files only if they are named after their "
-    "language, as fr.txt is, or the language is given. All but Parquet may be compressed (.gz, .xz)"
+    "language, as fr.txt is, the language is given, or it has nothing else. All but Parquet may be compressed (.gz, "
+    ".xz)"
 )
 TEXT_FIELDS = ("sentences", "text", "sentence", "raw_content", "content")
 _ENDING = re.compile(r"\.(jsonl|json|parquet|tsv|csv|txt|md)(\.gz|\.xz)?$")
@@ -166,7 +167,7 @@ def read_documents(
     *,
     languages: Iterable[str] | None = None,
     language: str | None = None,
-    unit: Unit = "sentence",
+    unit: Unit | None = None,
     column: str | None = None,
     bad_lines: BadLines | None = None,
     show_progress_bar: bool = True,
@@ -176,11 +177,13 @@ def read_documents(
     Args:
         sources: As for [`load_documents`][st_xlret.load_documents].
         languages: As for `load_documents`.
-        language: Language of texts that name none; "und" if it does not matter. Text files of a folder that are not
-            named after a language are read only then. By default it is identified.
+        language: Language of texts that name none; "und" if it does not matter. By default it is identified, and text
+            files that are not named after a language are read only of a folder that has nothing else: a README beside
+            documents is none.
         unit: What the texts of a document are: its sentences; what is there, as it stands ("text"): `text`, an element
             of `sentences`, a line of a text file, a block of a Markdown file; or the same with the elements of
-            `sentences` joined ("document").
+            `sentences` joined ("document"). By default documents of a folder in BEIR's layout, and sentences of other
+            sources.
         column: Field of the text, by default the first of `sentences`, `text`, `sentence`, `raw_content` and `content`;
             of a table without names, the number of its column from 1.
         bad_lines: What to do about bad lines and too long texts; `bad_lines.warn` says what was lost.
@@ -220,7 +223,12 @@ def find_documents(sources: Any, *, language: str | None = None, column: str | N
             raise DataError(f"no such file or directory: {path!r}; {hint}")
         is_dataset = not there or any((Path(path).expanduser() / f"dataset_{n}.json").is_file() for n in _ON_DISK)
         found.append(HubDocuments.load(path, column) if is_dataset else path)
-    return Sources.find([*found, *collections], choose, nothing=f"contains no documents; {FORMATS}")
+    return Sources.find(
+        [*found, *collections],
+        choose,
+        alone=lambda file: ending(file) in ("txt", "md"),
+        nothing=f"contains no documents; {FORMATS}",
+    )
 
 
 def documents_of(
@@ -230,7 +238,7 @@ def documents_of(
     left_out: Counter[str] | None = None,
     *,
     language: str | None = None,
-    unit: Unit = "sentence",
+    unit: Unit | None = "sentence",
     column: str | None = None,
     show_progress_bar: bool = True,
 ) -> Iterator[Document]:
@@ -238,6 +246,7 @@ def documents_of(
     shown: dict[str, Any] = {"show_progress_bar": show_progress_bar, "description": "Reading documents"}
     default = language if language in (None, UNKNOWN) else check_language(language)
     identifier: LanguageIdentifier | None = None
+    whole = {file for file in found.files if is_beir(Path(file).parent)}
 
     in_files = found.in_files(partial(read_records, column=column), bad_lines, **shown)
     for records in (in_files, found.in_collections(bad_lines, **shown)):
@@ -251,7 +260,8 @@ def documents_of(
                     code = identifier.identify(text[:_IDENTIFIED_BY])
                 code = code if code == UNKNOWN else check_language(code)
                 kept_as = match_language(code, wanted)
-                texts = [] if kept_as is None else texts_of(record, kept_as, unit, column)
+                own = unit or ("document" if file in whole else "sentence")
+                texts = [] if kept_as is None else texts_of(record, kept_as, own, column)
             except ValueError as error:
                 if isinstance(error, DataError):
                     raise

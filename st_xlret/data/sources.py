@@ -37,11 +37,19 @@ class Sources:
     skipped: list[str] = field(default_factory=list)
 
     @classmethod
-    def find(cls, sources: Any, choose: Callable[[Path, bool], bool | None], *, nothing: str) -> Sources:
+    def find(
+        cls,
+        sources: Any,
+        choose: Callable[[Path, bool], bool | None],
+        *,
+        alone: Callable[[Path], bool] = lambda file: False,
+        nothing: str,
+    ) -> Sources:
         """Sort out a `sources` argument: files, folders, data sets, iterables of records, or lists of these.
 
         `choose(file, is_named)` tells whether to read a file. It raises a `DataError` for one that the user named;
-        None is for files in folders that are not worth a mention. `nothing` is said of a folder without such a file.
+        None is for files in folders that are not worth a mention. A folder without a file to read is read whole if
+        `alone` takes each of its files; else `nothing` is said of it.
         """
         files: set[str] = set()
         skipped: set[str] = set()
@@ -53,7 +61,10 @@ class Sources:
                 choose(path, True)
                 files.add(str(path))
                 continue
-            chosen = {str(file): choose(file, False) for file in sorted(path.rglob("*")) if file.is_file()}
+            there = [file for file in sorted(path.rglob("*")) if file.is_file()]
+            chosen = {str(file): choose(file, False) for file in there}
+            if not any(chosen.values()) and all(map(alone, there)):
+                chosen = dict.fromkeys(chosen, True)
             if not any(chosen.values()):
                 raise DataError(f"the folder {str(source)!r} {nothing}")
             files.update(file for file, is_wanted in chosen.items() if is_wanted)

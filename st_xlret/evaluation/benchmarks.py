@@ -8,6 +8,7 @@ from st_xlret.evaluation.lareqa import LAReQAEvaluator
 from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
 from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator
 from st_xlret.evaluation.nq import NQEvaluator
+from st_xlret.evaluation.retrieval import RetrievalEvaluator
 from st_xlret.evaluation.tatoeba import TatoebaEvaluator, TatoebaPairsEvaluator
 from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator
 
@@ -22,6 +23,7 @@ BENCHMARKS: dict[str, type[BenchmarkEvaluator]] = {
         NQEvaluator,
         LAReQAEvaluator,
         MewsliXEvaluator,
+        RetrievalEvaluator,
     )
 }
 

@@ -126,7 +126,9 @@ def read_lareqa(path: str | os.PathLike[str], *, split: str = "test", context: b
 def _of_language(data: RetrievalData, language: str) -> RetrievalData:
     """The queries and the documents in one language."""
     corpus = data.corpus.take(rows_in_languages(data.corpus, language))
-    return replace(data.of_languages([language]), corpus=corpus)
+    own, there = data.of_languages([language]), set(corpus.ids)
+    qrels = {query: {name: found[name] for name in found if name in there} for query, found in own.qrels.items()}
+    return replace(own, corpus=corpus, qrels=qrels)
 
 
 def _beir_paragraphs(folder: Path) -> dict[str, str]:

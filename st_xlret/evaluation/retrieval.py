@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ from tqdm.auto import tqdm
 
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, macro_average
 from st_xlret.evaluation.embedding_cache import EmbeddingCache, StoredEmbeddings, fingerprint
+from st_xlret.evaluation.retrieval_data import read_beir
 from st_xlret.search import top_k
 
 Similarity = Literal["cosine", "dot"]
@@ -27,8 +29,8 @@ Data: TypeAlias = Any
 class RetrievalEvaluator(BenchmarkEvaluator):
     """Retrieval from one or more pools of documents, scored per language of the queries and averaged over languages.
 
-    A subclass defines its benchmark, metrics and task, and reads its files. One with another way of scoring overrides
-    `score_pool`.
+    Its own files are a pool in BEIR's layout, see [`read_beir`][st_xlret.evaluation.read_beir]. A subclass defines its
+    benchmark, metrics and task, and reads its files. One with another way of scoring overrides `score_pool`.
 
     Args:
         pools: Name to data, or to a function that loads them. With functions, one pool is in memory at a time.
@@ -43,6 +45,8 @@ class RetrievalEvaluator(BenchmarkEvaluator):
 
     benchmark = "retrieval"
     metrics: tuple[str, ...] = ("mrr_at_100", "recall_at_100")
+    layout = "corpus.jsonl, queries.jsonl, qrels/test.tsv (BEIR)"
+    splits: tuple[str, ...] = ("test", "dev", "train")
     task: str = "retrieval of relevant documents from one pool"
     direction: str = "queries to documents"
 
@@ -67,6 +71,13 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         for pool in self.pools.values():
             if not callable(pool):
                 self._require_languages(pool)
+
+    @classmethod
+    def read(cls, folder: Path | None, languages: list[str] | None, *, split: str = "test", **_: Any) -> dict[str, Any]:
+        """One pool, and the queries of a split."""
+        assert folder is not None
+        data = read_beir(folder, split=split)
+        return {"pools": {"all": data if languages is None else data.of_languages(languages)}, "split": split}
 
     def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
         """Scores per query language, their averages, and the protocol."""
@@ -95,8 +106,8 @@ class RetrievalEvaluator(BenchmarkEvaluator):
     def score_pool(self, model: SentenceTransformer, data: Data) -> dict[str, dict[str, float]]:
         """Language of the queries to metric to value, for one pool.
 
-        A pool in several languages also gets `language_preference`, and the recall@10 of all relevant documents, of
-        those in the query's language and of those in other languages.
+        A pool in several languages also gets `recall_at_10`, `language_preference` and the metrics of
+        [`language_metrics`][st_xlret.evaluation.language_metrics].
         """
         queries, documents = self.embed_pool(model, data)
         depth = max(10, *(parse_metric(name)[1] for name in self.metrics))
@@ -330,8 +341,9 @@ def language_metrics(
 ) -> dict[str, NDArray[np.float64]]:
     """What a search finds in the query's language and in others, each (Q,); NaN for queries that it is not defined for.
 
-    The relevant documents of a query are taken to be translations of each other, as in LAReQA. The preference rate, the
-    language-aware nDCG and the four-way split have the names and the purpose of MLAIRE
+    The relevant documents of a query are taken to be translations of each other, as in LAReQA; for other pools
+    [`read_beir`][st_xlret.evaluation.read_beir] takes them from the documents' `translation_of`. The preference rate,
+    the language-aware nDCG and the four-way split have the names and the purpose of MLAIRE
     ([arXiv:2605.07249](https://arxiv.org/abs/2605.07249)); they are defined here, and not copied from there:
 
     - `recall_at_10_same_language`, `recall_at_10_other_languages`: Recall@10 of the relevant documents in the query's

@@ -204,6 +204,9 @@ def read_beir(
 ) -> RetrievalData:
     """Read a retrieval benchmark in BEIR's layout: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv`, plain or gzip.
 
+    Documents may name what they are translations of: `translation_of`, or `metadata.translation_of`, is the id of the
+    original, which names none. The judgement of a document holds for its translations too, unless they are judged.
+
     Args:
         folder: The folder of these files.
         split: Name of the judgements. Queries without a judgement are left out.
@@ -214,12 +217,26 @@ def read_beir(
         ValueError: If a file is malformed (file and line are named).
     """
     files = find_beir(folder, split)
-    corpus, queries = (_read_collection(file, language) for file in (files.corpus, files.queries))
-    return RetrievalData(corpus, queries, read_qrels(files.qrels), str(files.qrels))
+    corpus, translations = _read_collection(files.corpus, language)
+    queries, _ = _read_collection(files.queries, language)
+    qrels = {query: _with_translations(found, translations) for query, found in read_qrels(files.qrels).items()}
+    return RetrievalData(corpus, queries, qrels, str(files.qrels))
 
 
-def _read_collection(path: Path, language: str | None) -> TextCollection:
+def _with_translations(judgements: Mapping[str, int], translations: Mapping[str, list[str]]) -> dict[str, int]:
+    """The judgements, and for translations without one the best judgement of a text that says the same."""
+    found = dict(judgements)
+    for name, value in judgements.items():
+        for other in translations.get(name, ()):
+            if other not in judgements:
+                found[other] = max(value, found.get(other, value))
+    return found
+
+
+def _read_collection(path: Path, language: str | None) -> tuple[TextCollection, dict[str, list[str]]]:
+    """The texts, and for each that has translations its id -> the ids of all that say the same."""
     columns = Columns(str(path))
+    original_of: dict[str, str] = {}
     titles = []
     for record in read_texts(path):
         of_record = record.language or language
@@ -228,7 +245,16 @@ def _read_collection(path: Path, language: str | None) -> TextCollection:
             raise DataError(reason, file=str(path), line=record.line)
         columns.add(record.id, record.text, of_record, record.line)
         titles.append(record.title)
-    return replace(columns.collection(), titles=titles if any(titles) else None)
+        if record.translation_of not in (None, record.id):
+            original_of[record.id] = record.translation_of
+    same: dict[str, list[str]] = {}
+    for name, original in original_of.items():
+        if original in original_of:
+            reason = f"it is a translation of {original!r}, which is one of {original_of[original]!r}: name the latter"
+            raise DataError(reason, file=str(path), line=columns.line_of[name])
+        same.setdefault(original, [original] if original in columns.line_of else []).append(name)
+    translations = {name: names for names in same.values() for name in names}
+    return replace(columns.collection(), titles=titles if any(titles) else None), translations
 
 
 class Columns:

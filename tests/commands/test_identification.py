@@ -11,6 +11,7 @@ import torch
 
 import tests.commands.bias_files as bias_files
 from st_xlret import encode, export, fit_calibration
+from st_xlret.calibration import sample_texts
 from st_xlret.commands.index import identifier_for
 from st_xlret.commands.index import main as index
 from st_xlret.commands.search import Arguments, Pool
@@ -50,6 +51,23 @@ def test_an_index_names_the_languages_of_texts_for_any_model(tmp_path: Path) -> 
     index([str(tmp_path / "texts.txt"), "--model", str(tmp_path / "model"), "--output", file])
     (rows,) = open_vectors(file).batches()
     assert rows.languages == list(TEXTS)
+
+
+def test_an_index_has_the_texts_that_a_report_samples(tmp_path: Path) -> None:
+    bias_files.encoder().save(str(tmp_path / "model"))
+    corpus = [{"_id": code, "text": f"{text} {text}", "language": code} for code, text in TEXTS.items()]
+    for name, texts in (("beir/corpus.jsonl", map(json.dumps, corpus)), ("notes/a.txt", TEXTS.values())):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("\n\n".join(texts))  # a blank line ends a document, which has one language
+    for name, expected in (("beir", [row["text"] for row in corpus]), ("notes", list(TEXTS.values()))):
+        folder, file = str(tmp_path / name), str(tmp_path / f"{name}.parquet")
+        index([folder, "--model", str(tmp_path / "model"), "--output", file])
+        (rows,) = open_vectors(file).batches(everything=True)
+        sampled = sample_texts([folder])
+        assert dict(zip(rows.languages, rows.texts, strict=True)) == dict(zip(TEXTS, expected, strict=True))
+        assert {code: part.texts for code, part in sampled.items()} == {
+            code: [text] for code, text in zip(TEXTS, expected, strict=True)
+        }
 
 
 def test_the_preferred_language_of_a_query(tmp_path: Path) -> None:

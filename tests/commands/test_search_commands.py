@@ -317,6 +317,29 @@ def test_two_indexes_are_compared(
     assert one in (printed := capsys.readouterr().out) and two in printed
 
 
+def test_compared_vectors_are_searched_by_the_model_that_they_name(
+    tmp_path: Path, model: Path, documents: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two, other = str(tmp_path / "one.parquet"), str(tmp_path / "two.parquet"), tmp_path / "other"
+    without_languages = SentenceTransformer(str(model), device="cpu")
+    with torch.no_grad():
+        without_languages[0].embedding.weight[:, 12:] = 0
+    without_languages.save(str(other))
+    main(["index", str(documents), "--model", str(model), "--output", one])
+    main(["index", str(documents), "--model", str(other), "--output", two])
+    pq.write_table(pq.read_table(one).replace_schema_metadata(None), one)  # it names no model
+    capsys.readouterr()
+
+    def found(*given: str) -> list[set[str]]:
+        main(["search", *given, "--model", str(model), "--query", "soleil lune", "--top_k", "2", "--json"])
+        answers = map(json.loads, capsys.readouterr().out.splitlines())
+        return [{result["text"] for result in answer["results"]} for answer in answers]
+
+    own = {"soleil lune", "lune soleil soleil"}
+    assert found(one, "--compare", two) == [own, {"soleil lune", "sun moon"}]
+    assert found(one, "--compare", one) == [own, own]
+
+
 def test_queries_come_from_the_terminal_too(
     tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

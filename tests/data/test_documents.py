@@ -192,11 +192,11 @@ KINDS = ["jsonl", "jsonl.gz", "json", "parquet", "csv", "tsv.gz", "beir", "on di
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_format_has_texts_and_languages(kind: str, tmp_path: Path) -> None:
     source = written(tmp_path, kind)
-    assert texts(source) == texts([source]) == SENTENCES
+    assert texts(source, unit="sentence") == texts([source], unit="sentence") == SENTENCES
     assert texts(source, unit="document") == texts(source, unit="text") == DOCUMENTS
     assert texts(source, languages=["fr"], unit="document") == DOCUMENTS[1:]
     if kind != "on disk":
-        assert texts(tmp_path) == SENTENCES  # the folder that it is in
+        assert texts(tmp_path, unit="sentence") == SENTENCES  # the folder that it is in
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -251,8 +251,27 @@ def test_text_files_of_a_folder_need_a_language(tmp_path: Path) -> None:
     write_text(tmp_path / "fr.txt", "un\n")
     write_text(tmp_path / "README.md", "deux\n")
     write_text(tmp_path / "notes.txt", "trois\n")
-    assert texts(tmp_path) == [("fr", "un")]
-    assert sorted(texts(tmp_path, language="de")) == [("de", "deux"), ("de", "trois"), ("fr", "un")]
+    write_jsonl(tmp_path / "d.jsonl", [document("en", "A.")])
+    assert texts(tmp_path) == [("en", "A."), ("fr", "un")]
+    assert sorted(texts(tmp_path, language="de")) == [("de", "deux"), ("de", "trois"), ("en", "A."), ("fr", "un")]
+
+
+def test_a_folder_of_text_files_alone_is_read_whole(tmp_path: Path) -> None:
+    pytest.importorskip("py3langid")
+    write_text(tmp_path / "notes.md", f"{EN}\n")
+    write_text(tmp_path / "deep" / "more.txt", f"{FR}\n")
+    assert sorted(texts(tmp_path, unit="document")) == DOCUMENTS
+    write_text(tmp_path / "pairs.jsonl", json.dumps({"source": "A.", "target": "B."}))
+    with pytest.raises(DataError, match="contains no documents.*or it has nothing else"):
+        texts(tmp_path)
+
+
+def test_a_unit_of_its_own_for_each_source(tmp_path: Path) -> None:
+    row = {"text": "One. Two.", "language": "en"}
+    beir = write_jsonl(tmp_path / "beir" / "corpus.jsonl", [{"_id": "a", **row}]).parent
+    other = write_jsonl(tmp_path / "other" / "d.jsonl", [row]).parent
+    assert [text for _, text in texts([beir, other])] == ["One. Two.", "One.", "Two."]
+    assert [text for _, text in texts(beir, unit="sentence")] == ["One.", "Two."]
 
 
 def test_columns_of_data_sets(tmp_path: Path) -> None:

@@ -28,6 +28,20 @@ def test_both_layouts_have_one_pool_or_one_for_each_language(static_model, tmp_p
         assert scores["map_at_20"] == pytest.approx(alone.average["map_at_20"])
 
 
+def test_documents_may_name_what_they_are_translations_of(static_model, tmp_path) -> None:
+    whole, named = write_beir(tmp_path / "whole"), write_beir(tmp_path / "named")
+    records = [json.loads(line) for line in (named / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
+    for record in records:
+        record["translation_of"] = f"en{record['_id'][2:]}"
+    (named / "corpus.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+    head, *lines = (named / "qrels" / "test.tsv").read_text().splitlines(keepends=True)
+    (named / "qrels" / "test.tsv").write_text("".join([head, *(line for line in lines if "\ten-" in line)]))
+    for split in SPLITS:
+        of_both = (LAReQAEvaluator.from_directory(folder, split=split) for folder in (whole, named))
+        expected, found = (evaluator.evaluate(static_model) for evaluator in of_both)
+        assert found.scores == expected.scores
+
+
 def test_languages_choose_questions_and_leave_the_pool(static_model, tmp_path) -> None:
     folder = write_lareqa(tmp_path)
     whole = LAReQAEvaluator.from_directory(folder).evaluate(static_model)

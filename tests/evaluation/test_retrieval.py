@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 
 import numpy as np
 import pytest
@@ -197,6 +198,60 @@ def test_beir_layout(compressed, tmp_path) -> None:
 def test_broken_files_are_named(file, old, new, message, tmp_path) -> None:
     path = write_beir(tmp_path) / file
     path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(ValueError, match=message):
+        read_beir(tmp_path)
+
+
+def write_pool_of_translations(folder, judged: str, **changed) -> None:
+    """Bread and taxi in English with translations; `judged` names the English documents alone."""
+    texts = {"en": ["bread", "taxi"], "fr": ["bread water", "taxi hotel"], "de": ["bread hotel", "taxi passage"]}
+    corpus = []
+    for code, sentences in texts.items():
+        for row, text in enumerate(sentences):
+            original = {} if code == "en" else {"translation_of": f"en{row}"}
+            corpus.append({"_id": f"{code}{row}", "text": text, "language": code, **original})
+    corpus[2] |= changed
+    corpus[4] = {**corpus[4], "metadata": {"translation_of": corpus[4].pop("translation_of")}}
+    queries = [{"_id": f"{code}-q", "text": "bread", "language": code} for code in ("en", "fr")]
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (folder / "qrels").mkdir(exist_ok=True)
+    lines = [f"{query['_id']}\t{line}\n" for query in queries for line in judged.splitlines()]
+    (folder / "qrels" / "test.tsv").write_text("".join(lines))
+
+
+def test_translations_of_a_right_answer_are_right(model, tmp_path) -> None:
+    write_pool_of_translations(tmp_path, "en0\t1")
+    assert read_beir(tmp_path).qrels["fr-q"] == {"en0": 1, "fr0": 1, "de0": 1}
+    evaluator = RetrievalEvaluator.from_directory(tmp_path)
+    evaluator.metrics = ("map_at_20",)
+    scores = evaluator.evaluate(model).scores
+    assert set(RetrievalEvaluator.from_directory(tmp_path, ["fr"]).evaluate(model).scores) == {"fr"}
+    # The English text stands first, and its French translation second.
+    assert [scores[code]["language_preference_rate"] for code in ("en", "fr")] == [1, 0]
+    assert [scores[code]["map_at_20"] for code in ("en", "fr")] == [1, 1]
+    assert scores["en"]["right_same_language"] == scores["fr"]["right_other_language"] == 1
+    assert scores["en"]["language_ndcg_at_10"] == 1 > scores["fr"]["language_ndcg_at_10"]
+
+
+def test_a_judgement_of_its_own_counts_and_the_original_need_not_be_there(tmp_path) -> None:
+    write_pool_of_translations(tmp_path, "en0\t1\nfr0\t0\nde1\t2\nen1\t1")
+    assert read_beir(tmp_path).qrels["en-q"] == {"en0": 1, "fr0": 0, "de0": 1, "en1": 1, "de1": 2, "fr1": 2}
+    write_pool_of_translations(tmp_path, "fr0\t1", translation_of="book")
+    lines = (tmp_path / "corpus.jsonl").read_text().replace('"translation_of": "en0"', '"translation_of": "book"')
+    (tmp_path / "corpus.jsonl").write_text(lines)
+    assert read_beir(tmp_path).qrels["en-q"] == {"fr0": 1, "de0": 1}
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("de0", r"corpus.jsonl, line 3: it is a translation of 'de0', which is one of 'en0': name the latter"),
+        (["en0"], r"corpus.jsonl, line 3: 'translation_of' must be the id of a document"),
+    ],
+)
+def test_what_a_translation_is_of_must_be_an_original(tmp_path, named, message) -> None:
+    write_pool_of_translations(tmp_path, "en0\t1", translation_of=named)
     with pytest.raises(ValueError, match=message):
         read_beir(tmp_path)
 

@@ -34,7 +34,7 @@ from transformers import AutoModelForMaskedLM, set_seed
 
 from st_xlret import MaskedLMLoss
 from st_xlret.data import PairOptions, load_documents, load_pairs, load_retrieval, normalise_text
-from st_xlret.data.lines import read_jsonl, read_lines
+from st_xlret.data.lines import DataError, read_jsonl, read_lines, required_field
 from st_xlret.data.question_formats import sentence_in_paragraph
 from st_xlret.data.sources import texts_to_exclude
 from st_xlret.data.text import join_sentences
@@ -46,6 +46,8 @@ from st_xlret.precision import autocast
 from st_xlret.training.encoders import balanced_texts
 from training_scripts.demo.demo import read_sentences
 from training_scripts.studies.connections import connect_languages, keep_connections, without_parallel
+
+OF_PAIRS = ("id", "source_language", "target_language", "source", "target")
 
 
 def test_sentences(pools: Iterable[str], tatoeba: str | None, mining: str | None) -> set[str]:
@@ -154,6 +156,17 @@ def documents_of(sources: Sequence[str], languages: list[str] | None, count: int
             yield {"language": row["language"], "sentences": [row["sentence"]]}
 
 
+def pairs_of_documents(file: str) -> Iterator[dict[str, str]]:
+    """The parallel sentences of a file, each with the `id` that names its document."""
+    for line, record in read_jsonl(file):
+        try:
+            row = {name: required_field(record, name, str) for name in OF_PAIRS}
+        except ValueError as error:
+            reason = f"{error}; a pair of a document needs {', '.join(OF_PAIRS)}, with an id such as 'guide#12'"
+            raise DataError(reason, file=file, line=line) from error
+        yield row
+
+
 def in_contexts(files: Iterable[str], exclude: Sequence[str]) -> Iterator[dict[str, str]]:
     """The first of every five parallel sentences of a document with all five, but for those with an excluded sentence.
 
@@ -161,9 +174,9 @@ def in_contexts(files: Iterable[str], exclude: Sequence[str]) -> Iterator[dict[s
     """
     excluded = texts_to_exclude(exclude)
     for file in files:
-        rows = (row for _, row in read_jsonl(file))
+        pairs = pairs_of_documents(file)
         for _, document in groupby(
-            rows, lambda row: (re.split(r"[#:-][^#:-]*$", row["id"])[0], row["target_language"])
+            pairs, lambda row: (re.split(r"[#:-][^#:-]*$", row["id"])[0], row["target_language"])
         ):
             while len(block := list(islice(document, 5))) > 1:
                 if not any(normalise_text(row["source"]) in excluded for row in block):

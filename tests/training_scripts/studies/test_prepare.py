@@ -136,3 +136,6 @@ def test_parallel_sentences_in_their_contexts(tmp_path: Path) -> None:
     main([*given, "--output", str(tmp_path / "contexts.jsonl")])
     (found,) = lines(tmp_path / "contexts.jsonl")
     assert (found["source"], found["target"]) == ("One. One. Two.", "One。 One。Two。")
+    (tmp_path / "pairs.jsonl").write_text(texts[0] + texts[1].replace('"id"', '"name"'), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"pairs.jsonl, line 2: no field 'id' \(the record has .*'name'\); .*guide#12"):
+        main([*given, "--output", str(tmp_path / "contexts.jsonl")])

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 
 import pytest
 
-from st_xlret.evaluation import LAReQAEvaluator
+from st_xlret.evaluation import LAReQAEvaluator, TatoebaEvaluator
 from tests import tiny
-from training_scripts.studies.stored_vectors import COLUMNS, main, read
+from tests.data.files import write_text
+from training_scripts.studies.measure_search import FURTHER, TATOEBA
+from training_scripts.studies.stored_vectors import COLUMNS, OF_TATOEBA, main, read
+
+
+def write_tatoeba(folder: Path) -> Path:
+    """Sentences of six words in each language, of which one, two or three are the translation's."""
+    texts = tiny.texts(12)["sentence"][:]
+    for place, code in enumerate([*TATOEBA, *FURTHER]):
+        own = [" ".join([*text.split()[: 1 + place % 3], *tiny.WORDS[:3]]) for text in texts]
+        write_text(folder / f"tatoeba.{code}-eng.{code}", "\n".join(own) + "\n")
+        write_text(folder / f"tatoeba.{code}-eng.eng", "\n".join(texts) + "\n")
+    return folder
 
 
 def test_the_figures_are_those_of_the_evaluator(pool: Path, tmp_path: Path) -> None:
     model = tiny.transformer()
     model.save(str(tmp_path / "model"))
+    tatoeba = write_tatoeba(tmp_path / "tatoeba")
     given = ["--encoder", str(tmp_path / "model"), "--data", str(pool), "--output", str(tmp_path / "stored")]
+    given += ["--tatoeba", str(tatoeba)]
     figures = main(given)
     shutil.rmtree(tmp_path / "model")
     assert str(main(given)) == str(figures)
-    raw = dict(zip(COLUMNS, figures["as it is"], strict=True))
+    raw = dict(zip((*COLUMNS, *OF_TATOEBA), figures["as it is"], strict=True))
     average = LAReQAEvaluator.from_directory(pool).evaluate(model).average
     own = LAReQAEvaluator.from_directory(pool, split="test-same-language").evaluate(model).average
     expected = [average["map_at_20"], own["map_at_20"], average["recall_at_10"]]
     assert [raw["pool"], raw["own"], raw["recall@10"]] == pytest.approx([100 * x for x in expected], abs=0.051)
+    scores = TatoebaEvaluator.from_directory(tatoeba).evaluate(model)
+    expected = [scores.scores["fr"]["accuracy"], scores.average["accuracy"]]
+    assert [raw[name] for name in OF_TATOEBA] == pytest.approx([100 * x for x in expected], abs=0.051)
+    for row in ("queries alone", "both sides"):
+        assert all(value >= 0 for value in figures[f"lsar, {row}"][-2:])
+        assert math.isnan(figures[f"shift, {row}"][-1]), "shift has no map for the other languages"
     assert len([row for row in figures if row.startswith("st-xlret calibrate, ")]) == 2
     assert figures["lsar, queries alone"] != figures["as it is"] != figures["lsar, both sides"]
 

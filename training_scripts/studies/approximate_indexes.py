@@ -1,0 +1,102 @@
+"""What an approximate index of stored vectors loses where queries alone are mapped: faiss, on XQuAD-R.
+
+    python -m training_scripts.studies.approximate_indexes --encoder intfloat/multilingual-e5-small --data xquad_r \\
+        --output runs/stored
+
+The indexes are built for the documents as they are. Each is searched with the queries as they are, and as `lsar` maps
+them (half of the mean kept, as `st-xlret calibrate --queries_only --strength 1` does). A cell says how many of the ten
+results of the exact search are found, and in parentheses recall@10 of the answers. The vectors are those of the study
+`stored_vectors`, which are embedded once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import faiss
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tabulate import tabulate
+from torch import Tensor
+
+from st_xlret.calibration import fit_role_calibrations
+from st_xlret.evaluation.base import macro_average
+from st_xlret.evaluation.retrieval import score_ranking
+from st_xlret.files import write_text
+from st_xlret.options import parse
+from st_xlret.search import unit_rows
+from training_scripts.studies.stored_vectors import Stored, read_vectors, vectors_file
+
+RESULTS = 10
+LISTS, LINKS = 128, 32
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An index: its name, how faiss names it, and how widely it is searched."""
+
+    name: str
+    factory: str
+    options: str = ""
+
+
+def kinds(dimension: int, lists: int) -> list[Kind]:
+    """The exact index, and the approximate ones; a product quantiser has a byte for eight dimensions."""
+    return [
+        Kind("exact search", "Flat"),
+        *(Kind(f"HNSW, {LINKS} links, `efSearch` {n}", f"HNSW{LINKS},Flat", f"efSearch={n}") for n in (32, 64, 128)),
+        *(Kind(f"IVF, {n} of {lists} lists", f"IVF{lists},Flat", f"nprobe={n}") for n in (8, 16, 32)),
+        Kind(f"PQ, {dimension // 8} bytes", f"PQ{dimension // 8}"),
+    ]
+
+
+def main(arguments: list[str] | None = None) -> dict[str, list[tuple[float, float]]]:
+    """Search each index; returns its name -> (results of the exact search, recall of the answers), raw and mapped."""
+    (given,) = parse([Stored], arguments, description=__doc__)
+    data, queries, documents = read_vectors(given)
+    languages = np.array(data.corpus.languages_of())
+    by_language = {code: documents[torch.from_numpy(languages == code)] for code in data.corpus.language_set()}
+    lsar = fit_role_calibrations(by_language, queries_only=True).query
+    assert lsar is not None
+    asked = [queries.numpy(), unit_rows(lsar.transform(queries)).numpy()]
+    exact: list[NDArray[np.int64]] = []
+    figures: dict[str, list[tuple[float, float]]] = {}
+    built: dict[str, faiss.Index] = {}
+    for kind in kinds(documents.shape[1], min(LISTS, len(documents) // 40)):
+        if kind.factory not in built:
+            built = {kind.factory: build(kind.factory, documents)}
+        index = built[kind.factory]
+        if kind.options:
+            space: Any = faiss.ParameterSpace()  # its types know of numbers alone
+            space.set_index_parameters(index, kind.options)
+        rankings = [index.search(side, RESULTS)[1] for side in asked]
+        exact = exact or rankings
+        figures[kind.name] = [
+            (shared(ranking, best), macro_average(score_ranking(ranking, data, ["recall_at_10"]))["recall_at_10"])
+            for ranking, best in zip(rankings, exact, strict=True)
+        ]
+    rows = [[name, *(f"{100 * a:.1f} ({100 * b:.1f})" for a, b in sides)] for name, sides in figures.items()]
+    table = tabulate(rows, ["index", "queries as they are", "mapped queries"], "pipe")
+    file = vectors_file(given)
+    write_text(file.with_name(f"{file.stem}-indexes.md"), table + "\n")
+    print(table)
+    return figures
+
+
+def build(factory: str, documents: Tensor) -> faiss.Index:
+    """An index of the documents by cosine."""
+    index = faiss.index_factory(documents.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
+    index.train(documents.numpy())
+    index.add(documents.numpy())
+    return index
+
+
+def shared(ranking: NDArray[np.int64], exact: NDArray[np.int64]) -> float:
+    """The share of the exact results that are found."""
+    return float(np.mean([len({*found} & {*best}) / len(best) for found, best in zip(ranking, exact, strict=True)]))
+
+
+if __name__ == "__main__":
+    main()
