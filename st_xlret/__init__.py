@@ -56,6 +56,7 @@ _HOMES = {
     "load_retrieval": "st_xlret.data",
     "measure_language_bias": "st_xlret.evaluation.language_bias",
     "read_dictionary": "st_xlret.data",
+    "share_translations": "st_xlret.vectors",
 }
 
 __all__ = [*sorted(_HOMES), "__version__", "functional"]  # noqa: PLE0604

@@ -25,6 +25,11 @@ class Arguments:
 
     map: str = option(None, "Folder of the calibration.")
     into: str = option(None, "Name of the new file, named vector, column, table or collection.")
+    share_translations: bool = option(
+        False,
+        "Let texts that say the same in several languages share their vectors, so that a query finds them all. It "
+        "needs the language of the rows, and all vectors in memory.",
+    )
     dry_run: bool = option(False, "Write nothing: say what would be written, and how long it takes.")
 
     def __post_init__(self) -> None:
@@ -43,7 +48,9 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
     calibration = VectorCalibration.load(options.map)
     with stored.open() as source:
         rows = f"{len(source)} rows of {source.dimension} dimensions"
-        done = apply_calibration(calibration, source, options.into, dry_run=options.dry_run)
+        done = apply_calibration(
+            calibration, source, options.into, share_translations=options.share_translations, dry_run=options.dry_run
+        )
         target = done.target
     if done.left_out.counts:
         print(f"{'not to be mapped' if options.dry_run else 'not mapped'}: {done.left_out}")
@@ -51,12 +58,16 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
         there = f", {target.already} of which are there already" if target.already else ""
         print(
             f"{rows} would go into {target.name}{there}. Reading and mapping them takes about {done.seconds:,.0f} s, "
-            "measured on the first rows; writing is not measured. Nothing was written."
+            "measured on the first rows; writing is not measured"
+            f"{', nor is finding translations' if options.share_translations else ''}. Nothing was written."
         )
         return
     rate = f"{done.written / max(done.seconds, 1e-9):,.0f} rows a second"
     there = f"; {target.already} were there already" if target.already else ""
     print(f"{done.written} rows written to {target.name} in {done.seconds:,.0f} s, {rate}{there}")
+    if options.share_translations:
+        each = f", {2 * done.pairs / done.translated:.1f} each" if done.translated else ""
+        print(f"{done.translated} rows share their vectors with translations{each}")
     if done.added:
         print(f"{done.added} rows were added to {source.name} meanwhile: run the same command again")
     language = ', language="..."' if calibration.languages else ""

@@ -6,12 +6,16 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from st_xlret.vectors.base import LeftOut, VectorRows, VectorSource, VectorTarget
 from st_xlret.vectors.calibration import VectorCalibration
+from st_xlret.vectors.translations import find_translations, shared
 
 _ROWS = 8192  # in a batch
 _SECONDS = 3.0  # of a dry run
@@ -26,6 +30,8 @@ class Applied:
         written: Rows that were written.
         left_out: Rows that could not be mapped.
         added: Rows that were added to the source meanwhile and not read: running it again maps them.
+        translated: Rows of the source that share their vectors with translations.
+        pairs: Pairs of these.
         seconds: How long it took; of a dry run, how long reading and mapping all rows would take.
     """
 
@@ -33,6 +39,8 @@ class Applied:
     written: int = 0
     left_out: LeftOut = field(default_factory=LeftOut)
     added: int = 0
+    translated: int = 0
+    pairs: int = 0
     seconds: float = 0.0
 
 
@@ -41,6 +49,7 @@ def apply_calibration(
     source: VectorSource,
     into: str,
     *,
+    share_translations: bool = False,
     dry_run: bool = False,
     show_progress_bar: bool = True,
 ) -> Applied:
@@ -54,6 +63,10 @@ def apply_calibration(
         source: The stored vectors, see [`open_vectors`][st_xlret.vectors.open_vectors].
         into: Name of the new file (`.npy`, `.parquet`, `.faiss`), named vector or collection (Qdrant), column
             (PostgreSQL), table (LanceDB) or collection (Chroma).
+        share_translations: Let texts that say the same in several languages share their vectors, see
+            [`share_translations`][st_xlret.vectors.translations.share_translations]. All vectors are then in memory,
+            in float32, and the time grows with the square of their number. Rows that are added later find their
+            translations among all rows; vectors that are written already stay as they are.
         dry_run: Write nothing; map for some seconds to see how long it takes.
         show_progress_bar: Show how many rows are done.
 
@@ -62,7 +75,8 @@ def apply_calibration(
 
     Raises:
         FileExistsError: If there is something else under the name.
-        ValueError: If the map is of other vectors, or of queries alone, or the vectors are mapped already.
+        ValueError: If the map is of other vectors, or of queries alone, or the vectors are mapped already; or if
+            translations are to share their vectors, and no row has a language.
         OSError: If the store fails. What is written in a database stays, and is continued.
         KeyboardInterrupt: If it is stopped; likewise.
     """
@@ -75,20 +89,25 @@ def apply_calibration(
     if not len(source):
         raise ValueError(f"{source.name} has no vectors: there is nothing to map")
     calibration.check(dimension=source.dimension, metric=source.metric, model=source.model, name=source.name)
-    target = source.target(into, f"{calibration.fingerprint} of {source.called}")
+    how = f"{calibration.fingerprint}, translations shared," if share_translations else calibration.fingerprint
+    target = source.target(into, f"{how} of {source.called}")
     applied, total, read, started = Applied(target), len(source), 0, time.perf_counter()
     everything = target.everything or bool(calibration.languages and source.fields.text)
     batches = source.batches(_ROWS, everything=everything)
     if dry_run:
         _measure(calibration, source, batches, applied, total)
         return applied
+    sharing = _Sharing(calibration, source, applied, show_progress_bar) if share_translations else None
     with target, tqdm(total=total, unit=" rows", disable=not show_progress_bar) as bar:
         try:
             for rows in batches:
+                if sharing is not None:
+                    rows = rows.of(sharing.has_read(rows))
                 with source.errors() if target.continues else nullcontext():  # errors of a file name the file
                     missing = rows.of(target.missing(rows))
                     if missing.ids:
-                        target.write(_mapped(calibration, source, missing, applied.left_out))
+                        mapped = _mapped(calibration, source, missing, applied.left_out)
+                        target.write(mapped if sharing is None else sharing.replaced(mapped))
                 applied.written += len(missing.ids)
                 read += len(rows.ids)
                 bar.update(len(rows.ids))
@@ -103,6 +122,48 @@ def apply_calibration(
     applied.added = max(0, len(source) - read)
     applied.seconds = time.perf_counter() - started
     return applied
+
+
+class _Sharing:
+    """The vectors of all rows that have a language, after a first pass over the source."""
+
+    def __init__(
+        self, calibration: VectorCalibration, source: VectorSource, applied: Applied, show_progress_bar: bool
+    ) -> None:
+        self.row_of: dict[Any, int | None] = {}  # None: without a language or a vector
+        parts, languages = [], list[str]()
+        bar = tqdm(total=len(source), desc="Reading", unit=" rows", disable=not show_progress_bar)
+        for rows in source.batches(_ROWS, everything=source.fields.text is not None):
+            mapped, codes = _mapped(calibration, source, rows, LeftOut()).vectors, source.languages_of(rows)
+            kept = np.isfinite(mapped).all(axis=1) & np.array([bool(code) for code in codes])
+            for name, code, has in zip(rows.ids, codes, kept.tolist(), strict=True):
+                self.row_of[name] = len(languages) if has else None
+                languages += [code] if has and code else []
+            parts.append(torch.from_numpy(mapped[kept]))
+            bar.update(len(rows.ids))
+        bar.close()
+        if not languages:
+            raise ValueError(
+                f"{source.name}: no row has a vector and a language, between which translations are found: name the "
+                "field of the languages (--language_field), or that of the texts (--text_field, with the extra langid)"
+            )
+        vectors = torch.cat(parts)
+        found = find_translations(vectors, languages, show_progress_bar=show_progress_bar)
+        self.vectors = shared(vectors, found).numpy()
+        applied.pairs = len(found.first)
+        applied.translated = len(torch.cat([found.first, found.second]).unique())
+
+    def has_read(self, rows: VectorRows) -> NDArray[np.bool_]:
+        """Which rows were there in the first pass, (n,)."""
+        return np.array([name in self.row_of for name in rows.ids], bool)
+
+    def replaced(self, rows: VectorRows) -> VectorRows:
+        """Mapped rows, with the vectors that they share with translations."""
+        places = [self.row_of[name] for name in rows.ids]
+        vectors = rows.vectors.copy()
+        chosen = np.array([place is not None for place in places], bool)
+        vectors[chosen] = self.vectors[[place for place in places if place is not None]]
+        return rows._replace(vectors=vectors)
 
 
 def _mapped(calibration: VectorCalibration, source: VectorSource, rows: VectorRows, left_out: LeftOut) -> VectorRows:

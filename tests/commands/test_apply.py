@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from st_xlret.commands import main
-from st_xlret.vectors import VectorCalibration, apply_calibration, applying, open_vectors
+from st_xlret.vectors import VectorCalibration, apply_calibration, applying, open_vectors, share_translations
 from tests.vectors import stores
 from tests.vectors.stores import LANGUAGES, VECTORS
 
@@ -274,3 +274,61 @@ def test_200_languages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     mapped = [i for i in range(402) if i % 201 != 200]
     expected = calibration.transform(vectors[mapped], "document", [(codes * 2)[i] for i in mapped])
     np.testing.assert_allclose([written[i] for i in mapped], expected, atol=1e-5)
+
+
+def of_topics(path: Path, *, languages: Any = None) -> tuple[str, np.ndarray, list[str]]:
+    """Twenty topics in two languages."""
+    meaning = GENERATOR.normal(size=(20, 4)).astype(np.float32)
+    vectors = np.concatenate([meaning, meaning + 0.05 * GENERATOR.normal(size=meaning.shape)]).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    codes = ["en"] * 20 + ["fr"] * 20 if languages is None else languages
+    table = pa.table({"vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 4), "language": codes})
+    pq.write_table(table, path)
+    return str(path), vectors, codes
+
+
+def test_translations_share_their_vectors(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    codes: list[str | None] = ["en"] * 20 + ["fr"] * 19 + [None]
+    source, vectors, _ = of_topics(tmp_path / "vectors.parquet", languages=codes)
+    into = str(tmp_path / "shared.parquet")
+    main(["apply", folder, "--vectors", source, "--into", into, "--share_translations"])
+    mapped = SHARED.transform(vectors, "document")
+    expected = share_translations(mapped[:39], [code for code in codes if code])
+    assert not np.allclose(expected, mapped[:39], atol=1e-3)
+    written = np.stack(pq.read_table(into)["vector"].to_numpy())
+    np.testing.assert_allclose(written, np.concatenate([expected, mapped[39:]]), atol=1e-6)
+    printed = capsys.readouterr().out
+    assert "rows share their vectors with translations, 1.0 each" in printed and "40 rows written" in printed
+    with open_vectors(into) as made, pytest.raises(ValueError, match="take those that they were made from, "):
+        made.refuse_mapped()
+
+
+def test_translations_need_languages(folder: str, tmp_path: Path) -> None:
+    source, _, _ = of_topics(tmp_path / "vectors.parquet", languages=pa.nulls(40, pa.string()))
+    with pytest.raises(SystemExit, match="between which translations are found.*--language_field"):
+        main(["apply", folder, "--vectors", source, "--into", str(tmp_path / "new.parquet"), "--share_translations"])
+    assert not (tmp_path / "new.parquet").exists()
+
+
+def test_rows_added_between_the_passes_are_left_for_the_next_run(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = stores.named_qdrant(tmp_path)
+    given = ["apply", folder, "--vectors", address, "--into", "shared", "--share_translations"]
+    find = applying.find_translations
+
+    def finding(*args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(applying, "find_translations", find)
+        monkeypatch.setattr(applying._Sharing, "has_read", lambda self, rows: np.arange(len(rows.ids)) < 7)
+        return find(*args, **options)
+
+    monkeypatch.setattr(applying, "find_translations", finding)
+    has_read = applying._Sharing.has_read
+    main(given)
+    printed = capsys.readouterr().out
+    assert "7 rows written" in printed and "3 rows were added" in printed and "run the same command again" in printed
+    monkeypatch.setattr(applying._Sharing, "has_read", has_read)
+    main(given)
+    assert "3 rows written" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="not of this map"):
+        main(given[:-1])  # without sharing, it is another map

@@ -5,7 +5,9 @@
 
 - raw: the model as it is;
 - calibrated: after `st-xlret calibrate --corpus POOL`, which needs no language and no question;
-- aligned: after `--corpus POOL --queries POOL --steps shift coral`, fitted on the pool and its questions, no labels.
+- aligned: after `--corpus POOL --queries POOL --steps shift coral`, fitted on the pool and its questions, no labels;
+- shared: the vectors of either calibration, where candidates that are translations of each other share them
+  (`st-xlret apply --share_translations`).
 
 Each is measured in the pool of all languages by mAP@20, mAP over the whole ranking, language preference, and recall@10
 of all answers, of those in the question's language, and of those in others; by mAP@20 among the candidates of the
@@ -16,6 +18,7 @@ of those pools.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +33,7 @@ from st_xlret.files import write_json
 from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
 from st_xlret.prompts import Role
+from st_xlret.vectors import share_translations
 
 # The languages of the CCP paper's Table 1, but for Urdu, and five more.
 TATOEBA = ["ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "vi", "zh"]
@@ -59,9 +63,28 @@ class Arguments:
 
 @dataclass(frozen=True)
 class RememberingEmbedder(TextEmbedder):
-    """Embeds a text once, whichever evaluator and calibration it is for: (role, text) -> vector (d,)."""
+    """Embeds a text once, whichever evaluator and calibration it is for.
+
+    Attributes:
+        known: (role, text) -> vector (d,) before calibration.
+        shared: (text, language) of a document -> the calibrated vector that it shares with its translations.
+    """
 
     known: dict[tuple[Role | None, str], Tensor] = field(default_factory=dict)
+    shared: dict[tuple[str, str], Tensor] = field(default_factory=dict)
+
+    def embed(self, model: Any, texts: Any, languages: Any, *, role: Role | None = None, **given: Any) -> Tensor:
+        """The embeddings of texts; of documents, the shared ones if there are any."""
+        if role == "document" and self.shared:
+            return torch.stack([self.shared[key] for key in zip(texts, languages, strict=True)])
+        return super().embed(model, texts, languages, role=role, **given)
+
+    def sharing(self, model: Any, texts: Sequence[str], languages: Sequence[str]) -> RememberingEmbedder:
+        """The same, where documents that are translations of each other share their vectors."""
+        distinct = list(dict.fromkeys(zip(texts, languages, strict=True)))
+        vectors = self.embed(model, [text for text, _ in distinct], [code for _, code in distinct], role="document")
+        rows = share_translations(vectors, [code for _, code in distinct])
+        return replace(self, shared=dict(zip(distinct, rows, strict=True)))
 
     def embed_distinct(self, model: Any, texts: list[str], languages: list[str], role: Role | None) -> Tensor:
         """Embed the texts that are not known yet."""
@@ -125,8 +148,13 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
             "aligned": ({"calibration": aligned.document, "query_calibration": aligned.query}, None),
         }
         for name, (maps, tatoeba) in ways.items():
-            found = measure(model, replace(embedder, **maps), given.pool, tatoeba, given.context)
+            calibrated = replace(embedder, **maps)
+            found = measure(model, calibrated, given.pool, tatoeba, given.context)
             figures |= {f"{name} {key}": score for key, score in found.items()}
+            if maps:
+                sharing = calibrated.sharing(model, data.corpus.texts, data.corpus.languages_of())
+                found = measure(model, sharing, given.pool, None, given.context)
+                figures |= {f"{name} shared {key}": score for key, score in found.items()}
     if given.mining:
         result = embedder.evaluate(BUCCEvaluator.from_directory(given.mining), model)
         figures["mining"] = result.average["f1"]

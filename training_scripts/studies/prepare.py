@@ -9,14 +9,16 @@
     python -m training_scripts.studies.prepare --kind head --model M --documents docs/ --output with-head
     python -m training_scripts.studies.prepare --kind questions --retrieval squad.json --output questions
     python -m training_scripts.studies.prepare --kind part --pools xquad_r --languages ar en --output quarter
+    python -m training_scripts.studies.prepare --kind apart --pools xquad_r --output apart
     python -m training_scripts.studies.prepare --kind contexts --pairs pairs/* --exclude test.txt --output c.jsonl
 
 held-out: translations of TICO-19 in one pool of 11 languages. questions: English questions among the sentences of their
-paragraphs. part: every fourth paragraph of XQuAD-R. head: an encoder with a head for masked words, which is trained
-while the encoder stays as it is. sentences: the sentences of test sets. pairs: parallel sentences without some
-languages, or of a setting of lang-contrastive's Table 4, whose bridge is the last language. documents: the first
-sentences of each language. contexts: parallel sentences of documents, each with those that follow it, as `train search
---context` reads sentences and paragraphs.
+paragraphs. part: every fourth paragraph of XQuAD-R. apart: each of its paragraphs in one language, so that no candidate
+has a translation. head: an encoder with a head for masked words, which is trained while the encoder stays as it is.
+sentences: the sentences of test sets. pairs: parallel sentences without some languages, or of a setting of
+lang-contrastive's Table 4, whose bridge is the last language. documents: the first sentences of each language.
+contexts: parallel sentences of documents, each with those that follow it, as `train search --context` reads sentences
+and paragraphs.
 """
 
 from __future__ import annotations
@@ -110,14 +112,19 @@ def write_pool(
         write_text(temporary / "qrels" / "test.tsv", "\n".join(judged) + "\n")
 
 
-def part_of_pool(pool: Path, folder: Path, languages: Collection[str] = (), nth: int = 4) -> None:
-    """Write every nth paragraph of XQuAD-R, in some languages or all, with its questions."""
+def part_of_pool(pool: Path, folder: Path, languages: Collection[str] = (), nth: int = 4, apart: bool = False) -> None:
+    """Write every nth paragraph of XQuAD-R, in some languages or all, or each in one of them, with its questions."""
     rows = {name: [row for _, row in read_jsonl(next(pool.glob(f"{name}.jsonl*")))] for name in ("corpus", "queries")}
     paragraphs = list(dict.fromkeys(row["metadata"]["document"] for row in rows["corpus"]))
     chosen = set(paragraphs[::nth])
     every = (row for found in rows.values() for row in found)
     spoken = {row["_id"] for row in every if not languages or row["metadata"]["language"] in languages}
     kept = {row["_id"] for row in rows["corpus"] if row["metadata"]["document"] in chosen} & spoken
+    if apart:
+        codes = sorted({row["metadata"]["language"] for row in rows["corpus"] if row["_id"] in kept})
+        code_of = {paragraph: codes[number % len(codes)] for number, paragraph in enumerate(paragraphs)}
+        about = {row["_id"]: row["metadata"] for row in rows["corpus"]}
+        kept = {name for name in kept if about[name]["language"] == code_of[about[name]["document"]]}
     with atomic_directory(folder, overwrite=True) as temporary:
         for split in ("test", "test-same-language"):
             head, *judged = (line for _, line in read_lines(next((pool / "qrels").glob(f"{split}.tsv*"))))
@@ -187,7 +194,7 @@ def in_contexts(files: Iterable[str], exclude: Sequence[str]) -> Iterator[dict[s
                     }
 
 
-KINDS = ["held-out", "questions", "part", "sentences", "pairs", "documents", "head", "contexts"]
+KINDS = ["held-out", "questions", "part", "apart", "sentences", "pairs", "documents", "head", "contexts"]
 
 
 @dataclass
@@ -195,7 +202,7 @@ class Arguments:
     """What to make."""
 
     kind: str = field(metadata={"help": "What to make.", "choices": KINDS})
-    output: str = field(metadata={"help": "The file, or the folder of held-out, questions, part and head."})
+    output: str = field(metadata={"help": "The file, or the folder of held-out, questions, part, apart and head."})
     pairs: list[str] = option([], "Parallel sentences; for contexts, files of JSON lines with an `id`.")
     exclude: list[str] = option([], "contexts: text files of sentences that no block may have.")
     documents: list[str] = option([], "Documents.")
@@ -207,7 +214,7 @@ class Arguments:
     connections: str | None = option(None, "pairs: a setting of Table 4. The bridge is the last of --languages.")
     per_language: int | None = option(None, "documents: maximum sentences of each language.", minimum=1)
     characters: int = option(3_000_000, "head: characters of text to train on.", minimum=10_000)
-    pools: list[str] = option([], "sentences: test sets in BEIR's layout. part: XQuAD-R.")
+    pools: list[str] = option([], "sentences: test sets in BEIR's layout. part, apart: XQuAD-R.")
     tatoeba: str | None = option(None, "sentences: folder of Tatoeba.")
     mining: str | None = option(None, "sentences: folder of evaluation/make_mining_test.py.")
 
@@ -222,6 +229,8 @@ def main(given: Sequence[str] | None = None) -> None:
         write_pool(english_questions(arguments.retrieval), output, answers=1)
     elif arguments.kind == "part":
         part_of_pool(Path(arguments.pools[0]), output, arguments.languages)
+    elif arguments.kind == "apart":
+        part_of_pool(Path(arguments.pools[0]), output, arguments.languages, nth=1, apart=True)
     elif arguments.kind == "head":
         documents = load_documents(arguments.documents, languages=languages)
         texts = list(balanced_texts([(documents, "sentence", "language")], arguments.characters))

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.evaluation import LAReQAEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
+from st_xlret.vectors import share_translations
 from tests import tiny
 from training_scripts.studies.measure_search import RememberingEmbedder, main
 
@@ -42,7 +44,19 @@ def test_the_figures_are_those_of_the_evaluators(
     assert [figures[f"raw {name}"] for name in ("pool", "own", "preference")] == pytest.approx(
         [mixed["map_at_20"], own["map_at_20"], mixed["language_preference"]]
     )
-    assert {"calibrated pool", "calibrated own", "aligned pool", "aligned own"} <= set(figures)
+    ways = ("calibrated", "aligned", "calibrated shared", "aligned shared")
+    assert {f"{way} {name}" for way in ways for name in ("pool", "own", "whole ranking")} <= set(figures)
+
+
+def test_translations_share_their_vectors_and_questions_keep_theirs() -> None:
+    model = tiny.static(features=16)
+    texts, codes = [*tiny.WORDS[:3], *tiny.WORDS[:3]], ["en"] * 3 + ["fr"] * 3
+    embedder = RememberingEmbedder()
+    sharing = embedder.sharing(model, texts, codes)
+    before, after = (each.embed(model, texts, codes, role="document") for each in (embedder, sharing))
+    torch.testing.assert_close(after, share_translations(before, codes))
+    asked = [each.embed(model, texts, codes, role="query") for each in (embedder, sharing)]
+    torch.testing.assert_close(*asked)
 
 
 def test_each_role_is_remembered_apart() -> None:

@@ -108,6 +108,10 @@ def test_every_fourth_paragraph(tmp_path: Path) -> None:
     main(given)
     kept = [row["_id"] for name in ("corpus", "queries") for row in lines(tmp_path / f"english/{name}.jsonl")]
     assert kept == ["en0", "en4", "q4"]
+    main(["--kind", "apart", "--pools", str(pool), "--output", str(tmp_path / "apart")])
+    kept = [row["_id"] for row in lines(tmp_path / "apart/corpus.jsonl")]
+    assert kept == ["de0", "en1", "de2", "en3", "de4", "en5"]
+    assert len((tmp_path / "apart/qrels/test.tsv").read_text().splitlines()) == 1 + 6
 
 
 def test_an_encoder_gets_a_head_and_stays_as_it_is(tmp_path: Path) -> None:
