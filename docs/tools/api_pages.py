@@ -27,7 +27,7 @@ PAGES = {
 MORE = {
     "calibration": ["encode"],
     "evaluation": ["evaluation.benchmarks.BENCHMARKS"],
-    "vectors": ["VectorCalibration"],
+    "vectors": ["VectorCalibration", "find_translations", "share_translations"],
     "hub": ["export", "hub.export.check_finite", "hub.card.set_card_data", "hub.push.push"],
 }
 """Names that a page has beside those in the `__all__` of its room."""

@@ -160,16 +160,19 @@ def usual_calibrations(
     """Fit the calibrations that suit search: LSAR, shift, and shift and CORAL.
 
     LSAR and shift are also fitted for queries only; with embeddings of queries, so are those with maps of their own for
-    queries. Of the options, `keep_mean` and `lsar_rank` keep their defaults.
+    queries. Of the options, `keep_mean` and `lsar_rank` keep their defaults. With more languages than dimensions, LSAR
+    would leave nothing, and is left out.
 
     Returns:
         Name -> calibration.
     """
     plain = replace(options or CalibrationOptions(), keep_mean=None, lsar_rank=None)
-    jobs = [(steps, False, False) for steps in _COMPARED]
+    dimension = next(iter(documents.values())).shape[1]
+    compared = [steps for steps in _COMPARED if steps != ("lsar",) or len(documents) <= dimension]
+    jobs = [(steps, False, False) for steps in compared]
     if queries is not None:
-        jobs += [(steps, True, False) for steps in _COMPARED]
-    jobs += [(steps, False, True) for steps in _COMPARED if set(steps) <= {*QUERY_STEPS}]
+        jobs += [(steps, True, False) for steps in compared]
+    jobs += [(steps, False, True) for steps in compared if set(steps) <= {*QUERY_STEPS}]
     fitted = {}
     for steps, apart, queries_only in tqdm(
         jobs, desc="fitting calibrations to compare with", unit="calibration", disable=not show_progress_bar

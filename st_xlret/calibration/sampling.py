@@ -193,9 +193,7 @@ def _entries(texts: Any, wanted: frozenset[str] | None, unit: Unit | None, bad_l
         names = [texts[name] for name in ("language", column)]
         documents = texts["document"] if "document" in texts.column_names else range(len(texts))
         return _of_rows(zip(*names, map(str, documents), strict=True), wanted)
-    sources = [texts] if isinstance(texts, str | Path) else list(texts)
-    is_corpus = len(sources) == 1 and isinstance(sources[0], str | Path) and is_beir(sources[0])
-    return _of_documents(sources, wanted, unit or ("document" if is_corpus else "sentence"), bad_lines)
+    return _of_documents([texts] if isinstance(texts, str | Path) else list(texts), wanted, unit, bad_lines)
 
 
 def _of_rows(rows: Iterable[tuple[str, str, str]], wanted: frozenset[str] | None) -> _Entries:
@@ -205,9 +203,11 @@ def _of_rows(rows: Iterable[tuple[str, str, str]], wanted: frozenset[str] | None
             yield language, text.strip(), language, document
 
 
-def _of_documents(sources: Sequence[Any], wanted: frozenset[str] | None, unit: Unit, bad_lines: BadLines) -> _Entries:
+def _of_documents(
+    sources: list[Any], wanted: frozenset[str] | None, unit: Unit | None, bad_lines: BadLines
+) -> _Entries:
     """The texts of documents; those of a document in several languages are documents of their own."""
-    for entry in read_documents(list(sources), languages=wanted, unit=unit, bad_lines=bad_lines):
+    for entry in read_documents(sources, languages=wanted, unit=unit, bad_lines=bad_lines):
         for text in filter(None, entry.sentences):
             yield entry.language, text, entry.file, f"{entry.language} {entry.name}"
     bad_lines.warn(logger)

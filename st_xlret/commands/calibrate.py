@@ -15,6 +15,10 @@ The result is a plain Sentence Transformers model that needs no language: `Sente
 the language of each text, given as its task: `encode(texts, task="fr")`; among them are the CCP paper's (`--steps shift
 scale rotate`). A table compares the choices without labels, and says which one it recommends. Programs do the same by
 `st_xlret.calibrate`.
+
+A document has one language, which is named or identified; in a text file a blank line ends a document. Of a folder,
+text files are read if they are named after their language (fr.txt), or if it has nothing else: a README beside
+documents is none.
 """
 
 from __future__ import annotations

@@ -72,6 +72,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
 
     few = CalibrationOptions(min_texts=2)
     usual = usual_calibrations(found.documents, options=few, show_progress_bar=True)
+    chosen = chosen if chosen in usual else chosen.replace("lsar", "shift")
     how: Any = {"texts": drawn["texts_per_language"], "neighbours": options.neighbours, "show_progress_bar": True}
     comparison = replace(compare_calibrations(usual, *found, chosen=chosen, **how), used=False)
     print(describe(comparison))

@@ -97,7 +97,8 @@ def read_texts(
         metadata = metadata if isinstance(metadata, Mapping) else {}
         language = metadata.get("language") or record.get("language")
         language = language if isinstance(language, str) else None
-        original = next((about["translation_of"] for about in (metadata, record) if "translation_of" in about), None)
+        named = (about.get("translation_of") for about in (metadata, record))
+        original = next((name for name in named if name is not None), None)
         if not isinstance(original, str | int | None):
             bad_lines("'translation_of' must be the id of a document", path, number)
             continue

@@ -61,7 +61,7 @@ class Sources:
                 choose(path, True)
                 files.add(str(path))
                 continue
-            there = [file for file in sorted(path.rglob("*")) if file.is_file()]
+            there = [file for file in sorted(path.rglob("*")) if file.is_file() and not file.name.startswith(".")]
             chosen = {str(file): choose(file, False) for file in there}
             if not any(chosen.values()) and all(map(alone, there)):
                 chosen = dict.fromkeys(chosen, True)

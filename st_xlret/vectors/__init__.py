@@ -6,17 +6,13 @@ from st_xlret.vectors.applying import Applied, apply_calibration
 from st_xlret.vectors.base import VectorRows, VectorSource, VectorTarget
 from st_xlret.vectors.calibration import VectorCalibration
 from st_xlret.vectors.opening import open_vectors
-from st_xlret.vectors.translations import Translations, find_translations, share_translations
 
 __all__ = [
     "Applied",
-    "Translations",
     "VectorCalibration",
     "VectorRows",
     "VectorSource",
     "VectorTarget",
     "apply_calibration",
-    "find_translations",
     "open_vectors",
-    "share_translations",
 ]

@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from st_xlret.vectors.base import LeftOut, VectorRows, VectorSource, VectorTarget
 from st_xlret.vectors.calibration import VectorCalibration
-from st_xlret.vectors.translations import find_translations, shared
 
 _ROWS = 8192  # in a batch
 _SECONDS = 3.0  # of a dry run
@@ -64,9 +62,9 @@ def apply_calibration(
         into: Name of the new file (`.npy`, `.parquet`, `.faiss`), named vector or collection (Qdrant), column
             (PostgreSQL), table (LanceDB) or collection (Chroma).
         share_translations: Let texts that say the same in several languages share their vectors, see
-            [`share_translations`][st_xlret.vectors.translations.share_translations]. All vectors are then in memory,
-            in float32, and the time grows with the square of their number. Rows that are added later find their
-            translations among all rows; vectors that are written already stay as they are.
+            [`share_translations`][st_xlret.share_translations]. All vectors are then in memory, in float32
+            and up to three times, and the time grows with the square of their number. Rows that are added later find
+            their translations among all rows; vectors that are written already stay as they are.
         dry_run: Write nothing; map for some seconds to see how long it takes.
         show_progress_bar: Show how many rows are done.
 
@@ -76,14 +74,14 @@ def apply_calibration(
     Raises:
         FileExistsError: If there is something else under the name.
         ValueError: If the map is of other vectors, or of queries alone, or the vectors are mapped already; or if
-            translations are to share their vectors, and no row has a language.
+            translations are to share their vectors, and the rows are not in two languages at least.
         OSError: If the store fails. What is written in a database stays, and is continued.
         KeyboardInterrupt: If it is stopped; likewise.
     """
     if calibration.queries_only:
         raise ValueError(
             "this calibration maps queries alone, so that the stored vectors stay as they are: there is nothing to "
-            "write. For a map of both, calibrate without --queries_only"
+            "write. For a map of both, which --share_translations needs too, calibrate without --queries_only"
         )
     source.refuse_mapped()
     if not len(source):
@@ -130,24 +128,32 @@ class _Sharing:
     def __init__(
         self, calibration: VectorCalibration, source: VectorSource, applied: Applied, show_progress_bar: bool
     ) -> None:
+        import torch  # which a map alone does not need
+
+        from st_xlret.vectors.translations import find_translations, shared
+
         self.row_of: dict[Any, int | None] = {}  # None: without a language or a vector
         parts, languages = [], list[str]()
         bar = tqdm(total=len(source), desc="Reading", unit=" rows", disable=not show_progress_bar)
         for rows in source.batches(_ROWS, everything=source.fields.text is not None):
-            mapped, codes = _mapped(calibration, source, rows, LeftOut()).vectors, source.languages_of(rows)
-            kept = np.isfinite(mapped).all(axis=1) & np.array([bool(code) for code in codes])
-            for name, code, has in zip(rows.ids, codes, kept.tolist(), strict=True):
+            rows = rows._replace(languages=source.languages_of(rows))
+            mapped = _mapped(calibration, source, rows, LeftOut()).vectors
+            kept = np.isfinite(mapped).all(axis=1) & np.array([bool(code) for code in rows.languages], bool)
+            for name, code, has in zip(rows.ids, rows.languages, kept.tolist(), strict=True):
                 self.row_of[name] = len(languages) if has else None
                 languages += [code] if has and code else []
             parts.append(torch.from_numpy(mapped[kept]))
             bar.update(len(rows.ids))
         bar.close()
-        if not languages:
+        if len(set(languages)) < 2:
+            there = f"all rows are in {languages[0]}" if languages else "no row has a vector and a language"
             raise ValueError(
-                f"{source.name}: no row has a vector and a language, between which translations are found: name the "
-                "field of the languages (--language_field), or that of the texts (--text_field, with the extra langid)"
+                f"{source.name}: {there}, and translations are found between languages: name the field of the "
+                "languages (--language_field), a file with them (--languages_file, for .npy and .faiss), or the field "
+                "of the texts (--text_field, with the extra langid), or leave --share_translations out"
             )
         vectors = torch.cat(parts)
+        del parts  # they are as large as the vectors
         found = find_translations(vectors, languages, show_progress_bar=show_progress_bar)
         self.vectors = shared(vectors, found).numpy()
         applied.pairs = len(found.first)

@@ -365,7 +365,9 @@ def named_model(settings: Mapping[str, Any]) -> str | None:
 
 def taken(where: str, what: str) -> FileExistsError:
     """The error for a name under which there is something that was not made by the same map."""
-    return FileExistsError(f"{where} has {what} already, not of this map: nothing is overwritten, give another name")
+    return FileExistsError(
+        f"{where} has {what} already, not made by this map in this way: nothing is overwritten, give another name"
+    )
 
 
 def fields_among(payloads: Iterable[Any]) -> list[str]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 
@@ -40,8 +43,8 @@ class ChromaVectors(VectorSource):
         with self.errors():
             if url.scheme in ("http", "https"):
                 host, port = url.hostname, url.port or 8000
-                httpx = import_optional("httpx", extra="chroma", needed_for="vectors in Chroma")
-                httpx.get(f"{url.scheme}://{host}:{port}/api/v2/heartbeat", timeout=_SECONDS)
+                with suppress(HTTPError):  # a refusal is an answer
+                    urlopen(f"{url.scheme}://{host}:{port}/api/v2/heartbeat", timeout=_SECONDS).close()
                 self.client = chroma.HttpClient(host, port, ssl=url.scheme == "https")
                 self.client._server._session.timeout = _SECONDS  # without a limit, and no setting for it
             else:

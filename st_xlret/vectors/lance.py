@@ -44,7 +44,12 @@ class LanceVectors(VectorSource):
         self.called, self.mark = self.table.name, _mark_of(self.table, self.columns.vector)
         made_by = json.loads((self.table.schema.metadata or {}).get(_MADE_BY, b"[]"))
         self.model = next(
-            (named_model(each["model"]) for each in made_by if each["vector_column"] == self.columns.vector), None
+            (
+                named_model(each.get("model") or {})
+                for each in made_by
+                if each.get("vector_column") == self.columns.vector
+            ),
+            None,
         )
         self.metric = next((_METRICS[kind] for kind in kinds if kind in _METRICS), None)
         if not len(self):

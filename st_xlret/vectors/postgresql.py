@@ -39,8 +39,11 @@ _KEY_TYPES = (
 _MARK = "st-xlret apply: "  # before it, in the comment on a column of mapped vectors
 # Of libpq, unless the address has its own: a server that does not answer, and one that is gone, for 60 s.
 _LIMITS = {
-    **{"connect_timeout": "10", "tcp_user_timeout": "60000"},
-    **{"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"},
+    "connect_timeout": "10",
+    "tcp_user_timeout": "60000",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
 }
 _NAME = 63  # bytes of a name that PostgreSQL keeps
 

@@ -8,13 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.search import Matrix, neighbours_both_ways, top_k, unit_rows
+from st_xlret.search import Matrix, neighbours_both_ways, unit_rows
 
 _SAMPLE = 2_000  # rows of a language whose nearest neighbours within it are looked at
+_SCORES = 2**24  # of them at a time
 _COPY = 1 - 1e-5  # cosine of texts that are the same
+_ROUNDING = 1e-6  # of the cosine of equal vectors
 
 
 class Translations(NamedTuple):
@@ -40,8 +43,9 @@ def find_translations(
     Candidates are rows of two languages each of which is the nearest row of its language to the other. How close such
     rows are by chance is seen within the languages, where they are no translations: decoys, as in [Elias and Gygi
     (2007)](https://doi.org/10.1038/nmeth1019). The closest candidates are taken, as many as there are while the number
-    expected by chance is at most `chance` of them. In a collection without translations, few or none are. Calibrate the
-    vectors first: the preference for a language hides translations.
+    expected by chance is at most `chance` of them. In a collection without translations, few or none are. Of copies
+    within a language, one has the translations. Calibrate the vectors first: the preference for a language hides
+    translations.
 
     The search is exact: the time grows with the square of the rows.
 
@@ -61,7 +65,7 @@ def find_translations(
         >>> found.first.tolist(), found.second.tolist()
         ([0], [2])
     """
-    rows, codes = unit_rows(vectors, "vectors"), np.array(languages, dtype=object)
+    rows, codes = unit_rows(vectors, "vectors", device=torch.device("cpu")), np.array(languages, dtype=object)
     if len(codes) != len(rows):
         raise ValueError(f"{len(rows)} vectors have {len(codes)} languages: each has one")
     if chance < 0:
@@ -88,7 +92,7 @@ def share_translations(
     """Move the vectors of texts that say the same in different languages towards each other.
 
     The new vector of a text is the mean of its own and of the mean of its translations
-    ([`find_translations`][st_xlret.vectors.find_translations]), divided by its length. A query in one language that is
+    ([`find_translations`][st_xlret.find_translations]), divided by its length. A query in one language that is
     near to one of them then finds them all. Texts without a translation stay where they are, and queries do. In image
     retrieval this is database-side feature augmentation ([Arandjelović and Zisserman, CVPR
     2012](https://doi.org/10.1109/CVPR.2012.6248018)).
@@ -111,7 +115,7 @@ def share_translations(
         >>> [round(float(shared[i] @ shared[j]), 2) for i, j in [(0, 2), (1, 3)]]   # 0.99 and -0.1 before
         [1.0, -0.1]
     """
-    rows = unit_rows(vectors, "vectors")
+    rows = unit_rows(vectors, "vectors", device=torch.device("cpu"))
     found = find_translations(rows, languages, chance=chance, show_progress_bar=show_progress_bar)
     return shared(rows, found)
 
@@ -120,36 +124,46 @@ def shared(rows: Tensor, found: Translations) -> Tensor:
     """Unit rows (n, d), each moved halfway to the mean of its translations."""
     of, other = torch.cat([found.first, found.second]), torch.cat([found.second, found.first])
     counts = torch.bincount(of, minlength=len(rows))
-    means = torch.zeros_like(rows)
+    moved = torch.zeros_like(rows)
     for part in torch.arange(len(of)).split(65_536):
-        means.index_add_(0, of[part], rows[other[part]])
-    return unit_rows(rows + means / counts.clamp(min=1)[:, None])
+        moved.index_add_(0, of[part], rows[other[part]])
+    moved.div_(counts.clamp(min=1)[:, None]).add_(rows)
+    return unit_rows(moved)
 
 
 def _by_chance(rows: Tensor, parts: list[Tensor], cosines: Tensor) -> Tensor:
     """How many pairs of languages' nearest rows are expected to be as close as each cosine (P,) without translations.
 
-    Of two languages, that is the mean of the shares of their rows that have such a neighbour within their language,
-    times the number of rows of the smaller one.
+    Of two languages, that is the number of rows of the smaller one, times the share of the rows of both that have such
+    a neighbour within their language. Of n rows, beside a language of m < n, these are those whose neighbour would be
+    nearest to them, too, if it chose among m of the rows: it has `closer` ones, none of which is among the m with the
+    probability `(1 - m / n) ** closer`.
     """
     generator = torch.Generator().manual_seed(0)
-    expected = torch.zeros(len(cosines))
-    for part in parts:
-        if len(part) < 2:
-            continue
+    sizes = torch.tensor([len(part) for part in parts])
+    found, counts = [torch.empty(0)], [torch.empty(0)]
+    for number, part in enumerate(parts):
         drawn = torch.randperm(len(part), generator=generator)[:_SAMPLE]
+        others = sizes[torch.arange(len(sizes)) != number]
+        smaller = others.clamp(max=len(part))
+        times = smaller * len(part) / (others + len(part)) / len(drawn)
         own = rows[part]
-        found, near = _nearest_other(own, drawn)
-        mutual = (_nearest_other(own, near)[1] == drawn) & (found < _COPY)
-        decoys = found[mutual].sort().values
-        closer = len(decoys) - torch.searchsorted(decoys, cosines)
-        others = sum(min(len(part), len(other)) for other in parts if other is not part)
-        expected += closer / len(drawn) * others / 2
-    return expected
+        for few in drawn.split(max(1, _SCORES // len(part))):
+            close, closer = _nearest_others(own, few)
+            found.append(close)
+            counts.append((times * (1 - smaller / len(part)) ** closer[:, None]).sum(dim=1))
+    decoys, order = torch.cat(found).sort(descending=True)
+    expected = torch.cat(counts)[order].double().cumsum(dim=0)
+    return F.pad(expected, (1, 0))[torch.searchsorted(-decoys, -cosines, right=True)]
 
 
-def _nearest_other(rows: Tensor, asked: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosine and number of the nearest other row of some rows, both (n,)."""
-    scores, near = top_k(rows[asked], rows, 2)
-    is_self = (near[:, 0] == asked).long()[:, None]  # a copy with a lower number comes before the row itself
-    return scores.gather(1, is_self)[:, 0], near.gather(1, is_self)[:, 0]
+def _nearest_others(rows: Tensor, asked: Tensor) -> tuple[Tensor, Tensor]:
+    """The cosine of some rows (n,) and the nearest other text, and how many texts are closer to that one.
+
+    Copies are no other texts. A row without other texts has the cosine 1: by chance, it could be near to everything.
+    """
+    scores = rows[asked] @ rows.T
+    close, near = scores.masked_fill_(scores >= _COPY, -torch.inf).max(dim=1)
+    back = rows[near] @ rows.T
+    closer = ((back > close[:, None] + _ROUNDING) & (back < _COPY)).sum(dim=1)
+    return close.masked_fill(close.isinf(), 1.0), closer

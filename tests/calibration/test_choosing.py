@@ -65,3 +65,15 @@ def test_usual_calibrations_have_maps_of_queries_where_there_are_queries() -> No
     with_queries = usual_calibrations(clouds, clouds)
     assert list(with_queries) == [*names, *(f"{name}, queries apart" for name in names), *only]
     assert all((layers.query is not None) == (", queries" in name) for name, layers in with_queries.items())
+
+
+@pytest.mark.parametrize(("languages", "has_lsar"), [(4, True), (5, False)])
+def test_lsar_is_left_out_where_it_would_leave_nothing(languages: int, has_lsar: bool) -> None:
+    clouds = {f"l{i}": torch.randn(60, 4) + torch.randn(4) for i in range(languages)}
+    assert ("lsar" in usual_calibrations(clouds, clouds)) == has_lsar
+    layers, comparison = fit_and_compare(clouds, steps=["shift"])
+    assert layers.document.steps == ["shift"] and "shift coral" in comparison.rows
+    assert any("lsar" in name for name in comparison.rows) == has_lsar
+    if not has_lsar:
+        with pytest.raises(ValueError, match="or the step shift"):
+            fit_and_compare(clouds)

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from st_xlret.commands import main
-from st_xlret.vectors import VectorCalibration, apply_calibration, applying, open_vectors, share_translations
+from st_xlret.vectors import VectorCalibration, apply_calibration, applying, open_vectors, translations
+from st_xlret.vectors.translations import share_translations
 from tests.vectors import stores
 from tests.vectors.stores import LANGUAGES, VECTORS
 
@@ -303,32 +304,60 @@ def test_translations_share_their_vectors(folder: str, tmp_path: Path, capsys: p
         made.refuse_mapped()
 
 
-def test_translations_need_languages(folder: str, tmp_path: Path) -> None:
-    source, _, _ = of_topics(tmp_path / "vectors.parquet", languages=pa.nulls(40, pa.string()))
-    with pytest.raises(SystemExit, match="between which translations are found.*--language_field"):
+@pytest.mark.parametrize(
+    ("languages", "message"),
+    [
+        (pa.nulls(40, pa.string()), "no row has a vector and a language, and translations.*--language_field"),
+        (["en"] * 40, "all rows are in en, and translations are found between languages"),
+    ],
+)
+def test_translations_need_two_languages(languages: Any, message: str, folder: str, tmp_path: Path) -> None:
+    source, _, _ = of_topics(tmp_path / "vectors.parquet", languages=languages)
+    with pytest.raises(SystemExit, match=message):
         main(["apply", folder, "--vectors", source, "--into", str(tmp_path / "new.parquet"), "--share_translations"])
     assert not (tmp_path / "new.parquet").exists()
 
 
+def test_with_a_map_per_language_the_mapped_vectors_are_shared(tmp_path: Path) -> None:
+    codes: list[str | None] = ["en"] * 20 + ["de"] * 18 + ["fr", None]
+    source, vectors, _ = of_topics(tmp_path / "vectors.parquet", languages=codes)
+    vectors[20:] *= -1  # as the map of German expects it
+    table = pq.read_table(source)
+    numbers = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 4)
+    pq.write_table(table.set_column(0, "vector", numbers), source)
+    into = str(tmp_path / "shared.parquet")
+    done = apply_calibration(PER_LANGUAGE, open_vectors(source), into, share_translations=True, show_progress_bar=False)
+    known = [str(code) for code in codes[:38]]
+    mapped = PER_LANGUAGE.transform(vectors[:38], "document", known)
+    written = pq.read_table(into)["vector"].to_pylist()
+    np.testing.assert_allclose(written[:38], share_translations(mapped, known), atol=1e-6)
+    assert written[38:] == [None, None] and done.written == 38 and done.pairs > 9
+
+
 def test_rows_added_between_the_passes_are_left_for_the_next_run(
-    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = stores.named_qdrant(tmp_path)
-    given = ["apply", folder, "--vectors", address, "--into", "shared", "--share_translations"]
-    find = applying.find_translations
+    how: Any = {"share_translations": True, "show_progress_bar": False}
+    find = translations.find_translations
+    with open_vectors(address) as source:
+        qdrant: Any = source
 
-    def finding(*args: Any, **options: Any) -> Any:
-        monkeypatch.setattr(applying, "find_translations", find)
-        monkeypatch.setattr(applying._Sharing, "has_read", lambda self, rows: np.arange(len(rows.ids)) < 7)
-        return find(*args, **options)
+        def while_a_row_is_added(*args: Any, **options: Any) -> Any:
+            point = qdrant.models.PointStruct(id=10, vector={"dense": [1.0, 0.0, 0.0, 0.0]})
+            qdrant.client.upsert("docs", [point])
+            return find(*args, **options)
 
-    monkeypatch.setattr(applying, "find_translations", finding)
-    has_read = applying._Sharing.has_read
-    main(given)
-    printed = capsys.readouterr().out
-    assert "7 rows written" in printed and "3 rows were added" in printed and "run the same command again" in printed
-    monkeypatch.setattr(applying._Sharing, "has_read", has_read)
-    main(given)
-    assert "3 rows written" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="not of this map"):
-        main(given[:-1])  # without sharing, it is another map
+        with monkeypatch.context() as patched:
+            patched.setattr(translations, "find_translations", while_a_row_is_added)
+            done = apply_calibration(SHARED, source, "mapped", **how)
+    assert (done.written, done.added) == (10, 1)
+    chosen = [i for i, code in enumerate(LANGUAGES) if code]
+    expected = np.concatenate([MAPPED, np.full((1, 4), np.nan)])
+    expected[chosen] = share_translations(MAPPED[chosen], [code for code in LANGUAGES if code])
+    np.testing.assert_allclose(vectors_of(address), expected, atol=1e-6)
+    with open_vectors(address) as source:
+        done = apply_calibration(SHARED, source, "mapped", **how)
+    assert (done.written, done.added) == (1, 0) and np.isfinite(vectors_of(address)).all()
+    with open_vectors(address) as source, pytest.raises(FileExistsError, match="not made by this map"):
+        apply_calibration(SHARED, source, "mapped", show_progress_bar=False)  # without sharing, it is another map

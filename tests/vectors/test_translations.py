@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from st_xlret.vectors import find_translations, share_translations, translations
+from st_xlret.vectors import translations
+from st_xlret.vectors.translations import find_translations, share_translations
 
 
 def collection(topics: int, languages: int, *, noise: float = 0.3, seed: int = 0) -> tuple[np.ndarray, list[str]]:
@@ -36,16 +37,20 @@ def naive(vectors: np.ndarray, languages: list[str], chance: float) -> set[tuple
     candidates.sort(key=lambda each: -each[0])
     decoys = {code: [] for code in rows_of}
     for code, rows in rows_of.items():
-        for i in rows if len(rows) > 1 else ():
+        for i in rows:
             j = nearest(i, code)
-            if nearest(j, code) == i and units[i] @ units[j] < 1 - 1e-5:
-                decoys[code].append(float(units[i] @ units[j]))
+            cosine = float(units[i] @ units[j])
+            decoys[code].append((cosine, sum(float(units[j] @ units[k]) > cosine for k in rows if k != j)))
     taken = 0
-    for number, (cosine, _, _) in enumerate(candidates, 1):
+    for number, (least, _, _) in enumerate(candidates, 1):
         expected = 0.0
         for a, b in combinations(rows_of, 2):
-            shares = [sum(each >= cosine for each in decoys[code]) / len(rows_of[code]) for code in (a, b)]
-            expected += sum(shares) / 2 * min(len(rows_of[a]), len(rows_of[b]))
+            m = min(len(rows_of[a]), len(rows_of[b]))
+            near = [
+                sum((1 - m / len(rows_of[code])) ** closer for cosine, closer in decoys[code] if cosine >= least)
+                for code in (a, b)
+            ]
+            expected += m * sum(near) / (len(rows_of[a]) + len(rows_of[b]))
         taken = number if expected <= chance * number else taken
     return {(i, j) for _, i, j in candidates[:taken]}
 
@@ -53,7 +58,7 @@ def naive(vectors: np.ndarray, languages: list[str], chance: float) -> set[tuple
 @pytest.mark.parametrize("chance", [0.0, 0.1, 0.5, 1.0])
 def test_pairs_are_those_of_the_definition(chance: float) -> None:
     vectors, languages = collection(40, 3, noise=0.7)
-    chosen = np.random.default_rng(1).permutation(len(vectors))[:90]  # languages of several sizes, mixed
+    chosen = np.append(np.random.default_rng(1).permutation(80)[:60], [*range(80, 93)])  # languages of several sizes
     vectors, languages = vectors[chosen], [languages[i] for i in chosen]
     found = find_translations(vectors, languages, chance=chance)
     pairs = {tuple(sorted(pair)) for pair in zip(found.first.tolist(), found.second.tolist(), strict=True)}
@@ -82,13 +87,35 @@ def test_copies_within_a_language_are_no_sign_of_chance() -> None:
     assert len(find_translations(with_copies, [*languages, *languages[:20]]).first) >= 80
 
 
-@pytest.mark.parametrize("languages", [["en"] * 4, ["de", "en", "fr", "ru"]])
-def test_one_language_or_one_row_of_each(languages: list[str]) -> None:
+@pytest.mark.parametrize("copies", [2, 3])
+def test_copies_within_a_language_do_not_hide_what_is_near_by_chance(copies: int) -> None:
+    vectors = np.random.default_rng(0).normal(size=(600, 32))
+    languages = ["en"] * 300 + ["fr"] * 300
+    assert len(find_translations(np.concatenate([vectors] * copies), languages * copies).first) <= 6
+
+
+@pytest.mark.parametrize("few", [1, 5, 40])
+def test_a_small_language_beside_a_large_one(few: int) -> None:
+    """A large one has a row near to each of a small one by chance."""
+    generator = np.random.default_rng(few)
+    large, small = generator.normal(size=(3000, 32)), generator.normal(size=(few, 32))
+    languages = ["en"] * 3000 + ["fr"] * few
+    assert len(find_translations(np.concatenate([large, small]), languages).first) <= 1
+    translated = large[:few] + 0.1 * generator.normal(size=small.shape)
+    found = find_translations(np.concatenate([large, translated]), languages)
+    assert sorted(found.first.tolist()) == list(range(few))
+
+
+def test_one_language() -> None:
     vectors = np.eye(4, dtype=np.float32)
-    shared = share_translations(vectors, languages, chance=0)
-    assert shared.shape == (4, 4) and shared.isfinite().all()
-    if languages[0] == languages[1]:
-        np.testing.assert_array_equal(shared, vectors)
+    np.testing.assert_array_equal(share_translations(vectors, ["en"] * 4), vectors)
+
+
+def test_of_languages_of_one_row_none_is_taken() -> None:
+    """Nothing says how close their rows are by chance."""
+    vectors, languages = np.eye(4, dtype=np.float32) + 0.1, ["de", "en", "fr", "ru"]
+    assert not len(find_translations(vectors, languages).first)
+    np.testing.assert_allclose(share_translations(vectors, languages), vectors / np.linalg.norm(vectors[0]), atol=1e-6)
 
 
 def test_a_vector_goes_halfway_to_the_mean_of_its_translations() -> None:

@@ -33,7 +33,7 @@ from st_xlret.files import write_json
 from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
 from st_xlret.prompts import Role
-from st_xlret.vectors import share_translations
+from st_xlret.vectors.translations import share_translations
 
 # The languages of the CCP paper's Table 1, but for Urdu, and five more.
 TATOEBA = ["ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "vi", "zh"]

@@ -38,6 +38,8 @@ def main(arguments: list[str] | None = None) -> None:
     (given,) = parse([Arguments], sys.argv[1:] if arguments is None else arguments, description=__doc__)
     if not given.add:
         raise ValueError("there is nothing to merge: give --add FOLDER ...")
+    if len({":" in entry for entry in given.add}) > 1:
+        raise ValueError("--add: give a share to each folder, or to none, which is their mean")
     merged = load_model(given.model, "cpu")
     weights = merged.state_dict()
     original = {name: weight.clone() for name, weight in weights.items()}

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from st_xlret.evaluation import LAReQAEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
-from st_xlret.vectors import share_translations
+from st_xlret.vectors.translations import share_translations
 from tests import tiny
 from training_scripts.studies.measure_search import RememberingEmbedder, main
 
@@ -50,11 +50,14 @@ def test_the_figures_are_those_of_the_evaluators(
 
 def test_translations_share_their_vectors_and_questions_keep_theirs() -> None:
     model = tiny.static(features=16)
-    texts, codes = [*tiny.WORDS[:3], *tiny.WORDS[:3]], ["en"] * 3 + ["fr"] * 3
+    words = tiny.WORDS[:6]
+    texts = [*words, *(f"{word} {word} {tiny.WORDS[7]}" for word in words)]  # near to each other, and not equal
+    codes = ["en"] * 6 + ["fr"] * 6
     embedder = RememberingEmbedder()
     sharing = embedder.sharing(model, texts, codes)
     before, after = (each.embed(model, texts, codes, role="document") for each in (embedder, sharing))
     torch.testing.assert_close(after, share_translations(before, codes))
+    assert not after.allclose(torch.nn.functional.normalize(before), atol=1e-2)
     asked = [each.embed(model, texts, codes, role="query") for each in (embedder, sharing)]
     torch.testing.assert_close(*asked)
 

@@ -38,6 +38,11 @@ def test_without_shares_the_models_are_averaged(tmp_path: Path) -> None:
             torch.testing.assert_close(weight, torch.stack([each[name] for each in trained]).mean(0))
 
 
+def test_shares_are_given_to_all_or_to_none(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="give a share to each folder, or to none"):
+        main(["--model", "m", "--add", "a:0.7", "b", "--output", str(tmp_path / "merged")])
+
+
 @pytest.mark.parametrize("added", ["model", "model:", "model:much", ":0.5"])
 def test_a_share_that_is_no_number_is_named(added: str, tmp_path: Path) -> None:
     tiny.transformer().save(str(tmp_path / "original"))
