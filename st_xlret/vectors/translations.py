@@ -36,7 +36,12 @@ class Translations(NamedTuple):
 
 @torch.no_grad()
 def find_translations(
-    vectors: Matrix, languages: Sequence[str], *, chance: float = 0.5, show_progress_bar: bool = False
+    vectors: Matrix,
+    languages: Sequence[str],
+    documents: Sequence[str] | None = None,
+    *,
+    chance: float = 0.5,
+    show_progress_bar: bool = False,
 ) -> Translations:
     """Find the texts of a collection that say the same in different languages, by their vectors alone.
 
@@ -52,12 +57,15 @@ def find_translations(
     Args:
         vectors: Vectors (n, d) of any length, NumPy or torch, of documents.
         languages: Their languages.
+        documents: Names of the documents that they are from. Chunks of one document that share words, as overlapping
+            ones do, are then no decoys of each other, which would hide translations.
         chance: See above. Decoys are closer than chance is, because texts of a language share subjects and words: on
             TICO-19 and XQuAD-R, with the default, 99 % of the pairs are translations.
         show_progress_bar: Show a bar over the pairs of languages.
 
     Raises:
-        ValueError: If there are not as many languages as vectors, `chance` is negative, or a vector is not finite.
+        ValueError: If there are not as many languages or documents as vectors, `chance` is negative, or a vector is
+            not finite.
 
     Example:
         >>> vectors = np.array([[1.0, 0.1, 0.0], [0.0, 0.1, 1.0], [1.0, 0.0, 0.1], [0.1, -1.0, 0.0]])
@@ -68,8 +76,12 @@ def find_translations(
     rows, codes = unit_rows(vectors, "vectors", device=torch.device("cpu")), np.array(languages, dtype=object)
     if len(codes) != len(rows):
         raise ValueError(f"{len(rows)} vectors have {len(codes)} languages: each has one")
+    if documents is not None and len(documents) != len(rows):
+        raise ValueError(f"{len(rows)} vectors have {len(documents)} documents: each has one")
     if chance < 0:
         raise ValueError(f"chance must not be negative, got {chance}")
+    names = range(len(rows)) if documents is None else documents
+    groups = torch.from_numpy(np.unique(np.array(names), return_inverse=True)[1].astype(np.int64))
     parts = [torch.from_numpy(np.flatnonzero(codes == code)) for code in sorted(set(languages))]
     found = [(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))]
     pairs = list(combinations(parts, 2))
@@ -80,14 +92,19 @@ def find_translations(
         found.append((torch.stack([a[mutual], b[best[mutual]]]), cosines[mutual, 0]))
     cosines, order = torch.cat([each for _, each in found]).sort(descending=True, stable=True)
     first, second = torch.cat([each for each, _ in found], dim=1)[:, order]
-    taken = (_by_chance(rows, parts, cosines) <= chance * torch.arange(1, len(order) + 1)).nonzero()
+    taken = (_by_chance(rows, parts, groups, cosines) <= chance * torch.arange(1, len(order) + 1)).nonzero()
     count = int(taken[-1]) + 1 if len(taken) else 0
     return Translations(first[:count], second[:count], cosines[:count])
 
 
 @torch.no_grad()
 def share_translations(
-    vectors: Matrix, languages: Sequence[str], *, chance: float = 0.5, show_progress_bar: bool = False
+    vectors: Matrix,
+    languages: Sequence[str],
+    documents: Sequence[str] | None = None,
+    *,
+    chance: float = 0.5,
+    show_progress_bar: bool = False,
 ) -> Tensor:
     """Move the vectors of texts that say the same in different languages towards each other.
 
@@ -100,6 +117,7 @@ def share_translations(
     Args:
         vectors: Vectors (n, d) of documents, calibrated; of any length, NumPy or torch.
         languages: Their languages.
+        documents: See `find_translations`.
         chance: See `find_translations`.
         show_progress_bar: Show a bar over the pairs of languages.
 
@@ -116,7 +134,7 @@ def share_translations(
         [1.0, -0.1]
     """
     rows = unit_rows(vectors, "vectors", device=torch.device("cpu"))
-    found = find_translations(rows, languages, chance=chance, show_progress_bar=show_progress_bar)
+    found = find_translations(rows, languages, documents, chance=chance, show_progress_bar=show_progress_bar)
     return shared(rows, found)
 
 
@@ -131,7 +149,7 @@ def shared(rows: Tensor, found: Translations) -> Tensor:
     return unit_rows(moved)
 
 
-def _by_chance(rows: Tensor, parts: list[Tensor], cosines: Tensor) -> Tensor:
+def _by_chance(rows: Tensor, parts: list[Tensor], groups: Tensor, cosines: Tensor) -> Tensor:
     """How many pairs of languages' nearest rows are expected to be as close as each cosine (P,) without translations.
 
     Of two languages, that is the number of rows of the smaller one, times the share of the rows of both that have such
@@ -149,7 +167,7 @@ def _by_chance(rows: Tensor, parts: list[Tensor], cosines: Tensor) -> Tensor:
         times = smaller * len(part) / (others + len(part)) / len(drawn)
         own = rows[part]
         for few in drawn.split(max(1, _SCORES // len(part))):
-            close, closer = _nearest_others(own, few)
+            close, closer = _nearest_others(own, groups[part], few)
             found.append(close)
             counts.append((times * (1 - smaller / len(part)) ** closer[:, None]).sum(dim=1))
     decoys, order = torch.cat(found).sort(descending=True)
@@ -157,13 +175,17 @@ def _by_chance(rows: Tensor, parts: list[Tensor], cosines: Tensor) -> Tensor:
     return F.pad(expected, (1, 0))[torch.searchsorted(-decoys, -cosines, right=True)]
 
 
-def _nearest_others(rows: Tensor, asked: Tensor) -> tuple[Tensor, Tensor]:
+def _nearest_others(rows: Tensor, groups: Tensor, asked: Tensor) -> tuple[Tensor, Tensor]:
     """The cosine of some rows (n,) and the nearest other text, and how many texts are closer to that one.
 
-    Copies are no other texts. A row without other texts has the cosine 1: by chance, it could be near to everything.
+    Copies and texts of the same document are no other texts. A row without other texts has the cosine 1: by chance, it
+    could be near to everything.
     """
-    scores = rows[asked] @ rows.T
-    close, near = scores.masked_fill_(scores >= _COPY, -torch.inf).max(dim=1)
-    back = rows[near] @ rows.T
-    closer = ((back > close[:, None] + _ROUNDING) & (back < _COPY)).sum(dim=1)
+
+    def others(of: Tensor) -> Tensor:
+        scores = rows[of] @ rows.T
+        return scores.masked_fill_((scores >= _COPY) | (groups[of, None] == groups), -torch.inf)
+
+    close, near = others(asked).max(dim=1)
+    closer = (others(near) > close[:, None] + _ROUNDING).sum(dim=1)
     return close.masked_fill(close.isinf(), 1.0), closer

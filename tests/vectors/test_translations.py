@@ -75,6 +75,24 @@ def test_a_collection_of_translations_and_one_without() -> None:
     assert len(none.first) <= 2
 
 
+def test_chunks_of_a_document_that_share_words_do_not_hide_translations() -> None:
+    generator = np.random.default_rng(2)
+    documents, chunks, languages = 40, 4, 8
+    shared_words = 3 * np.repeat(generator.normal(size=(documents, 32)), chunks, axis=0)
+    meaning = shared_words + 0.5 * generator.normal(size=shared_words.shape)
+    vectors = np.concatenate([meaning + generator.normal(size=meaning.shape) for _ in range(languages)])
+    codes = [f"l{number}" for number in range(languages) for _ in meaning]
+    names = [f"{code} {number % len(meaning) // chunks}" for number, code in enumerate(codes)]
+    hidden, found = (find_translations(vectors, codes, given) for given in (None, names))
+    assert len(hidden.first) < len(found.first) / 2
+    first, second = (rows % len(meaning) // chunks for rows in (found.first, found.second))
+    assert (first == second).double().mean() > 0.95
+    alone = find_translations(vectors, codes, list(map(str, range(len(vectors)))))
+    assert alone.first.equal(hidden.first)
+    with pytest.raises(ValueError, match="1280 vectors have 3 documents"):
+        find_translations(vectors, codes, names[:3])
+
+
 def test_many_rows_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, languages = collection(200, 2)
     monkeypatch.setattr(translations, "_SAMPLE", 50)

@@ -18,7 +18,6 @@ of those pools.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +28,7 @@ from st_xlret.calibration import fit_calibration, fit_role_calibrations
 from st_xlret.evaluation import BUCCEvaluator, LAReQAEvaluator, TatoebaEvaluator
 from st_xlret.evaluation.embedding import TextEmbedder
 from st_xlret.evaluation.lareqa import read_lareqa
+from st_xlret.evaluation.retrieval_data import TextCollection
 from st_xlret.files import write_json
 from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
@@ -79,12 +79,18 @@ class RememberingEmbedder(TextEmbedder):
             return torch.stack([self.shared[key] for key in zip(texts, languages, strict=True)])
         return super().embed(model, texts, languages, role=role, **given)
 
-    def sharing(self, model: Any, texts: Sequence[str], languages: Sequence[str]) -> RememberingEmbedder:
-        """The same, where documents that are translations of each other share their vectors."""
-        distinct = list(dict.fromkeys(zip(texts, languages, strict=True)))
-        vectors = self.embed(model, [text for text, _ in distinct], [code for _, code in distinct], role="document")
-        rows = share_translations(vectors, [code for _, code in distinct])
-        return replace(self, shared=dict(zip(distinct, rows, strict=True)))
+    def sharing(self, model: Any, candidates: TextCollection, context: bool = False) -> RememberingEmbedder:
+        """The same, where candidates that are translations of each other share their vectors.
+
+        With their paragraphs, those of one paragraph share most of their words, and are known to be of one document.
+        """
+        keys = zip(candidates.texts, candidates.languages_of(), strict=True)
+        # XQuAD-R's ids are LANGUAGE-ARTICLE-PARAGRAPH-SENTENCE.
+        paragraph_of = {key: name.rpartition("-")[0] for key, name in zip(keys, candidates.ids, strict=True)}
+        texts, languages = zip(*paragraph_of, strict=True)
+        documents = list(paragraph_of.values()) if context else None
+        rows = share_translations(self.embed(model, texts, languages, role="document"), languages, documents)
+        return replace(self, shared=dict(zip(paragraph_of, rows, strict=True)))
 
     def embed_distinct(self, model: Any, texts: list[str], languages: list[str], role: Role | None) -> Tensor:
         """Embed the texts that are not known yet."""
@@ -152,8 +158,9 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
             found = measure(model, calibrated, given.pool, tatoeba, given.context)
             figures |= {f"{name} {key}": score for key, score in found.items()}
             if maps:
-                sharing = calibrated.sharing(model, data.corpus.texts, data.corpus.languages_of())
-                found = measure(model, sharing, given.pool, None, given.context)
+                found = measure(
+                    model, calibrated.sharing(model, data.corpus, given.context), given.pool, None, given.context
+                )
                 figures |= {f"{name} shared {key}": score for key, score in found.items()}
     if given.mining:
         result = embedder.evaluate(BUCCEvaluator.from_directory(given.mining), model)

@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from st_xlret.evaluation import LAReQAEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
+from st_xlret.evaluation.retrieval_data import TextCollection
 from st_xlret.vectors.translations import share_translations
 from tests import tiny
 from training_scripts.studies.measure_search import RememberingEmbedder, main
@@ -54,7 +55,8 @@ def test_translations_share_their_vectors_and_questions_keep_theirs() -> None:
     texts = [*words, *(f"{word} {word} {tiny.WORDS[7]}" for word in words)]  # near to each other, and not equal
     codes = ["en"] * 6 + ["fr"] * 6
     embedder = RememberingEmbedder()
-    sharing = embedder.sharing(model, texts, codes)
+    names = [f"{code}-{row}-0" for row, code in enumerate(codes)]
+    sharing = embedder.sharing(model, TextCollection(names, texts, codes))
     before, after = (each.embed(model, texts, codes, role="document") for each in (embedder, sharing))
     torch.testing.assert_close(after, share_translations(before, codes))
     assert not after.allclose(torch.nn.functional.normalize(before), atol=1e-2)
