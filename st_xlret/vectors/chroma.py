@@ -43,10 +43,9 @@ class ChromaVectors(VectorSource):
         with self.errors():
             if url.scheme in ("http", "https"):
                 host, port = url.hostname, url.port or 8000
-                with suppress(HTTPError):  # a refusal is an answer
+                with suppress(HTTPError):  # a refusal is an answer, which Chroma's client would wait for without end
                     urlopen(f"{url.scheme}://{host}:{port}/api/v2/heartbeat", timeout=_SECONDS).close()
                 self.client = chroma.HttpClient(host, port, ssl=url.scheme == "https")
-                self.client._server._session.timeout = _SECONDS  # without a limit, and no setting for it
             else:
                 self.client = chroma.PersistentClient(address.place)
             self.collection = self.client.get_collection(address.values["collection"], embedding_function=None)

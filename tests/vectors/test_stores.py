@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -290,9 +289,8 @@ def test_a_server_that_is_silent(
     assert time.monotonic() - started < 10
 
 
-def test_a_chroma_server_that_falls_silent(tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chroma_server_is_read_and_written(tmp_path: Path, opened: Opened) -> None:
     pytest.importorskip("chromadb")
-    monkeypatch.setattr("st_xlret.vectors.chroma._SECONDS", 2)
     stores.chroma(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -306,11 +304,7 @@ def test_a_chroma_server_that_falls_silent(tmp_path: Path, opened: Opened, monke
                 time.sleep(0.1)
             source = opened(f"chroma:http://127.0.0.1:{port}?collection=docs")
             assert write(source, source.target("mapped", "this map")) == 10
-            batches = source.batches(3)
-            np.testing.assert_allclose(next(batches).vectors, VECTORS[:3], atol=1e-6)
-            server.send_signal(signal.SIGSTOP)
-            with pytest.raises(OSError, match=rf"chroma:http://127.0.0.1:{port}\?collection=docs: timed out"):
-                next(batches)
+            np.testing.assert_allclose(next(source.batches(3)).vectors, VECTORS[:3], atol=1e-6)
         finally:
             server.kill()
 
