@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 
 from st_xlret.search import Matrix, neighbours_both_ways, unit_rows
 
+_CHANCE = 0.5  # of the pairs; decoys are closer than chance is, because texts of a language share subjects and words
 _SAMPLE = 2_000  # rows of a language whose nearest neighbours within it are looked at
 _SCORES = 2**24  # of them at a time
 _COPY = 1 - 1e-5  # cosine of texts that are the same
@@ -40,7 +41,6 @@ def find_translations(
     languages: Sequence[str],
     documents: Sequence[str] | None = None,
     *,
-    chance: float = 0.5,
     show_progress_bar: bool = False,
 ) -> Translations:
     """Find the texts of a collection that say the same in different languages, by their vectors alone.
@@ -48,7 +48,7 @@ def find_translations(
     Candidates are rows of two languages each of which is the nearest row of its language to the other. How close such
     rows are by chance is seen within the languages, where they are no translations: decoys, as in [Elias and Gygi
     (2007)](https://doi.org/10.1038/nmeth1019). The closest candidates are taken, as many as there are while the number
-    expected by chance is at most `chance` of them. In a collection without translations, few or none are. Of copies
+    expected by chance is at most half of them. In a collection without translations, few or none are. Of copies
     within a language, one has the translations. Calibrate the vectors first: the preference for a language hides
     translations.
 
@@ -59,13 +59,10 @@ def find_translations(
         languages: Their languages.
         documents: Names of the documents that they are from. Chunks of one document that share words, as overlapping
             ones do, are then no decoys of each other, which would hide translations.
-        chance: See above. Decoys are closer than chance is, because texts of a language share subjects and words: on
-            TICO-19 and XQuAD-R, with the default, 99 % of the pairs are translations.
         show_progress_bar: Show a bar over the pairs of languages.
 
     Raises:
-        ValueError: If there are not as many languages or documents as vectors, `chance` is negative, or a vector is
-            not finite.
+        ValueError: If there are not as many languages or documents as vectors, or a vector is not finite.
 
     Example:
         >>> vectors = np.array([[1.0, 0.1, 0.0], [0.0, 0.1, 1.0], [1.0, 0.0, 0.1], [0.1, -1.0, 0.0]])
@@ -78,8 +75,6 @@ def find_translations(
         raise ValueError(f"{len(rows)} vectors have {len(codes)} languages: each has one")
     if documents is not None and len(documents) != len(rows):
         raise ValueError(f"{len(rows)} vectors have {len(documents)} documents: each has one")
-    if chance < 0:
-        raise ValueError(f"chance must not be negative, got {chance}")
     names = range(len(rows)) if documents is None else documents
     groups = torch.from_numpy(np.unique(np.array(names), return_inverse=True)[1].astype(np.int64))
     parts = [torch.from_numpy(np.flatnonzero(codes == code)) for code in sorted(set(languages))]
@@ -92,7 +87,7 @@ def find_translations(
         found.append((torch.stack([a[mutual], b[best[mutual]]]), cosines[mutual, 0]))
     cosines, order = torch.cat([each for _, each in found]).sort(descending=True, stable=True)
     first, second = torch.cat([each for each, _ in found], dim=1)[:, order]
-    taken = (_by_chance(rows, parts, groups, cosines) <= chance * torch.arange(1, len(order) + 1)).nonzero()
+    taken = (_by_chance(rows, parts, groups, cosines) <= _CHANCE * torch.arange(1, len(order) + 1)).nonzero()
     count = int(taken[-1]) + 1 if len(taken) else 0
     return Translations(first[:count], second[:count], cosines[:count])
 
@@ -103,7 +98,6 @@ def share_translations(
     languages: Sequence[str],
     documents: Sequence[str] | None = None,
     *,
-    chance: float = 0.5,
     show_progress_bar: bool = False,
 ) -> Tensor:
     """Move the vectors of texts that say the same in different languages towards each other.
@@ -118,7 +112,6 @@ def share_translations(
         vectors: Vectors (n, d) of documents, calibrated; of any length, NumPy or torch.
         languages: Their languages.
         documents: See `find_translations`.
-        chance: See `find_translations`.
         show_progress_bar: Show a bar over the pairs of languages.
 
     Returns:
@@ -134,7 +127,7 @@ def share_translations(
         [1.0, -0.1]
     """
     rows = unit_rows(vectors, "vectors", device=torch.device("cpu"))
-    found = find_translations(rows, languages, documents, chance=chance, show_progress_bar=show_progress_bar)
+    found = find_translations(rows, languages, documents, show_progress_bar=show_progress_bar)
     return shared(rows, found)
 
 

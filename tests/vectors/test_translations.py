@@ -56,11 +56,12 @@ def naive(vectors: np.ndarray, languages: list[str], chance: float) -> set[tuple
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.1, 0.5, 1.0])
-def test_pairs_are_those_of_the_definition(chance: float) -> None:
+def test_pairs_are_those_of_the_definition(chance: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translations, "_CHANCE", chance)
     vectors, languages = collection(40, 3, noise=0.7)
     chosen = np.append(np.random.default_rng(1).permutation(80)[:60], [*range(80, 93)])  # languages of several sizes
     vectors, languages = vectors[chosen], [languages[i] for i in chosen]
-    found = find_translations(vectors, languages, chance=chance)
+    found = find_translations(vectors, languages)
     pairs = {tuple(sorted(pair)) for pair in zip(found.first.tolist(), found.second.tolist(), strict=True)}
     assert pairs == {tuple(sorted(pair)) for pair in naive(vectors, languages, chance)}
     assert found.cosines.tolist() == sorted(found.cosines.tolist(), reverse=True)
@@ -157,8 +158,6 @@ def test_bad_input_is_named() -> None:
     vectors, languages = collection(3, 2)
     with pytest.raises(ValueError, match="6 vectors have 5 languages"):
         find_translations(vectors, languages[:5])
-    with pytest.raises(ValueError, match="chance must not be negative, got -1"):
-        find_translations(vectors, languages, chance=-1)
     vectors[4, 0] = np.nan
     with pytest.raises(ValueError, match="vectors row 4 holds NaN"):
         share_translations(vectors, languages)
