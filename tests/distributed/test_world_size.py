@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -79,8 +78,6 @@ def run(kind: str, ranks: int, folder: Path, steps: int, save_at: int, resume_fr
     # In double precision, so that what remains is a fault and no rounding.
     for loss in losses.values():
         loss.double()
-    if resume_from:
-        shutil.copytree(resume_from, folder / resume_from.name, dirs_exist_ok=True)
     trainer, recorder = trainer_of(
         folder,
         losses,
@@ -93,7 +90,7 @@ def run(kind: str, ranks: int, folder: Path, steps: int, save_at: int, resume_fr
         save_steps=save_at,
         joint=kind == "joint",
     )
-    trainer.train(resume_from_checkpoint=str(folder / resume_from.name) if resume_from else None)
+    trainer.train(resume_from_checkpoint=str(resume_from) if resume_from else None)
     model: Any = trainer.model
     owned = {f"{name}/{key}": tensor for name, loss in losses.items() for key, tensor in loss.owned_state().items()}
     return {
