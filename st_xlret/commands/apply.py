@@ -20,6 +20,17 @@ from st_xlret.options import name_leading_words, option, parse
 
 
 @dataclass
+class StoredChunks(Stored):
+    """Vectors that are stored already, which may be of chunks of documents."""
+
+    document_field: str | None = option(
+        None,
+        "For --share_translations: field of the document that a row is a chunk of. Chunks of one document that overlap "
+        "hide translations, unless it is named.",
+    )
+
+
+@dataclass
 class Arguments:
     """Which map, and where its results go."""
 
@@ -41,11 +52,13 @@ class Arguments:
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
     """Run the command `apply`."""
-    stored: Stored
+    stored: StoredChunks
     given = name_leading_words(arguments, "map")
-    options, stored = parse([Arguments, Stored], given, description=__doc__, prog=prog)
+    options, stored = parse([Arguments, StoredChunks], given, description=__doc__, prog=prog)
     from st_xlret.vectors import VectorCalibration, apply_calibration
 
+    if stored.document_field and not options.share_translations:
+        raise ValueError(f"--document_field {stored.document_field} is for --share_translations, which is not there")
     calibration = VectorCalibration.load(options.map)
     with stored.open() as source:
         rows = f"{len(source)} rows of {source.dimension} dimensions"

@@ -300,12 +300,13 @@ def compare(results: Mapping[str, Sequence[BenchmarkResult]]) -> list[ComparedRo
     for name, seeds in results.items():
         values = {metric: [result.average[metric] for result in seeds] for metric in metrics}
         means = {metric: round(fmean(found), 12) for metric, found in values.items()}
-        intervals = {metric: _half_interval(found) for metric, found in values.items()}
+        intervals = {metric: half_interval(found) for metric, found in values.items()}
         rows.append(ComparedRow(name, means, intervals, len(seeds)))
     return rows
 
 
-def _half_interval(values: Sequence[float]) -> float | None:
+def half_interval(values: Sequence[float]) -> float | None:
+    """Half of the 95 % confidence interval of the mean, by Student's t; None for a single value."""
     if len(values) < 2:
         return None
     from scipy.stats import t

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -87,7 +88,9 @@ def apply_calibration(
     if not len(source):
         raise ValueError(f"{source.name} has no vectors: there is nothing to map")
     calibration.check(dimension=source.dimension, metric=source.metric, model=source.model, name=source.name)
-    how = f"{calibration.fingerprint}, translations shared," if share_translations else calibration.fingerprint
+    how, chunks_of = calibration.fingerprint, source.fields.document
+    if share_translations:
+        how += f", translations shared{f' by {chunks_of}' if chunks_of else ''},"
     target = source.target(into, f"{how} of {source.called}")
     applied, total, read, started = Applied(target), len(source), 0, time.perf_counter()
     everything = target.everything or bool(calibration.languages and source.fields.text)
@@ -133,15 +136,17 @@ class _Sharing:
         from st_xlret.vectors.translations import find_translations, shared
 
         self.row_of: dict[Any, int | None] = {}  # None: without a language or a vector
-        parts, languages = [], list[str]()
+        parts, languages, documents = [], list[str](), list[str | None]()
         bar = tqdm(total=len(source), desc="Reading", unit=" rows", disable=not show_progress_bar)
-        for rows in source.batches(_ROWS, everything=source.fields.text is not None):
+        fields = source.fields
+        for rows in source.batches(_ROWS, everything=bool(fields.text or fields.document)):
             rows = rows._replace(languages=source.languages_of(rows))
             mapped = _mapped(calibration, source, rows, LeftOut()).vectors
             kept = np.isfinite(mapped).all(axis=1) & np.array([bool(code) for code in rows.languages], bool)
             for name, code, has in zip(rows.ids, rows.languages, kept.tolist(), strict=True):
                 self.row_of[name] = len(languages) if has else None
                 languages += [code] if has and code else []
+            documents += itertools.compress(rows.documents, kept.tolist())
             parts.append(torch.from_numpy(mapped[kept]))
             bar.update(len(rows.ids))
         bar.close()
@@ -152,9 +157,11 @@ class _Sharing:
                 "languages (--language_field), a file with them (--languages_file, for .npy and .faiss), or the field "
                 "of the texts (--text_field, with the extra langid), or leave --share_translations out"
             )
+        if fields.document is not None and not any(documents):
+            raise ValueError(f"{source.name}: no row has the document field {fields.document!r}")
         vectors = torch.cat(parts)
         del parts  # they are as large as the vectors
-        found = find_translations(vectors, languages, show_progress_bar=show_progress_bar)
+        found = find_translations(vectors, languages, documents, show_progress_bar=show_progress_bar)
         self.vectors = shared(vectors, found).numpy()
         applied.pairs = len(found.first)
         applied.translated = len(torch.cat([found.first, found.second]).unique())

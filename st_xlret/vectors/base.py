@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 
 Metric = Literal["cosine", "dot", "euclidean"]
 
-_LANGUAGE_FIELDS = ("language", "lang")
+LANGUAGE_FIELDS = ("language", "lang")
 _NAMED = 5  # rows that a message names
 _SHORTEST = np.finfo(np.float32).tiny  # the square of the shortest length of which float32 has all digits
 _SHOWN = 20  # fields that a message lists
@@ -31,6 +31,7 @@ class Fields(NamedTuple):
     vector: str | None = None
     language: str | None = None
     text: str | None = None
+    document: str | None = None
     languages_file: str | None = None
 
 
@@ -42,6 +43,7 @@ class VectorRows(NamedTuple):
         vectors: (n, d) float32; NaN in rows without a vector.
         languages: Code of each row, None where there is none.
         texts: Text of each row, None where there is none, and everywhere unless everything was asked for.
+        documents: Document that each row is from; likewise.
         records: The other fields in the store's own form, for its target: a list, or an Arrow batch. None unless
             everything was asked for.
     """
@@ -50,6 +52,7 @@ class VectorRows(NamedTuple):
     vectors: NDArray[np.float32]
     languages: list[str | None]
     texts: list[str | None]
+    documents: list[str | None]
     records: Any = None
 
     def of(self, chosen: NDArray[np.bool_]) -> VectorRows:
@@ -58,12 +61,12 @@ class VectorRows(NamedTuple):
             return self
         rows = np.flatnonzero(chosen).tolist()
         numbers = np.array(rows, np.int64)
-        columns = (self.ids, self.languages, self.texts, self.records)
-        ids, languages, texts, records = (
+        columns = (self.ids, self.languages, self.texts, self.documents, self.records)
+        ids, languages, texts, documents, records = (
             [column[i] for i in rows] if isinstance(column, Sequence) else column and column.take(numbers)
             for column in columns
         )
-        return VectorRows(ids, self.vectors[chosen], languages, texts, records)
+        return VectorRows(ids, self.vectors[chosen], languages, texts, documents, records)
 
     def usable(self) -> NDArray[np.bool_]:
         """Which rows have a vector that can be mapped, of finite numbers and a length; (n,)."""
@@ -352,11 +355,6 @@ def field_among(present: Collection[str], named: str | None, usual: Sequence[str
     return named
 
 
-def language_field(present: Collection[str], fields: Fields, where: str) -> str | None:
-    """The field of the languages, if there is one."""
-    return field_among(present, fields.language, _LANGUAGE_FIELDS, where)
-
-
 def named_model(settings: Mapping[str, Any]) -> str | None:
     """The name of the model in a client's settings of an embedding function, or in a collection's metadata."""
     found = (settings.get(name) for name in _MODEL_NAMES)
@@ -375,7 +373,7 @@ def fields_among(payloads: Iterable[Any]) -> list[str]:
     return sorted({name for payload in payloads for name in payload or ()})
 
 
-def value_at(payload: Any, named: str | None, usual: Sequence[str] = _LANGUAGE_FIELDS) -> str | None:
+def value_at(payload: Any, named: str | None, usual: Sequence[str] = LANGUAGE_FIELDS) -> str | None:
     """A value of a nested payload: of the field named, such as "metadata.lang", or of the first usual one."""
     for path in usual if named is None else (named,):
         value = payload

@@ -69,11 +69,13 @@ class ChromaVectors(VectorSource):
         include = ["embeddings", "metadatas", "documents"]
         while (found := self.collection.get(limit=size, offset=start, include=include))["ids"]:
             codes = [value_at(about, self.fields.language) for about in found["metadatas"]]
+            sources = [value_at(about, self.fields.document, ()) for about in found["metadatas"]]
             texts = found["documents"]
             if self.fields.text:
                 texts = [value_at(about, self.fields.text) for about in found["metadatas"]]
             records = list(zip(found["metadatas"], found["documents"], strict=True))
-            yield VectorRows(found["ids"], np.asarray(found["embeddings"], np.float32), codes, texts, records)
+            vectors = np.asarray(found["embeddings"], np.float32)
+            yield VectorRows(found["ids"], vectors, codes, texts, sources, records)
             start += len(codes)
 
     def payload_fields(self) -> list[str]:

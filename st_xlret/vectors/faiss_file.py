@@ -47,7 +47,7 @@ class FaissVectors(VectorSource):
         for start in range(0, len(self), size):
             vectors = self.index.reconstruct_n(start, min(size, len(self) - start))
             nothing: list[str | None] = [None] * len(vectors)
-            yield VectorRows(range(start, start + len(vectors)), vectors, nothing, nothing)
+            yield VectorRows(range(start, start + len(vectors)), vectors, nothing, nothing, nothing)
 
     def target(self, name: str, mark: str) -> VectorTarget:
         """A new index of the same kind; a row without a vector is a row of zeros."""

@@ -37,7 +37,7 @@ class NumpyVectors(VectorSource):
         for start in range(0, len(self.array), size):
             vectors = cast(self.array[start : start + size], np.float32)
             nothing: list[str | None] = [None] * len(vectors)
-            yield VectorRows(range(start, start + len(vectors)), vectors, nothing, nothing)
+            yield VectorRows(range(start, start + len(vectors)), vectors, nothing, nothing, nothing)
 
     def target(self, name: str, mark: str) -> VectorTarget:
         """A new `.npy` file; a row without a vector is a row of NaN."""

@@ -28,6 +28,7 @@ def open_vectors(
     vector_field: str | None = None,
     language_field: str | None = None,
     text_field: str | None = None,
+    document_field: str | None = None,
     languages_file: str | os.PathLike[str] | None = None,
 ) -> VectorSource:
     r"""Open stored vectors, wherever they are.
@@ -48,6 +49,7 @@ def open_vectors(
         language_field: Field of the languages, in a payload also `metadata.language`. Default: `language` or `lang`.
         text_field: Field of the texts. Rows without a language then get the one that the extra `langid` finds in their
             text. Default: `text`, for the texts alone.
+        document_field: Field of the document that a row is from, by which chunks of one document are known.
         languages_file: For `.npy` and `.faiss`: a file with a code a line, in the order of the vectors.
 
     Returns:
@@ -84,6 +86,6 @@ def open_vectors(
         raise ValueError(
             f"--languages_file {file} is for .npy and .faiss files; elsewhere languages are in a field of the store"
         )
-    fields = Fields(vector_field, language_field, text_field, file)
+    fields = Fields(vector_field, language_field, text_field, document_field, file)
     opened: VectorSource = getattr(import_module(f"st_xlret.vectors.{module}"), name)(address, fields)
     return opened

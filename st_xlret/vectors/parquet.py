@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from st_xlret.files import atomic_file
 from st_xlret.vectors.base import (
+    LANGUAGE_FIELDS,
     Fields,
     VectorRows,
     VectorSource,
@@ -24,7 +25,6 @@ from st_xlret.vectors.base import (
     cast,
     existing_file,
     field_among,
-    language_field,
 )
 from st_xlret.vectors.numpy_file import new_file
 
@@ -104,19 +104,24 @@ class Columns:
         if vector is None:
             raise ValueError(f"{where} has no column 'vector'; name one (--vector_field): {', '.join(lists) or 'none'}")
         self.vector, self.type = vector, schema.field(vector).type
-        self.language = language_field(schema.names, fields, where)
+        self.language = field_among(schema.names, fields.language, LANGUAGE_FIELDS, where)
         self.text = field_among(schema.names, fields.text, ("text",), where)
+        self.document = field_among(schema.names, fields.document, (), where)
         self.needed = [name for name in (vector, self.language) if name]
         self.dimension = self.type.list_size if pa.types.is_fixed_size_list(self.type) else None
 
     def rows(self, batch: pa.RecordBatch, start: int, everything: bool) -> VectorRows:
         """A batch of the table, whose rows are numbered from `start`."""
-        nothing: list[str | None] = [None] * batch.num_rows
+
+        def strings(name: str | None) -> list[str | None]:
+            return _strings(batch.column(name)) if name in batch.schema.names else [None] * batch.num_rows
+
         return VectorRows(
             range(start, start + batch.num_rows),
             self._vectors(batch.column(self.vector), start),
-            _strings(batch.column(self.language)) if self.language else nothing,
-            _strings(batch.column(self.text)) if everything and self.text else nothing,
+            strings(self.language),
+            strings(self.text),
+            strings(self.document),
             batch if everything else None,
         )
 

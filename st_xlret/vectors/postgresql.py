@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from st_xlret.optional import import_optional
 from st_xlret.vectors.address import parse_address
 from st_xlret.vectors.base import (
+    LANGUAGE_FIELDS,
     Fields,
     Metric,
     VectorRows,
     VectorSource,
     VectorTarget,
     field_among,
-    language_field,
     taken,
 )
 
@@ -77,8 +77,8 @@ class PostgresVectors(VectorSource):
         comment = columns[column][2] or ""
         self.called, self.mark = column, comment.removeprefix(_MARK) if comment.startswith(_MARK) else None
         self.key_type = columns[self.key][0]
-        self.language = self._field("language", language_field, fields)
-        self.text = self._field("text", lambda names, f, where: field_among(names, f.text, ("text",), where), fields)
+        self.language = self._field(fields.language, LANGUAGE_FIELDS)
+        self.text, self.document = self._field(fields.text, ("text",)), self._field(fields.document, ())
         self.metric = next((_METRICS[name.split("_")[1]] for name in classes if name.split("_")[1] in _METRICS), None)
         self.dimension = columns[column][1]
         if self.dimension < 1:
@@ -95,20 +95,24 @@ class PostgresVectors(VectorSource):
 
     def read(self, size: int, everything: bool) -> Iterator[VectorRows]:
         """The rows in the order of their keys, by their keys."""
-        texts = self.text if everything and self.text else self.sql.SQL("NULL")
-        select = "SELECT {key}, {column}, {language}, {texts} FROM {table}"
+        nothing = self.sql.SQL("NULL")
+        text, document = (self.text, self.document) if everything else (nothing, nothing)
+        select = "SELECT {key}, {column}, {language}, {text}, {document} FROM {table}"
         first, rest = (
-            self._sql(f"{select} {where} ORDER BY {{key}} LIMIT {size}", language=self.language, texts=texts)
+            self._sql(
+                f"{select} {where} ORDER BY {{key}} LIMIT {size}", language=self.language, text=text, document=document
+            )
             for where in ("", "WHERE {key} > %s")
         )
         found = self._rows(first)
         while found:
-            keys, vectors, languages, written = zip(*found, strict=True)
+            keys, vectors, languages, texts, documents = zip(*found, strict=True)
             yield VectorRows(
                 list(keys),
                 self._vectors(keys, vectors),
                 [str(code) if code not in (None, "") else None for code in languages],
-                [str(text) if text is not None else None for text in written],
+                [str(text) if text is not None else None for text in texts],
+                [str(document) if document is not None else None for document in documents],
             )
             found = self._rows(rest, keys[-1])
 
@@ -129,22 +133,21 @@ class PostgresVectors(VectorSource):
             rows: list[tuple[Any, ...]] = cursor.execute(query, values).fetchall()
             return rows
 
-    def _sql(self, text: str, **more: Any) -> Any:
+    def _sql(self, query: str, **more: Any) -> Any:
         """A query with names in it, in which % is doubled, as in every query that takes values."""
         name = self.sql.Identifier
         parts = {"table": self.table, "column": name(self.column), "key": name(self.key), **more}
         quoted = {what: part.as_string(self.connection).replace("%", "%%") for what, part in parts.items()}
-        return self.sql.SQL(text).format(**{what: self.sql.SQL(part) for what, part in quoted.items()})
+        return self.sql.SQL(query).format(**{what: self.sql.SQL(part) for what, part in quoted.items()})
 
-    def _field(self, what: str, choose: Any, fields: Fields) -> Any:
+    def _field(self, named: str | None, usual: Sequence[str]) -> Any:
         """A column, or a value in a column of JSON such as `metadata.language`, or NULL."""
-        named: str | None = getattr(fields, what)
         column, _, path = (named or "").partition(".")
         if path and named not in self.columns:
-            choose(list(self.columns), fields._replace(**{what: column}), self.name)
+            field_among(self.columns, column, usual, self.name)
             parts = self.sql.SQL(", ").join(map(self.sql.Literal, path.split(".")))
             return self.sql.SQL("jsonb_extract_path_text({}::jsonb, {})").format(self.sql.Identifier(column), parts)
-        found = choose(list(self.columns), fields, self.name)
+        found = field_among(self.columns, named, usual, self.name)
         return self.sql.Identifier(found) if found else self.sql.SQL("NULL")
 
     def _vectors(self, keys: Any, found: Any) -> NDArray[np.float32]:

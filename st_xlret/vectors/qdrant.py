@@ -88,6 +88,7 @@ class QdrantVectors(VectorSource):
                     self._vectors([record.vector for record in records]),
                     [value_at(payload, self.fields.language) for payload in payloads],
                     [value_at(each, self.fields.text, ("text",)) for each in payloads] if everything else nothing,
+                    [value_at(each, self.fields.document, ()) for each in payloads] if everything else nothing,
                     records,
                 )
             if place is None:

@@ -39,7 +39,7 @@ class Translations(NamedTuple):
 def find_translations(
     vectors: Matrix,
     languages: Sequence[str],
-    documents: Sequence[str] | None = None,
+    documents: Sequence[str | None] | None = None,
     *,
     show_progress_bar: bool = False,
 ) -> Translations:
@@ -57,8 +57,8 @@ def find_translations(
     Args:
         vectors: Vectors (n, d) of any length, NumPy or torch, of documents.
         languages: Their languages.
-        documents: Names of the documents that they are from. Chunks of one document that share words, as overlapping
-            ones do, are then no decoys of each other, which would hide translations.
+        documents: Names of the documents that they are from, None for one of its own. Chunks of one document that
+            share words, as overlapping ones do, are then no decoys of each other, which would hide translations.
         show_progress_bar: Show a bar over the pairs of languages.
 
     Raises:
@@ -75,8 +75,9 @@ def find_translations(
         raise ValueError(f"{len(rows)} vectors have {len(codes)} languages: each has one")
     if documents is not None and len(documents) != len(rows):
         raise ValueError(f"{len(rows)} vectors have {len(documents)} documents: each has one")
-    names = range(len(rows)) if documents is None else documents
-    groups = torch.from_numpy(np.unique(np.array(names), return_inverse=True)[1].astype(np.int64))
+    number_of: dict[object, int] = {}
+    names = range(len(rows)) if documents is None else (object() if name is None else name for name in documents)
+    groups = torch.tensor([number_of.setdefault(name, len(number_of)) for name in names])
     parts = [torch.from_numpy(np.flatnonzero(codes == code)) for code in sorted(set(languages))]
     found = [(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))]
     pairs = list(combinations(parts, 2))
@@ -96,7 +97,7 @@ def find_translations(
 def share_translations(
     vectors: Matrix,
     languages: Sequence[str],
-    documents: Sequence[str] | None = None,
+    documents: Sequence[str | None] | None = None,
     *,
     show_progress_bar: bool = False,
 ) -> Tensor:

@@ -304,6 +304,32 @@ def test_translations_share_their_vectors(folder: str, tmp_path: Path, capsys: p
         made.refuse_mapped()
 
 
+def test_chunks_of_one_document_are_no_decoys(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of 80 documents of two chunks that hardly differ, in two languages."""
+    meaning = np.repeat(GENERATOR.normal(size=(80, 4)), 2, axis=0)
+    noise = 0.02 * GENERATOR.normal(size=(2, 160, 4))
+    vectors = np.concatenate([meaning + noise[0], meaning + 3 * noise[1]]).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    codes, names = ["en"] * 160 + ["fr"] * 160, [f"{number // 2}" for number in range(320)]
+    numbers = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 4)
+    source, into = str(tmp_path / "chunks.parquet"), str(tmp_path / "shared.parquet")
+    pq.write_table(pa.table({"vector": numbers, "language": codes, "source": pa.array(map(int, names))}), source)
+    given = ["apply", folder, "--vectors", source, "--into", into]
+    main([*given, "--share_translations", "--document_field", "source"])
+    mapped = SHARED.transform(vectors, "document")
+    expected, without = (share_translations(mapped, codes, documents) for documents in (names, None))
+    assert not np.allclose(expected, without, atol=1e-3)
+    np.testing.assert_allclose(np.stack(pq.read_table(into)["vector"].to_numpy()), expected, atol=1e-6)
+    with pytest.raises(SystemExit, match="--document_field source is for --share_translations"):
+        main([*given, "--document_field", "source"])
+    np.save(tmp_path / "chunks.npy", vectors)
+    (tmp_path / "codes.txt").write_text("\n".join(codes))
+    given = ["apply", folder, "--vectors", str(tmp_path / "chunks.npy"), "--into", str(tmp_path / "shared.npy")]
+    given += ["--languages_file", str(tmp_path / "codes.txt"), "--share_translations", "--document_field", "source"]
+    with pytest.raises(SystemExit, match=r"chunks.npy: no row has the document field 'source'"):
+        main(given)
+
+
 @pytest.mark.parametrize(
     ("languages", "message"),
     [

@@ -79,6 +79,13 @@ def test_rows(address: str, opened: Opened) -> None:
         assert {code: len(found) for code, found in source.sample(3).items()} == {"de": 2, "en": 3, "fr": 2}
 
 
+def test_rows_name_the_document_that_they_are_from(address: str, opened: Opened) -> None:
+    source = opened(address, document_field="lang" if "postgresql" in address else "language")
+    rows = next(source.batches(10, everything=True))
+    assert rows.documents == ([None] * 10 if address.endswith(".faiss") else rows.languages)
+    assert rows.of(np.arange(10) < 3).documents == rows.documents[:3]
+
+
 def test_vectors_go_beside_the_stored_ones_and_continue(address: str, opened: Opened) -> None:
     source = opened(address)
     target = source.target(new_name(address), "this map")

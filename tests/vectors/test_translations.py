@@ -88,8 +88,8 @@ def test_chunks_of_a_document_that_share_words_do_not_hide_translations() -> Non
     assert len(hidden.first) < len(found.first) / 2
     first, second = (rows % len(meaning) // chunks for rows in (found.first, found.second))
     assert (first == second).double().mean() > 0.95
-    alone = find_translations(vectors, codes, list(map(str, range(len(vectors)))))
-    assert alone.first.equal(hidden.first)
+    for each_its_own in ([*map(str, range(len(vectors)))], [None] * len(vectors)):
+        assert find_translations(vectors, codes, each_its_own).first.equal(hidden.first)
     with pytest.raises(ValueError, match="1280 vectors have 3 documents"):
         find_translations(vectors, codes, names[:3])
 

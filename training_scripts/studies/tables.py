@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from st_xlret.evaluation import markdown_table
+from st_xlret.evaluation.tables import half_interval
 from st_xlret.files import atomic_file, write_text
 from st_xlret.options import parse
 
@@ -68,8 +69,20 @@ def mean_and_spread(values: list[float]) -> str:
     return mean if len(values) == 1 else f"{mean} ± {(max(values) - min(values)) / 2:.1f}"
 
 
+def interval(values: list[float]) -> str:
+    """The 95 % confidence interval of their mean, by Student's t; nothing for a single value.
+
+    Example:
+        >>> interval([50.0, 51.0, 52.0]), interval([50.0])
+        ('48.5 to 53.5', '')
+    """
+    half = half_interval(values)
+    mean = sum(values) / max(1, len(values))
+    return "" if half is None else f"{mean - half:.1f} to {mean + half:.1f}"
+
+
 def write_table(study: Mapping[str, Any], rows: Mapping[str, Found], output: Path) -> str:
-    """Write `study.md` and `study.csv`; returns the former.
+    """Write `study.md` and `study.csv`, which has the confidence intervals too; returns the former.
 
     Args:
         study: Content of the YAML file: `columns` are shown in percent, `counts` as whole numbers.
@@ -79,7 +92,7 @@ def write_table(study: Mapping[str, Any], rows: Mapping[str, Found], output: Pat
     if unfinished := [row for row, found in rows.items() if not found.folders]:
         print(f"not in the table, because they are not finished: {'; '.join(unfinished)}", file=sys.stderr)
     counts, columns = study.get("counts", {}), study["columns"]
-    lines = []
+    lines, intervals = [], []
     for row, found in rows.items():
         if not found.folders:
             continue
@@ -89,11 +102,14 @@ def write_table(study: Mapping[str, Any], rows: Mapping[str, Found], output: Pat
 
         rate = "" if found.rate is None else f"{found.rate:g}" + (f" of {found.rate_of}" if found.rate_of else "")
         whole = [f"{sum(values) / len(values):.0f}" if (values := known(path)) else "" for path in counts.values()]
-        percent = [mean_and_spread([100 * value for value in known(path)]) for path in columns.values()]
-        lines.append([row, str(len(found.folders)), rate, *whole, *percent])
+        percent = [[100 * value for value in known(path)] for path in columns.values()]
+        lines.append([row, str(len(found.folders)), rate, *whole, *map(mean_and_spread, percent)])
+        intervals.append(list(map(interval, percent)))
     header = ["row", "seeds", "learning rate", *counts, *columns]
     table, text = markdown_table(header, lines), StringIO()
-    csv.writer(text, lineterminator="\n").writerows([header, *lines])
+    of_intervals = [f"{column}, 95 %" for column in columns]
+    together = [line + more for line, more in zip([header, *lines], [of_intervals, *intervals], strict=True)]
+    csv.writer(text, lineterminator="\n").writerows(together)
     write_text(output / "study.md", table + "\n")
     write_text(output / "study.csv", text.getvalue())
     return table
