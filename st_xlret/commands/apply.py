@@ -1,6 +1,7 @@
 r"""Map stored vectors by a calibration, into something new beside them.
 
     st-xlret apply map/ --vectors vectors.parquet --into mapped.parquet
+    st-xlret apply map/ --vectors chunks.parquet --into shared.parquet --share_translations --document_field source
     st-xlret apply map/ --vectors "qdrant:http://localhost:6333?collection=docs&vector=dense" --into shared
     st-xlret apply map/ --vectors "postgresql://me@host/database?table=docs&column=embedding" --into shared
 
@@ -81,7 +82,8 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
     print(f"{done.written} rows written to {target.name} in {done.seconds:,.0f} s, {rate}{there}")
     if options.share_translations:
         each = f", {2 * done.pairs / done.translated:.1f} each" if done.translated else ""
-        print(f"{done.translated} rows share their vectors with translations{each}")
+        chunks = f"; rows are chunks of {done.documents} documents" if done.documents else ""
+        print(f"{done.translated} rows share their vectors with translations{each}{chunks}")
     if done.added:
         print(f"{done.added} rows were added to {source.name} meanwhile: run the same command again")
     language = ', language="..."' if calibration.languages else ""

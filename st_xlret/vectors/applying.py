@@ -31,6 +31,7 @@ class Applied:
         added: Rows that were added to the source meanwhile and not read: running it again maps them.
         translated: Rows of the source that share their vectors with translations.
         pairs: Pairs of these.
+        documents: Documents whose chunks the rows are, where their field was named.
         seconds: How long it took; of a dry run, how long reading and mapping all rows would take.
     """
 
@@ -40,6 +41,7 @@ class Applied:
     added: int = 0
     translated: int = 0
     pairs: int = 0
+    documents: int = 0
     seconds: float = 0.0
 
 
@@ -65,7 +67,8 @@ def apply_calibration(
         share_translations: Let texts that say the same in several languages share their vectors, see
             [`share_translations`][st_xlret.share_translations]. All vectors are then in memory, in float32
             and up to three times, and the time grows with the square of their number. Rows that are added later find
-            their translations among all rows; vectors that are written already stay as they are.
+            their translations among all rows; vectors that are written already stay as they are. If the rows are
+            chunks that overlap, open the source with its `document_field`.
         dry_run: Write nothing; map for some seconds to see how long it takes.
         show_progress_bar: Show how many rows are done.
 
@@ -75,7 +78,8 @@ def apply_calibration(
     Raises:
         FileExistsError: If there is something else under the name.
         ValueError: If the map is of other vectors, or of queries alone, or the vectors are mapped already; or if
-            translations are to share their vectors, and the rows are not in two languages at least.
+            translations are to share their vectors, and the rows are not in two languages at least, or none has a value
+            in the document field.
         OSError: If the store fails. What is written in a database stays, and is continued.
         KeyboardInterrupt: If it is stopped; likewise.
     """
@@ -90,7 +94,8 @@ def apply_calibration(
     calibration.check(dimension=source.dimension, metric=source.metric, model=source.model, name=source.name)
     how, chunks_of = calibration.fingerprint, source.fields.document
     if share_translations:
-        how += f", translations shared{f' by {chunks_of}' if chunks_of else ''},"
+        by = f" by {chunks_of.replace(' ', '_')}" if chunks_of else ""
+        how += f", translations shared{by},"
     target = source.target(into, f"{how} of {source.called}")
     applied, total, read, started = Applied(target), len(source), 0, time.perf_counter()
     everything = target.everything or bool(calibration.languages and source.fields.text)
@@ -139,7 +144,7 @@ class _Sharing:
         parts, languages, documents = [], list[str](), list[str | None]()
         bar = tqdm(total=len(source), desc="Reading", unit=" rows", disable=not show_progress_bar)
         fields = source.fields
-        for rows in source.batches(_ROWS, everything=bool(fields.text or fields.document)):
+        for rows in source.batches(_ROWS, everything=fields.text is not None):
             rows = rows._replace(languages=source.languages_of(rows))
             mapped = _mapped(calibration, source, rows, LeftOut()).vectors
             kept = np.isfinite(mapped).all(axis=1) & np.array([bool(code) for code in rows.languages], bool)
@@ -157,11 +162,18 @@ class _Sharing:
                 "languages (--language_field), a file with them (--languages_file, for .npy and .faiss), or the field "
                 "of the texts (--text_field, with the extra langid), or leave --share_translations out"
             )
-        if fields.document is not None and not any(documents):
-            raise ValueError(f"{source.name}: no row has the document field {fields.document!r}")
+        applied.documents = len(set(documents) - {None})
+        if fields.document is not None and not applied.documents:
+            there = ", ".join(source.payload_fields())
+            raise ValueError(
+                f"{source.name}: no row with a vector and a language has a value in the document field "
+                f"{fields.document!r}{f'; there are the fields {there}' if there else ''}"
+            )
         vectors = torch.cat(parts)
         del parts  # they are as large as the vectors
-        found = find_translations(vectors, languages, documents, show_progress_bar=show_progress_bar)
+        found = find_translations(
+            vectors, languages, documents if fields.document else None, show_progress_bar=show_progress_bar
+        )
         self.vectors = shared(vectors, found).numpy()
         applied.pairs = len(found.first)
         applied.translated = len(torch.cat([found.first, found.second]).unique())

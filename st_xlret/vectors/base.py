@@ -43,7 +43,7 @@ class VectorRows(NamedTuple):
         vectors: (n, d) float32; NaN in rows without a vector.
         languages: Code of each row, None where there is none.
         texts: Text of each row, None where there is none, and everywhere unless everything was asked for.
-        documents: Document that each row is from; likewise.
+        documents: Document that each row is from, None where there is none, and everywhere unless its field was named.
         records: The other fields in the store's own form, for its target: a list, or an Arrow batch. None unless
             everything was asked for.
     """

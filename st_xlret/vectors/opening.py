@@ -86,6 +86,8 @@ def open_vectors(
         raise ValueError(
             f"--languages_file {file} is for .npy and .faiss files; elsewhere languages are in a field of the store"
         )
+    if document_field is not None and module in ("numpy_file", "faiss_file"):
+        raise ValueError(f"{address} has no fields, so no --document_field {document_field}: keep chunks in Parquet")
     fields = Fields(vector_field, language_field, text_field, document_field, file)
     opened: VectorSource = getattr(import_module(f"st_xlret.vectors.{module}"), name)(address, fields)
     return opened

@@ -107,7 +107,10 @@ class Columns:
         self.language = field_among(schema.names, fields.language, LANGUAGE_FIELDS, where)
         self.text = field_among(schema.names, fields.text, ("text",), where)
         self.document = field_among(schema.names, fields.document, (), where)
-        self.needed = [name for name in (vector, self.language) if name]
+        self.needed = list(dict.fromkeys(name for name in (vector, self.language, self.document) if name))
+        for name in self.needed[1:]:
+            if pa.types.is_nested(schema.field(name).type):
+                raise ValueError(f"{where}: the column {name!r} is of {schema.field(name).type}, not of single values")
         self.dimension = self.type.list_size if pa.types.is_fixed_size_list(self.type) else None
 
     def rows(self, batch: pa.RecordBatch, start: int, everything: bool) -> VectorRows:

@@ -95,14 +95,11 @@ class PostgresVectors(VectorSource):
 
     def read(self, size: int, everything: bool) -> Iterator[VectorRows]:
         """The rows in the order of their keys, by their keys."""
-        nothing = self.sql.SQL("NULL")
-        text, document = (self.text, self.document) if everything else (nothing, nothing)
+        text = self.text if everything else self.sql.SQL("NULL")
+        fields = {"language": self.language, "text": text, "document": self.document}
         select = "SELECT {key}, {column}, {language}, {text}, {document} FROM {table}"
         first, rest = (
-            self._sql(
-                f"{select} {where} ORDER BY {{key}} LIMIT {size}", language=self.language, text=text, document=document
-            )
-            for where in ("", "WHERE {key} > %s")
+            self._sql(f"{select} {where} ORDER BY {{key}} LIMIT {size}", **fields) for where in ("", "WHERE {key} > %s")
         )
         found = self._rows(first)
         while found:
@@ -112,7 +109,7 @@ class PostgresVectors(VectorSource):
                 self._vectors(keys, vectors),
                 [str(code) if code not in (None, "") else None for code in languages],
                 [str(text) if text is not None else None for text in texts],
-                [str(document) if document is not None else None for document in documents],
+                [str(document) if document not in (None, "") else None for document in documents],
             )
             found = self._rows(rest, keys[-1])
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from st_xlret.optional import import_optional
 from st_xlret.vectors.address import parse_address
 from st_xlret.vectors.base import (
+    LANGUAGE_FIELDS,
     Fields,
     Metric,
     VectorRows,
@@ -70,7 +71,8 @@ class QdrantVectors(VectorSource):
 
     def read(self, size: int, everything: bool) -> Iterator[VectorRows]:
         """The points, by their ids."""
-        wanted = [self.fields.language.partition(".")[0]] if self.fields.language else ["language", "lang"]
+        named = [self.fields.language] if self.fields.language else list(LANGUAGE_FIELDS)
+        wanted = [name.partition(".")[0] for name in (*named, self.fields.document) if name]
         place = None
         while True:
             records, place = self.client.scroll(
@@ -88,7 +90,7 @@ class QdrantVectors(VectorSource):
                     self._vectors([record.vector for record in records]),
                     [value_at(payload, self.fields.language) for payload in payloads],
                     [value_at(each, self.fields.text, ("text",)) for each in payloads] if everything else nothing,
-                    [value_at(each, self.fields.document, ()) for each in payloads] if everything else nothing,
+                    [value_at(payload, self.fields.document, ()) for payload in payloads],
                     records,
                 )
             if place is None:

@@ -17,6 +17,7 @@ from st_xlret.search import Matrix, neighbours_both_ways, unit_rows
 _CHANCE = 0.5  # of the pairs; decoys are closer than chance is, because texts of a language share subjects and words
 _SAMPLE = 2_000  # rows of a language whose nearest neighbours within it are looked at
 _SCORES = 2**24  # of them at a time
+_LARGEST = 0.1  # share of a language's rows that a document may have for the others to be enough decoys
 _COPY = 1 - 1e-5  # cosine of texts that are the same
 _ROUNDING = 1e-6  # of the cosine of equal vectors
 
@@ -58,7 +59,8 @@ def find_translations(
         vectors: Vectors (n, d) of any length, NumPy or torch, of documents.
         languages: Their languages.
         documents: Names of the documents that they are from, None for one of its own. Chunks of one document that
-            share words, as overlapping ones do, are then no decoys of each other, which would hide translations.
+            share words, as overlapping ones do, are then no decoys of each other, which would hide translations. A
+            language with fewer than ten documents says nothing of what is close by chance, and hides its translations.
         show_progress_bar: Show a bar over the pairs of languages.
 
     Raises:
@@ -75,9 +77,11 @@ def find_translations(
         raise ValueError(f"{len(rows)} vectors have {len(codes)} languages: each has one")
     if documents is not None and len(documents) != len(rows):
         raise ValueError(f"{len(rows)} vectors have {len(documents)} documents: each has one")
-    number_of: dict[object, int] = {}
-    names = range(len(rows)) if documents is None else (object() if name is None else name for name in documents)
-    groups = torch.tensor([number_of.setdefault(name, len(number_of)) for name in names])
+    groups = torch.arange(len(rows))
+    if documents is not None:
+        number_of: dict[object, int] = {}
+        names = (object() if name is None else name for name in documents)
+        groups = torch.tensor([number_of.setdefault(name, len(number_of)) for name in names])
     parts = [torch.from_numpy(np.flatnonzero(codes == code)) for code in sorted(set(languages))]
     found = [(torch.empty(2, 0, dtype=torch.int64), torch.empty(0))]
     pairs = list(combinations(parts, 2))
@@ -172,8 +176,8 @@ def _by_chance(rows: Tensor, parts: list[Tensor], groups: Tensor, cosines: Tenso
 def _nearest_others(rows: Tensor, groups: Tensor, asked: Tensor) -> tuple[Tensor, Tensor]:
     """The cosine of some rows (n,) and the nearest other text, and how many texts are closer to that one.
 
-    Copies and texts of the same document are no other texts. A row without other texts has the cosine 1: by chance, it
-    could be near to everything.
+    Copies and texts of the same document are no other texts. A row that they leave without other texts, or with few of
+    them, has the cosine 1: by chance, it could be near to everything.
     """
 
     def others(of: Tensor) -> Tensor:
@@ -182,4 +186,6 @@ def _nearest_others(rows: Tensor, groups: Tensor, asked: Tensor) -> tuple[Tensor
 
     close, near = others(asked).max(dim=1)
     closer = (others(near) > close[:, None] + _ROUNDING).sum(dim=1)
-    return close.masked_fill(close.isinf(), 1.0), closer
+    of_document = (groups[asked, None] == groups).sum(dim=1)
+    few = close.isinf() | ((of_document > 1) & (of_document > _LARGEST * len(rows)))
+    return close.masked_fill(few, 1.0), closer.masked_fill(few, 0)

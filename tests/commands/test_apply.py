@@ -319,6 +319,7 @@ def test_chunks_of_one_document_are_no_decoys(folder: str, tmp_path: Path, capsy
     mapped = SHARED.transform(vectors, "document")
     expected, without = (share_translations(mapped, codes, documents) for documents in (names, None))
     assert not np.allclose(expected, without, atol=1e-3)
+    assert "rows are chunks of 160 documents" in capsys.readouterr().out
     np.testing.assert_allclose(np.stack(pq.read_table(into)["vector"].to_numpy()), expected, atol=1e-6)
     with pytest.raises(SystemExit, match="--document_field source is for --share_translations"):
         main([*given, "--document_field", "source"])
@@ -326,8 +327,14 @@ def test_chunks_of_one_document_are_no_decoys(folder: str, tmp_path: Path, capsy
     (tmp_path / "codes.txt").write_text("\n".join(codes))
     given = ["apply", folder, "--vectors", str(tmp_path / "chunks.npy"), "--into", str(tmp_path / "shared.npy")]
     given += ["--languages_file", str(tmp_path / "codes.txt"), "--share_translations", "--document_field", "source"]
-    with pytest.raises(SystemExit, match=r"chunks.npy: no row has the document field 'source'"):
+    with pytest.raises(SystemExit, match=r"chunks.npy has no fields, so no --document_field source"):
         main(given)
+
+
+def test_a_document_field_without_values_is_named(folder: str, tmp_path: Path) -> None:
+    given = ["apply", folder, "--vectors", stores.named_qdrant(tmp_path), "--into", "mapped", "--share_translations"]
+    with pytest.raises(SystemExit, match="has a value in the document field 'source'; there are the fields.*text"):
+        main([*given, "--document_field", "source"])
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,21 @@ def test_chunks_of_a_document_that_share_words_do_not_hide_translations() -> Non
         find_translations(vectors, codes, names[:3])
 
 
+@pytest.mark.parametrize("share", [0.15, 0.5, 0.8, 0.98])
+def test_chunks_of_a_large_document_are_no_sign_that_the_others_are_translations(share: float) -> None:
+    vectors = np.random.default_rng(0).normal(size=(1200, 16))
+    codes = ["en"] * 600 + ["fr"] * 600
+    names = [f"{code} large" if row % 600 < 600 * share else str(row) for row, code in enumerate(codes)]
+    assert len(find_translations(vectors, codes, names).first) <= 6
+
+
+def test_a_few_documents_say_nothing_of_what_is_close_by_chance() -> None:
+    vectors, languages = collection(200, 2)
+    few, many = ([f"{code} {row % documents}" for row, code in enumerate(languages)] for documents in (4, 40))
+    assert len(find_translations(vectors, languages, few).first) == 0
+    assert len(find_translations(vectors, languages, many).first) == 200
+
+
 def test_many_rows_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, languages = collection(200, 2)
     monkeypatch.setattr(translations, "_SAMPLE", 50)

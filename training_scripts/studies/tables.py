@@ -72,6 +72,8 @@ def mean_and_spread(values: list[float]) -> str:
 def interval(values: list[float]) -> str:
     """The 95 % confidence interval of their mean, by Student's t; nothing for a single value.
 
+    That of two values is very wide, and may leave what is possible.
+
     Example:
         >>> interval([50.0, 51.0, 52.0]), interval([50.0])
         ('48.5 to 53.5', '')
