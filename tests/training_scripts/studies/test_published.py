@@ -40,6 +40,17 @@ def test_every_published_row_is_a_row_of_its_study(study: str) -> None:
             assert of == (rows[line["row"]].rate_of or "")
 
 
+def test_the_table_of_the_papers_is_that_of_their_study() -> None:
+    content = yaml.safe_load((STUDIES / "papers.yaml").read_text())
+    with open(REPOSITORY / "docs" / "papers.csv", encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [line["row"] for line in lines] == list(content["rows"])
+    for line in lines:
+        for column in content["columns"]:
+            mean, (low, high) = float(line[column].split()[0]), (line[f"{column}, 95 %"] or " to ").split(" to ")
+            assert (low == high == "") if line["seeds"] == "1" else float(low) <= mean <= float(high), line["row"]
+
+
 @pytest.mark.parametrize("card", CARDS, ids=lambda card: card.stem)
 def test_the_tables_of_a_card_are_those_of_the_studies(card: Path) -> None:
     figures = {(line["row"], column): cell for line in reversed(published()) for column, cell in line.items()}
