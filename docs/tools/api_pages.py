@@ -17,7 +17,7 @@ PAGES = {
     "data": "Data",
     "training": "Training",
     "calibration": "Calibration",
-    "vectors": "Stored vectors",
+    "stores": "Stored vectors",
     "evaluation": "Evaluation",
     "search": "Search and mining",
     "hub": "Export and publishing",
@@ -25,10 +25,9 @@ PAGES = {
 """Room of the package -> title of its page."""
 
 MORE = {
-    "calibration": ["encode"],
+    "calibration": ["VectorCalibration", "encode"],
     "evaluation": ["evaluation.benchmarks.BENCHMARKS"],
-    "vectors": ["VectorCalibration", "find_translations", "share_translations"],
-    "hub": ["export", "hub.export.check_finite", "hub.card.set_card_data", "hub.push.push"],
+    "hub": ["export", "hub.export.check_finite", "hub.card.set_card_data"],
 }
 """Names that a page has beside those in the `__all__` of its room."""
 

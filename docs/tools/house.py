@@ -6,21 +6,21 @@ from html import escape
 from pathlib import Path
 
 ROOMS = [
-    ("commands", "st-xlret report, calibrate, train, evaluate, index, search, mine, export"),
-    ("training", "CrossLingualTrainer and its arguments; state of losses; logs"),
-    ("vectors", "stored vectors: files and databases, a file each; maps of them"),
-    ("calibration", "calibrate(); shift, scale, rotate, LIR, LSAR, CORAL"),
-    ("hub", "export to plain modules, model cards, push"),
-    ("evaluation", "one file per benchmark; embedding cache; tables; mteb tasks"),
+    ("commands", "st-xlret report, calibrate, apply, train, evaluate, index, search, mine, export"),
+    ("stores", "stored vectors: three methods on Arrow batches, a file each"),
+    ("training", "CrossLingualTrainer and its arguments; state of losses; what scripts share"),
+    ("calibration", "steps, rotation, one class in thin factors, bias, choice"),
+    ("evaluation", "one file per benchmark; retrieval of pools; tables; mteb tasks"),
+    ("hub", "export to the host's modules, model cards, push"),
     ("losses", "one file per loss: equation + modules; says which columns it reads"),
     ("batches", "windows, blocks, rows; the collator"),
     ("encoding", "texts to vectors, by role and language"),
     ("data", "documents, pairs, questions, dictionaries"),
     ("search", "exact top-k, mining, neighbours"),
-    ("modules", "heads, memory bank, document encoder, calibration layer"),
+    ("modules", "heads, memory bank, document encoder, calibration layer, encoders"),
     ("functional", "the papers' equations on tensors; imports PyTorch only"),
 ]
-FOUNDATION = "prompts, precision, options, files, optional: one file each"
+FOUNDATION = "languages, precision, options, files, optional: one file each"
 OUTSIDE = [
     ("training_scripts", "recipes, demo, studies"),
     ("evaluation/run.py", "from a checkout"),
