@@ -30,7 +30,9 @@ def figures() -> dict[str, tuple[str, str]]:
         lines = [
             line for line in csv.DictReader(file) if line["study"] == "stored" and line["sides"] != "queries alone"
         ]
-    of_row = {line["row"]: (line["share"], line["pool"]) for line in reversed(lines)}  # the first encoder's
+    of_row = {
+        line["row"]: (line["share"], line["pool"]) for line in reversed(stored) if line["sides"] != "queries alone"
+    }
     return {name: of_row[row] for name, row in ROWS.items()}
 
 
