@@ -27,9 +27,7 @@ LEFT, WIDTH, BAR = 130, 760, 400
 def figures() -> dict[str, tuple[str, str]]:
     """Row of the picture -> share of results in the question's own language, and mAP@20, in per cent."""
     with open(DOCS / "stored.csv", encoding="utf-8", newline="") as file:
-        lines = [
-            line for line in csv.DictReader(file) if line["study"] == "stored" and line["sides"] != "queries alone"
-        ]
+        stored = [line for line in csv.DictReader(file) if line["study"] == "stored"]
     of_row = {
         line["row"]: (line["share"], line["pool"]) for line in reversed(stored) if line["sides"] != "queries alone"
     }
