@@ -11,12 +11,12 @@
 | `similarity_distillation_loss` | SEED, Eq. 4, and multilingual knowledge distillation, Eq. 1 |
 | `chunked_cross_entropy` | cross-entropy of masked language modelling |
 
-The papers are CCP (Wu et al., IJCAI 2022), MSM (Zhang et al., ICLR 2023), ML-CTL (Chen et al., ICASSP 2022) and
-lang-contrastive (Hu et al., Findings of ACL 2023).
+CCP is Wu et al. (IJCAI 2022), MSM Zhang et al. (ICLR 2023), ML-CTL Chen et al. (ICASSP 2022), and lang-contrastive
+Hu et al. (Findings of ACL 2023).
 
 All functions compute in at least float32 (float64 stays float64), whether autocast is active or not, and can be
-differentiated once. InfoNCE is computed as `softplus(logsumexp(negatives) - positive)`. The usual form subtracts
-two nearly equal numbers once the positive wins, and in 16-bit floats its gradient then becomes exactly zero.
+differentiated once. InfoNCE is computed as `softplus(logsumexp(negatives) - positive)`: the usual form subtracts two
+nearly equal numbers once the positive wins, and in 16-bit floats its gradient then becomes exactly zero.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from st_xlret.functional.contrastive import (
     contrastive_context_loss,
     cz_nce_loss,
     info_nce_loss,
+    language_contrastive_loss,
     retrieval_contrastive_loss,
+    similarity_distillation_loss,
 )
-from st_xlret.functional.distillation import similarity_distillation_loss
-from st_xlret.functional.language_contrastive import language_contrastive_loss
 from st_xlret.functional.masked_sentence import masked_sentence_loss
 from st_xlret.functional.vocabulary import chunked_cross_entropy
 

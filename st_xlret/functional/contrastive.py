@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
-from st_xlret.functional import checks
-from st_xlret.functional.checks import (
+from st_xlret.functional.tensors import (
+    CHUNK,
     at_least_float32,
-    check_matrix,
-    check_pair,
-    check_tag,
-    check_temperature,
+    check_matrices,
+    check_tags,
     lowest_logit,
     unit_rows,
     without_autocast,
 )
+
+Tags = Mapping[str, "Tensor | None"]
+Reduction = Literal["mean", "sum", "paper"]
 
 
 def contrastive_context_loss(
@@ -57,15 +60,14 @@ def contrastive_context_loss(
         language: Language id of each row, integers (B,).
         temperature: Divisor of the cosines.
         document: Document id of each row, integers (B,).
-        queue: Keys of earlier batches (Q, d). They are constants: no gradient flows into them.
-        queue_language: Language id of each key (Q,). Required with `queue`.
+        queue: Keys of earlier batches (Q, d), which get no gradient.
+        queue_language: Language id of each key (Q,). Required with `queue`, unless `cross_language_negatives` is set.
         queue_document: Document id of each key (Q,). Required with `queue` if `document` is given.
         cross_language_negatives: Keep rows and keys of other languages as negatives.
         text: Text id of each row, integers (B,). Rows of equal text are never negatives of each other.
         queue_text: Text id of each key (Q,). Required with `queue` if `text` is given.
         queue_is_normalized: Whether the keys already have unit length, which saves one pass over them.
-        normalize: Whether s is the cosine. If off, it is the inner product of rows and keys as they are, divided by
-            `temperature`: the ablation without L2 normalisation of Table 5.
+        normalize: Whether s is the cosine; if off, the inner product (the ablation of Table 5).
 
     Returns:
         A scalar, at least float32.
@@ -80,55 +82,38 @@ def contrastive_context_loss(
         >>> round(loss.item(), 6)                               # log(1 + 6 e^-10)
         0.000272
     """
-    check_matrix("z", z)
-    check_temperature(temperature)
-    rows = z.shape[0]
-    tags = {"language": language, "document": document, "text": text}
-    for name, tag in {"window": window, **tags}.items():
-        check_tag(name, tag, rows)
-    queue_tags = {"language": queue_language, "document": queue_document, "text": queue_text}
-    if queue is not None:
-        _check_queue(queue, z.shape[1], tags, queue_tags)
-
+    check_matrices(None, temperature, z=z, **({} if queue is None else {"queue": queue}))
+    check_tags(len(z), window=window, language=language, document=document, text=text)
+    tags = {"language": None if cross_language_negatives else language, "document": document, "text": text}
     with without_autocast(z):
         z = unit_rows(at_least_float32(z)) if normalize else at_least_float32(z)
-        itself = torch.eye(rows, dtype=torch.bool, device=z.device)
+        itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
         positives = (window[:, None] == window) & ~itself
         anchor, positive = positives.nonzero(as_tuple=True)
         if not len(anchor):
             raise ValueError("no positive pair in the batch: no two rows share a window id")
-        of_queue = None
-        if queue is not None and len(queue):
-            of_queue = _QueueLogSumExp.apply(
-                z / temperature,
-                queue,
-                tags,
-                queue_tags,
-                cross_language_negatives,
-                queue_is_normalized or not normalize,
-            )
         logits = z @ z.T / temperature
-        scores = logits[anchor, positive]
-        allowed = _allowed_columns(tags, tags, cross_language_negatives)
-        left_out = itself if allowed is None else itself | ~(allowed | positives)
-        if not torch.equal(anchor, torch.arange(rows, device=z.device)):
-            # A row stands once for each of its positives. The usual one positive per row needs no copy.
-            logits, left_out = logits[anchor], left_out[anchor]
-            of_queue = None if of_queue is None else of_queue[anchor]
-        # The positive's own term never enters the sum: a small gradient is not the difference of two large numbers.
-        left_out = left_out.scatter(1, positive[:, None], True)
-        log_others = logits.masked_fill(left_out, lowest_logit(z)).logsumexp(dim=1)
-        if of_queue is not None:
-            log_others = torch.logaddexp(log_others, of_queue)
-        return -F.logsigmoid(scores - log_others).mean()
+        others = (_negatives(tags, tags, logits) | positives) & ~itself
+        # The positive's own term never enters the sum, and log-sigmoid does the rest: in 16 bits, the difference of two
+        # large numbers would have no gradient once the positive wins.
+        others = others[anchor].scatter(1, positive[:, None], False)
+        log_others = logits[anchor].masked_fill(~others, lowest_logit(z)).logsumexp(dim=1)
+        if queue is not None and len(queue):
+            key_tags = {"language": queue_language, "document": queue_document, "text": queue_text}
+            needed = [f"queue_{name}" for name, tag in tags.items() if tag is not None]
+            check_tags(len(queue), needed, **{f"queue_{name}": tag for name, tag in key_tags.items()})
+            keys = queue.detach().to(z)
+            keys = keys if queue_is_normalized or not normalize else unit_rows(keys)
+            of_queue: Tensor = _LogSumExpOfKeys.apply(z / temperature, keys, tags, key_tags)
+            log_others = torch.logaddexp(log_others, of_queue[anchor])
+        return -F.logsigmoid(logits[anchor, positive] - log_others).mean()
 
 
 def info_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor | None = None) -> Tensor:
     """Symmetric InfoNCE over the rows of both sides (ML-CTL, Eq. 1-2; L_sema of lang-contrastive, Eq. 2).
 
     The loss is the mean over the 2N anchors of `-log(e^{s+} / sum_k e^{s_k})`, where s is the cosine divided by
-    `temperature` and k runs over the positive and the other 2(N - 1) rows of x and y. The papers are Chen et al.
-    (2022) and Hu et al. (2023).
+    `temperature` and k runs over the positive and the other 2(N - 1) rows of x and y.
 
     Args:
         x: Row-aligned vectors (N, d). They need not have unit length.
@@ -148,71 +133,51 @@ def info_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tens
         >>> round(info_nce_loss(x, x, temperature=0.1).item(), 6)
         0.000272
     """
-    check_pair(x=x, y=y)
-    window = torch.arange(x.shape[0], device=x.device).repeat(2)
-    with without_autocast(x):
-        z = torch.cat([x, y])
-    # One language for all: admitting other languages spares the comparison.
+    z, pair = _both_sides(x, y, temperature)
     return contrastive_context_loss(
-        z,
-        window,
-        torch.zeros_like(window),
-        temperature=temperature,
-        text=text,
-        cross_language_negatives=True,
+        z, pair, torch.zeros_like(pair), temperature=temperature, text=text, cross_language_negatives=True
     )
 
 
 def cz_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor | None = None) -> Tensor:
     """Cross-zero noise contrastive estimation (ML-CTL, Chen et al. 2022: Eq. 5, averaged symmetrically as in Eq. 2).
 
-    The loss is the mean over the 2N anchors of `-log(e^{s+} / sum_k e^{s_k})`, where s is the cosine divided by
-    `temperature` and k runs over the other 2(N - 1) rows of x and y. Unlike in `info_nce_loss`, the positive is not
-    part of the sum. The loss therefore has no lower bound at 0: it becomes negative once the positive wins, and its
-    gradient with respect to the positive stays 1 / temperature however far ahead the positive is. For each anchor,
-    InfoNCE is the softplus of CZ-NCE.
+    As `info_nce_loss`, but the positive is not part of the sum over k. The loss therefore has no lower bound at 0: it
+    becomes negative once the positive wins, and its gradient with respect to the positive stays 1 / temperature however
+    far ahead the positive is. For each anchor, InfoNCE is the softplus of CZ-NCE.
 
     Args:
         x: Row-aligned vectors (N, d). They need not have unit length.
         y: Row-aligned vectors (N, d): y_i is the positive of x_i.
         temperature: Divisor of the cosines.
-        text: Text ids of the rows of x followed by those of y, integers (2N,). Rows of equal text are not negatives
-            of each other. An anchor that has no negative left counts as 0.
+        text: As for `info_nce_loss`. An anchor that has no negative left counts as 0.
 
     Returns:
         A scalar, at least float32.
 
     Raises:
-        ValueError: If N is 1 or 0 (there are no negatives then), shapes do not fit, or the temperature is not
-            positive.
+        ValueError: If N is 1 or 0, which leaves no negatives, shapes do not fit, or the temperature is not positive.
 
     Example:
         >>> x = torch.eye(4)
         >>> round(cz_nce_loss(x, x, temperature=0.1).item(), 4)      # log(6) - 10
         -8.2082
     """
-    check_pair(x=x, y=y)
-    check_temperature(temperature)
-    pairs = x.shape[0]
-    check_tag("text", text, 2 * pairs)
-    if pairs < 2:
-        raise ValueError(
-            f"CZ-NCE needs at least 2 pairs in a batch, got {pairs}: the other pairs are its negatives; "
-            "use a larger batch and drop an incomplete last one"
-        )
-    with without_autocast(x):
-        z = unit_rows(at_least_float32(torch.cat([x, y])))
+    z, pair = _both_sides(x, y, temperature)
+    check_tags(len(z), text=text)
+    if len(x) < 2:
+        raise ValueError(f"CZ-NCE needs at least 2 pairs, got {len(x)}: the other pairs are its negatives")
+    with without_autocast(z):
+        z = unit_rows(at_least_float32(z))
         logits = (z / temperature) @ z.T
-        positive = logits.diagonal(pairs)
-        pair = torch.arange(pairs, device=z.device).repeat(2)
+        positive = logits.diagonal(len(x))
         left_out = pair[:, None] == pair
         if text is not None:
             left_out = left_out | (text[:, None] == text)
-        without_negatives = left_out.all(dim=1)
         # A finite filling: where nothing else is left, its gradient is 0 and not undefined.
         log_negatives = logits.masked_fill(left_out, lowest_logit(logits)).logsumexp(dim=1)
         terms = log_negatives - torch.cat([positive, positive])
-        return terms.masked_fill(without_negatives, 0.0).mean()
+        return terms.masked_fill(left_out.all(dim=1), 0.0).mean()
 
 
 def retrieval_contrastive_loss(
@@ -222,6 +187,7 @@ def retrieval_contrastive_loss(
     temperature: float = 0.05,
     query_text: Tensor | None = None,
     passage_text: Tensor | None = None,
+    normalize: bool = True,
 ) -> Tensor:
     """Retrieval loss L_IR: gold passages against all others (lang-contrastive, Hu et al. 2023, Eq. 1).
 
@@ -237,6 +203,7 @@ def retrieval_contrastive_loss(
         temperature: Divisor of the cosines. The default, 0.05, is a factor of 20, the host's default `scale`.
         query_text: Text id of each query, integers (N,).
         passage_text: Text id of each passage, integers (P,).
+        normalize: Whether s is the cosine; if off, the inner product, as in DPR.
 
     Returns:
         A scalar, at least float32. It is 0 if there are no negatives.
@@ -249,114 +216,161 @@ def retrieval_contrastive_loss(
         >>> round(retrieval_contrastive_loss(x, x, temperature=0.1).item(), 6)       # log(1 + 3 e^-10)
         0.000136
     """
-    check_matrix("queries", queries)
-    check_matrix("passages", passages)
-    rows, candidates = len(queries), len(passages)
-    if not rows or candidates < rows or passages.shape[1] != queries.shape[1]:
-        raise ValueError(
-            "there must be queries, a gold passage for each and one number of features, got queries of shape "
-            f"{tuple(queries.shape)} and passages of shape {tuple(passages.shape)}"
-        )
-    check_temperature(temperature)
-    check_tag("query_text", query_text, rows)
-    check_tag("passage_text", passage_text, candidates)
-
-    no_negative = torch.eye(rows, candidates, dtype=torch.bool, device=queries.device)
+    rows = len(queries)
+    check_matrices(rows, temperature, queries=queries, gold_passages=passages[:rows])
+    check_tags(rows, query_text=query_text)
+    check_tags(len(passages), passage_text=passage_text)
+    no_negative = torch.eye(rows, len(passages), dtype=torch.bool, device=queries.device)
     if query_text is not None:
         no_negative[:, :rows] |= query_text[:, None] == query_text
     if passage_text is not None:
         no_negative |= passage_text[:rows, None] == passage_text
     with without_autocast(queries):
-        scores = (1 / temperature) * unit_rows(at_least_float32(queries)) @ unit_rows(at_least_float32(passages)).T
+        queries, passages = (at_least_float32(x) for x in (queries, passages))
+        if normalize:
+            queries, passages = unit_rows(queries), unit_rows(passages)
+        scores = (1 / temperature) * queries @ passages.T
         negatives = scores.masked_fill(no_negative, lowest_logit(scores)).logsumexp(dim=1)
         return -F.logsigmoid(scores.diagonal() - negatives).mean()
 
 
-class _QueueLogSumExp(torch.autograd.Function):
-    """logsumexp over the allowed keys of the queue, computed chunk by chunk.
+def language_contrastive_loss(
+    x: Tensor, y: Tensor, others: Tensor | None = None, *, reduction: Reduction = "mean"
+) -> Tensor:
+    """Language contrastive loss L_lang (lang-contrastive, Hu et al. 2023, Eq. 3).
 
-    Its gradient, the mean of the keys weighted by their softmax, is accumulated in the same pass. The queue is
-    therefore read once, and may take in new keys before the backward pass. Keys of a language that no row has are not
-    read at all.
+    For each parallel pair (x_n, y_n) and every other row z_k of x, y and `others`, the loss has the term
+    `softplus(d) + softplus(-d)` with `d = cos(x_n, z_k) - cos(y_n, z_k)`. A term has its minimum, 2 log 2, at d = 0,
+    where z_k is equally similar to both sides of the pair. In contrast to the semantic loss it needs no translation
+    of z_k, so `others` may hold sentences of languages without parallel data.
+
+    The N x R differences are never in memory all at once: they are computed in chunks, and again in the backward pass.
+
+    Args:
+        x: Row-aligned vectors (N, d). They need not have unit length.
+        y: Row-aligned vectors (N, d): y_n translates x_n.
+        others: Further rows (M, d) without translations. They receive gradients too.
+        reduction: "mean" over the N (R - 2) terms, "sum", or "paper": the sum divided by R (R - 2), as printed in
+            Eq. 3, where R = 2N + M is the number of rows.
+
+    Returns:
+        A scalar, at least float32.
+
+    Raises:
+        ValueError: If shapes do not fit, the reduction is unknown, there is no pair, or a single pair without others.
+
+    Example:
+        >>> x = torch.eye(3)
+        >>> round(language_contrastive_loss(x, x).item(), 4)          # 2 log 2
+        1.3863
+    """
+    check_matrices(len(x), x=x, y=y)
+    others = x[:0] if others is None else others
+    check_matrices(x=x, others=others)
+    pairs, rows = len(x), 2 * len(x) + len(others)
+    divisor = {"mean": pairs * (rows - 2), "sum": 1, "paper": rows * (rows - 2)}.get(reduction)
+    if divisor is None or not pairs or rows < 3:
+        raise ValueError(
+            "a pair is compared with further rows, and reduction is 'mean', 'sum' or 'paper': got "
+            f"{pairs} pairs, {len(others)} others and {reduction!r}; use a larger batch, or give others"
+        )
+
+    def sum_of_terms(z: Tensor, chunk: Tensor) -> Tensor:
+        d = (z[chunk] - z[chunk + pairs]) @ z.T
+        terms = 2 * F.softplus(d) - d  # softplus(-d) = softplus(d) - d
+        return terms.scatter(1, torch.stack([chunk, chunk + pairs], dim=1), 0.0).sum()
+
+    with without_autocast(x):
+        z = unit_rows(at_least_float32(torch.cat([x, y, others.to(x.device)])))
+        total = z.new_zeros(())
+        for chunk in torch.arange(pairs, device=z.device).split(max(1, CHUNK // rows)):
+            total = total + checkpoint(sum_of_terms, z, chunk, use_reentrant=False)
+        return total / divisor
+
+
+def similarity_distillation_loss(
+    student: Tensor, teacher: Tensor, bank: Tensor, *, temperature: float = 0.02, cosine_weight: float = 10.0
+) -> Tensor:
+    """Make a student's vectors as similar to a bank of the teacher's vectors as the teacher's own vectors are.
+
+    The loss is the mean over rows of `KL(p || q) + cosine_weight (1 - cos(student, teacher))`. Here p is the softmax
+    over the bank of the teacher's cosines divided by `temperature`, and q that of the student's cosines. The first
+    term asks for the teacher's ranking of its neighbours, which is what search needs; the second one for the teacher's
+    place. The first is the distillation of similarities to a queue (SEED, Fang et al., ICLR 2021, Eq. 4), the second
+    multilingual knowledge distillation (Reimers and Gurevych, EMNLP 2020, Eq. 1) on unit vectors.
+
+    Args:
+        student: Vectors of the texts by the encoder in training (N, d). They need not have unit length.
+        teacher: Vectors of their translations by the teacher (N, d). They get no gradient.
+        bank: Further vectors of the teacher (K, d), for example of random sentences. They get no gradient. With the
+            rows of `teacher` among them, each text is also to be most similar to its own translation.
+        temperature: Divisor of the cosines. The smaller it is, the more the nearest neighbours count.
+        cosine_weight: Factor on the second term. 0 leaves it out.
+
+    Returns:
+        A scalar, at least float32. It is 0 if the student's vectors are the teacher's.
+
+    Raises:
+        ValueError: If shapes do not fit or the temperature is not positive.
+
+    Example:
+        >>> x = torch.eye(3)
+        >>> similarity_distillation_loss(x, x, x).abs() < 1e-6
+        tensor(True)
+        >>> round(similarity_distillation_loss(-x, x, x, temperature=1.0, cosine_weight=0.0).item(), 6)
+        0.462784
+    """
+    check_matrices(len(student), temperature, student=student, teacher=teacher)
+    check_matrices(teacher=teacher, bank=bank)
+    with without_autocast(student):
+        student, teacher, bank = (unit_rows(at_least_float32(x)) for x in (student, teacher.detach(), bank.detach()))
+        target = (teacher @ bank.T / temperature).log_softmax(dim=1)
+        learnt = (student @ bank.T / temperature).log_softmax(dim=1)
+        divergence = (target.exp() * (target - learnt)).sum(dim=1)
+        return (divergence + cosine_weight * (1 - (student * teacher).sum(dim=1))).mean()
+
+
+def _both_sides(x: Tensor, y: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Rows of two sides, one after the other, and which pair each belongs to."""
+    check_matrices(len(x), temperature, x=x, y=y)
+    with without_autocast(x):
+        return torch.cat([x, y]), torch.arange(len(x), device=x.device).repeat(2)
+
+
+def _negatives(tags: Tags, other_tags: Tags, like: Tensor) -> Tensor:
+    """Which columns may be negatives of which rows, boolean (rows, columns)."""
+    allowed = torch.ones(like.shape, dtype=torch.bool, device=like.device)
+    for name, tag in tags.items():
+        if tag is not None:
+            equal = tag[:, None] == other_tags[name]
+            allowed &= equal if name == "language" else ~equal
+    return allowed
+
+
+class _LogSumExpOfKeys(torch.autograd.Function):
+    """Each row's logsumexp over its negatives among the keys, chunk by chunk.
+
+    Its gradient, the mean of the keys weighted by their softmax, is made in the same pass. Keys are read once, and may
+    be replaced before the backward pass.
     """
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, queue: Tensor, tags: dict, queue_tags: dict, cross: bool, unit: bool) -> Tensor:
-        others = {name: tag for name, tag in tags.items() if name != "language"}
-        gradient = ctx.needs_input_grad[0]
-        if cross:
-            result, mean_key = _logsumexp_of_keys(z, queue, None, others, queue_tags, unit, gradient)
-        else:
-            result, mean_key = z.new_full((len(z),), lowest_logit(z)), torch.zeros_like(z)
-            for code in tags["language"].unique():
-                rows = (tags["language"] == code).nonzero()[:, 0]
-                keys = (queue_tags["language"] == code).nonzero()[:, 0]
-                of_rows = {name: None if tag is None else tag[rows] for name, tag in others.items()}
-                result[rows], mean_key[rows] = _logsumexp_of_keys(
-                    z[rows], queue, keys, of_rows, queue_tags, unit, gradient
-                )
+    def forward(ctx: Any, z: Tensor, keys: Tensor, tags: Tags, key_tags: Tags) -> Tensor:
+        lowest = lowest_logit(z)
+        result, mean_key = z.new_full((len(z),), lowest), torch.zeros_like(z)
+        size = max(1, CHUNK // len(z))
+        for part in (slice(start, start + size) for start in range(0, len(keys), size)):
+            logits = z @ keys[part].T
+            part_tags = {name: None if tag is None else tag[part] for name, tag in key_tags.items()}
+            forbidden = _negatives(tags, part_tags, logits).logical_not_()
+            logits.masked_fill_(forbidden, lowest)
+            before, result = result, torch.logaddexp(result, logits.logsumexp(dim=1))
+            weight = logits.sub_(result[:, None]).exp_().masked_fill_(forbidden, 0)
+            mean_key.mul_((before - result).exp_()[:, None]).addmm_(weight, keys[part])
         ctx.save_for_backward(mean_key)
         return result
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple:  # type: ignore[override]
-        (mean_key,) = ctx.saved_tensors
-        return mean_key * grad[:, None], None, None, None, None, None
-
-
-def _logsumexp_of_keys(
-    z: Tensor, queue: Tensor, selected: Tensor | None, tags: dict, queue_tags: dict, unit: bool, gradient: bool
-) -> tuple[Tensor, Tensor]:
-    """Each row's logsumexp over the selected keys (all without `selected`), and the mean key, its gradient."""
-    lowest = lowest_logit(z)
-    result, mean_key = z.new_full((len(z),), lowest), torch.zeros_like(z)
-    if selected is not None and len(selected) == len(queue):
-        selected = None
-    viewed = selected is None and unit and queue.dtype == z.dtype
-    # A chunk of keys that is a copy counts as its logits do.
-    size = max(1, checks.CHUNK_ELEMENTS // (len(z) if viewed else max(z.shape)))
-    for start in range(0, len(queue if selected is None else selected), size):
-        part: Any = slice(start, start + size) if selected is None else selected[start : start + size]
-        keys = queue[part].to(z.dtype)
-        if not unit:
-            keys = F.normalize(keys, dim=1)
-        chunk_tags = {name: None if tag is None else tag[part] for name, tag in queue_tags.items()}
-        allowed = _allowed_columns(tags, chunk_tags, cross_language=True)
-        forbidden = None if allowed is None else allowed.logical_not_()
-        logits = z @ keys.T
-        if forbidden is not None:
-            logits.masked_fill_(forbidden, lowest)
-        before, result = result, torch.logaddexp(result, torch.logsumexp(logits, dim=1))
-        if gradient:
-            share = logits.sub_(result[:, None]).exp_()
-            if forbidden is not None:
-                share.masked_fill_(forbidden, 0)
-            mean_key.mul_((before - result).exp_()[:, None]).addmm_(share, keys)
-    return result, mean_key
-
-
-def _allowed_columns(
-    tags: dict[str, Tensor | None], other_tags: dict[str, Tensor | None], cross_language: bool
-) -> Tensor | None:
-    """Which columns may be negatives of which rows, boolean (rows, columns), or None if all may."""
-    allowed = None
-    for name, tag in tags.items():
-        other_tag = other_tags[name]
-        if tag is None or other_tag is None or (name == "language" and cross_language):
-            continue
-        equal = tag[:, None] == other_tag[None, :]
-        fits = equal if name == "language" else equal.logical_not_()
-        allowed = fits if allowed is None else allowed.logical_and_(fits)
-    return allowed
-
-
-def _check_queue(queue: Tensor, features: int, tags: dict, queue_tags: dict) -> None:
-    check_matrix("queue", queue)
-    if queue.shape[1] != features:
-        raise ValueError(f"queue has {queue.shape[1]} features and z has {features}")
-    for name, tag in tags.items():
-        if tag is not None and queue_tags[name] is None:
-            raise ValueError(f"queue_{name} is needed: {name} is given and so is queue")
-        if tag is not None:
-            check_tag(f"queue_{name}", queue_tags[name], len(queue))
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return ctx.saved_tensors[0] * grad[:, None], None, None, None

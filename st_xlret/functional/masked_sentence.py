@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from st_xlret.functional import checks
-from st_xlret.functional.checks import (
+from st_xlret.functional.tensors import (
+    CHUNK,
     at_least_float32,
-    check_pair,
-    check_tag,
-    check_temperature,
+    check_matrices,
+    check_tags,
     lowest_logit,
     unit_rows,
     without_autocast,
@@ -56,8 +53,7 @@ def masked_sentence_loss(
         num_negatives: Number of cross-document negatives to draw for each row, without replacement; None for all.
         generator: Random generator for the draw, on the device of `p`. Default: torch's global generator.
         intra_document_negatives: Use the other sentences of t's document as negatives.
-        predicted: Which rows to predict, boolean (S,). The others are negatives only and their p is not read. None
-            for all rows.
+        predicted: Which rows to predict, boolean (S,). The others are negatives only. None for all rows.
         language: Language id of each row, integers (S,). Sentences of other languages are not negatives.
         text: Text id of each row, integers (S,). Sentences with t's own text are not negatives.
 
@@ -65,8 +61,7 @@ def masked_sentence_loss(
         A scalar, at least float32.
 
     Raises:
-        ValueError: If shapes do not fit, the temperature is not positive, `mu` is negative, `num_negatives` is below
-            1, or there is no row to predict.
+        ValueError: If shapes do not fit, a number is out of its range, or there is no row to predict.
 
     Example:
         >>> h = torch.eye(4)                                    # two documents of two sentences
@@ -74,86 +69,46 @@ def masked_sentence_loss(
         >>> round(loss.item(), 6)                               # log(1 + 3 e^-10)
         0.000136
     """
-    check_pair(p=p, h=h)
-    check_temperature(temperature)
-    for name, tag in {"document": document, "language": language, "text": text}.items():
-        check_tag(name, tag, len(p))
-    if mu < 0:
-        raise ValueError(f"mu must not be negative, got {mu}")
-    if num_negatives is not None and num_negatives < 1:
-        raise ValueError(f"num_negatives must be at least 1, or None for all, got {num_negatives}")
-    if predicted is not None and (predicted.shape != (len(p),) or predicted.dtype != torch.bool):
-        raise ValueError(
-            f"predicted must be boolean of shape ({len(p)},), got {predicted.dtype} of {tuple(predicted.shape)}"
-        )
+    check_matrices(len(p), temperature, p=p, h=h)
+    check_tags(len(p), document=document, language=language, text=text, predicted=predicted)
     anchors = torch.arange(len(p), device=p.device) if predicted is None else predicted.nonzero()[:, 0]
-    if not len(anchors):
-        raise ValueError(f"none of the {len(p)} rows is to be predicted")
-    negatives = _Negatives(
-        document,
-        language,
-        text,
-        mu=mu,
-        drawn=num_negatives,
-        generator=generator,
-        intra=intra_document_negatives,
-    )
+    if not len(anchors) or mu < 0 or (num_negatives is not None and num_negatives < 1):
+        raise ValueError(
+            "there must be a row to predict, mu must not be negative and num_negatives be at least 1, or None for all: "
+            f"got {len(anchors)} of {len(p)} rows, mu={mu}, num_negatives={num_negatives}"
+        )
+
+    def negatives(rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The negatives of some rows from their own documents, and those drawn from others, boolean (rows, S)."""
+        others = rows[:, None] != torch.arange(len(h), device=h.device)
+        if text is not None:
+            others &= text[rows, None] != text
+        same = document[rows, None] == document
+        cross = others & ~same
+        if language is not None:
+            cross &= language[rows, None] == language
+        if num_negatives is not None and int(cross.sum(1).max()) > num_negatives:
+            # The largest of random numbers: a draw without replacement. Other rows get one below them all.
+            draw = torch.rand(cross.shape, generator=generator, device=cross.device).masked_fill_(~cross, -1.0)
+            cross &= torch.zeros_like(cross).scatter_(1, draw.topk(num_negatives, dim=1).indices, True)
+        return others & same & intra_document_negatives, cross
+
+    def sum_of_terms(p: Tensor, h: Tensor, rows: Tensor, intra: Tensor, cross: Tensor) -> Tensor:
+        logits = p @ h.T
+        constant = logits.detach()
+        alpha = (_mean(constant, intra) - _mean(constant, cross)) * (intra.any(1) & cross.any(1))
+        shifted = logits - mu * alpha[:, None] * intra
+        log_others = shifted.masked_fill(~(intra | cross), lowest_logit(logits)).logsumexp(dim=1)
+        return -F.logsigmoid(logits.gather(1, rows[:, None])[:, 0] - log_others).sum()
+
     with without_autocast(p):
         p, h = unit_rows(at_least_float32(p)[anchors]) / temperature, unit_rows(at_least_float32(h))
-        total = p.new_zeros(())
-        size = max(1, checks.CHUNK_ELEMENTS // len(h))
+        total, size = p.new_zeros(()), max(1, CHUNK // len(h))
         for part, rows in zip(p.split(size), anchors.split(size), strict=True):
-            drawn = negatives.draw(rows)
-            total = total + checkpoint(_sum_of_terms, part, h, rows, drawn, negatives, use_reentrant=False)
+            # The negatives are drawn outside of the checkpoint: inside, the backward pass would draw others.
+            total = total + checkpoint(sum_of_terms, part, h, rows, *negatives(rows), use_reentrant=False)
         return total / len(p)
 
 
-def _sum_of_terms(p: Tensor, h: Tensor, rows: Tensor, cross: Tensor, negatives: _Negatives) -> Tensor:
-    logits = p @ h.T
-    log_others = negatives.apply_to(logits, rows, cross).logsumexp(dim=1)
-    return -F.logsigmoid(logits.gather(1, rows[:, None])[:, 0] - log_others).sum()
-
-
-@dataclass
-class _Negatives:
-    """Which rows are negatives of which, and how their logits are shifted."""
-
-    document: Tensor
-    language: Tensor | None
-    text: Tensor | None
-    mu: float
-    drawn: int | None
-    generator: torch.Generator | None
-    intra: bool
-
-    def draw(self, anchors: Tensor) -> Tensor:
-        """The cross-document negatives of some anchors, boolean (anchors, rows)."""
-        cross = self._others(anchors) & (self.document[anchors, None] != self.document)
-        if self.language is not None:
-            cross &= self.language[anchors, None] == self.language
-        if self.drawn is None or int(cross.sum(1).max()) <= self.drawn:
-            return cross
-        # The largest of random numbers: a draw without replacement. Other rows get one below them all.
-        draw = torch.rand(cross.shape, generator=self.generator, device=cross.device).masked_fill_(~cross, -1.0)
-        chosen = torch.zeros_like(cross).scatter_(1, draw.topk(self.drawn, dim=1).indices, True)
-        return cross & chosen
-
-    def apply_to(self, logits: Tensor, anchors: Tensor, cross: Tensor) -> Tensor:
-        """Logits of anchors, shifted where a bias is due, and with those of non-negatives masked."""
-        negatives = cross
-        if self.intra:
-            intra = self._others(anchors) & (self.document[anchors, None] == self.document)
-            negatives = cross | intra
-            if self.mu:
-                given = logits.detach()
-                bias = (_mean(given, intra) - _mean(given, cross)) * (intra.any(1) & cross.any(1))
-                logits = logits - self.mu * bias[:, None] * intra
-        return logits.masked_fill(~negatives, lowest_logit(logits))
-
-    def _others(self, anchors: Tensor) -> Tensor:
-        others = anchors[:, None] != torch.arange(len(self.document), device=anchors.device)
-        return others if self.text is None else others & (self.text[anchors, None] != self.text)
-
-
-def _mean(logits: Tensor, chosen: Tensor) -> Tensor:
-    return (logits * chosen).sum(1) / chosen.sum(1).clamp(min=1)
+def _mean(logits: Tensor, columns: Tensor) -> Tensor:
+    return (logits * columns).sum(1) / columns.sum(1).clamp(min=1)

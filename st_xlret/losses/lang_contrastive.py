@@ -10,7 +10,7 @@ from sentence_transformers.util.distributed import all_gather_with_grad, get_wor
 from torch import Tensor
 
 from st_xlret.batches.rows import PairsAndOthers
-from st_xlret.functional.language_contrastive import Reduction, language_contrastive_loss
+from st_xlret.functional.contrastive import Reduction, language_contrastive_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss
 from st_xlret.losses.embedding import PassageSide, embed_columns
 from st_xlret.losses.semantic_contrastive import CITATION

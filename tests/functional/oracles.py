@@ -93,17 +93,9 @@ def naive_predictions(
     positions: Tensor,
     documents: Sequence[Tensor],
 ) -> list[Tensor]:
-    """Section 3.1 of the MSM paper: document by document, sentence by sentence.
+    """Section 3.1 of the MSM paper, a sentence of a document at a time: p_1 .. p_N of each (places, d).
 
-    Args:
-        layers: Transformer layers, from (1, places, d) to the same.
-        embed: What is done to sentence vectors with their positions added.
-        mask_vector: Stands for the masked sentence (d,).
-        positions: Position vectors (places, d).
-        documents: Sentence vectors (places, d) of each document.
-
-    Returns:
-        p_1 .. p_N of each document (places, d).
+    `embed` is done to sentence vectors with their positions added; `layers` map (1, places, d) to the same.
     """
     results = []
     for h in documents:

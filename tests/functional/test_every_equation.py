@@ -50,14 +50,23 @@ def matrices(count: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
 @pytest.mark.parametrize("name", EQUATIONS)
 def test_types(name: str, dtype: torch.dtype, autocast: bool) -> None:
     equation, count, learning = EQUATIONS[name]
-    given = matrices(count, dtype)
+    inputs = matrices(count, dtype)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-        loss = equation(*given)
+        loss = equation(*inputs)
     loss.backward()
     assert loss.dtype == torch.promote_types(dtype, torch.float32)
-    for matrix in given[:learning]:
+    for matrix in inputs[:learning]:
         assert matrix.grad is not None and matrix.grad.dtype == dtype and matrix.grad.isfinite().all()
-    torch.testing.assert_close(loss.double(), equation(*(x.double() for x in given)), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(loss.double(), equation(*(x.double() for x in inputs)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", EQUATIONS)
+def test_gradients_are_those_of_finite_differences(name: str) -> None:
+    equation, count, learning = EQUATIONS[name]
+    inputs = matrices(count)
+    if name == "masked sentence":  # its bias is a constant of the backward pass
+        equation = lambda p, h: masked_sentence_loss(p, h, WINDOW, mu=0.0)  # noqa: E731
+    assert torch.autograd.gradcheck(lambda *learnt: equation(*learnt, *inputs[learning:]), inputs[:learning])
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
@@ -87,60 +96,41 @@ CCP, MSM = (X, WINDOW, ONE), (X, Y, WINDOW)
 
 
 @pytest.mark.parametrize(
-    ("equation", "given", "options", "message"),
+    ("equation", "inputs", "options", "named"),
     [
-        (contrastive_context_loss, (X[0], WINDOW, ONE), {}, r"z must have two axes.*\(4,\)"),
-        (contrastive_context_loss, (X.long(), WINDOW, ONE), {}, "z must be floating point, got torch.int64"),
-        (contrastive_context_loss, (X, WINDOW[:3], ONE), {}, r"window must have shape \(6,\).*got \(3,\)"),
-        (contrastive_context_loss, (X, IDS, ONE), {}, "no positive pair"),
-        (contrastive_context_loss, CCP, {"document": ONE.float()}, "document must hold integers, got torch.float32"),
-        (contrastive_context_loss, CCP, {"text": ONE[:5]}, "text must have shape"),
-        (contrastive_context_loss, CCP, {"temperature": 0.0}, "temperature must be positive, got 0.0"),
-        (contrastive_context_loss, CCP, {"temperature": float("nan")}, "temperature must be positive, got nan"),
-        (contrastive_context_loss, CCP, {"queue": X[0]}, "queue must have two axes"),
-        (contrastive_context_loss, CCP, QUEUE | {"queue": OTHER}, "queue has 3 features and z has 4"),
-        (contrastive_context_loss, CCP, {"queue": X}, "queue_language is needed"),
-        (contrastive_context_loss, CCP, QUEUE | {"queue_language": ONE[:2]}, "queue_language must have shape"),
-        (contrastive_context_loss, CCP, QUEUE | {"document": ONE}, "queue_document is needed"),
-        (info_nce_loss, (X, Y[:3]), {}, r"row-aligned, got shapes \(6, 4\) and \(3, 4\)"),
-        (info_nce_loss, (X, Y), {"temperature": -1}, "temperature must be positive, got -1"),
-        (info_nce_loss, (X, Y), {"text": ONE}, r"text must have shape \(12,\)"),
-        (info_nce_loss, (X[:0], Y[:0]), {}, "no positive pair"),
-        (cz_nce_loss, (X, Y[0]), {}, "y must have two axes"),
-        (cz_nce_loss, (X, Y), {"temperature": 0}, "temperature must be positive, got 0"),
-        (cz_nce_loss, (X, Y), {"text": ONE}, r"text must have shape \(12,\)"),
-        (cz_nce_loss, (X[:1], Y[:1]), {}, "CZ-NCE needs at least 2 pairs in a batch, got 1.*larger batch"),
-        (retrieval_contrastive_loss, (X, Y[:2]), {}, r"a gold passage for each.*\(6, 4\).*\(2, 4\)"),
-        (retrieval_contrastive_loss, (X[:0], Y), {}, "there must be queries"),
-        (retrieval_contrastive_loss, (X, OTHER), {}, "one number of features"),
-        (retrieval_contrastive_loss, (X[0], Y), {}, "queries must have two axes"),
-        (retrieval_contrastive_loss, (X, Y), {"temperature": 0.0}, "temperature.*0.0"),
-        (retrieval_contrastive_loss, (X, Y), {"passage_text": ONE[:3]}, "passage_text must have shape"),
-        (language_contrastive_loss, (X, Y, X[0]), {}, "others must have two axes"),
-        (language_contrastive_loss, (X, Y, OTHER), {}, "others has 3 features and x has 4"),
-        (language_contrastive_loss, (X, Y), {"reduction": "max"}, "must be 'mean', 'sum' or 'paper', got 'max'"),
-        (language_contrastive_loss, (X[:1], Y[:1]), {}, "got 1 pairs and 0 others"),
-        (language_contrastive_loss, (X[:0], Y[:0], X[:3]), {}, "got 0 pairs and 3"),
-        (masked_sentence_loss, (X, Y[:5], WINDOW), {}, r"row-aligned, got shapes \(6, 4\) and \(5, 4\)"),
-        (masked_sentence_loss, (X, Y, WINDOW[:3]), {}, r"document must have shape \(6,\)"),
-        (masked_sentence_loss, MSM, {"temperature": 0}, "temperature must be positive, got 0"),
-        (masked_sentence_loss, MSM, {"mu": -0.1}, "mu must not be negative, got -0.1"),
-        (masked_sentence_loss, MSM, {"num_negatives": 0}, "num_negatives must be at least 1, or None for all, got 0"),
-        (masked_sentence_loss, MSM, {"predicted": ONE}, "predicted must be boolean"),
-        (masked_sentence_loss, MSM, {"predicted": ONE > 0}, "none of the 6 rows is to be predicted"),
-        (similarity_distillation_loss, (X, Y[:3], X), {}, r"\(6, 4\).*\(3, 4\)"),
-        (similarity_distillation_loss, (X, Y, OTHER), {}, r"\(6, 3\)"),
-        (similarity_distillation_loss, (X[:0], Y[:0], X), {}, r"\(0, 4\)"),
-        (similarity_distillation_loss, (X, Y, X[:0]), {}, r"\(0, 4\)"),
-        (similarity_distillation_loss, (X, Y, X), {"temperature": 0.0}, "temperature"),
-        (similarity_distillation_loss, (X, Y, X), {"cosine_weight": -1.0}, "cosine_weight.*-1"),
-        (chunked_cross_entropy, (X, X, None, IDS + 1), {}, r"labels must lie in \[0, 6\), got 1..6"),
-        (chunked_cross_entropy, (X, X, None, IDS - 100), {}, r"labels must lie in \[0, 6\), got -100..-95"),
-        (chunked_cross_entropy, (X, X, None, IDS[:2]), {}, r"labels must have shape \(6,\)"),
-        (chunked_cross_entropy, (OTHER, X, None, IDS), {}, r"hidden \(6, 3\) and weight \(6, 4\) differ"),
-        (chunked_cross_entropy, (X, X, X[0], IDS), {}, r"bias must have shape \(6,\), got \(4,\)"),
+        (contrastive_context_loss, (X[0], WINDOW, ONE), {}, r"z.*\(4,\)"),
+        (contrastive_context_loss, (X.long(), WINDOW, ONE), {}, "z torch.int64"),
+        (contrastive_context_loss, (X, WINDOW[:3], ONE), {}, r"window.*\(3,\)"),
+        (contrastive_context_loss, (X, IDS, ONE), {}, "window"),
+        (contrastive_context_loss, CCP, {"document": ONE.float()}, "document.*torch.float32"),
+        (contrastive_context_loss, CCP, {"temperature": 0.0}, "temperature 0.0"),
+        (contrastive_context_loss, CCP, {"temperature": float("nan")}, "temperature nan"),
+        (contrastive_context_loss, CCP, QUEUE | {"queue": OTHER}, r"queue.*\(6, 3\)"),
+        (contrastive_context_loss, CCP, {"queue": X}, "queue_language.*None"),
+        (contrastive_context_loss, CCP, QUEUE | {"queue_language": ONE[:2]}, r"queue_language.*\(2,\)"),
+        (contrastive_context_loss, CCP, QUEUE | {"document": ONE}, "queue_document.*None"),
+        (info_nce_loss, (X, Y[:3]), {}, r"y.*\(3, 4\)"),
+        (info_nce_loss, (X, Y), {"text": ONE}, r"text.*\(12,\)"),
+        (cz_nce_loss, (X, Y[0]), {}, r"y.*\(4,\)"),
+        (cz_nce_loss, (X, Y), {"text": ONE}, r"text.*\(12,\)"),
+        (cz_nce_loss, (X[:1], Y[:1]), {}, "got 1"),
+        (retrieval_contrastive_loss, (X, Y[:2]), {}, r"gold_passages.*\(2, 4\)"),
+        (retrieval_contrastive_loss, (X, OTHER), {}, r"\(6, 3\)"),
+        (retrieval_contrastive_loss, (X, Y), {"passage_text": ONE[:3]}, "passage_text"),
+        (language_contrastive_loss, (X, Y, OTHER), {}, r"others.*\(6, 3\)"),
+        (language_contrastive_loss, (X, Y), {"reduction": "max"}, "'max'"),
+        (language_contrastive_loss, (X[:1], Y[:1]), {}, "1 pairs, 0 others"),
+        (masked_sentence_loss, (X, Y[:5], WINDOW), {}, r"h.*\(5, 4\)"),
+        (masked_sentence_loss, (X, Y, WINDOW[:3]), {}, r"document.*\(3,\)"),
+        (masked_sentence_loss, MSM, {"mu": -0.1}, "mu=-0.1"),
+        (masked_sentence_loss, MSM, {"num_negatives": 0}, "num_negatives=0"),
+        (masked_sentence_loss, MSM, {"predicted": ONE > 0}, "0 of 6 rows"),
+        (similarity_distillation_loss, (X, Y[:3], X), {}, r"teacher.*\(3, 4\)"),
+        (similarity_distillation_loss, (X, Y, OTHER), {}, r"bank.*\(6, 3\)"),
+        (chunked_cross_entropy, (X, X, None, IDS[:2]), {}, r"labels.*\(2,\)"),
+        (chunked_cross_entropy, (OTHER, X, None, IDS), {}, r"hidden.*\(6, 3\)"),
     ],
 )
-def test_what_does_not_fit_is_refused(equation: Any, given: tuple[Any, ...], options: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        equation(*given, **options)
+def test_what_does_not_fit_is_refused(equation: Any, inputs: tuple[Any, ...], options: Any, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        equation(*inputs, **options)

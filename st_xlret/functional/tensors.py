@@ -1,0 +1,55 @@
+"""What the equations share: checks of their arguments, types of numbers, rows of unit length."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+CHUNK = 2**22
+"""The largest number of logits that the chunked parts hold at a time (4 bytes each)."""
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Convert 16-bit floats to float32 and leave wider ones as they are."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def without_autocast(x: Tensor) -> torch.autocast:
+    """Return a context in which autocast is off on the device of `x`."""
+    return torch.autocast(device_type=x.device.type, enabled=False)
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """Scale each row to unit length.
+
+    A row of zeros has no direction. It stays zero and gets no gradient; `F.normalize` alone would give it one of 1e12.
+    """
+    zero = ~x.any(dim=1, keepdim=True)
+    return F.normalize(x.masked_fill(zero, 1.0), dim=1).masked_fill(zero, 0.0)
+
+
+def lowest_logit(x: Tensor) -> float:
+    """A logit that weighs nothing. It is finite, and so are differences of two: -inf would give NaN gradients."""
+    return torch.finfo(x.dtype).min / 4
+
+
+def check_matrices(rows: int | None = None, temperature: float = 1.0, **matrices: Tensor) -> None:
+    """Raise a ValueError unless all are float matrices of one width and `rows` rows, and the temperature positive."""
+    fits = all(x.ndim == 2 and x.is_floating_point() and rows in (None, len(x)) for x in matrices.values())
+    if not (fits and len({x.shape[1] for x in matrices.values()}) == 1 and temperature > 0):
+        got = ", ".join(f"{name} {x.dtype} {tuple(x.shape)}" for name, x in matrices.items())
+        raise ValueError(
+            f"{' and '.join(matrices)} must be floating-point matrices of shape ({rows or 'rows'}, features) with one "
+            f"number of features, and temperature must be positive: got {got}, temperature {temperature}"
+        )
+
+
+def check_tags(rows: int, needed: Collection[str] = (), **tags: Tensor | None) -> None:
+    """Raise a ValueError unless each tag is None, where it is not needed, or holds one integer per row."""
+    for name, tag in tags.items():
+        if name in needed if tag is None else tag.shape != (rows,) or tag.is_floating_point():
+            got = None if tag is None else f"{tag.dtype} {tuple(tag.shape)}"
+            raise ValueError(f"{name} must hold integers of shape ({rows},), one per row: got {got}")
