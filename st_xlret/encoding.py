@@ -1,32 +1,38 @@
-"""Embedding texts: batches of about equal numbers of tokens, the prompt of a role, the map of a language."""
+"""The one place that embeds: prompts by role, maps by language, batches of like length, vectors kept on the disk."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from collections.abc import Callable, Iterator, Sequence, Sized
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+import torch.distributed as dist
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from torch import Tensor, nn
 from tqdm.auto import tqdm
+from transformers import PreTrainedTokenizerBase
 
 from st_xlret.data.languages import check_language, find_language
-from st_xlret.precision import few_lengths
-from st_xlret.prompts import PROMPT_NAMES, Role, role_prompt
+from st_xlret.files import atomic_file
+from st_xlret.precision import autocast, few_lengths
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+Role = Literal["query", "document"]
+PROMPT_NAMES: dict[Role, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
+"""The names under which models keep the prompt of a role, in the order in which they are tried."""
 
-TOKENS_PER_TEXT = 64
-"""Tokens that one text of `batch_size` stands for."""
-
-_MOST_TOKENS_ON_A_CPU = 4_096  # Larger batches no longer fit the caches and take up to 1.6 times as long.
-_TEXTS_PER_TOKENIZER_CALL = 4_096
-_NO_LIMIT = 2**31  # A tokenizer without a limit of its own says 1e30, which it does not take as a length.
-_QUERY = "query_"
-_WARNED: WeakSet[Any] = WeakSet()
+_TOKENS_PER_TEXT, _MOST_TOKENS_ON_A_CPU = 64, 4_096  # larger batches no longer fit a CPU's caches
+_NO_LIMIT = 2**31  # a tokenizer without a limit says 1e30, which it does not take as a length
+_OF_THE_HOST = {"chunk_size", "convert_to_numpy", "output_value", "pool"}  # options for which batches are the host's
 
 
 def encode(
@@ -35,37 +41,37 @@ def encode(
     language: str | Sequence[str | None] | None = None,
     *,
     role: Role | None = None,
+    precision: str = "fp32",
     **options: Any,
 ) -> Any:
     """Embed texts, each through the map of its language where the model has one.
 
-    A model that was calibrated per language and written by [`export`][st_xlret.export] takes the language as the `task`
-    of `model.encode`, for one language at a time and by its exact code. The host's `encode_query` and `encode_document`
-    cannot be told a language. This function puts the prompt of the role before the texts, and takes texts in several
-    languages. For a model without maps per language, the language changes nothing.
+    The host takes the language of a model with maps as the `task` of `model.encode`: one for all texts, by its exact
+    code. This function takes texts in several languages, and sorts them by their tokens, so that little is padded.
 
     Args:
-        model: Any Sentence Transformer.
+        model: Any Sentence Transformer; one with a map per language, as [`export`][st_xlret.export] makes it, is told
+            the languages.
         texts: A text, or n of them.
-        language: Language of all texts, or n of them, None where it is unknown. The length of the code and the region
-            do not matter: `"rus"`, `"fr-CA"` and `"zh-Hans"` find the maps of `"ru"`, `"fr"` and `"zh"`.
+        language: Language of all texts, or n of them, None where it is unknown. The form of a code does not matter:
+            `"rus"` and `"fr-CA"` find the maps of `"ru"` and `"fr"`.
         role: `"query"` or `"document"` puts the prompt of that role before the texts. None does as `model.encode`.
-        **options: Options of `model.encode`, such as `batch_size`, `prompt` and `convert_to_tensor`.
+        precision: `"fp32"`, `"bf16"` or `"auto"` (bf16 where the device computes in it).
+        **options: Those of `model.encode`, such as `prompt`, `convert_to_tensor`, and `batch_size` in texts of 64
+            tokens (64 by default; a CPU takes at most as many).
 
     Returns:
-        What `model.encode` returns with these options, in the order of the texts; by default a NumPy array (n, d), or
+        What `model.encode` returns with these options, in the order of the texts: by default a NumPy array (n, d), or
             (d,) for a single text.
 
     Raises:
-        ValueError: If there are more or fewer languages than texts, the model has no map for a language (the message
-            names those that it has), or `role` is unknown.
+        ValueError: If there are more or fewer languages than texts.
+        KeyError: If `role` is unknown.
 
     Warns:
-        UserWarning: Once per model that has maps per language, if a text comes without a language. It is then taken to
-            be in the default language of the model.
+        UserWarning: If the model has maps per language, but none for some texts: they take its default route.
 
     Example:
-        >>> from sentence_transformers import SentenceTransformer
         >>> from sentence_transformers.sentence_transformer.modules import BoW
         >>> from st_xlret import CalibrationLayer, export
         >>> calibration = CalibrationLayer(2, ["en", "fr"], pivot="en")
@@ -74,202 +80,111 @@ def encode(
         >>> encode(model, ["one", "one"], ["fr-CA", "eng"], role="query").tolist()
         [[1.5, 0.0], [1.0, 0.0]]
     """
-    if role not in (None, *PROMPT_NAMES):
-        raise ValueError(f"role must be 'query', 'document' or None, got {role!r}")
-    options["role"] = role
-    if not language_routes(model):
-        return encode_texts(model, texts, **options)
-    if isinstance(texts, str):
-        if not (language is None or isinstance(language, str)):
-            raise ValueError(f"one text has one language, got {language!r}")
-        return encode_texts(model, texts, task=_task(model, language, role), **options)
-    codes = [language] * len(texts) if language is None or isinstance(language, str) else list(language)
-    if len(codes) != len(texts):
-        raise ValueError(f"there are {len(texts)} texts and {len(codes)} languages: give one for each text, or one")
-    task_of = {code: _task(model, code, role) for code in dict.fromkeys(codes)}
-    groups: dict[str | None, list[int]] = {}
-    for row, code in enumerate(codes):
-        groups.setdefault(task_of[code], []).append(row)
-    if len(groups) <= 1:
-        return encode_texts(model, texts, task=next(iter(groups), None), **options)
-    # The levels of int8 are those of all texts together.
-    precision: Any
-    precision, as_tensor = options.pop("precision", None) or "float32", options.get("convert_to_tensor", False)
-    parts = [encode_texts(model, [texts[row] for row in rows], task=task, **options) for task, rows in groups.items()]
-    order = np.argsort([row for rows in groups.values() for row in rows])
+    if role is not None and options.get("prompt") is None and options.get("prompt_name") is None:
+        options["prompt"] = role_prompt(model, role)
+    rows = [texts] if isinstance(texts, str) else list(texts)
+    codes = [language] * len(rows) if language is None or isinstance(language, str) else list(language)
+    rows_of: dict[str | None, list[int]] = {}
+    for (row, _), task in zip(enumerate(rows), _tasks(model, codes, role), strict=True):
+        rows_of.setdefault(task, []).append(row)
+    with autocast(precision, model.device):
+        if isinstance(texts, str) or not rows:
+            return model.encode(texts, task=next(iter(rows_of), None), **options)
+        parts = [_in_batches(model, [rows[row] for row in of], task=task, **options) for task, of in rows_of.items()]
+    if len(parts) == 1:
+        return parts[0]
+    order = np.argsort([row for of in rows_of.values() for row in of])
     if isinstance(parts[0], list):
-        joined = [entry for part in parts for entry in part]
-        return [joined[place] for place in order]
-    found = np.concatenate(parts)[order] if isinstance(parts[0], np.ndarray) else torch.cat(parts)[torch.tensor(order)]
-    if precision == "float32":
-        return found
-    from sentence_transformers.util.quantization import quantize_embeddings
-
-    quantized = quantize_embeddings(found, precision=precision)
-    return torch.as_tensor(quantized) if as_tensor else quantized
+        vectors = [vector for part in parts for vector in part]
+        return [vectors[place] for place in order]
+    return np.concatenate(parts)[order] if isinstance(parts[0], np.ndarray) else torch.cat(parts)[torch.tensor(order)]
 
 
-def language_routes(model: Any) -> list[str]:
-    """The languages that a model has a map of its own for.
+def languages_of(model: nn.Module) -> dict[str, str]:
+    """Task -> language of a model that has a map for each: its stock `Router` has only routes of languages.
 
-    These are the routes of a stock `Router` that are all named after languages, as [`export`][st_xlret.export] makes it
-    from a calibration per language; `"query_fr"` names the map of French queries where they have one of their own. A
-    `Router` by other tasks, such as queries and documents, has none.
+    `"query_fr"` is the task of French queries that have a map of their own. Other models have no such tasks.
 
     Example:
-        >>> from sentence_transformers import SentenceTransformer
         >>> from sentence_transformers.sentence_transformer.modules import BoW
         >>> from st_xlret import CalibrationLayer, export
         >>> model = SentenceTransformer(modules=[BoW(vocab=["one", "two"])], device="cpu")
-        >>> language_routes(model), language_routes(export(model, CalibrationLayer(2, ["en", "fr"], pivot="en")))
-        ([], ['en', 'fr'])
+        >>> languages_of(model), languages_of(export(model, CalibrationLayer(2, ["en", "fr"], pivot="en")))
+        ({}, {'en': 'en', 'fr': 'fr'})
     """
-    router = _router(model)
-    found = [] if router is None else [code for codes in _languages_of(router).values() for code in codes]
-    return list(dict.fromkeys(found))
+    router = next((module for module in model.children() if isinstance(module, Router)), None)
+    if router is None:
+        return {}
+    route_of = {route: route for route in router.sub_modules}
+    route_of |= {task: route for (task, _), route in router.route_mappings.items() if task}
+    languages: dict[str, str] = {}
+    for task in route_of:
+        try:
+            languages[task] = check_language(task.removeprefix("query_"))
+        except ValueError:
+            continue
+    return languages if {route_of[task] for task in languages} == set(router.sub_modules) else {}
 
 
-def language_task(model: Any, language: str, role: Role | None = None) -> str | None:
-    """The `task` by which a model's `encode` takes texts through the map of their language; None if it has none.
-
-    The language code may have any form; queries may have maps of their own.
-    """
-    code = find_language(language, language_routes(model))
-    of_queries = f"{_QUERY}{code}"
-    return of_queries if code and role == "query" and of_queries in _router(model).sub_modules else code
-
-
-def known_languages(model: Any, codes: Sequence[str]) -> list[str | None]:
-    """The languages of texts as `encode` takes them: None instead of those that the model has no map for.
-
-    Codes are also `"und"` or the empty string, for unknown languages. A warning names those without a map.
-    """
-    if not (routes := language_routes(model)):
-        return [code or None for code in codes]
-    found = {code: find_language(code, routes) for code in dict.fromkeys(codes)}
-    if missing := [code or "no language" for code, known in found.items() if known is None]:
-        _warn(model, f"it has none for texts in {', '.join(sorted(missing))}, which are")
-    return [found[code] for code in codes]
+def _tasks(model: nn.Module, codes: Sequence[str | None], role: Role | None) -> list[str | None]:
+    """The task of each language: that of the role for a model without maps, or for a language without one."""
+    languages = languages_of(model)
+    task_of: dict[str | None, str | None] = {}
+    for code in dict.fromkeys(codes):
+        known = find_language(code, dict.fromkeys(languages.values())) if code and languages else None
+        of_queries = f"query_{known}"
+        task_of[code] = of_queries if role == "query" and of_queries in languages else known or role
+    if languages and (unknown := sorted(code or "no language" for code, task in task_of.items() if task == role)):
+        warnings.warn(f"the model has no map for texts in {', '.join(unknown)}: they take its default", stacklevel=3)
+    return [task_of[code] for code in codes]
 
 
-def default_language(model: Any) -> str | None:
-    """The language that a model with maps per language takes texts without one to be in."""
-    router = _router(model)
-    return None if router is None else next(iter(_languages_of(router).get(router.default_route, [])), None)
-
-
-def encode_texts(
-    model: SentenceTransformer,
-    texts: str | Sequence[str],
-    *,
-    role: Role | None = None,
-    batch_size: int = 64,
-    show_progress_bar: bool | None = False,
-    **options: Any,
+def _in_batches(
+    model: Any, texts: list[str], *, batch_size: int = 64, show_progress_bar: bool | None = False, **options: Any
 ) -> Any:
-    """Embed texts of a role, in batches of texts that have about the same number of tokens.
-
-    The host's `encode` sorts texts by their characters and cuts them into batches of equally many texts. In a
-    collection of many languages, characters say little about tokens, and up to half of what the model computes is
-    padding. Here, texts are sorted by their tokens, and a batch holds as many texts as fit a number of tokens, padding
-    included. The embeddings are those of the host's batches up to rounding. Where texts have no tokens to count, or
-    with several devices, or for another output than embeddings of texts, batches are the host's.
-
-    Args:
-        model: Any Sentence Transformer.
-        texts: A text or several, of any length and language.
-        role: `"query"` or `"document"` puts the prompt of [`role_prompt`][st_xlret.prompts.role_prompt] before the
-            texts, and takes the route of `encode_query` or `encode_document`. None does as `model.encode`.
-        batch_size: Size of a forward pass in texts of 64 tokens: fewer of longer texts, more of shorter ones. On a CPU
-            at most 4 096 tokens are taken, as larger batches are slower there.
-        show_progress_bar: Whether to show a bar over the tokens.
-        **options: Options of `model.encode`, such as `prompt_name`, `task` and `normalize_embeddings`.
-
-    Returns:
-        What `model.encode` returns with these options: by default a NumPy array (n, d).
-
-    Raises:
-        ValueError: If `batch_size` is below 1, or the model does not take an option.
-
-    Example:
-        >>> from sentence_transformers import SentenceTransformer
-        >>> from sentence_transformers.sentence_transformer.modules import BoW
-        >>> model = SentenceTransformer(modules=[BoW(vocab=["one", "two"])], device="cpu")
-        >>> encode_texts(model, ["one two", "two"]).tolist()
-        [[1.0, 1.0], [0.0, 1.0]]
-    """
-    if role is not None:
-        options.setdefault("task", role)
-        if options.get("prompt") is None and options.get("prompt_name") is None:
-            options["prompt"] = role_prompt(model, role)
+    """As `model.encode`, in batches of like numbers of tokens: the host's, by characters, are up to half padding."""
     lengths = None
-    if batch_size > 0 and len(texts) and _returns_embeddings(texts, options):
+    if batch_size > 0 and not _OF_THE_HOST & options.keys() and not isinstance(options.get("device"), list):
         prompt = options.get("prompt")
         if prompt is None:
-            prompt = model.prompts.get(options.get("prompt_name") or model.default_prompt_name or "")
-        lengths = token_lengths(model, texts, prompt=prompt or "")
+            prompt = model.prompts.get(options.get("prompt_name") or model.default_prompt_name or "") or ""
+        lengths = token_lengths(model, [prompt + text for text in texts])  # prompts count
     if lengths is None:
         return model.encode(texts, batch_size=batch_size, show_progress_bar=show_progress_bar, **options)
-    texts = list(texts)
-    if "processing_kwargs" not in options and _computes_in_bf16_on_a_cpu(model):
-        if padding := few_lengths(model):
-            lengths = [-(-length // 16) * 16 for length in lengths]
+    if "processing_kwargs" not in options and _computes_in_bf16_on_a_cpu(model) and (padding := few_lengths(model)):
+        lengths = [-(-length // 16) * 16 for length in lengths]
         options |= padding
-    on_device, as_array = options.pop("convert_to_tensor", False), options.pop("convert_to_numpy", True)
-    # The host, too, keeps embeddings on their device unless they are to be an array.
-    keep = torch.device("cpu") if as_array and not on_device else None
-    found: Tensor | None = None
+    as_tensor = options.pop("convert_to_tensor", False)
+    budget = batch_size * _TOKENS_PER_TEXT
+    budget = min(budget, _MOST_TOKENS_ON_A_CPU) if model.device.type == "cpu" else budget
+    vectors: Tensor | None = None
     with tqdm(total=sum(lengths), desc="Encoding", unit=" tokens", disable=not show_progress_bar) as bar:
-        for rows in token_batches(lengths, token_budget(model, batch_size)):
-            batch = [texts[row] for row in rows]
-            part = model.encode(
-                batch, batch_size=len(batch), show_progress_bar=False, convert_to_tensor=True, **options
-            )
-            part = part if keep is None else part.to(keep)
-            if found is None:
-                found = part.new_empty(len(texts), part.shape[1])
-            found[torch.tensor(rows, device=part.device)] = part
+        for rows in token_batches(lengths, budget):
+            how: dict[str, Any] = {"batch_size": len(rows), "show_progress_bar": False, "convert_to_tensor": True}
+            part = model.encode([texts[row] for row in rows], **how, **options)
+            part = part if as_tensor else part.cpu()
+            vectors = part.new_empty(len(texts), part.shape[1]) if vectors is None else vectors
+            vectors[torch.tensor(rows, device=part.device)] = part
             bar.update(sum(lengths[row] for row in rows))
-    assert found is not None
-    if on_device:
-        return found
-    if not as_array:
-        return list(found)
-    return (found.float() if found.dtype == torch.bfloat16 else found).numpy()  # NumPy has no bfloat16
+    assert vectors is not None
+    if as_tensor:
+        return vectors
+    return (vectors.float() if vectors.dtype == torch.bfloat16 else vectors).numpy()  # NumPy has no bfloat16
 
 
-def token_budget(model: Any, batch_size: int) -> int:
-    """Tokens of a forward pass, padding included."""
-    budget = batch_size * TOKENS_PER_TEXT
-    return min(budget, _MOST_TOKENS_ON_A_CPU) if model.device.type == "cpu" else budget
-
-
-def token_lengths(model: Any, texts: Sequence[str], *, prompt: str = "") -> list[int] | None:
-    """The number of tokens of each text as the model reads it: with a prompt and special tokens, and truncated.
-
-    It is None for a model without the tokenizer of a Transformer, which pads nothing.
-    """
-    from transformers import PreTrainedTokenizerBase
-
+def token_lengths(model: Any, texts: Sequence[str]) -> list[int] | None:
+    """Tokens of each text as the model reads it; None for a model without a Transformer's tokenizer, or padding."""
     tokenizer = getattr(model[0], "tokenizer", None) if len(model) else None
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         return None
-    limit = model.max_seq_length
-    if limit is not None and limit >= _NO_LIMIT:
-        limit = None
-    lengths: list[int] = []
-    for start in range(0, len(texts), _TEXTS_PER_TOKENIZER_CALL):
-        some = [prompt + text for text in texts[start : start + _TEXTS_PER_TOKENIZER_CALL]]
-        tokens = tokenizer(some, truncation=limit is not None, max_length=limit, verbose=False)
-        lengths += map(len, tokens["input_ids"])
-    return lengths
+    limit = model.max_seq_length if (model.max_seq_length or _NO_LIMIT) < _NO_LIMIT else None
+    how = {"truncation": limit is not None, "max_length": limit, "verbose": False}
+    parts = (tokenizer(list(texts[at : at + 4_096]), **how)["input_ids"] for at in range(0, len(texts), 4_096))
+    return [len(ids) for part in parts for ids in part]
 
 
 def token_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Cut texts into batches whose tokens, padding included, are at most a budget; the longest texts come first.
-
-    A batch has as many tokens as its number of texts times the length of its longest text. A text that is longer than
-    the budget is a batch of its own. Yields the rows of the texts of a batch.
+    """Cut texts into batches of at most `budget` tokens, padding included; the longest texts come first.
 
     Example:
         >>> list(token_batches([2, 9, 2, 3, 2], budget=8))
@@ -283,75 +198,258 @@ def token_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         start += count
 
 
-def _router(model: Any) -> Any:
-    """The Router of a model whose routes are all named after languages."""
-    from sentence_transformers.base.modules import Router
-
-    for module in model.children() if model is not None else ():
-        if isinstance(module, Router) and all(_languages_of(module).values()):
-            return module
-    return None
+def _computes_in_bf16_on_a_cpu(model: nn.Module) -> bool:
+    weights = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weights
+    return model.device == torch.device("cpu") and dtype == torch.bfloat16
 
 
-def _languages_of(router: Any) -> dict[str, list[str]]:
-    """Route -> the languages that lead to it."""
-    names: list[tuple[str | None, str]] = [(route, route) for route in router.sub_modules]
-    names += [(task, route) for (task, _), route in router.route_mappings.items()]
-    found: dict[str, list[str]] = {route: [] for route in router.sub_modules}
-    for task, route in names:
-        language = (task or "").removeprefix(_QUERY)
-        if _is_language(language) and language not in found[route]:
-            found[route].append(language)
-    return found
+def role_prompt(model: SentenceTransformer, role: Role | None, given: str | None = None) -> str:
+    """The text that is put before texts of a role.
+
+    The host's `encode_document` takes the prompt named "document" wherever there is one, and gives an empty one to
+    every model that it loads: the prompt of a model that names it "passage" is left out. Here, an empty prompt is none.
+
+    Args:
+        model: Any Sentence Transformer.
+        role: `"query"`, `"document"`, or None for texts without a role, as in `model.encode`.
+        given: A prompt that replaces the model's own: a text, or the name of one of the model's prompts.
+
+    Returns:
+        The prompt. Without one of the role it is the model's default prompt, unless that belongs to the other role;
+            without a default prompt it is empty.
+
+    Raises:
+        ValueError: If `given` looks like a name and the model has no prompt of that name.
+        KeyError: If the role is unknown.
+
+    Example:
+        >>> from sentence_transformers.sentence_transformer.modules import BoW
+        >>> prompts = {"query": "query: ", "passage": "passage: "}
+        >>> model = SentenceTransformer(modules=[BoW(vocab=["one"])], prompts=prompts, device="cpu")
+        >>> model.prompts["document"], role_prompt(model, "document"), role_prompt(model, None)
+        ('', 'passage: ', '')
+    """
+    text = prompt_name(model, role) or "" if given is None else given
+    if text in model.prompts:
+        return model.prompts[text] or ""
+    if re.fullmatch(r"\w+", text):
+        known = ", ".join(name for name, prompt in model.prompts.items() if prompt) or "none"
+        raise ValueError(f"the model has no prompt named {text!r}, it has: {known}; a text ends with a space or colon")
+    return text
 
 
-def _is_language(name: str) -> bool:
+def prompt_name(model: SentenceTransformer, role: Role | None) -> str | None:
+    """The name of the prompt that `role_prompt` gives; None if that is empty."""
+    own = PROMPT_NAMES[role] if role else ()
+    of_other_roles = {name for names in PROMPT_NAMES.values() for name in names} - {*own} if role else set()
+    names = [*own, model.default_prompt_name]
+    return next((name for name in names if name and name not in of_other_roles and model.prompts.get(name)), None)
+
+
+def embeds_roles_apart(
+    model: SentenceTransformer, query_prompt: str | None = None, document_prompt: str | None = None
+) -> bool:
+    """Whether a text has another embedding as a query than as a document: by its prompt, or by a `Router`.
+
+    Args:
+        model: Any Sentence Transformer.
+        query_prompt: Prompt of queries, if it is not the model's own.
+        document_prompt: Prompt of documents, likewise.
+
+    Example:
+        >>> from sentence_transformers.sentence_transformer.modules import BoW
+        >>> model = SentenceTransformer(modules=[BoW(vocab=["one"])], device="cpu")
+        >>> embeds_roles_apart(model), embeds_roles_apart(model, query_prompt="query: ")
+        (False, True)
+    """
+
+    def route(router: Router, task: str) -> str | None:
+        return router.route_mappings.get((task, None), task if task in router.sub_modules else router.default_route)
+
+    routers = [module for module in model.children() if isinstance(module, Router)]
+    prompts = role_prompt(model, "query", query_prompt), role_prompt(model, "document", document_prompt)
+    return prompts[0] != prompts[1] or any(route(router, "query") != route(router, "document") for router in routers)
+
+
+@contextmanager
+def at_layer(
+    model: SentenceTransformer, layer: int | None, pooling: Literal["model", "mean"] | None = None
+) -> Iterator[SentenceTransformer]:
+    """The model cut after a layer of its Transformer, as the CCP paper embeds; the model is left as it was.
+
+    Args:
+        model: A Sentence Transformer.
+        layer: 0 for the input embeddings, n for the output of the n-th layer, None for the last one.
+        pooling: `"mean"` averages the hidden states under the attention mask, special tokens included. `"model"` runs
+            the modules after the Transformer. Default: `"mean"` if a layer is given, else `"model"`.
+
+    Yields:
+        The model itself without a layer and with its own pooling, else one that shares its modules.
+
+    Raises:
+        ValueError: If the model does not start with a Transformer, or has no such layer.
+    """
+    if layer is None and pooling in (None, "model"):
+        yield model
+        return
+    first: Any = model[0]
+    count = first.model.config.num_hidden_layers if isinstance(first, Transformer) else -1
+    if not 0 <= (count if layer is None else layer) <= count:
+        raise ValueError(f"layer={layer} is not in 0..{count}, the layers of {type(first).__name__} (-1: it has none)")
+    last = list(model)[1:] if pooling == "model" else [Pooling(first.get_embedding_dimension(), pooling_mode="mean")]
+    config, before = first.model.config, (first.model.config.output_hidden_states, first.unpad_inputs, model.training)
+    config.output_hidden_states, first.unpad_inputs = True, False  # without padding, no attention mask for the average
+    prompts: Any = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
     try:
-        return bool(check_language(name))
-    except ValueError:
-        return False
+        yield SentenceTransformer(modules=[first, _Layer(layer), *last], device=str(model.device), **prompts)
+    finally:
+        config.output_hidden_states, first.unpad_inputs = before[:2]
+        model.train(before[2])
 
 
-def _task(model: Any, language: str | None, role: Role | None) -> str | None:
-    if language is None:
-        _warn(model, "texts without a language are")
-        return role
-    task = language_task(model, language, role)
-    if task is None:
-        known = ", ".join(language_routes(model))
-        raise ValueError(
-            f"the model has no map for the language {language!r}; it has: {known}. Leave such texts out, or calibrate "
-            "the model it was made from for that language too"
-        )
-    return task
+class _Layer(nn.Module):
+    """Puts the hidden states of a layer in the place of the token embeddings."""
+
+    def __init__(self, layer: int | None) -> None:
+        super().__init__()
+        self.layer = -1 if layer is None else layer
+
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        return {**features, "token_embeddings": features.pop("all_layer_embeddings")[self.layer]}
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """What `fingerprint` tells layers apart by."""
+        return {"layer": self.layer}
 
 
-def _warn(model: Any, what: str) -> None:
-    if model not in _WARNED:
-        _WARNED.add(model)
-        warnings.warn(
-            f"the model has a map per language ({', '.join(language_routes(model))}): {what} taken for "
-            f"{default_language(model)}. Name the language of each text, as in st_xlret.encode(model, texts, language)",
-            stacklevel=4,
-        )
+class KeptVectors:
+    """Vectors of texts in float16 files of a folder, one a shard: embedded once, read back shard by shard.
+
+    An interrupted run goes on at the next shard. The folder is that of one corpus, model and set of options: whoever
+    names it sees to that. It is iterated over by shards and read by slices.
+
+    Args:
+        folder: Folder of the shards.
+        shard_size: Texts per shard, which is the most that an interrupted run loses.
+        distributed: Share the shards among the processes of torchrun, on one disk or several: each embeds and searches
+            those whose number is its rank modulo the number of processes. All must make the same calls.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     vectors = KeptVectors(folder, shard_size=2).write("abc", lambda rows: np.eye(3)[rows])
+        ...     vectors.shape, vectors[1:].tolist(), vectors.top_k(torch.eye(3), 1)[1].tolist()
+        ((3, 3), [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [[0], [1], [2]])
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, shard_size: int = 16_384, distributed: bool = False) -> None:
+        self.folder, self.shard_size = Path(folder).expanduser(), shard_size
+        self.rows, self.files = 0, dict[int, Path]()
+        if distributed and int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+            # What is exchanged is small and on the CPU; a rank may have hours more to embed than another.
+            dist.init_process_group("gloo", timeout=timedelta(days=7))
+        is_shared = distributed and dist.is_initialized()
+        self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if is_shared else (0, 1)
+
+    def write(self, texts: Sized, embed: Callable[[slice], Any]) -> KeptVectors:
+        """Embed the shards that have no file yet.
+
+        Args:
+            texts: What is embedded; only its length is read.
+            embed: Function from the slice of a shard to its vectors, (rows, d).
+
+        Raises:
+            ValueError: If a vector is not finite in float16; the message names its row.
+        """
+        self.rows = len(texts)
+        for number in range(self.rank, -(-self.rows // self.shard_size), self.world):
+            file = self.folder / f"{number:06d}.npy"
+            if not file.is_file():
+                rows = slice(number * self.shard_size, min((number + 1) * self.shard_size, self.rows))
+                with np.errstate(over="ignore"):
+                    halves = np.asarray(torch.as_tensor(embed(rows)).cpu()).astype(np.float16)
+                if not (is_finite := np.isfinite(halves).all(axis=1)).all():
+                    raise ValueError(f"the vector of row {rows.start + is_finite.argmin()} is not finite in float16")
+                with atomic_file(file) as part, open(part, "wb") as target:
+                    np.save(target, halves)
+            self.files[number] = file
+        return self
+
+    def __len__(self) -> int:
+        return self.rows
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and width."""
+        return self.rows, next(iter(self)).shape[1]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """Consecutive rows, at least one, read into memory."""
+        start, stop, _ = rows.indices(self.rows)
+        numbers = range(start // self.shard_size, -(-stop // self.shard_size))
+        parts = [(np.load(self.files[number], mmap_mode="r"), number * self.shard_size) for number in numbers]
+        return np.concatenate([part[max(0, start - first) : stop - first] for part, first in parts])
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (np.load(file, mmap_mode="r") for file in self.files.values())
+
+    def top_k(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """As [`top_k`][st_xlret.search.top_k], over the shards of all processes: the same for any number of them.
+
+        Args:
+            queries: Shape (Q, d), the same on all processes.
+            k: Number of rows per query, from 1 to the size of the corpus.
+        """
+        from st_xlret.search import merge_top_k, top_k
+
+        scores, rows = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
+        if self.files:
+            scores, places = (part.cpu() for part in top_k(queries, self, min(k, sum(map(len, self)))))
+            numbers = torch.tensor(list(self.files))
+            rows = numbers[places // self.shard_size] * self.shard_size + places % self.shard_size
+        if self.world > 1:
+            parts: list[Any] = [None] * self.world
+            dist.all_gather_object(parts, (scores, rows))
+            scores, rows = (torch.cat(each, dim=1) for each in zip(*parts, strict=True))
+        return merge_top_k(scores, rows, k)
 
 
-def _computes_in_bf16_on_a_cpu(model: Any) -> bool:
-    """Whether a forward pass that began now would multiply in bfloat16 on a CPU."""
-    if model.device.type != "cpu":
-        return False
-    if torch.is_autocast_enabled("cpu"):
-        return torch.get_autocast_dtype("cpu") == torch.bfloat16
-    return next((p.dtype for p in model.parameters() if p.is_floating_point()), None) == torch.bfloat16
+def fingerprint(model: nn.Module) -> str:
+    """Hash of a model's weights, their types and its configuration, wherever it was loaded from: 32 hexadecimal digits.
+
+    Example:
+        >>> first, second = nn.Linear(2, 2), nn.Linear(2, 2)
+        >>> fingerprint(first) == fingerprint(second), fingerprint(first) == fingerprint(first)
+        (False, True)
+    """
+    digest = hashlib.sha256()
+    for part in model.modules():
+        config = getattr(part, "get_config_dict", dict)()
+        config |= {name: getattr(part, name, None) for name in ("max_seq_length", "truncate_dim")}
+        digest.update(f"{type(part).__qualname__} {sorted(config.items(), key=str)}".encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:32]
 
 
-def _returns_embeddings(texts: Any, options: dict[str, Any]) -> bool:
-    """Whether a call asks for one float embedding of each of several texts, from one device."""
-    return (
-        not isinstance(texts, str)
-        and isinstance(texts[0], str)
-        and options.get("output_value", "sentence_embedding") == "sentence_embedding"
-        and options.get("precision", "float32") in ("float32", None)
-        and options.get("pool") is None
-        and not isinstance(options.get("device"), list)
-    )
+# Until their callers in hub and commands have moved to `languages_of`.
+
+
+def language_routes(model: Any) -> list[str]:
+    """Old."""
+    return [] if model is None else list(dict.fromkeys(languages_of(model).values()))
+
+
+def language_task(model: Any, language: str, role: Role | None = None) -> str | None:
+    """Old."""
+    return _tasks(model, [language], role)[0]
+
+
+def default_language(model: Any) -> str | None:
+    """Old."""
+    router = next((module for module in model.children() if isinstance(module, Router)), None)
+    names = [] if router is None else [router.default_route]
+    names += [] if router is None else [task for (task, _), at in router.route_mappings.items() if at in names]
+    return next((languages_of(model)[name] for name in names if name in languages_of(model)), None)

@@ -80,7 +80,7 @@ def _index(options: Arguments, target: Path, work: Path) -> None:
 
     from st_xlret.data.language_identification import LanguageIdentifier
     from st_xlret.data.lines import BadLines, DataError, Limits
-    from st_xlret.encoding import encode, known_languages, language_routes
+    from st_xlret.encoding import encode, languages_of
     from st_xlret.evaluation.embedding_cache import EmbeddingCache, fingerprint
     from st_xlret.hub.loading import load_model
     from st_xlret.prompts import role_prompt
@@ -93,7 +93,7 @@ def _index(options: Arguments, target: Path, work: Path) -> None:
         raise DataError(f"{', '.join(options.documents)}: there is no text")
     model = load_model(options.model, options.device)
     identify = identifier_for(model)
-    if not language_routes(model):
+    if not languages_of(model):
         with suppress(ImportError):
             identify = LanguageIdentifier().identify
     is_local = os.path.isdir(os.path.expanduser(options.model))
@@ -107,7 +107,7 @@ def _index(options: Arguments, target: Path, work: Path) -> None:
 
     def embed(texts: Sequence[str], codes: Sequence[str]) -> Any:
         how: Any = {"normalize_embeddings": True, "batch_size": options.batch_size}
-        return encode(model, texts, known_languages(model, codes), role="document", **how)
+        return encode(model, texts, codes, role="document", **how)
 
     writer, count = None, 0
     with atomic_file(target) as temporary, tqdm(desc="Indexing", unit=" texts") as bar:
@@ -147,9 +147,9 @@ def identifier_for(model: Any) -> Callable[[str], str] | None:
             `langid` is not installed: texts are then taken to be in the default language of the model, with a warning.
     """
     from st_xlret.data.language_identification import LanguageIdentifier
-    from st_xlret.encoding import language_routes
+    from st_xlret.encoding import languages_of
 
-    languages = language_routes(model)
+    languages = list(dict.fromkeys(languages_of(model).values()))
     if not languages:
         return None
     try:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from st_xlret.encoding import default_language, encode, known_languages, language_routes
+from st_xlret.encoding import Role, default_language, encode, language_routes, role_prompt
 from st_xlret.precision import autocast, resolve_precision
-from st_xlret.prompts import Role, role_prompt
 from st_xlret.search import unit_rows
 
 if TYPE_CHECKING:
@@ -126,8 +125,7 @@ class TextEmbedder:
         if role is not None or self._bypasses_modules:  # hidden states have no prompt of their own
             how["prompt"] = "" if role is None else self.prompt(model, role)
         with autocast(self.precision, model.device), self._reading_layer(model) as encoder:
-            known = known_languages(encoder, languages)
-            return encode(encoder, texts, known, role=role, convert_to_tensor=True, **how).float()
+            return encode(encoder, texts, languages, role=role, convert_to_tensor=True, **how).float()
 
     def prompt(self, model: Any, role: Role) -> str:
         """The prompt of the texts of a role: the given one, else that of the model."""

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.encoding import encode, known_languages
+from st_xlret.encoding import Role, encode, fingerprint, role_prompt
 from st_xlret.files import atomic_file
-from st_xlret.prompts import Role, role_prompt
 from st_xlret.search import merge_top_k, top_k
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ Encode: TypeAlias = Callable[[Sequence[str], Sequence[str]], "Tensor | np.ndarra
 
 _TEXTS_PER_CALL = 1_024
 _LONGEST_WAIT = timedelta(days=7)  # a rank may have hours more to encode than another
-_NOT_IDENTITY = {"_name_or_path", "transformers_version", "output_hidden_states", "__version__"}
 
 
 class StoredEmbeddings:
@@ -138,8 +136,7 @@ class EmbeddingCache:
         """
 
         def embed(batch: Sequence[str], languages: Sequence[str]) -> np.ndarray:
-            codes = known_languages(model, languages)
-            return encode(model, batch, codes, role=role, show_progress_bar=False, **options)  # type: ignore[no-any-return]
+            return encode(model, batch, languages, role=role, show_progress_bar=False, **options)  # type: ignore[no-any-return]
 
         lasting = {name: value for name, value in options.items() if name != "batch_size"}
         identity = {"model": fingerprint(model), "role": role, "prompt": role_prompt(model, role), **lasting}
@@ -198,45 +195,6 @@ class EmbeddingCache:
         assert halves is not None
         with atomic_file(file) as temporary, open(temporary, "wb") as target:
             np.save(target, halves, allow_pickle=False)
-
-
-def fingerprint(module: nn.Module) -> str:
-    """Hash of a module's weights, types, configurations, tokenizers and prompts: 32 hexadecimal digits.
-
-    Copies of a model have the same hash, wherever they were loaded from. A training step changes it.
-    """
-    digest = hashlib.sha256()
-    for name, part in module.named_modules():
-        config = part.get_config_dict() if hasattr(part, "get_config_dict") else {}
-        own: Any = getattr(part, "config", None)
-        if hasattr(own, "to_dict"):
-            config = {**config, **own.to_dict()}
-        for attribute in ("prompts", "default_prompt_name", "max_seq_length", "truncate_dim"):
-            config[attribute] = getattr(part, attribute, None)
-        if not isinstance(part, nn.Sequential):  # a SentenceTransformer has the tokenizer of its first module
-            config["tokenizer"] = _tokenizer(getattr(part, "tokenizer", None))
-        known = {key: value for key, value in config.items() if key not in _NOT_IDENTITY}
-        described = json.dumps(known, sort_keys=True, skipkeys=True, default=_described)
-        digest.update(_hash(name, type(part).__qualname__, described).encode())
-    for name, tensor in sorted(module.state_dict(keep_vars=True).items()):
-        if isinstance(tensor, Tensor):
-            digest.update(_hash(name, str(tensor.dtype), str(tuple(tensor.shape))).encode())
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:32]
-
-
-def _tokenizer(tokenizer: Any) -> Any:
-    fast = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if hasattr(fast, "to_str"):
-        state = json.loads(fast.to_str())
-        # A fast tokenizer keeps the truncation and padding of its last call.
-        return {key: value for key, value in state.items() if key not in ("truncation", "padding")}
-    return tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else None
-
-
-def _described(value: Any) -> str:
-    """A value that JSON has no word for; addresses in memory do not count."""
-    return str(value) if isinstance(value, torch.dtype) else type(value).__qualname__
 
 
 def _hash(*parts: str) -> str:

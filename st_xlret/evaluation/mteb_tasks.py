@@ -25,12 +25,11 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from st_xlret.encoding import language_routes
+from st_xlret.encoding import Role, language_routes
 from st_xlret.evaluation.benchmarks import benchmark
 from st_xlret.evaluation.embedding import TextEmbedder
 from st_xlret.evaluation.retrieval import RetrievalEvaluator
 from st_xlret.evaluation.tatoeba import tatoeba_language
-from st_xlret.prompts import Role
 
 _CODES = """
 ar-ara-Arab bn-ben-Beng de-deu-Latn el-ell-Grek en-eng-Latn es-spa-Latn fa-fas-Arab fi-fin-Latn fr-fra-Latn hi-hin-Deva

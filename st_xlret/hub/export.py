@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Router
 from torch import Tensor, nn
 
-from st_xlret.encoding import language_routes
+from st_xlret.encoding import languages_of
 from st_xlret.hub.card import carry_card_data, set_calibration
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from st_xlret.prompts import PROMPT_NAMES, role_prompt
@@ -128,7 +128,7 @@ def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:
     Raises:
         ValueError: If the model has routes by language, as a calibrated one has; or any, and `by_language`.
     """
-    if languages := language_routes(model):
+    if languages := dict.fromkeys(languages_of(model).values()):
         raise ValueError(
             f"the model has a Router by language ({', '.join(languages)}), so it was calibrated before: "
             "calibrate the model it was made from"
