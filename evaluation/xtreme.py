@@ -147,8 +147,8 @@ class Arguments:
     num_train_epochs: float = option(5.0, "Epochs over the English pairs.")
     max_steps: int = option(-1, "Batches instead of epochs; the last state is then kept.")
     learning_rate: float = option(2e-5, "Learning rate at the beginning.")
-    batch_size: int = option(32, "Pairs in a batch.", minimum=1)
-    max_seq_length: int = option(128, "Tokens of a pair; longer ones are truncated.", minimum=3)
+    batch_size: int = option(32, "Pairs in a batch.")
+    max_seq_length: int = option(128, "Tokens of a pair; longer ones are truncated.")
     precision: str = option(
         "fp32", "Number format: auto is bf16 where the device computes in it.", ["auto", "fp32", "bf16"]
     )

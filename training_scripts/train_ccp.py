@@ -35,25 +35,19 @@ class CCPArguments:
         5,
         "Largest distance between two sentences of a document that are positives. The paper does not state that of "
         "its main run; its ablation goes up to windows of 5 sentences, a distance of 4.",
-        minimum=1,
     )
-    temperature: float = option(0.1, "Temperature of CCP.", above=0)
-    bank_size: int = option(
-        32768, "Keys of earlier batches that serve as negatives too. 0 means no memory bank.", minimum=0, maximum=2**24
-    )
-    ccp_ratio: float = option(1.0, "Relative frequency of batches of windows. 0 leaves CCP out.", minimum=0)
+    temperature: float = option(0.1, "Temperature of CCP.")
+    bank_size: int = option(32768, "Keys of earlier batches that serve as negatives too. 0 means no memory bank.")
+    ccp_ratio: float = option(1.0, "Relative frequency of batches of windows. 0 leaves CCP out.")
     mlm_ratio: float = option(
-        1.0, "Relative frequency of batches of masked language modelling. A static encoder has none.", minimum=0
+        1.0, "Relative frequency of batches of masked language modelling. A static encoder has none."
     )
     pairs_ratio: float = option(
-        1.0, "Relative frequency of batches of parallel sentences. The paper has none; 0 only evaluates.", minimum=0
+        1.0, "Relative frequency of batches of parallel sentences. The paper has none; 0 only evaluates."
     )
     language_smoothing: float = option(
         0.7,
         "Languages are sampled in proportion to their size raised to this power. The paper does not state its own.",
-        minimum=0,
-        maximum=1,
-        expert=True,
     )
     loss_options: str = loss_options("ccp, mlm, pairs", '{"ccp": {"head": {"normalization": "batch"}}}')
 

@@ -37,20 +37,17 @@ class IRArguments:
     _argument_group_name = "method"
 
     temperature: float = option(
-        0.05, "Temperature of the retrieval loss. The paper's Eq. 1 has none, which is 1; 0.05 is the host's.", above=0
+        0.05, "Temperature of the retrieval loss. The paper's Eq. 1 has none, which is 1; 0.05 is the host's."
     )
     semantic_weight: float = option(
-        0.01, "Factor w_s on the loss of translations; 0 leaves it out. From scratch, 1 is better.", minimum=0
+        0.01, "Factor w_s on the loss of translations; 0 leaves it out. From scratch, 1 is better."
     )
     language_weight: float = option(
         0.001,
         "Factor w_l on the language loss, the sum of Eq. 3's terms divided by R (R - 2) for R sentences in a batch. "
         "With a trained encoder, whose cosines lie close together, 1 is still too small to count. 0 leaves it out.",
-        minimum=0,
     )
-    language_smoothing: float = option(
-        0.7, "Languages are sampled in proportion to their size raised to this power.", minimum=0, maximum=1
-    )
+    language_smoothing: float = option(0.7, "Languages are sampled in proportion to their size raised to this power.")
     two_encoders: bool = option(
         False,
         "Train an encoder of questions and one of passages, as the paper does; translations are learned by the latter.",

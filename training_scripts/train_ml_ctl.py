@@ -51,16 +51,12 @@ class MLCTLArguments:
         "alone, CZ-NCE. info-snt: sentences alone, InfoNCE. Words need --dictionaries and a Transformer.",
         choices=list(MODES),
     )
-    temperature: float = option(0.07, "Temperature of the contrastive loss.", above=0)
+    temperature: float = option(0.07, "Temperature of the contrastive loss.")
     mlm_weight: float = option(
-        0.1, "Factor on masked language modelling of the same sentences, which is added; 0 leaves it out.", minimum=0
+        0.1, "Factor on masked language modelling of the same sentences, which is added; 0 leaves it out."
     )
-    language_mixing: float = option(
-        1.0, "1 mixes all language pairs in a batch; 0 takes one, as the paper does.", minimum=0, maximum=1, expert=True
-    )
-    language_smoothing: float = option(
-        0.7, "Pairs are sampled by size to this power; the paper: all alike (0).", minimum=0, maximum=1, expert=True
-    )
+    language_mixing: float = option(1.0, "1 mixes all language pairs in a batch; 0 takes one, as the paper does.")
+    language_smoothing: float = option(0.7, "Pairs are sampled by size to this power; the paper: all alike (0).")
     loss_options: str = loss_options("pairs", '{"pairs": {"gather_across_devices": false}}')
 
 
@@ -68,7 +64,7 @@ class MLCTLArguments:
 class TrainingArguments(script.TrainingArguments):
     """The host's training arguments, with the paper's batch size, learning rate and optimizer."""
 
-    per_device_train_batch_size: int = option(64, "Pairs in a batch, per device.", minimum=2)
+    per_device_train_batch_size: int = option(64, "Pairs in a batch, per device.")
     learning_rate: float = option(2e-6, "Peak learning rate. 2e-6 suits mBERT, 1e-3 --from_scratch mini, 1e-2 static.")
     weight_decay: float = option(0.0, "Weight decay. Without it, the host's AdamW is Adam, the paper's optimizer.")
 

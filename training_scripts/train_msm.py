@@ -38,21 +38,17 @@ class MSMArguments:
 
     _argument_group_name = "method"
 
-    block_sentences: int = option(
-        32, "Sentences of a document that are read together; longer ones are split.", minimum=2
-    )
+    block_sentences: int = option(32, "Sentences of a document that are read together; longer ones are split.")
     pack_tokens: int = option(
-        0, "Pack consecutive sentences into units of up to this many tokens; the authors' program uses 64.", minimum=0
+        0, "Pack consecutive sentences into units of up to this many tokens; the authors' program uses 64."
     )
-    negatives: int = option(512, "Maximum negatives of a sentence from other documents; 0 takes all.", minimum=0)
+    negatives: int = option(512, "Maximum negatives of a sentence from other documents; 0 takes all.")
     sum_mlm: bool = option(
         False, "Add masked language modelling to each batch (Eq. 3), instead of giving it batches of its own."
     )
-    mlm_ratio: float = option(1.0, "Relative frequency of batches of masked language modelling.", minimum=0)
-    pairs_ratio: float = option(1.0, "Relative frequency of batches of pairs; 0 only evaluates.", minimum=0)
-    language_smoothing: float = option(
-        0.7, "Languages are sampled in proportion to their size raised to this power.", minimum=0, maximum=1
-    )
+    mlm_ratio: float = option(1.0, "Relative frequency of batches of masked language modelling.")
+    pairs_ratio: float = option(1.0, "Relative frequency of batches of pairs; 0 only evaluates.")
+    language_smoothing: float = option(0.7, "Languages are sampled in proportion to their size raised to this power.")
     loss_options: str = loss_options("msm, mlm, pairs", '{"msm": {"mu": 0.3, "document_encoder": {"layers": 4}}}')
 
 

@@ -43,7 +43,7 @@ class RetrieverArguments:
     _argument_group_name = "method"
 
     temperature: float = option(
-        0.05, "Divisor of the similarities. DPR, which the papers follow, has 1 with --similarity dot.", above=0
+        0.05, "Divisor of the similarities. DPR, which the papers follow, has 1 with --similarity dot."
     )
     similarity: str = option(
         "cosine",
@@ -51,20 +51,16 @@ class RetrieverArguments:
         choices=["cosine", "dot"],
     )
     mini_batch_size: int | None = option(
-        None, "Embed so many texts at a time (gradient caching): large batches fit, in a fifth more time.", minimum=1
+        None, "Embed so many texts at a time (gradient caching): large batches fit, in a fifth more time."
     )
     language_smoothing: float = option(
         1.0,
         "Languages are sampled in proportion to their size raised to this power. 1: each question once in an epoch.",
-        minimum=0,
-        maximum=1,
     )
     language_mixing: float = option(
         1.0,
         "1: a batch mixes the languages, as DPR's program does. 0: it is of one, with negatives in the passage's "
         "language.",
-        minimum=0,
-        maximum=1,
     )
     two_encoders: bool = option(
         False, "Train an encoder of questions and another of passages, as DPR does, instead of a shared one."
@@ -76,7 +72,7 @@ class TrainingArguments(script.TrainingArguments):
     """The host's training arguments with defaults for fine-tuning."""
 
     max_steps: int = option(-1, "Optimizer steps. By default whole epochs (--num_train_epochs).")
-    num_train_epochs: float = option(3.0, "Passes over the questions.", above=0)
+    num_train_epochs: float = option(3.0, "Passes over the questions.")
     learning_rate: float = option(2e-5, "Peak learning rate. 2e-5 suits XLM-R, 5e-4 a small Transformer from scratch.")
 
 

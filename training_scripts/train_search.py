@@ -38,21 +38,17 @@ class SearchArguments:
     _argument_group_name = "method"
 
     pivot: str = option("en", "The language whose vectors stay, and that the pairs translate from or into.")
-    temperature: float = option(0.02, "Temperature of all losses. The encoder's own is best: 0.01 to 0.05.", above=0)
-    bank_size: int = option(8192, "English vectors to compare with.", minimum=0, maximum=2**24, expert=True)
-    english_share: float = option(
-        0.15, "Share of English texts, by which they keep their place.", minimum=0, below=1, expert=True
-    )
-    questions_ratio: float = option(
-        0.3, "Share of batches of questions (--retrieval); the others are translations.", minimum=0, maximum=1
-    )
+    temperature: float = option(0.02, "Temperature of all losses. The encoder's own is best: 0.01 to 0.05.")
+    bank_size: int = option(8192, "English vectors to compare with.")
+    english_share: float = option(0.15, "Share of English texts, by which they keep their place.")
+    questions_ratio: float = option(0.3, "Share of batches of questions (--retrieval); the others are translations.")
     contrastive_ratio: float = option(
-        0.0, "Share of the batches of translations that draw pairs together (InfoNCE). 1: all.", minimum=0, maximum=1
+        0.0, "Share of the batches of translations that draw pairs together (InfoNCE). 1: all."
     )
-    negatives: int = option(4, "Sentences of its paragraph that a question is to tell from the answer.", minimum=1)
-    mini_batch_num_tokens: int = option(0, "Tokens to embed at a time, by gradient caching; 0: all.", minimum=0)
+    negatives: int = option(4, "Sentences of its paragraph that a question is to tell from the answer.")
+    mini_batch_num_tokens: int = option(0, "Tokens to embed at a time, by gradient caching; 0: all.")
     teacher_cache: str | None = option(
-        None, "Folder that keeps English vectors, for several runs. By default OUTPUT_DIR/teacher.", expert=True
+        None, "Folder that keeps English vectors, for several runs. By default OUTPUT_DIR/teacher."
     )
     loss_options: str = loss_options("pairs, query, document, questions", '{"query": {"cosine_weight": 0}}')
 
@@ -64,9 +60,7 @@ class TrainingArguments(script.TrainingArguments):
     max_steps: int = option(300, "Optimizer steps.")
     per_device_train_batch_size: int = option(128, "Texts in a batch, per device; a question counts as several.")
     learning_rate: float = option(1e-4, "Peak learning rate.")
-    adam_beta2: float = option(
-        0.98, "Decay of Adam's second moment; short runs need a small one.", minimum=0, below=1, expert=True
-    )
+    adam_beta2: float = option(0.98, "Decay of Adam's second moment; short runs need a small one.")
     keep_trained: float = option(0.7, "Final weights: the original ones (0), the trained ones (1), or between them.")
     dropout: float | None = option(0.0, "Dropout of the encoder's layers. Goals that are fixed vectors need none.")
     freeze_embeddings: bool = option(True, "Leave the word embeddings as they are: less memory, and faster steps.")

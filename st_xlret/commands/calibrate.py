@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from st_xlret.commands.stored_vectors import Stored, describe, lines_for_a_service, sample_vectors
 from st_xlret.files import atomic_directory, check_output_directory, write_json
-from st_xlret.options import LIMITS_HELP, option, parse
+from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS
 
 if TYPE_CHECKING:
@@ -66,8 +66,6 @@ class Texts:
         None,
         "Texts or vectors of each language, drawn at random. By default 300, and 1500 for a calibration whose steps "
         "need more than means: not lsar, shift and to_pivot.",
-        minimum=1,
-        expert=True,
     )
     unit: str | None = option(
         None,
@@ -75,19 +73,13 @@ class Texts:
         "documents of a folder in BEIR's layout, and sentences of other sources.",
         ["sentence", "text", "document"],
     )
-    skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.", expert=True)
-    limits: list[str] = option([], LIMITS_HELP, expert=True)
-    query_prompt: str | None = option(
-        None, "Put before queries: a text, or the name of one of the model's prompts.", expert=True
-    )
-    document_prompt: str | None = option(
-        None, "Put before documents, likewise. By default the model's own.", expert=True
-    )
-    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.", minimum=1, expert=True)
-    precision: str = option(
-        "auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS, expert=True
-    )
-    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.", expert=True)
+    skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.")
+    limits: list[str] = option([], "Longest line and sentence, as line_bytes=67108864 sentence_characters=10000.")
+    query_prompt: str | None = option(None, "Put before queries: a text, or the name of one of the model's prompts.")
+    document_prompt: str | None = option(None, "Put before documents, likewise. By default the model's own.")
+    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.")
+    precision: str = option("auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS)
+    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
     def sample(self, sources: Sequence[str], **drawn: Any) -> dict[str, Sample]:
         """Texts of each language of the sources; `drawn` is how many, and how."""
@@ -125,7 +117,6 @@ class Input(Texts):
     exclude: list[str] = option(
         [],
         "Text files whose lines must not be in the pairs, such as a test set's English side.",
-        expert=True,
     )
 
 
@@ -161,47 +152,33 @@ class Method:
         None,
         "Share of the mean of all languages that shift and lsar keep. By default 0.25, which suits search; 0.5 with "
         "--queries_only; with scale, rotate or lir as in their papers.",
-        minimum=0,
-        maximum=1,
-        expert=True,
     )
     coral_ridge: float = option(
         1.0,
         "Variance that coral adds to each direction, relative to the average. Less text needs more.",
-        minimum=0,
-        expert=True,
     )
     coral_shrink: float = option(
         0.5,
         "How far coral draws each covariance to the average first, from 0 to 1. 0 fits the languages' contents too.",
-        minimum=0,
-        maximum=1,
-        expert=True,
     )
     scale_by: str = option(
         "std",
         "scale: divide by the standard deviation or the variance.",
         choices=["std", "variance"],
-        expert=True,
     )
-    pivot: str = option(
-        "en", "The language into which rotate and to_pivot map, and of texts that name none.", expert=True
-    )
+    pivot: str = option("en", "The language into which rotate and to_pivot map, and of texts that name none.")
     rotation_start: str = option(
         "both",
         "rotate without pairs: start from the identity (fast), by adversarial training, or take the better of both by "
         "an unsupervised criterion.",
         choices=["identity", "adversarial", "both"],
-        expert=True,
     )
     rotation_prior: float = option(
         0.0,
         "rotate: 0 fits the pairs alone; 1 stays nearer to the model's own alignment, safer where pairs are few.",
-        minimum=0,
-        expert=True,
     )
-    min_texts: int = option(50, "Fewer texts of a language are an error.", minimum=1, expert=True)
-    seed: int = option(0, "Seed of the draw and of the rotation.", minimum=0, maximum=2**32 - 1, expert=True)
+    min_texts: int = option(50, "Fewer texts of a language are an error.")
+    seed: int = option(0, "Seed of the draw and of the rotation.")
 
     def amount(self, default: float | Literal["auto"]) -> float | Literal["auto"]:
         """The strength."""
@@ -239,15 +216,10 @@ class Output:
     license: str | None = option(
         None,
         "Licence of the model, for its card, such as mit. By default the encoder's, if its card states one.",
-        expert=True,
     )
-    base_model: str | None = option(
-        None, "Name of the encoder on the Hub, for the card, where --model is a folder.", expert=True
-    )
+    base_model: str | None = option(None, "Name of the encoder on the Hub, for the card, where --model is a folder.")
     push_to_hub: str | None = option(None, "Also upload the model to this repository, such as me/my-model.")
-    push_dry_run: bool = option(
-        False, "With --push_to_hub: show the files and the card instead of uploading them.", expert=True
-    )
+    push_dry_run: bool = option(False, "With --push_to_hub: show the files and the card instead of uploading them.")
 
     def __post_init__(self) -> None:
         from st_xlret.hub.card import check_license

@@ -72,59 +72,43 @@ class Arguments:
         None,
         "Split of the benchmark, such as dev; lareqa also has test-same-language. Default: test; for xor-retrieve dev, "
         "as the answers to its test questions are not published; for bucc from the Hub training, the only one there.",
-        expert=True,
     )
     threshold_split: str | None = option(
         None,
         "bucc: split whose pairs give the threshold, such as sample. Default: training, also where that is evaluated.",
-        expert=True,
     )
     layer: int | None = option(
         None,
         "Embed with the hidden states of this layer (0: input embeddings, n: output of layer n) instead of the output "
         "of the model. The CCP paper uses 14 for 24-layer models.",
-        minimum=0,
-        expert=True,
     )
     pooling: Literal["auto", "model", "mean"] = option(
         "auto",
         "mean: average the hidden states under the attention mask; model: the pooling of the model; auto: mean with "
         "--layer, model without.",
-        expert=True,
     )
-    similarity: str | None = option(
-        None, "Similarity for retrieval, cosine or dot. Default: that of the model.", expert=True
-    )
-    query_prompt: str | None = option(None, "Prompt put before queries. Default: that of the model.", expert=True)
-    document_prompt: str | None = option(None, "Prompt put before documents. Default: that of the model.", expert=True)
+    similarity: str | None = option(None, "Similarity for retrieval, cosine or dot. Default: that of the model.")
+    query_prompt: str | None = option(None, "Prompt put before queries. Default: that of the model.")
+    document_prompt: str | None = option(None, "Prompt put before documents. Default: that of the model.")
     context: bool = option(
         False,
         "lareqa: candidates are sentences followed by their paragraph, as the models of the papers read them, instead "
         "of sentences alone.",
-        expert=True,
     )
-    calibration: str | None = option(
-        None, "Folder of a saved CalibrationLayer that is applied to the embeddings.", expert=True
-    )
+    calibration: str | None = option(None, "Folder of a saved CalibrationLayer that is applied to the embeddings.")
     embedding_cache: str | None = option(
         None, "Folder that keeps the embeddings of the corpus: a run that was interrupted continues from there."
     )
-    distributed: bool = option(
-        False, "With --embedding-cache, under torchrun: share the corpus among the processes.", expert=True
-    )
+    distributed: bool = option(False, "With --embedding-cache, under torchrun: share the corpus among the processes.")
     batch_size: int = option(
         128,
         "Size of a forward pass, in texts of 64 tokens: fewer longer texts, or more shorter ones. A CPU takes at most "
         "64.",
-        minimum=1,
-        expert=True,
     )
     max_sentences: int | None = option(
         None,
         "tatoeba: use only the first sentences of each language, at most this many. The task is then easier than the "
         "benchmark, and published figures are not comparable.",
-        minimum=1,
-        expert=True,
     )
     precision: Literal["auto", "fp32", "bf16"] = option(
         "fp32",
@@ -132,8 +116,8 @@ class Arguments:
         "with those of other machines to the digit. bf16 is two to three times as fast on processors that compute in "
         "it, with hardly another ranking; auto takes it there, and fp32 elsewhere. The search is in fp32.",
     )
-    device: str | None = option(None, "Device: cpu, cuda, cuda:1, mps. Default: the best there is.", expert=True)
-    quiet: bool = option(False, "Show no progress bars.", expert=True)
+    device: str | None = option(None, "Device: cpu, cuda, cuda:1, mps. Default: the best there is.")
+    quiet: bool = option(False, "Show no progress bars.")
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evaluate") -> None:

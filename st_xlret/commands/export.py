@@ -30,18 +30,15 @@ class Arguments:
     default_language: str | None = option(
         None,
         "With a calibration per language: the language of texts that name none. By default its pivot.",
-        expert=True,
     )
     dtype: str = option(
         "auto",
         "Number format of the weights; bfloat16 and float16 halve the files. By default that of the model.",
         choices=["auto", "float32", "bfloat16", "float16"],
     )
-    license: str | None = option(None, "Licence in the model card, such as apache-2.0.", expert=True)
+    license: str | None = option(None, "Licence in the model card, such as apache-2.0.")
     push_to_hub: str | None = option(None, "Also upload the model to this repository, such as me/my-model.")
-    push_dry_run: bool = option(
-        False, "With --push_to_hub: show the files and the card instead of uploading them.", expert=True
-    )
+    push_dry_run: bool = option(False, "With --push_to_hub: show the files and the card instead of uploading them.")
 
     def __post_init__(self) -> None:
         for name in ("model", "output"):

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from st_xlret.commands import working_folder
 from st_xlret.files import atomic_file, check_output_file
-from st_xlret.options import LIMITS_HELP, name_leading_words, option, parse
+from st_xlret.options import name_leading_words, option, parse
 
 if TYPE_CHECKING:
     from st_xlret.data.lines import BadLines
@@ -44,17 +44,17 @@ class Arguments:
         "documents of a folder in BEIR's layout, and sentences of other sources.",
         ["sentence", "text", "document"],
     )
-    column: str | None = option(None, "Column of tables (its number from 1, or its name).", expert=True)
+    column: str | None = option(None, "Column of tables (its number from 1, or its name).")
     language: str | None = option(
         None,
         "Language of documents that do not name theirs. Without it, it is identified, if the "
         "extra langid is installed.",
     )
-    skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.", expert=True)
-    limits: list[str] = option([], LIMITS_HELP, expert=True)
+    skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.")
+    limits: list[str] = option([], "Longest line and sentence, as line_bytes=67108864 sentence_characters=10000.")
     overwrite: bool = option(False, "Replace an index that is there.")
-    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.", minimum=1, expert=True)
-    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.", expert=True)
+    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.")
+    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
     def __post_init__(self) -> None:
         for name in ("documents", "model", "output"):

@@ -48,34 +48,28 @@ class Arguments:
     source_column: str | None = option(
         None,
         "Column of a table (its number from 1, or its name), or field of JSON lines or of a data set.",
-        expert=True,
     )
-    target_column: str | None = option(None, "The same for the target.", expert=True)
+    target_column: str | None = option(None, "The same for the target.")
     source_language: str | None = option(None, "Language of the source, for a model with a map per language.")
     target_language: str | None = option(None, "The same for the target.")
     margin: str = option(
         "ratio",
         "How the cosine is set off against the neighbours'.",
         choices=["ratio", "distance", "absolute", "csls"],
-        expert=True,
     )
-    k: int = option(4, "Nearest neighbours in each direction.", minimum=1, expert=True)
+    k: int = option(4, "Nearest neighbours in each direction.")
     threshold: float | None = option(None, "Lowest score of a pair. By default all pairs are written.")
     approximate: bool = option(
         False,
         "Search most of the nearest neighbours by a faiss index: for more than about a million texts a side.",
-        expert=True,
     )
     embedding_cache: str | None = option(
         None,
         "Folder that keeps texts and embeddings for later runs. By default they are removed at the end.",
-        expert=True,
     )
-    prompt_name: str | None = option(
-        None, "Prompt of the model for both sides. By default the model's default prompt.", expert=True
-    )
-    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.", minimum=1, expert=True)
-    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.", expert=True)
+    prompt_name: str | None = option(None, "Prompt of the model for both sides. By default the model's default prompt.")
+    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.")
+    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
     def __post_init__(self) -> None:
         for name in ("source", "target", "model", "output"):

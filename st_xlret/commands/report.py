@@ -42,8 +42,8 @@ class Arguments:
     """What to measure."""
 
     output: str = option(None, "JSON file of the report; the heat map goes beside it as a PNG.")
-    neighbours: int = option(NEIGHBOURS, "Nearest neighbours to look at.", minimum=1, expert=True)
-    seed: int = option(0, "Seed of the sample.", minimum=0, maximum=2**32 - 1, expert=True)
+    neighbours: int = option(NEIGHBOURS, "Nearest neighbours to look at.")
+    seed: int = option(0, "Seed of the sample.")
 
     def __post_init__(self) -> None:
         if not self.output:

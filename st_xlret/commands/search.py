@@ -50,13 +50,11 @@ class Arguments:
         "Language of the queries, for --prefer_language or a model with a map per language. By default it is "
         "identified, with the extra langid.",
     )
-    top_k: int = option(10, "Results for a query.", minimum=1)
+    top_k: int = option(10, "Results for a query.")
     prefer_language: float = option(
         0.0,
         "Of results that say the same in several languages, put the one in the query's language first: how different "
         "they may be, from 0 (not at all) to 1. With 0.6, most translations are found to be the same.",
-        minimum=0,
-        maximum=1,
     )
     map: str | None = option(
         None, "Folder of a calibration of the vectors: queries are mapped by it. Not for those of --compare."
@@ -64,19 +62,16 @@ class Arguments:
     compare: str | None = option(None, "Other vectors, whose answers are shown beside those of the first.")
     json: bool = option(False, "Print JSON lines: {query, results: [{score, language, text}]}.")
     serve: bool = option(False, "Open a web page to search with, instead of the terminal.")
-    model: str | None = option(
-        None, "The encoder, where the vectors do not name it or it is elsewhere now.", expert=True
-    )
-    vector_field: str | None = option(None, "Field of the vectors, if it is not `vector`.", expert=True)
-    language_field: str | None = option(None, "Field of their languages, if not `language` or `lang`.", expert=True)
-    text_field: str | None = option(None, "Field of their texts, if it is not `text`.", expert=True)
+    model: str | None = option(None, "The encoder, where the vectors do not name it or it is elsewhere now.")
+    vector_field: str | None = option(None, "Field of the vectors, if it is not `vector`.")
+    language_field: str | None = option(None, "Field of their languages, if not `language` or `lang`.")
+    text_field: str | None = option(None, "Field of their texts, if it is not `text`.")
     host: str = option(
         "127.0.0.1",
         "Address of the page. This machine alone reaches the default; 0.0.0.0 opens it to the network.",
-        expert=True,
     )
-    port: int = option(7860, "Port of the page.", minimum=0, maximum=65_535, expert=True)
-    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.", expert=True)
+    port: int = option(7860, "Port of the page.")
+    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
     def __post_init__(self) -> None:
         if not self.vectors:

@@ -31,10 +31,10 @@ class Stored:
         "Instead of --model and texts: vectors.parquet, vectors.npy, vectors.faiss, qdrant:..., postgresql://..., "
         "lance:..., chroma:...; see the guide.",
     )
-    vector_field: str | None = option(None, "Field of the vectors. By default 'vector'.", expert=True)
+    vector_field: str | None = option(None, "Field of the vectors. By default 'vector'.")
     language_field: str | None = option(None, "Field of the languages. By default 'language' or 'lang'.")
     text_field: str | None = option(
-        None, "Field of the texts: their languages are identified, or checked (extra langid).", expert=True
+        None, "Field of the texts: their languages are identified, or checked (extra langid)."
     )
     languages_file: str | None = option(
         None, "For .npy and .faiss: a file with a language code a line, in the order of the vectors."

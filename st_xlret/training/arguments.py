@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from sentence_transformers import SentenceTransformerTrainingArguments
 
-from st_xlret.options import check_ranges, option
+from st_xlret.options import option
 from st_xlret.precision import PRECISIONS, resolve_precision
 
 
@@ -47,38 +47,26 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
     train_seq_length: int | None = option(
         None,
         "Tokens to read of a text in training. By default as many as the saved model reads.",
-        minimum=4,
-        expert=True,
     )
     freeze_embeddings: bool = option(False, "Leave the word embeddings as they are: less memory, and faster steps.")
     lora_rank: int | None = option(
         None,
         "Train low-rank adapters (LoRA) of this rank, such as 16, with a higher learning rate, such as 2e-4. They are "
         'merged into the saved model. Needs the extra "peft".',
-        minimum=1,
-        expert=True,
     )
     dropout: float | None = option(
         None,
         "Dropout of the encoder's layers. By default the checkpoint's, mostly 0.1.",
-        minimum=0,
-        below=1,
-        expert=True,
     )
-    token_dropout: float = option(
-        0.0, "Share of tokens to drop from the inputs of a static encoder.", minimum=0, below=1, expert=True
-    )
+    token_dropout: float = option(0.0, "Share of tokens to drop from the inputs of a static encoder.")
     keep_trained: float = option(
         1.0,
         "Final weights: the original ones (0), the trained ones (1), or between them. 0.5 to 0.7 keeps the search of a "
         "trained encoder within one language.",
-        minimum=0,
-        maximum=1,
     )
-    joint: bool = option(False, "Sum the losses of all kinds of batches in every step.", expert=True)
+    joint: bool = option(False, "Sum the losses of all kinds of batches in every step.")
 
     def __post_init__(self) -> None:
-        check_ranges(self)
         if self.lora_rank and self.keep_trained < 1:
             raise ValueError(f"keep_trained {self.keep_trained} and lora_rank {self.lora_rank} exclude each other")
         if self.bf16 and self.fp16:

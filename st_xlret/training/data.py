@@ -34,7 +34,7 @@ from st_xlret.data.retrieval import find_retrieval
 from st_xlret.evaluation import LAReQAEvaluator, TatoebaEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
 from st_xlret.files import atomic_directory
-from st_xlret.options import check_ranges, option
+from st_xlret.options import option
 from st_xlret.training.script import TrainingArguments
 
 logger = logging.getLogger(__name__)
@@ -63,26 +63,16 @@ class DataArguments:
     pairs_per_language: int | None = option(
         None,
         "Maximum pairs per language pair. Samples are nested: a 500-pair sample is contained in the 5,000-pair one.",
-        minimum=1,
-        expert=True,
     )
     exclude: list[str] = option(
         [],
         "Text files with sentences that must not be trained on, such as the English side of a test set.",
-        expert=True,
     )
     evaluation_pairs: int = option(
         200,
         "Pairs per language pair to hold out: they measure the run and choose the best checkpoint.",
-        minimum=0,
-        expert=True,
     )
-    skip_bad_lines: bool = option(
-        False, "Skip and count bad lines of the data instead of stopping at the first one.", expert=True
-    )
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
+    skip_bad_lines: bool = option(False, "Skip and count bad lines of the data instead of stopping at the first one.")
 
     def load_documents(self) -> Dataset | None:
         """All documents as one memory-mapped data set of sentences, or None if there are none."""
@@ -135,7 +125,7 @@ class WordArguments(DataArguments):
         "default list.",
     )
     samples_per_pair: int | None = option(
-        None, "Maximum words of a pair of sentences, chosen at random. By default all that are found.", minimum=1
+        None, "Maximum words of a pair of sentences, chosen at random. By default all that are found."
     )
 
     def word_samples(
@@ -197,7 +187,6 @@ class QuestionArguments(DataArguments):
         "Hard negatives per question: those in the files of DPR, MS MARCO or Mr.TyDi, and with --positives sentence "
         "the other sentences of the passage; for other data, --model finds them among all passages before it is "
         "trained.",
-        minimum=0,
     )
     test: str | None = option(
         None,
@@ -205,13 +194,12 @@ class QuestionArguments(DataArguments):
         "trained on.",
     )
     evaluation_questions: int = option(
-        1000, "Questions to hold out, at most a tenth: they measure the run and choose the best checkpoint.", minimum=0
+        1000, "Questions to hold out, at most a tenth: they measure the run and choose the best checkpoint."
     )
 
     context = False
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not self.retrieval:
             raise ValueError("there is nothing to train on: give --retrieval, questions with passages")
 

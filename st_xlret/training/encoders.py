@@ -53,16 +53,12 @@ class EncoderArguments:
     max_seq_length: int | None = option(
         None,
         "Tokens to read of a text. By default the checkpoint's; 64 from scratch.",
-        minimum=4,
-        maximum=1_000_000,
-        expert=True,
     )
     pooling: str | None = option(
         None,
         "Sentence vector of a Transformer: cls (the first token's, the papers'), mean, or checkpoint (the "
         "checkpoint's own). By default checkpoint; mean for one without pooling and from scratch.",
         choices=["cls", "mean", "checkpoint"],
-        expert=True,
     )
 
     vocabulary = 60_000
@@ -130,17 +126,12 @@ class EncoderArguments:
 class PretrainingEncoderArguments(EncoderArguments):
     """The encoder to train, with the sizes of one from scratch, and masked words."""
 
-    vocabulary: int = option(
-        60_000, "From scratch: size of the vocabulary of the tokenizer.", minimum=16, maximum=10_000_000, expert=True
-    )
-    features: int = option(
-        256, "From scratch: vector size of a static encoder.", minimum=1, maximum=65_536, expert=True
-    )
+    vocabulary: int = option(60_000, "From scratch: size of the vocabulary of the tokenizer.")
+    features: int = option(256, "From scratch: vector size of a static encoder.")
     train_head: bool = option(
         False,
         "For a checkpoint without a head for masked words, such as E5: train one first, on the encoder as it is, until "
         "its loss on held-out texts is flat. Without it, masked words are left out.",
-        expert=True,
     )
 
     def masked_words(

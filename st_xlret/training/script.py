@@ -27,8 +27,7 @@ from st_xlret.evaluation.plots import plot_training
 from st_xlret.files import check_output_directory, save_model, write_json
 from st_xlret.hub.card import check_license, set_card_data
 from st_xlret.losses.base import with_options
-from st_xlret.options import option, per_device_options
-from st_xlret.precision import avoid_cudnn_attention
+from st_xlret.options import option
 from st_xlret.training.arguments import CrossLingualTrainingArguments
 from st_xlret.training.checkpoints import ManifestCallback, differences, fingerprint, is_complete, last_checkpoint
 from st_xlret.training.trainable import interpolate, merge_adapters, trainable_weights
@@ -65,32 +64,25 @@ class TrainingArguments(CrossLingualTrainingArguments):
     output_dir: str = field(metadata={"help": "Folder for the model, checkpoints, results and plots."})
     max_steps: int = option(10_000, "Optimizer steps. --num_train_epochs replaces it.")
     num_train_epochs: float | None = option(  # type: ignore[assignment]
-        None, "Passes over the data, in place of --max_steps.", minimum=0, above=0
+        None, "Passes over the data, in place of --max_steps."
     )
-    per_device_train_batch_size: int = option(
-        32, "Windows, sentences or pairs in a batch, per device.", minimum=1, maximum=10_000_000, per_device=True
-    )
-    gradient_accumulation_steps: int = option(
-        1, "Batches whose gradients are added up for a step.", minimum=1, expert=True
-    )
+    per_device_train_batch_size: int = option(32, "Windows, sentences or pairs in a batch, per device.")
+    gradient_accumulation_steps: int = option(1, "Batches whose gradients are added up for a step.")
     learning_rate: float = option(
         3e-5,
         "Peak learning rate. 3e-5 suits XLM-R, 3e-6 a trained sentence encoder such as E5, 5e-4 a small "
         "Transformer from scratch.",
-        minimum=0,
     )
-    warmup_steps: float = option(
-        0.1, "Steps of linear warm-up; a number below 1 is a share of all steps.", minimum=0, expert=True
-    )
-    weight_decay: float = option(0.01, "Weight decay.", minimum=0, expert=True)
-    logging_steps: float = option(50, "Steps between two lines of losses.", above=0, expert=True)
-    save_steps: float = option(500, "Steps between two checkpoints. --save_strategy no writes none.", above=0)
-    save_total_limit: int | None = option(2, "Checkpoints to keep, besides the best one.", minimum=1, expert=True)
-    seed: int = option(0, "Seed of everything random.", minimum=0, maximum=2**32 - 1)
+    warmup_steps: float = option(0.1, "Steps of linear warm-up; a number below 1 is a share of all steps.")
+    weight_decay: float = option(0.01, "Weight decay.")
+    logging_steps: float = option(50, "Steps between two lines of losses.")
+    save_steps: float = option(500, "Steps between two checkpoints. --save_strategy no writes none.")
+    save_total_limit: int | None = option(2, "Checkpoints to keep, besides the best one.")
+    seed: int = option(0, "Seed of everything random.")
     resume: bool = option(False, "Continue from the last complete checkpoint in the output folder.")
     overwrite: bool = option(False, "Replace the model and the checkpoints in the output folder.")
     license: str | None = option(
-        None, "Licence of the model, for its card. By default the base model's, if it is known.", expert=True
+        None, "Licence of the model, for its card. By default the base model's, if it is known."
     )
 
     def __post_init__(self) -> None:
@@ -154,7 +146,7 @@ class Run:
         self._pushes, args.push_to_hub, args.hub_token = args.push_to_hub, False, None
         self.options, self._losses = recorded_options(args, *groups), set[str]()
         set_seed(args.seed)
-        avoid_cudnn_attention()
+        torch.backends.cuda.enable_cudnn_sdp(False)  # as in autocast
         threads = f" with {torch.get_num_threads()} threads (OMP_NUM_THREADS)" if args.device.type == "cpu" else ""
         logger.info("computing in %s on %s%s", args.precision, args.device, threads)
 
@@ -315,9 +307,7 @@ def recorded_options(args: TrainingArguments, *groups: Any) -> dict[str, Any]:
     options = {name: value for group in groups for name, value in vars(group).items()}
     given = args.to_dict().items()
     options |= {name: value for name, value in given if not (name in _FREE or name.startswith(_FREE_PREFIXES))}
-    for name in [name for group in (*groups, args) for name in per_device_options(type(group))]:
-        if (value := options.pop(name, None)) is not None:
-            options[f"{name}, all processes together,"] = value * args.world_size
+    options["batch of all processes"] = options.pop("per_device_train_batch_size") * args.world_size
     return json.loads(json.dumps(options, default=str))
 
 

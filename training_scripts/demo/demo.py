@@ -74,8 +74,8 @@ class Arguments:
 
     model: str | None = option(None, f"The encoder: a folder or a name on the Hub. Default: {E5}.")
     output: str = option("runs/demo", "Folder for the model, the results and the pictures. They are replaced.")
-    sentences: int = option(100, "Sentences that are searched; the others are trained on.", minimum=60, maximum=400)
-    steps: int = option(200, "Training steps of 32 texts.", minimum=1)
+    sentences: int = option(100, "Sentences that are searched; the others are trained on.")
+    steps: int = option(200, "Training steps of 32 texts.")
 
 
 class Vectors(NamedTuple):

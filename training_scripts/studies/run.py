@@ -45,9 +45,9 @@ class Arguments:
     data: str | None = option(None, "Folder of the data, {data} in the file.")
     model: str | None = option(None, "The checkpoint that the rows start from, {model} in the file.")
     rows: list[str] = option([], "Rows to run, each in quotes, with those that they need. All by default.")
-    seeds: list[int] = option([0], "Seeds of each row.", minimum=0, maximum=2**32 - 1)
-    rates: list[float] = option([], "Learning rates to choose from, in place of those of the file.", above=0)
-    further_rates: int | None = option(None, "Rates beyond an end to try, in place of the file's number.", minimum=0)
+    seeds: list[int] = option([0], "Seeds of each row.")
+    rates: list[float] = option([], "Learning rates to choose from, in place of those of the file.")
+    further_rates: int | None = option(None, "Rates beyond an end to try, in place of the file's number.")
     options: str = option("", "Options that are added to each training command, such as '--max_steps 1000'.")
     table_only: bool = option(False, "Only tabulate what is finished.")
 

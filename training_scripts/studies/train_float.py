@@ -127,7 +127,7 @@ class FloatArguments:
 
     form: str = option("usual", "The loss.", choices=list(FORMS))
     type: str = option("fp32", "The type that it is computed in.", choices=list(TYPES))
-    temperature: float = option(0.07, "Temperature. The paper's is 0.07.", above=0)
+    temperature: float = option(0.07, "Temperature. The paper's is 0.07.")
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:

@@ -33,11 +33,9 @@ class RivalArguments:
     """The method."""
 
     objective: str = option("ict", "What is learned.", choices=["ict", "contriever", "mlm"])
-    span_sentences: int = option(10, "Sentences of a document that both texts are taken from.", minimum=2)
-    temperature: float = option(0.05, "Temperature.", above=0)
-    language_smoothing: float = option(
-        0.7, "Languages are sampled in proportion to their size raised to this power.", minimum=0, maximum=1
-    )
+    span_sentences: int = option(10, "Sentences of a document that both texts are taken from.")
+    temperature: float = option(0.05, "Temperature.")
+    language_smoothing: float = option(0.7, "Languages are sampled in proportion to their size raised to this power.")
 
 
 class SpanLoss(SemanticContrastiveLoss):
