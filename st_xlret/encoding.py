@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
-from st_xlret.data.languages import check_language, find_language
 from st_xlret.files import atomic_file
+from st_xlret.languages import check_language, find_language
 from st_xlret.precision import autocast, few_lengths
 
 Role = Literal["query", "document"]

@@ -16,7 +16,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraini
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 from torch import Tensor
 
-from st_xlret.data.languages import language_to_id
+from st_xlret.languages import language_to_id
 from st_xlret.precision import few_lengths
 from st_xlret.prompts import role_prompt
 

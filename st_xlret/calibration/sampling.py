@@ -14,10 +14,9 @@ from torch import Tensor
 
 from st_xlret.data.beir import is_beir, read_texts
 from st_xlret.data.documents import Unit, read_documents
-from st_xlret.data.language_identification import LanguageIdentifier
-from st_xlret.data.languages import check_language, check_languages, language_in_name, match_language
 from st_xlret.data.lines import BadLines, DataError, Limits, read_jsonl, read_lines
 from st_xlret.data.sources import existing_path
+from st_xlret.languages import LanguageIdentifier, check_language, check_languages, language_in_name, match_language
 
 logger = logging.getLogger(__name__)
 
@@ -241,7 +240,7 @@ def _of_questions(source: str) -> Iterator[tuple[str | None, str]]:
         return
     try:
         language = language_in_name(path)
-    except DataError:
+    except ValueError:
         language = None
     yield from ((language, text) for _, text in read_lines(path))
 

@@ -471,7 +471,7 @@ def calls(model: SentenceTransformer) -> list[str]:
 
 def report_labels(texts: Mapping[str, Sequence[str]]) -> None:
     """Print the share of language labels with which an identifier disagrees, and warn of languages with many."""
-    from st_xlret.data.language_identification import check_labels
+    from st_xlret.languages import check_labels
 
     try:
         check = check_labels({code: found[:CHECKED_TEXTS] for code, found in texts.items()})

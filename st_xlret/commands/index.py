@@ -78,11 +78,11 @@ def _index(options: Arguments, target: Path, work: Path) -> None:
     from pyarrow.parquet import ParquetWriter
     from tqdm.auto import tqdm
 
-    from st_xlret.data.language_identification import LanguageIdentifier
     from st_xlret.data.lines import BadLines, DataError, Limits
     from st_xlret.encoding import encode, languages_of
     from st_xlret.evaluation.embedding_cache import EmbeddingCache, fingerprint
     from st_xlret.hub.loading import load_model
+    from st_xlret.languages import LanguageIdentifier
     from st_xlret.prompts import role_prompt
     from st_xlret.vectors.parquet import METADATA
 
@@ -146,8 +146,8 @@ def identifier_for(model: Any) -> Callable[[str], str] | None:
         The function. None if the model needs no language, has one that the identifier does not know, or the extra
             `langid` is not installed: texts are then taken to be in the default language of the model, with a warning.
     """
-    from st_xlret.data.language_identification import LanguageIdentifier
     from st_xlret.encoding import languages_of
+    from st_xlret.languages import LanguageIdentifier
 
     languages = list(dict.fromkeys(languages_of(model).values()))
     if not languages:
@@ -162,7 +162,7 @@ def identifier_for(model: Any) -> Callable[[str], str] | None:
 def read_entries(options: Arguments, bad_lines: BadLines) -> Iterator[tuple[str, str]]:
     """(language, text) of everything to index; the language is empty where nobody names it."""
     from st_xlret.data.documents import read_documents
-    from st_xlret.data.languages import UNKNOWN
+    from st_xlret.languages import UNKNOWN
 
     how: Any = {"language": options.language or UNKNOWN, "unit": options.unit, "column": options.column}
     for document in read_documents(options.documents, bad_lines=bad_lines, show_progress_bar=False, **how):

@@ -122,9 +122,9 @@ class Pool:
 
     def __init__(self, name: str, options: Arguments, map: str | None = None, *, compared: bool = False) -> None:
         from st_xlret.commands.index import identifier_for
-        from st_xlret.data.language_identification import LanguageIdentifier
         from st_xlret.evaluation.embedding_cache import fingerprint
         from st_xlret.hub.loading import load_model
+        from st_xlret.languages import LanguageIdentifier
         from st_xlret.vectors import open_vectors
 
         fields = {field: getattr(options, field) for field in ("vector_field", "language_field", "text_field")}
@@ -209,7 +209,7 @@ class Pool:
             return results
         import torch
 
-        from st_xlret.data.languages import find_language
+        from st_xlret.languages import find_language
         from st_xlret.search import prefer
 
         own = self.options.language or (self._language_of(query) if self._language_of else "")

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tqdm.auto import tqdm
 
-from st_xlret.data.languages import check_language
 from st_xlret.data.lines import BadLines, PathLike, read_jsonl, read_lines
 from st_xlret.data.question_formats import Example, Reading, make_example, texts_in
+from st_xlret.languages import check_language
 
 Qrels: TypeAlias = dict[str, dict[str, int]]
 """Query id -> document id -> judgement; a document is relevant where its judgement is above 0."""

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import regex
 
-from st_xlret.data.languages import check_language, check_languages, language_in_name, languages_in_name, match_language
 from st_xlret.data.lines import BadLines, DataError, Limits, PathLike, read_lines
 from st_xlret.data.sources import existing_path
 from st_xlret.data.text import clean_text, fold, two_columns
+from st_xlret.languages import check_language, check_languages, language_in_name, languages_in_name, match_language
 from st_xlret.optional import import_optional
 
 _SUFFIXES = (".txt", ".txt.gz", ".tsv", ".tsv.gz")

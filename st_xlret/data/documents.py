@@ -21,11 +21,10 @@ from datasets.fingerprint import generate_fingerprint
 
 from st_xlret.data.beir import is_beir
 from st_xlret.data.cache import cached_dataset
-from st_xlret.data.language_identification import LanguageIdentifier
-from st_xlret.data.languages import UNKNOWN, check_language, check_languages, match_language
 from st_xlret.data.lines import BadLines, DataError, Limits, PathLike, Report, read_jsonl, read_lines, read_table
 from st_xlret.data.sources import Sources, first_record, split_sources, texts_to_exclude
 from st_xlret.data.text import check_characters, clean_text, join_sentences, normalise_text, split_sentences
+from st_xlret.languages import UNKNOWN, LanguageIdentifier, check_language, check_languages, match_language
 
 logger = logging.getLogger(__name__)
 

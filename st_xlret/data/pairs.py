@@ -19,7 +19,6 @@ import datasets
 
 from st_xlret.data.cache import cached_dataset
 from st_xlret.data.documents import Document, documents_of
-from st_xlret.data.languages import NoLanguagesError, check_language, check_languages, languages_in_name, match_language
 from st_xlret.data.lines import (
     DAMAGED,
     BadLines,
@@ -34,6 +33,7 @@ from st_xlret.data.lines import (
 )
 from st_xlret.data.sources import JSONL, Records, Sources, first_record, texts_to_exclude
 from st_xlret.data.text import clean_text, normalise_text, two_columns
+from st_xlret.languages import check_language, check_languages, languages_in_name, match_language
 
 logger = logging.getLogger(__name__)
 
@@ -160,7 +160,7 @@ def load_pairs(
     def choose(path: Path, is_named: bool) -> bool | None:
         try:
             file = recognise(path)
-        except NoLanguagesError as error:
+        except ValueError as error:
             if is_named:
                 raise DataError(f"{error}\n{FORMATS}") from error
             return False
@@ -368,7 +368,7 @@ def _recognise_moses(path: Path) -> PairFile | None:
 
     try:
         languages = languages_in_name(base)
-    except DataError:
+    except ValueError:
         return None
     if side(path) not in languages:
         return None

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from st_xlret.data.languages import check_language
 from st_xlret.data.lines import (
     DAMAGED,
     BadLines,
@@ -22,6 +21,7 @@ from st_xlret.data.lines import (
     required_field,
 )
 from st_xlret.data.text import clean_text, split_sentences
+from st_xlret.languages import check_language
 
 DPR, SQUAD, MS_MARCO = "dpr", "squad", "ms_marco"
 MR_TYDI, MEWSLI_X, ROWS = "mr_tydi", "mewsli_x", "rows"

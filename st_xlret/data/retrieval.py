@@ -13,7 +13,6 @@ import datasets
 
 from st_xlret.data.beir import beir_examples, find_beir, is_beir
 from st_xlret.data.cache import cached_dataset
-from st_xlret.data.languages import check_language, check_languages, match_language
 from st_xlret.data.lines import DAMAGED, BadLines, DataError, Limits, PathLike, Report, open_bytes, read_jsonl
 from st_xlret.data.question_formats import (
     DPR,
@@ -29,6 +28,7 @@ from st_xlret.data.question_formats import (
 )
 from st_xlret.data.sources import Sources, existing_path, first_record, require_content, texts_to_exclude
 from st_xlret.data.text import clean_text, normalise_text
+from st_xlret.languages import check_language, check_languages, match_language
 
 logger = logging.getLogger(__name__)
 

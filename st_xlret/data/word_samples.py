@@ -16,9 +16,9 @@ from tqdm.auto import tqdm
 from st_xlret.data.cache import cache_key, cached_dataset
 from st_xlret.data.columns import rows_by_value
 from st_xlret.data.dictionaries import Dictionary, Spans, is_unspaced, stop_words, word_splitter
-from st_xlret.data.languages import match_language
 from st_xlret.data.lines import DataError, PathLike, Report
 from st_xlret.data.text import clean_text, fold
+from st_xlret.languages import match_language
 
 logger = logging.getLogger(__name__)
 

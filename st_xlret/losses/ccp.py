@@ -12,8 +12,8 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from st_xlret.batches.windows import Windows
-from st_xlret.data.languages import id_to_language
 from st_xlret.functional import contrastive_context_loss
+from st_xlret.languages import id_to_language
 from st_xlret.losses.base import Batches, CrossLingualLoss, embedding_size, language_columns
 from st_xlret.losses.embedding import embed_columns, gather_columns, read_tags
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from st_xlret.batches.blocks import Blocks
 from st_xlret.batches.collator import text_to_id
-from st_xlret.data.languages import check_language, language_to_id
 from st_xlret.functional import masked_sentence_loss
 from st_xlret.functional.tensors import at_least_float32
+from st_xlret.languages import check_language, language_to_id
 from st_xlret.losses.base import Batches, CrossLingualLoss, embedding_size, unwrapped
 from st_xlret.losses.embedding import (
     backward_one_after_the_other,

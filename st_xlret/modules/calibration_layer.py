@@ -187,7 +187,7 @@ class CalibrationLayer(Module):
 
 
 def _language_id(code: str) -> int:
-    """The same as `st_xlret.data.languages.language_to_id`, which this room may not import."""
+    """The same as `st_xlret.languages.language_to_id`, which this room may not import."""
     return int.from_bytes(code.encode("ascii"), "big")
 
 

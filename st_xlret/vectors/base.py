@@ -283,7 +283,7 @@ class VectorSource(ABC):
         if self.fields.text is None or all(rows.languages):
             return rows.languages
         if self._identifier is None:
-            from st_xlret.data.language_identification import LanguageIdentifier
+            from st_xlret.languages import LanguageIdentifier
 
             self._identifier = LanguageIdentifier()
         pairs = zip(rows.languages, rows.texts, strict=True)

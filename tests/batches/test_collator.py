@@ -12,7 +12,7 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 
 from st_xlret.batches import CrossLingualDataCollator
 from st_xlret.batches.collator import text_to_id
-from st_xlret.data.languages import language_to_id
+from st_xlret.languages import language_to_id
 from tests import tiny
 
 EN, FR, SW = (language_to_id(code) for code in ("en", "fr", "sw"))

@@ -183,14 +183,6 @@ def test_bad_tmx(tmp_path: Path, load: Any) -> None:
     assert len(load(broken, skip_bad_lines=True)[0]) == 1
 
 
-@pytest.mark.parametrize("name, named", [("my-words.en-xx.tsv", "'xx'"), ("X.en-pt-br.tsv", "'en' and 'pt-br'")])
-def test_bad_languages_in_names_are_refused_in_folders_too(name: str, named: str, tmp_path: Path, load: Any) -> None:
-    file = write_text(tmp_path / "in" / name, "dog\tcachorro\n")
-    for source in (file, file.parent):
-        with pytest.raises(DataError, match=named):
-            load(source)
-
-
 def test_files_of_other_languages_are_reported(tmp_path: Path, load: Any) -> None:
     write_text(tmp_path / "WikiMatrix.en-fr.tsv", "1.2\tYes.\tOui.\n")
     write_text(tmp_path / "X.ja-fi.tsv", "Hai\tKyllä\n")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from st_xlret.batches import CrossLingualDataCollator
 from st_xlret.batches.collator import text_to_id
-from st_xlret.data.languages import language_to_id
+from st_xlret.languages import language_to_id
 from tests import tiny
 
 EN, FR = language_to_id("en"), language_to_id("fr")

@@ -14,8 +14,8 @@ from sentence_transformers import (
 from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from torch import Tensor
 
-from st_xlret.data.languages import language_to_id
 from st_xlret.functional import contrastive_context_loss
+from st_xlret.languages import language_to_id
 from st_xlret.losses import CCPLoss
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 from tests import tiny

@@ -16,7 +16,7 @@ from sentence_transformers import InputExample, SentenceTransformer
 from torch.utils.data import DataLoader
 
 from st_xlret.batches.collator import text_to_id
-from st_xlret.data.languages import language_to_id
+from st_xlret.languages import language_to_id
 from st_xlret.losses import (
     CCPLoss,
     CZNCELoss,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from st_xlret.data.languages import language_to_id
+from st_xlret.languages import language_to_id
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from datasets import Dataset, concatenate_datasets
 
 from st_xlret.data.columns import column_codes, rows_by_value
-from st_xlret.data.languages import check_language
 from st_xlret.data.lines import DataError
+from st_xlret.languages import check_language
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,276 @@
+"""Language codes: checked, matched, read off file names, as integers; and the language of texts that name none."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from st_xlret.optional import import_optional
+
+MAX_CODE_BYTES = 7
+"""Longest code that fits into a signed 64-bit id with room for the sign (`zh-hans` has 7 bytes)."""
+
+UNKNOWN = "und"
+"""Undetermined, in ISO 639: for texts whose language does not matter."""
+
+_NOT_ONE_LANGUAGE = frozenset({"mis", "mul", UNKNOWN, "zxx"})
+_CLEAR = 0.95  # probability: of 3,600 sentences of TICO-19, none above it is wrong
+
+
+def language_to_id(code: str) -> int:
+    """Turn a language code into an integer that can travel in an int64 tensor: its ASCII bytes as one number.
+
+    Whether the language exists is not checked, since this runs once per training row.
+
+    Raises:
+        ValueError: If `code` is empty, longer than 7 bytes, or not in the normal form of `check_language`.
+
+    Example:
+        >>> language_to_id("en"), id_to_language(25966)
+        (25966, 'en')
+    """
+    if not _is_plain(code):
+        raise ValueError(f"language code {code!r} is not 1 to {MAX_CODE_BYTES} lower-case ASCII characters")
+    return int.from_bytes(code.encode("ascii"), "big")
+
+
+def id_to_language(language_id: int) -> str:
+    """Turn an id of `language_to_id` back into its language code.
+
+    Raises:
+        ValueError: If `language_id` is not the id of any code.
+    """
+    number = int(language_id)
+    code = number.to_bytes((number.bit_length() + 7) // 8, "big").decode("latin-1") if number > 0 else ""
+    if not _is_plain(code):
+        raise ValueError(f"{language_id!r} is not the id of a language code; ids come from language_to_id")
+    return code
+
+
+def check_language(code: str, *, where: str = "") -> str:
+    """Check that `code` names a language, and return its normal form.
+
+    The normal form is lower-case with hyphens, and two letters where ISO 639-1 has them (`"eng"` becomes `"en"`); a
+    region, a script and the member of a macrolanguage (`"cmn"`) stay. `where` is the place to name in the error.
+
+    Raises:
+        ValueError: If `code` is no BCP 47 tag of one language, or longer than 7 bytes.
+
+    Example:
+        >>> check_language("zh-TW"), check_language("eng")
+        ('zh-tw', 'en')
+    """
+    normal_form = _normal_form(code) if isinstance(code, str) else None
+    if normal_form is None or len(normal_form) > MAX_CODE_BYTES:
+        prefix = f"{where}: " if where else ""
+        raise ValueError(
+            f"{prefix}unknown language code {code!r}; use one of at most {MAX_CODE_BYTES} characters, such as 'en' or "
+            "'pt-br' (the IANA language subtag registry lists them all)"
+        )
+    return normal_form
+
+
+def check_languages(languages: Iterable[str] | str | None) -> frozenset[str] | None:
+    """Check a language filter: None for all languages, otherwise a set of normal forms; a ValueError for a bad one."""
+    if languages is None:
+        return None
+    codes = [languages] if isinstance(languages, str) else languages
+    checked = frozenset(check_language(code, where="languages") for code in codes)
+    if not checked:
+        raise ValueError("languages is empty; pass None to keep every language")
+    return checked
+
+
+def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
+    """Return the code under which a text in `code` is kept, or None if `wanted` leaves it out.
+
+    An exact entry wins. Otherwise a bare language in `wanted` takes its variants in its usual script.
+
+    Example:
+        >>> match_language("pt-br", {"pt"}), match_language("pt-br", {"pt", "pt-br"}), match_language("zh-tw", {"zh"})
+        ('pt', 'pt-br', None)
+    """
+    if wanted is None or code in wanted:
+        return code
+    primary = code.partition("-")[0]
+    return primary if primary in wanted and _language_and_script(code) == _language_and_script(primary) else None
+
+
+def find_language(code: str, known: Iterable[str]) -> str | None:
+    """Find the language that a code means among known ones, whatever the codes look like.
+
+    The region and the length of the code do not matter, and a member of a macrolanguage stands for it (`"cmn"` for
+    `"zh"`). Returns one of `known`, as it is written there, or None.
+
+    Example:
+        >>> [find_language(code, ["fr", "ru", "zh"]) for code in ("rus", "fr-CA", "zh-Hans", "cmn", "zh-TW", "und")]
+        ['ru', 'fr', 'zh', 'zh', None, None]
+    """
+    normal = _normal_form(code)
+    if normal is None:
+        return None
+    names = {_normal_form(name) or name: name for name in known}
+    if normal in names:
+        return names[normal]
+    alike = [name for name in names if _language_and_script(name) == _language_and_script(normal)]
+    # A bare language before one with a region.
+    return names[min(alike, key=lambda name: (len(name), name))] if alike else None
+
+
+def languages_in_name(path: str | os.PathLike[str]) -> tuple[str, str]:
+    """Read the two languages in a file name such as `WORDS.en-fr.tsv.gz`, `en-fr.txt` or `X.en-zh_TW.tsv`.
+
+    They are a part of the name between dots, with a hyphen between them. A region or script takes an underscore.
+
+    Raises:
+        ValueError: If the name contains no two languages, or more than one possible pair of them.
+
+    Example:
+        >>> languages_in_name("data/my-words.en-pt_BR.tsv.gz")
+        ('en', 'pt-br')
+    """
+    pairs = dict[tuple[str, str], None]()
+    for part in Path(path).name.split("."):
+        for hyphen in re.finditer("-", part):
+            source, target = _normal_form(part[: hyphen.start()]), _normal_form(part[hyphen.end() :])
+            if source and target:
+                pairs[source, target] = None
+    if len(pairs) != 1:
+        doubt = f": it may be {' or '.join(map(str, pairs))}" if pairs else ""
+        raise ValueError(f"{os.fspath(path)!r} does not name its two languages, as WORDS.en-pt_BR.tsv does{doubt}")
+    source, target = next(iter(pairs))
+    return check_language(source, where=str(path)), check_language(target, where=str(path))
+
+
+def language_in_name(path: str | os.PathLike[str]) -> str:
+    """Read the language in a file name such as `en.txt` or `mine.pt-BR.txt`; a ValueError if it names none."""
+    stem = Path(path).name.removesuffix(".gz").rpartition(".")[0]
+    return check_language(stem.rpartition(".")[2], where=str(path))
+
+
+class LanguageIdentifier:
+    """Tells the language of a text by py3langid, whose model of 140 languages is a part of that package.
+
+    Args:
+        languages: Languages to choose from. A text gets one of these codes. By default all that it knows; a text that
+            is not clear then gets one of the languages of the clear texts before it.
+
+    Attributes:
+        unknown: Those of `languages` that py3langid does not know. It never finds them.
+
+    Raises:
+        ImportError: If py3langid is not installed: `pip install "st-xlret[langid]"`.
+        ValueError: If py3langid knows none of the languages.
+
+    Example:
+        >>> LanguageIdentifier(["en", "fr"]).identify("Le chat dort sur le toit de la maison.")
+        'fr'
+    """
+
+    def __init__(self, languages: Iterable[str] | None = None) -> None:
+        langid = import_optional("py3langid.langid", extra="langid", needed_for="identifying languages")
+        self._model = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
+        labels = list(self._model.labels)
+        codes = labels if languages is None else list(languages)
+        label_of = {code: find_language(code, labels) for code in codes}
+        self._code_of = {label: code for code, label in label_of.items() if label is not None}
+        self.unknown = [code for code, label in label_of.items() if label is None]
+        if not self._code_of:
+            raise ValueError(f"the identifier knows none of the languages {', '.join(codes)}")
+        self._model.set_languages(list(self._code_of))
+        self._clear: set[str] | None = set() if languages is None else None
+
+    def identify(self, text: str) -> str:
+        """The language of a text."""
+        label, probability = self._model.classify(text)
+        if self._clear is not None:
+            if probability >= _CLEAR:
+                self._clear.add(label)
+            elif self._clear:
+                label = next(other for other, _ in self._model.rank(text) if other in self._clear)
+        return self._code_of[label]
+
+
+@dataclass(frozen=True)
+class LabelCheck:
+    """How far an identifier agrees with the language labels of texts.
+
+    Attributes:
+        disagreement: Language -> share of its texts that the identifier takes for another language.
+        found: Language -> the other language that it finds most often; only for languages with a disagreement.
+        examples: Language -> a text that it takes for that other language.
+        unknown: Languages that the identifier does not know, which were not checked.
+    """
+
+    disagreement: dict[str, float]
+    found: dict[str, str]
+    examples: dict[str, str]
+    unknown: list[str]
+
+    @property
+    def share(self) -> float:
+        """Mean over the languages that were checked; 0 if there are none."""
+        return sum(self.disagreement.values()) / max(1, len(self.disagreement))
+
+
+def check_labels(texts: Mapping[str, Sequence[str]]) -> LabelCheck:
+    """Compare the language labels of texts (language -> texts) with what an identifier finds.
+
+    It chooses among these languages and all that have a two-letter code. A few percent of disagreement are usual.
+
+    Raises:
+        ImportError: If py3langid is not installed.
+
+    Example:
+        >>> check_labels({"en": ["The cat sleeps on the roof."], "fr": ["Der Hund schläft in seinem Haus."]}).found
+        {'fr': 'de'}
+    """
+    two_letters = [label for label in LanguageIdentifier()._code_of if len(label) == 2]
+    labelled = {find_language(code, two_letters) for code in texts}
+    identifier = LanguageIdentifier([*texts, *(label for label in two_letters if label not in labelled)])
+    check = LabelCheck({}, {}, {}, identifier.unknown)
+    for code, entries in texts.items():
+        if code in identifier.unknown or not entries:
+            continue
+        guesses = [identifier.identify(text) for text in entries]
+        wrong = Counter(guess for guess in guesses if guess != code)
+        check.disagreement[code] = wrong.total() / len(entries)
+        if wrong:
+            check.found[code] = wrong.most_common(1)[0][0]
+            check.examples[code] = entries[guesses.index(check.found[code])]
+    return check
+
+
+def _is_plain(code: str) -> bool:
+    is_short = 1 <= len(code) <= MAX_CODE_BYTES
+    return is_short and code.isascii() and code == code.lower() and code.replace("-", "").isalnum()
+
+
+@lru_cache(maxsize=4096)
+def _normal_form(code: str) -> str | None:
+    """The code in normal form; None if it names no single language."""
+    import langcodes
+
+    primary, separator, rest = code.strip().lower().replace("_", "-").partition("-")
+    if not 2 <= len(primary) <= 3 or primary in _NOT_ONE_LANGUAGE:
+        return None
+    try:
+        standard = langcodes.standardize_tag(primary)
+        is_valid = langcodes.tag_is_valid(primary + separator + rest)
+    except langcodes.LanguageTagError:
+        return None
+    return (standard if len(standard) == 2 else primary) + separator + rest if is_valid else None
+
+
+@lru_cache(maxsize=4096)
+def _language_and_script(code: str) -> tuple[str | None, str | None]:
+    """The language, or the macrolanguage that it is a member of, and the script that it is usually written in."""
+    import langcodes
+
+    language = langcodes.Language.get(langcodes.standardize_tag(code, macro=True))
+    return language.language, language.maximize().script

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import pytest
+
+from st_xlret.languages import (
+    LanguageIdentifier,
+    check_labels,
+    check_language,
+    check_languages,
+    find_language,
+    id_to_language,
+    language_in_name,
+    language_to_id,
+    languages_in_name,
+    match_language,
+)
+
+TEXTS = {
+    "en": ["The train leaves at nine in the morning.", "She has read this book twice already."],
+    "fr": ["Le train part à neuf heures du matin.", "Elle a déjà lu ce livre deux fois."],
+    "zh": ["火车早上九点开。", "她已经读过这本书两遍了。"],
+    "ru": ["Поезд отправляется в девять утра.", "Она уже дважды прочитала эту книгу."],
+}
+
+
+@pytest.mark.parametrize("code", ["en", "fr", "sw", "yue", "pt-br", "zh-tw", "zh-hans", "es-419"])
+def test_ids_are_reversible_and_fit_int64(code: str) -> None:
+    number = language_to_id(code)
+    assert 0 < number < 2**56
+    assert id_to_language(number) == code and language_to_id("en") == 0x656E
+
+
+@pytest.mark.parametrize("code", ["", "zh-hant-tw", "EN", "é", "a b"])
+def test_no_id_for_what_is_no_normal_form(code: str) -> None:
+    with pytest.raises(ValueError, match=repr(code)):
+        language_to_id(code)
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**56, 0x45, 0xFF])
+def test_no_language_for_other_numbers(number: int) -> None:
+    with pytest.raises(ValueError, match=str(number)):
+        id_to_language(number)
+
+
+@pytest.mark.parametrize(
+    ("code", "normal_form"),
+    [
+        ("en", "en"),
+        ("pt_BR", "pt-br"),
+        ("zh-Hans", "zh-hans"),
+        (" De ", "de"),
+        ("ell", "el"),
+        ("iw", "he"),
+        ("cmn", "cmn"),
+        ("kzj", "kzj"),
+    ],
+)
+def test_normal_forms(code: str, normal_form: str) -> None:
+    assert check_language(code) == normal_form
+
+
+@pytest.mark.parametrize(
+    "code", ["xx1", "", "english", "xx", "und", "mul", "x-foo", "e", "en-", "日本", "zh-Hant-TW", None, False]
+)
+def test_what_is_no_language_is_refused_by_value_and_place(code: str) -> None:
+    with pytest.raises(ValueError, match=f"a.jsonl, line 3: unknown language code {code!r}"):
+        check_language(code, where="a.jsonl, line 3")
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted", "kept_as"),
+    [
+        ("pt-br", None, "pt-br"),
+        ("pt", {"pt-br"}, None),
+        ("zh-hans", {"zh"}, "zh"),
+        ("zh-tw", {"zh", "zh-tw"}, "zh-tw"),
+        ("zh-tw", {"zh"}, None),
+        ("sr-latn", {"sr"}, None),
+        ("fr", {"pt"}, None),
+    ],
+)
+def test_a_bare_language_takes_its_variants_in_the_same_script(
+    code: str, wanted: set[str] | None, kept_as: str | None
+) -> None:
+    assert match_language(code, wanted) == kept_as
+
+
+def test_a_code_means_a_known_language_whatever_its_form() -> None:
+    known = ["fr", "ru", "zh", "pt-br", "pt-PT"]
+    codes = {"rus": "ru", "fr-CA": "fr", "cmn": "zh", "zh-Hant": None, "pt": "pt-br", "pt_pt": "pt-PT", "und": None}
+    assert {code: find_language(code, known) for code in codes} == codes
+
+
+def test_filters() -> None:
+    assert check_languages(None) is None
+    assert check_languages("fra") == {"fr"}
+    for bad in (["en", "xx1"], []):
+        with pytest.raises(ValueError, match="languages"):
+            check_languages(bad)
+
+
+@pytest.mark.parametrize(
+    ("name", "languages"),
+    [
+        ("WikiMatrix.en-fr.tsv.gz", ("en", "fr")),
+        ("data/my-words.en-fr.tsv", ("en", "fr")),
+        ("en-fr.txt", ("en", "fr")),
+        ("tatoeba.ENG-rus.txt", ("en", "ru")),
+        ("OpenSubtitles.en-zh_TW.tsv", ("en", "zh-tw")),
+        ("words.fr-CA-en.tsv", ("fr-ca", "en")),
+        ("words.en-zh-Hans.tsv", ("en", "zh-hans")),
+        ("big-run-2.two-column.sw-en.v2-1.tsv", ("sw", "en")),
+    ],
+)
+def test_two_languages_are_read_off_a_name(name: str, languages: tuple[str, str]) -> None:
+    assert languages_in_name(name) == languages
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mined.tsv",
+        "my-words.tsv",
+        "words.en-xx.tsv",
+        "words.en-pt-br.tsv",
+        "my-to.en-fr.tsv",
+        "words.en-zh_Hant_TW.tsv",
+    ],
+)
+def test_missing_unknown_and_ambiguous_languages_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        languages_in_name(name)
+
+
+def test_one_language_is_read_off_a_name() -> None:
+    assert [language_in_name(name) for name in ("en.txt", "a/mine.pt_BR.txt.gz")] == ["en", "pt-br"]
+    with pytest.raises(ValueError, match=r"words\.txt"):
+        language_in_name("words.txt")
+
+
+def test_texts_are_identified_among_the_languages_given() -> None:
+    pytest.importorskip("py3langid")
+    codes = ["eng", "fr-CA", "zh-Hans", "ru"]
+    identifier = LanguageIdentifier(codes)
+    for code, texts in zip(codes, TEXTS.values(), strict=True):
+        assert [identifier.identify(text) for text in texts] == [code] * 2
+    with pytest.raises(ValueError, match="nah"):
+        LanguageIdentifier(["nah"])
+
+
+def test_wrong_labels_are_found_and_unknown_languages_are_not_judged() -> None:
+    pytest.importorskip("py3langid")
+    check = check_labels({**TEXTS, "sw": TEXTS["fr"], "nah": ["Niltze, quen tica?"]})
+    assert check.disagreement == {"en": 0, "fr": 0, "zh": 0, "ru": 0, "sw": 1} and check.share == 0.2
+    assert check.found == {"sw": "fr"} and check.examples["sw"] in TEXTS["fr"]
+    assert check.unknown == ["nah"]
