@@ -4,7 +4,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.encoding import embeds_roles_apart, prompt_name, role_prompt
-from st_xlret.modules.two_encoders import with_two_encoders
+from st_xlret.modules import with_two_encoders
 from tests import tiny
 
 INSTRUCTION = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"

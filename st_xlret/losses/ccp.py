@@ -196,9 +196,7 @@ class CCPLoss(CrossLingualLoss):
         text = tags.get("text_id") if self.mask_same_text else None
         queue: dict[str, Any] = {}
         if bank is not None:
-            held = bank.get(None if self.cross_language_negatives else language)
-            queue = {"queue": held.keys, "queue_language": held.language, "queue_is_normalized": True}
-            queue |= {"queue_document": held.document, "queue_text": held.text}
+            queue = bank.get(None if self.cross_language_negatives else language) | {"queue_is_normalized": True}
         loss = contrastive_context_loss(
             torch.cat([z_centres, z_contexts]),
             torch.arange(len(centres), device=centres.device).repeat(2),

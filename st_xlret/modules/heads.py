@@ -1,4 +1,4 @@
-"""Projection heads: the asymmetric one of CCP and the one of MSM. Both are discarded after training."""
+"""What stands on an encoder during training and is discarded afterwards: the heads of CCP, MSM and ML-CTL."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Normalization = Literal["asymmetric", "batch", "none"]
-
 
 class AsymmetricBNHead(nn.Module):
     """CCP's projection head: Linear, batch normalisation, ReLU, Linear (Wu et al. 2022, section 3.1).
 
-    The paper calls the head non-linear but shows no activation.
-
     Both sides of a pair share the layers (`g` in Algorithm 1). One side is normalised by the statistics of its
     batch, the other by the running statistics, and the two swap in each step. No row can therefore tell from the
     batch statistics which rows belong together. Only the side with batch statistics updates the running statistics,
-    and the other side reads them as they were before the step (Algorithm 1 leaves the order to whichever branch is
-    written first).
+    and the other side reads them as they were before the step.
 
     Without gradients (evaluation), both sides use the running statistics and nothing changes: the host leaves
     `training` on while it evaluates a loss. Inputs are converted to the type of the weights, so that a head in
@@ -29,11 +24,10 @@ class AsymmetricBNHead(nn.Module):
     Args:
         in_features: Size of the sentence vectors, and between the two linear layers.
         out_features: Size of the output. Default: `in_features`.
-        normalization: "asymmetric" (default), "batch" (both sides together in one batch: the ablation that fails in
-            Table 5) or "none".
+        normalization: "asymmetric", "batch" (both sides in one batch: the ablation that fails in Table 5) or "none".
 
     Raises:
-        ValueError: If the normalization is unknown, or a size is below 1.
+        ValueError: If the normalization is unknown.
 
     Example:
         >>> head = AsymmetricBNHead(16, out_features=8)
@@ -49,65 +43,44 @@ class AsymmetricBNHead(nn.Module):
         in_features: int,
         out_features: int | None = None,
         *,
-        normalization: Normalization = "asymmetric",
+        normalization: Literal["asymmetric", "batch", "none"] = "asymmetric",
     ) -> None:
         super().__init__()
         if normalization not in ("asymmetric", "batch", "none"):
             raise ValueError(f"normalization must be 'asymmetric', 'batch' or 'none', got {normalization!r}")
-        self.in_features, self.out_features = in_features, in_features if out_features is None else out_features
-        if min(self.in_features, self.out_features) < 1:
-            raise ValueError(f"sizes must be at least 1, got {self.in_features} and {self.out_features}")
+        self.in_features, self.out_features = in_features, out_features or in_features
         self.normalization = normalization
         self.linear_in = nn.Linear(in_features, in_features)
         self.norm = nn.Identity() if normalization == "none" else nn.BatchNorm1d(in_features)
         self.linear_out = nn.Linear(in_features, self.out_features)
-        # Which side uses the running statistics in the next step: False for the contexts, True for the centres.
+        # Which side uses the running statistics in the next step: False for the contexts, True for the centres. A
+        # tensor, not a Python attribute, so that it is saved and restored.
         self.register_buffer("toggle", torch.tensor(False))
 
     def forward(self, centres: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
-        """Project both sides of the pairs.
-
-        Args:
-            centres: Vectors of the centre sentences (N, in_features).
-            contexts: Vectors of their context sentences (M, in_features).
-
-        Returns:
-            Projections (N, out_features) and (M, out_features).
-
-        Raises:
-            ValueError: If batch statistics are needed and a side has a single row.
-        """
+        """Project centre sentences (N, in_features) and their contexts (M, in_features) to `out_features` each."""
         kind = self.linear_in.weight.dtype
-        centres, contexts = self.linear_in(centres.to(kind)), self.linear_in(contexts.to(kind))
+        sides = [self.linear_in(centres.to(kind)), self.linear_in(contexts.to(kind))]
         if isinstance(self.norm, nn.BatchNorm1d):
-            if torch.is_grad_enabled() and self.training:
-                centres, contexts = self._normalize_in_training(self.norm, centres, contexts)
+            if not (self.training and torch.is_grad_enabled()):
+                sides = [by_running_statistics(self.norm, side) for side in sides]
+            elif self.normalization == "batch":
+                sides = list(self.norm(torch.cat(sides)).split([len(centres), len(contexts)]))
             else:
-                centres, contexts = (with_running_statistics(self.norm, side) for side in (centres, contexts))
-        return self.linear_out(F.relu(centres)), self.linear_out(F.relu(contexts))
-
-    def _normalize_in_training(self, norm: nn.BatchNorm1d, centres: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
-        if self.normalization == "batch":
-            both = with_batch_statistics(norm, torch.cat([centres, contexts]))
-            return both[: len(centres)], both[len(centres) :]
-        # A tensor, not a Python attribute, so that it is saved and restored; reading it costs one small copy.
-        if self.toggle:
-            centres = with_running_statistics(norm, centres)
-            contexts = with_batch_statistics(norm, contexts)
-        else:
-            contexts = with_running_statistics(norm, contexts)
-            centres = with_batch_statistics(norm, centres)
-        self.toggle.logical_not_()
-        return centres, contexts
+                running, batch = (0, 1) if self.toggle else (1, 0)
+                # The side with running statistics goes first: it reads them as they were before the step.
+                sides[running] = by_running_statistics(self.norm, sides[running])
+                sides[batch] = self.norm(sides[batch])
+                self.toggle.logical_not_()
+        return self.linear_out(F.relu(sides[0])), self.linear_out(F.relu(sides[1]))
 
 
 class ProjectionHead(nn.Module):
     """MSM's projection head (Zhang et al. 2023, section 3.2, and the authors' program).
 
     The layers are Linear, batch normalisation, ReLU, Linear, and batch normalisation without an affine part. The
-    linear layers have no bias. Statistics are those of the batch during training, and the running ones without
-    gradients (evaluation): the host leaves `training` on while it evaluates a loss. Inputs are converted to the type
-    of the weights.
+    linear layers have no bias. Statistics and types are those of `AsymmetricBNHead`: of the batch during training, and
+    the running ones without gradients.
 
     Args:
         features: Size of the input, of the output and between the two linear layers.
@@ -125,30 +98,89 @@ class ProjectionHead(nn.Module):
         self.norm_out = nn.BatchNorm1d(features, affine=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Project vectors (N, features) to (N, features).
-
-        Raises:
-            ValueError: If batch statistics are needed of a single row.
-        """
-        in_training = self.training and torch.is_grad_enabled()
-        normalize = with_batch_statistics if in_training else with_running_statistics
-        x = F.relu(normalize(self.norm, self.linear_in(x.to(self.linear_in.weight.dtype))))
-        return normalize(self.norm_out, self.linear_out(x))
+        """Project vectors (N, features) to (N, features)."""
+        x = self.linear_in(x.to(self.linear_in.weight.dtype))
+        if self.training and torch.is_grad_enabled():
+            return self.norm_out(self.linear_out(F.relu(self.norm(x))))
+        x = F.relu(by_running_statistics(self.norm, x))
+        return by_running_statistics(self.norm_out, self.linear_out(x))
 
 
-def with_batch_statistics(norm: nn.BatchNorm1d, x: Tensor) -> Tensor:
-    """Normalise rows (N, d) by their own statistics, and update the running ones."""
-    if len(x) < 2:
-        raise ValueError(
-            f"batch normalisation needs at least 2 rows to take statistics from, got {len(x)}: use a larger batch, "
-            "or a loss without it (AsymmetricBNHead(normalization='none'), MSMLoss(heads='none'))"
-        )
-    return norm(x)
-
-
-def with_running_statistics(norm: nn.BatchNorm1d, x: Tensor) -> Tensor:
+def by_running_statistics(norm: nn.BatchNorm1d, x: Tensor) -> Tensor:
     """Normalise rows (N, d) by the running statistics, which stay as they are."""
     assert norm.running_mean is not None and norm.running_var is not None
     # Copies: a later call may update the originals in place, and the backward pass still needs these values.
     mean, variance = norm.running_mean.clone(), norm.running_var.clone()
     return F.batch_norm(x, mean, variance, norm.weight, norm.bias, training=False, eps=norm.eps)
+
+
+class ContextualEncoder(nn.Module):
+    """Concatenated contextual embedding: Linear over [sentence vector ; mean vector of a word's tokens] (ML-CTL, 2.2).
+
+    It takes token vectors as they are: `first_last_encoder` builds an encoder that gives the paper's average of the
+    first and the last layer (Chen et al. 2022). Inputs are converted to the type of the weights.
+
+    Args:
+        sentence_features: Size of the sentence vectors.
+        token_features: Size of the token vectors. Default: `sentence_features`.
+        out_features: Size of the output. Default: `sentence_features`.
+
+    Example:
+        >>> encoder = ContextualEncoder(8)
+        >>> tokens, mask = torch.randn(2, 5, 8), torch.ones(2, 5)
+        >>> start, end = torch.tensor([1, 2]), torch.tensor([2, 5])
+        >>> tuple(encoder(tokens.mean(1), tokens, mask, start, end).shape)
+        (2, 8)
+    """
+
+    def __init__(
+        self, sentence_features: int, token_features: int | None = None, out_features: int | None = None
+    ) -> None:
+        super().__init__()
+        self.sentence_features = sentence_features
+        self.token_features, self.out_features = token_features or sentence_features, out_features or sentence_features
+        self.linear = nn.Linear(self.sentence_features + self.token_features, self.out_features)
+
+    def forward(
+        self,
+        sentence_embedding: Tensor,
+        token_embeddings: Tensor,
+        attention_mask: Tensor,
+        word_start: Tensor,
+        word_end: Tensor,
+    ) -> Tensor:
+        """Embed each sentence together with one of its words.
+
+        Args:
+            sentence_embedding: Sentence vectors (B, sentence_features).
+            token_embeddings: Token vectors (B, T, token_features).
+            attention_mask: 1 for tokens, 0 for padding (B, T).
+            word_start: Position of the word's first token in the text without padding, integers (B,).
+            word_end: Position after its last token (B,).
+
+        Returns:
+            Embeddings (B, out_features).
+
+        Raises:
+            ValueError: If a span is empty or reaches beyond its text.
+        """
+        words = mean_of_spans(token_embeddings, attention_mask, word_start, word_end)
+        return self.linear(torch.cat([sentence_embedding, words], dim=1).to(self.linear.weight.dtype))
+
+
+def mean_of_spans(token_embeddings: Tensor, attention_mask: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    """Compute the mean token vector of one span in each text."""
+    mask = attention_mask.bool()
+    lengths = mask.sum(dim=1)
+    wrong = (start < 0) | (start >= end) | (end > lengths)
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
+        raise ValueError(
+            f"the word of row {row} stands at tokens [{int(start[row])}, {int(end[row])}) of {int(lengths[row])}: "
+            "find the words with the tokenizer and the max_seq_length that the encoder has, without prompts"
+        )
+    # Counted over tokens, so that padding on the left shifts nothing.
+    position = mask.cumsum(dim=1) - 1
+    inside = mask & (position >= start[:, None]) & (position < end[:, None])
+    weight = inside.to(token_embeddings.dtype) / (end - start).to(token_embeddings.dtype)[:, None]
+    return torch.einsum("bt,btd->bd", weight, token_embeddings)

@@ -18,7 +18,7 @@ from torch.utils.data import BatchSampler, ConcatDataset
 from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler, RoundBatchSampler
 from st_xlret.batches.collator import QUERY_COLUMNS, text_columns
 from st_xlret.languages import id_to_language
-from st_xlret.modules.two_encoders import freeze_unused
+from st_xlret.modules import freeze_unused
 from st_xlret.training.arguments import CrossLingualTrainingArguments
 from st_xlret.training.loss_state import LossStateCallback, own_loss
 from st_xlret.training.trainable import (

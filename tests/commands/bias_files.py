@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.modules.from_scratch import static_encoder, train_tokenizer
+from st_xlret.modules import static_encoder, train_tokenizer
 
 WORDS = {
     "en": ["cat", "dog", "sun", "rain", "book", "house"],

@@ -16,8 +16,8 @@ from torch import nn
 
 from st_xlret.calibration import CalibrationOptions, RotationOptions, fit_calibration
 from st_xlret.hub.export import export
+from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
 from st_xlret.modules.calibration_layer import CalibrationLayer
-from st_xlret.modules.from_scratch import static_encoder, train_tokenizer, transformer_encoder
 
 TEXTS = {
     "en": ["the cat sleeps", "a dog barks", "rain falls today", "the sun shines", "we read a book"],

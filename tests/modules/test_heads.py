@@ -1,4 +1,4 @@
-"""AsymmetricBNHead against batch normalisation written out by hand; ProjectionHead against its layers."""
+"""Heads against batch normalisation and layers written out by hand; the mean of the tokens of a word."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from st_xlret.modules import AsymmetricBNHead, ProjectionHead
+from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, ProjectionHead
+from st_xlret.modules.heads import mean_of_spans
 
 
 @dataclass
@@ -46,31 +47,22 @@ def batches(count: int, rows: int = 6, features: int = 4) -> list[tuple[Tensor, 
     return [(torch.randn(rows, features) * 2 + 1, torch.randn(rows, features) - 1) for _ in range(count)]
 
 
-def test_both_branches_over_several_steps() -> None:
+def test_both_branches_over_several_steps_and_their_gradients() -> None:
     head = AsymmetricBNHead(4, 3)
     torch.nn.init.normal_(head.norm.weight)
     torch.nn.init.normal_(head.norm.bias)
     by_hand = ByHand(head)
     for step, (centres, contexts) in enumerate(batches(5)):
         assert bool(head.toggle) == (step % 2 == 1)
-        for ours, expected in zip(head(centres, contexts), by_hand.step(centres, contexts), strict=True):
-            torch.testing.assert_close(ours, expected)
+        inputs = [centres.requires_grad_(), contexts.requires_grad_(), *head.parameters()]
+        ours, theirs = head(centres, contexts), by_hand.step(centres, contexts)
+        torch.testing.assert_close(ours, theirs)
+        gradients = [torch.autograd.grad(sum(z.square().sum() for z in sides), inputs) for sides in (ours, theirs)]
+        torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
         # Only the branch of batch statistics moves the running ones.
         torch.testing.assert_close(head.norm.running_mean, by_hand.mean)
         torch.testing.assert_close(head.norm.running_var, by_hand.variance)
         assert head.norm.num_batches_tracked == step + 1
-
-
-def test_gradients_equal_those_of_the_hand_written_steps() -> None:
-    head = AsymmetricBNHead(4, 3)
-    by_hand = ByHand(head)
-    for centres, contexts in batches(3):
-        inputs = [centres.requires_grad_(), contexts.requires_grad_(), *head.parameters()]
-        ours = torch.autograd.grad(sum(z.square().sum() for z in head(centres, contexts)), inputs)
-        theirs = torch.autograd.grad(sum(z.square().sum() for z in by_hand.step(centres, contexts)), inputs)
-        assert all(gradient.abs().sum() > 0 for gradient in ours[:2])
-        for gradient, expected in zip(ours, theirs, strict=True):
-            torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_calls_without_gradients_change_nothing_and_read_running_statistics() -> None:
@@ -84,11 +76,8 @@ def test_calls_without_gradients_change_nothing_and_read_running_statistics() ->
     head.eval()
     for ours, theirs in zip(first, head(x, y), strict=True):
         torch.testing.assert_close(ours, theirs)
-    torch.testing.assert_close(first[0], ByHand(head).finish(head.linear_in(x), *statistics(head)))
-
-
-def statistics(head: AsymmetricBNHead) -> tuple[Tensor, Tensor]:
-    return head.norm.running_mean, head.norm.running_var
+    by_hand = ByHand(head).finish(head.linear_in(x), head.norm.running_mean, head.norm.running_var)
+    torch.testing.assert_close(first[0], by_hand)
 
 
 def test_vanilla_normalization_mixes_both_sides() -> None:
@@ -125,17 +114,13 @@ def test_a_restored_head_continues_as_the_saved_one(normalization: str) -> None:
 
 def test_a_single_row_has_no_statistics() -> None:
     head = AsymmetricBNHead(4)
-    before = {name: tensor.clone() for name, tensor in head.state_dict().items()}
-    with pytest.raises(ValueError, match="at least 2 rows.*got 1.*normalization='none'"):
+    with pytest.raises(ValueError, match=r"\[1, 4\]"):
         head(torch.randn(1, 4), torch.randn(1, 4))
-    assert all(torch.equal(tensor, before[name]) for name, tensor in head.state_dict().items())
+    assert not head.toggle and not head.norm.running_mean.any()
 
 
-def test_wrong_options() -> None:
-    for sizes in ((0,), (4, -1)):
-        with pytest.raises(ValueError, match=f"sizes must be at least 1, got .*{sizes[-1]}"):
-            AsymmetricBNHead(*sizes)
-    with pytest.raises(ValueError, match="normalization must be.*'layer'"):
+def test_an_unknown_normalization_is_refused() -> None:
+    with pytest.raises(ValueError, match="'layer'"):
         AsymmetricBNHead(4, normalization="layer")  # type: ignore[arg-type]
 
 
@@ -175,3 +160,42 @@ def test_vectors_of_a_16_bit_encoder_are_projected_in_the_heads_type() -> None:
         assert head(x.to(low)).dtype == torch.float32
         pair = AsymmetricBNHead(6)(x.to(low), x.to(low))
         assert [side.dtype for side in pair] == [torch.float32, torch.float32]
+
+
+START, END = torch.tensor([1, 0, 2]), torch.tensor([3, 1, 5])
+MASK = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]])
+
+
+@pytest.fixture
+def tokens() -> Tensor:
+    return torch.randn(3, 5, 4, dtype=torch.float64, requires_grad=True)
+
+
+def test_the_mean_of_a_span(tokens: Tensor) -> None:
+    expected = torch.stack([tokens[row, START[row] : END[row]].mean(0) for row in range(3)])
+    torch.testing.assert_close(mean_of_spans(tokens, MASK, START, END), expected)
+
+
+def test_padding_on_the_left_shifts_nothing(tokens: Tensor) -> None:
+    lengths = MASK.sum(1).tolist()
+    moved = torch.stack([row.roll(5 - length, 0) for row, length in zip(tokens, lengths, strict=True)])
+    torch.testing.assert_close(mean_of_spans(moved, MASK.flip(1), START, END), mean_of_spans(tokens, MASK, START, END))
+
+
+def test_it_is_a_linear_layer_over_both(tokens: Tensor) -> None:
+    encoder = ContextualEncoder(6, 4, 3).double()
+    sentence = torch.randn(3, 6, dtype=torch.float64)
+    words = mean_of_spans(tokens, MASK, START, END)
+    expected = torch.nn.functional.linear(torch.cat([sentence, words], 1), encoder.linear.weight, encoder.linear.bias)
+    torch.testing.assert_close(encoder(sentence, tokens, MASK, START, END), expected)
+    assert torch.autograd.gradcheck(lambda s, t: encoder(s, t, MASK, START, END), (sentence.requires_grad_(), tokens))
+
+
+@pytest.mark.parametrize("start, end", [(2, 2), (3, 2), (-1, 1), (1, 6)])
+def test_a_span_that_is_none_is_named(tokens: Tensor, start: int, end: int) -> None:
+    starts, ends = START.clone(), END.clone()
+    starts[2], ends[2] = start, end
+    with pytest.raises(ValueError, match=rf"row 2 .*\[{start}, {end}\) of 5"):
+        mean_of_spans(tokens, MASK, starts, ends)
+    with pytest.raises(ValueError, match=r"row 1 .*\[0, 3\) of 2"):
+        mean_of_spans(tokens, MASK, START, torch.tensor([3, 3, 5]))
