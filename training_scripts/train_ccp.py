@@ -7,7 +7,7 @@ negatives (Wu et al., IJCAI 2022). The paper's setting, from a checkpoint, on se
         --model xlm-roberta-base --documents documents/*.jsonl.gz --output_dir runs/ccp
 
 Documents are JSON lines {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}. Parallel sentences
-(--pairs; JSON lines {"source_language", "target_language", "source", "target"}, TMX, Moses and more) are trained on
+(--pairs; JSON lines {"source_language", "target_language", "source", "target"}, Moses and more) are trained on
 beside them, and some are held out to evaluate the run. Interrupted? The same command with --resume repeats what the
 uninterrupted run would have done. The model is in OUTPUT_DIR/model, the scores in OUTPUT_DIR/results.json, the curves
 in OUTPUT_DIR/training.png.
@@ -20,9 +20,14 @@ from typing import Any
 
 from st_xlret import CCPLoss, CrossLingualTrainer, SemanticContrastiveLoss
 from st_xlret.options import option, parse
-from st_xlret.training.data import DataArguments
-from st_xlret.training.encoders import PretrainingEncoderArguments
+from st_xlret.training.data import Documents, Pairs
+from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, TrainingArguments, keep_best, loss_options, run_script
+
+
+@dataclass
+class DataArguments(Documents, Pairs):
+    """Documents, parallel sentences, or both."""
 
 
 @dataclass
@@ -54,9 +59,9 @@ class CCPArguments:
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [PretrainingEncoderArguments, DataArguments, CCPArguments, TrainingArguments]
+    groups = [EncoderArguments, DataArguments, CCPArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
-    run = Run("training_scripts/train_ccp.py", arguments, args, encoder, data, method)
+    run = Run(args, encoder, data, method)
 
     # 1. Data: documents as sentences in their order, and parallel sentences, some of which are held out.
     documents, (pairs, evaluator) = data.load_documents(), data.load_pairs(args.seed)

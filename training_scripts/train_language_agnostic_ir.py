@@ -25,9 +25,14 @@ from st_xlret.batches import Rows, pairs_and_others
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training import script
-from st_xlret.training.data import QuestionArguments
+from st_xlret.training.data import Documents, Pairs, Questions
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best, loss_options, run_script
+
+
+@dataclass
+class DataArguments(Questions, Pairs, Documents):
+    """Questions with passages, translations, and sentences without translations."""
 
 
 @dataclass
@@ -68,13 +73,12 @@ class TrainingArguments(script.TrainingArguments):
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [EncoderArguments, QuestionArguments, IRArguments, TrainingArguments]
+    groups = [EncoderArguments, DataArguments, IRArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
-    run = Run("training_scripts/train_language_agnostic_ir.py", arguments, args, encoder, data, method)
+    run = Run(args, encoder, data, method)
 
     # 1. Data: questions and translations, some of which are held out, and sentences without translations.
-    questions, question_evaluator = data.load_questions(args.seed)
-    questions = data.add_hard_negatives(questions, encoder.model, args)
+    questions, question_evaluator = data.load_questions(encoder.model, args)
     pairs, pair_evaluator = data.load_pairs(args.seed)
     others = data.load_documents() if method.language_weight else None
     if pairs is None and (method.semantic_weight or method.language_weight):

@@ -26,8 +26,9 @@ from sentence_transformers.base.modules import Transformer
 from st_xlret import ContextualEncoder, CrossLingualTrainer, CZNCELoss
 from st_xlret.modules import first_last_encoder
 from st_xlret.options import option, parse
-from st_xlret.training import encoders, script
-from st_xlret.training.data import WordArguments
+from st_xlret.training import script
+from st_xlret.training.data import Words
+from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best, loss_options, run_script
 
 # Objective, and whether there is a word beside each sentence.
@@ -71,9 +72,9 @@ class TrainingArguments(script.TrainingArguments):
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [encoders.PretrainingEncoderArguments, WordArguments, MLCTLArguments, TrainingArguments]
+    groups = [EncoderArguments, Words, MLCTLArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
-    run = Run("training_scripts/train_ml_ctl.py", arguments, args, encoder, data, method)
+    run = Run(args, encoder, data, method)
     objective, words = MODES[method.mode]
 
     # 1. Data: parallel sentences, some of which are held out.

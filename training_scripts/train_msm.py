@@ -27,9 +27,14 @@ from st_xlret import CrossLingualTrainer, MSMLoss, SemanticContrastiveLoss
 from st_xlret.data import pack_documents
 from st_xlret.options import option, parse
 from st_xlret.training import script
-from st_xlret.training.data import DataArguments
-from st_xlret.training.encoders import PretrainingEncoderArguments
+from st_xlret.training.data import Documents, Pairs
+from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best, loss_options, run_script
+
+
+@dataclass
+class DataArguments(Documents, Pairs):
+    """Documents, parallel sentences, or both."""
 
 
 @dataclass
@@ -64,9 +69,9 @@ class TrainingArguments(script.TrainingArguments):
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [PretrainingEncoderArguments, DataArguments, MSMArguments, TrainingArguments]
+    groups = [EncoderArguments, DataArguments, MSMArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
-    run = Run("training_scripts/train_msm.py", arguments, args, encoder, data, method)
+    run = Run(args, encoder, data, method)
 
     # 1. Data: documents as sentences in their order, and parallel sentences, some of which are held out.
     documents, (pairs, evaluator) = data.load_documents(), data.load_pairs(args.seed)

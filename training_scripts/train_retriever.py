@@ -31,7 +31,7 @@ from st_xlret.batches import DistinctRows
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training import script
-from st_xlret.training.data import QuestionsAloneArguments
+from st_xlret.training.data import Questions
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best, run_script
 
@@ -78,13 +78,12 @@ class TrainingArguments(script.TrainingArguments):
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [EncoderArguments, QuestionsAloneArguments, RetrieverArguments, TrainingArguments]
+    groups = [EncoderArguments, Questions, RetrieverArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
-    run = Run("training_scripts/train_retriever.py", arguments, args, encoder, data, method)
+    run = Run(args, encoder, data, method)
 
     # 1. Data: questions with passages, some of which are held out, and hard negatives.
-    questions, evaluator = data.load_questions(args.seed, languages=data.languages)
-    questions = data.add_hard_negatives(questions, encoder.model, args)
+    questions, evaluator = data.load_questions(encoder.model, args, languages=data.languages)
     languages = dict(Counter(questions["language"]).most_common())
 
     # 2. The encoder, or two of them, which start alike.

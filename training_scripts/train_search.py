@@ -25,10 +25,16 @@ from sentence_transformers.base.modules import Router, Transformer
 from st_xlret import CrossLingualTrainer, RetrievalContrastiveLoss, SemanticContrastiveLoss, SimilarityDistillationLoss
 from st_xlret.batches import LengthGroupedBatches, Rows
 from st_xlret.options import option, parse
-from st_xlret.training import data as shared
-from st_xlret.training import encoders, script
+from st_xlret.training import script
+from st_xlret.training.data import Answers, Pairs
+from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best, loss_options, run_script
 from st_xlret.training.teacher import ROLES, distillation_data, pairs_of, role_prompts, teacher_vectors
+
+
+@dataclass
+class DataArguments(Pairs, Answers):
+    """Translations, and questions where there are any."""
 
 
 @dataclass
@@ -70,16 +76,16 @@ class TrainingArguments(script.TrainingArguments):
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [encoders.CheckpointArguments, shared.PairQuestionArguments, SearchArguments, TrainingArguments]
+    groups = [EncoderArguments, DataArguments, SearchArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
-    run = Run("training_scripts/train_search.py", arguments, args, encoder, data, method)
+    run = Run(args, encoder, data, method)
 
     # 1. Data: translations and questions, some of which are held out.
     pairs, pair_evaluator = data.load_pairs(args.seed)
     if pairs is None:
         raise ValueError("there is nothing to learn from: give --pairs, translations from or into English")
     negatives = method.negatives if method.questions_ratio else 0
-    questions, question_evaluator = data.load_answers(args, method.pivot, negatives)
+    questions, question_evaluator = data.load_answers(args, method.pivot, negatives, 5 * data.evaluation_pairs)
 
     # 2. The teacher is the encoder before training: its vectors of English texts are the goal.
     model = encoder.load([], args)

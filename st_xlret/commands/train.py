@@ -16,21 +16,16 @@ import st_xlret
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret train") -> None:
-    """Run the command `train`.
-
-    Raises:
-        ValueError: If there is no script of this name.
-    """
-    given = list(arguments)
-    scripts = {name_of(file): file for file in sorted(folder().glob("train_*.py"))}
-    if not given or given[0] in ("-h", "--help"):
-        print(__doc__)
-        _list(scripts)
-        return
-    if given[0] not in scripts:
-        raise ValueError(f"there is no training script {given[0]!r}; there are: {', '.join(scripts)}")
-    file, recipes = scripts[given[0]], folder() / "recipes"
-    options = [str(recipes / word) if _is_recipe(word, recipes) else word for word in given[1:]]
+    """Run a script by its name, `ml-ctl` for `train_ml_ctl.py`, or list all. A recipe is found by its file's name."""
+    scripts = {file.stem[6:].replace("_", "-"): file for file in sorted(folder().glob("train_*.py"))}
+    recipes = sorted((folder() / "recipes").glob("*.yaml"))
+    if not arguments or arguments[0] not in scripts:
+        lines = [f"{name:22}{_first_line(file)}" for name, file in scripts.items()]
+        lines += ["", "recipes:", *(f"{file.name:28}{_first_line(file)}" for file in recipes)]
+        listed = "\n".join([str(__doc__), *lines, "", f"They are in {folder()}: read them, copy them, change them."])
+        return print(listed) if arguments[:1] in ([], ["-h"], ["--help"]) else sys.exit(listed)
+    here = {file.name: str(file) for file in recipes if not Path(file.name).is_file()}
+    file = scripts[arguments[0]]
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -39,34 +34,14 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret train") -> None:
 
     from st_xlret.training.script import run_script
 
-    run_script(lambda: module.main(options))
+    run_script(lambda: module.main([here.get(word, word) for word in arguments[1:]]))
 
 
 def folder() -> Path:
     """The folder of the training scripts: in the installed package, or beside it in a checkout."""
     package = Path(st_xlret.__file__).parent
-    installed = package / "training_scripts"
-    return installed if installed.is_dir() else package.parent / "training_scripts"
+    return next(path for path in (package / "training_scripts", package.parent / "training_scripts") if path.is_dir())
 
 
-def name_of(script: Path) -> str:
-    """The name of a script on the command line: `ml-ctl` for `train_ml_ctl.py`."""
-    return script.stem.removeprefix("train_").replace("_", "-")
-
-
-def _is_recipe(word: str, recipes: Path) -> bool:
-    return word.endswith(".yaml") and not Path(word).is_file() and (recipes / word).is_file()
-
-
-def _list(scripts: dict[str, Path]) -> None:
-    width = max(map(len, scripts))
-    for name, file in scripts.items():
-        print(f"{name:{width}}  {_first_line(file, 'r' + 3 * chr(34))}")
-    print(f"\nrecipes, in {folder() / 'recipes'}:")
-    for file in sorted((folder() / "recipes").glob("*.yaml")):
-        print(f"{file.name:26}  {_first_line(file, '# ')}")
-    print(f"\nThe scripts are in {folder()}: read them, copy them, change them.")
-
-
-def _first_line(file: Path, prefix: str) -> str:
-    return file.read_text(encoding="utf-8").partition("\n")[0].removeprefix(prefix)
+def _first_line(file: Path) -> str:
+    return file.read_text(encoding="utf-8").partition("\n")[0].lstrip('r"# ')

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from accelerate import PartialState
 from datasets import Dataset, load_from_disk
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
@@ -30,12 +28,10 @@ from st_xlret.data import (
     normalise_text,
 )
 from st_xlret.data.dictionaries import read_stop_words, stop_words
-from st_xlret.data.retrieval import find_retrieval
 from st_xlret.evaluation import LAReQAEvaluator, TatoebaEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
-from st_xlret.files import atomic_directory
 from st_xlret.options import option
-from st_xlret.training.script import TrainingArguments
+from st_xlret.training.script import TrainingArguments, made_once
 
 logger = logging.getLogger(__name__)
 
@@ -44,46 +40,52 @@ _TOO_MANY_KNOWN = 0.05
 
 
 @dataclass
-class DataArguments:
-    """Documents and parallel sentences to train on."""
+class Texts:
+    """What all texts to train on have in common; the other options of data build on it."""
 
     _argument_group_name = "data"
+
+    languages: list[str] = option([], "Languages to keep (ISO 639-1 codes). All by default.")
+    exclude: list[str] = option(
+        [], "Text files with sentences that must not be trained on, such as the English side of a test set."
+    )
+    skip_bad_lines: bool = option(False, "Skip and count bad lines of the data instead of stopping at the first one.")
+
+
+@dataclass
+class Documents(Texts):
+    """Documents to train on."""
 
     documents: list[str] = option(
         [],
         "Documents: JSON lines files, folders of them, or Hugging Face data sets as NAME:CONFIG=LANGUAGE, such as "
         "wikimedia/wikipedia:20231101.fr=fr.",
     )
-    pairs: list[str] = option(
-        [],
-        "Parallel sentences, as files or folders: JSON lines, TMX, Moses (X.en-fr.en beside X.en-fr.fr), WikiMatrix, "
-        "two columns (X.en-fr.tsv, word lists too), or documents with verse references.",
-    )
-    languages: list[str] = option([], "Languages to keep (ISO 639-1 codes). All by default.")
-    pairs_per_language: int | None = option(
-        None,
-        "Maximum pairs per language pair. Samples are nested: a 500-pair sample is contained in the 5,000-pair one.",
-    )
-    exclude: list[str] = option(
-        [],
-        "Text files with sentences that must not be trained on, such as the English side of a test set.",
-    )
-    evaluation_pairs: int = option(
-        200,
-        "Pairs per language pair to hold out: they measure the run and choose the best checkpoint.",
-    )
-    skip_bad_lines: bool = option(False, "Skip and count bad lines of the data instead of stopping at the first one.")
 
     def load_documents(self) -> Dataset | None:
         """All documents as one memory-mapped data set of sentences, or None if there are none."""
         if not self.documents:
             return None
-        return load_documents(
-            self.documents,
-            languages=self.languages or None,
-            exclude=self.exclude,
-            skip_bad_lines=self.skip_bad_lines,
-        )
+        languages, skip = self.languages or None, self.skip_bad_lines
+        return load_documents(self.documents, languages=languages, exclude=self.exclude, skip_bad_lines=skip)
+
+
+@dataclass
+class Pairs(Texts):
+    """Parallel sentences to train on."""
+
+    pairs: list[str] = option(
+        [],
+        "Parallel sentences, as files or folders: JSON lines, Moses (X.en-fr.en beside X.en-fr.fr), WikiMatrix, or two "
+        "columns (X.en-fr.tsv, word lists too).",
+    )
+    pairs_per_language: int | None = option(
+        None,
+        "Maximum pairs per language pair. Samples are nested: a 500-pair sample is contained in the 5,000-pair one.",
+    )
+    evaluation_pairs: int = option(
+        200, "Pairs per language pair to hold out: they measure the run and choose the best checkpoint."
+    )
 
     def load_pairs(self, seed: int) -> tuple[Dataset | None, TatoebaEvaluator | None]:
         """Parallel sentences to train on, and an evaluator of those that are held out; None where there are none."""
@@ -99,11 +101,6 @@ class DataArguments:
         if not self.evaluation_pairs:
             return pairs, None
         rest, held_out = hold_out_pairs(pairs, self.evaluation_pairs, seed=seed)
-        if not len(rest):
-            raise ValueError(
-                f"holding out --evaluation_pairs {self.evaluation_pairs} leaves none of the {len(pairs)} pairs to "
-                "train on, because sentences that occur on both sides are removed; lower it, or set it to 0"
-            )
         if not len(held_out):
             logger.warning("no pairs are held out of %d: too few to measure the run by", len(pairs))
             return rest, None
@@ -111,10 +108,9 @@ class DataArguments:
 
 
 @dataclass
-class WordArguments(DataArguments):
+class Words(Pairs):
     """Parallel sentences, and dictionaries to find words in them."""
 
-    documents: list[str] = field(default_factory=list, init=False)
     dictionaries: list[str] = option(
         [], "Dictionaries: two columns, named after their languages, such as en-fr.txt (MUSE) or WORDS.en-fr.tsv.gz."
     )
@@ -131,165 +127,45 @@ class WordArguments(DataArguments):
     def word_samples(
         self, pairs: Dataset, model: SentenceTransformer, args: TrainingArguments
     ) -> tuple[Dataset, dict[str, dict[str, int]]]:
-        """Pairs with the token positions of a word and of its translation, and what was found, by language pair.
-
-        Raises:
-            ValueError: If there are no dictionaries, or stop words of a language that no dictionary has.
-        """
-        if not self.dictionaries:
-            raise ValueError("there are no dictionaries: give --dictionaries, or train on sentences with --mode CZ-snt")
-        if len(self.stop_words) != 1 and {"default", "none"} & set(self.stop_words):
-            raise ValueError(f"--stop_words takes default, none or files, got {' '.join(self.stop_words)}")
-        languages = self.languages or None
-        found = load_dictionaries(self.dictionaries, languages=languages, skip_bad_lines=self.skip_bad_lines)
-        left_out: dict[str, frozenset[str]] | None = None if self.stop_words == ["default"] else {}
+        """Pairs with the token positions of a word and of its translation, and what was found, by language pair."""
+        dictionaries = load_dictionaries(
+            self.dictionaries, languages=self.languages or None, skip_bad_lines=self.skip_bad_lines
+        )
+        lists: dict[str, frozenset[str]] | None = None if self.stop_words == ["default"] else {}
         if self.stop_words not in (["default"], ["none"]):
-            codes = {code for one in found for code in (one.source_language, one.target_language)}
-            own = dict(map(read_stop_words, self.stop_words))
-            if unknown := sorted(set(own) - codes):
-                raise ValueError(f"--stop_words: no dictionary has {', '.join(unknown)}; they have {sorted(codes)}")
-            left_out = {code: own[code] if code in own else stop_words(code) for code in codes}
+            codes = {code for one in dictionaries for code in (one.source_language, one.target_language)}
+            files = dict(map(read_stop_words, self.stop_words))
+            lists = {code: files[code] if code in files else stop_words(code) for code in codes}
         report = WordSampleReport()
         tokens_read = args.train_seq_length or int(model.max_seq_length or 0)
         samples = build_word_samples(
             pairs,
-            found,
+            dictionaries,
             model.tokenizer,
             max_seq_length=tokens_read - prompt_tokens(model, args.prompts),
             samples_per_pair=self.samples_per_pair,
             seed=args.seed,
-            stop_words_by_language=left_out,
+            stop_words_by_language=lists,
             report=report,
         )
         return samples, {code: dict(counts) for code, counts in report.languages.items()}
 
 
 @dataclass
-class QuestionArguments(DataArguments):
-    """Questions with passages to train on, beside parallel sentences and documents."""
-
-    retrieval: list[str] = option(
-        [],
-        "Questions with passages: BEIR folders (their training split), JSON files of DPR (XOR-TyDi's too) or SQuAD, "
-        "MS MARCO triplets (TSV), Mr.TyDi's train.jsonl.gz or the folder that contains them, Mewsli-X's pairs, or "
-        "JSON lines "
-        '{"query", "positive", "negatives", "language"}. PATH=sw names the language of a file that names none; '
-        "without it, "
-        "English.",
-    )
-    positives: str = option(
-        "passage",
-        "What a question is to find: the whole passage with its title, or the sentence with the answer.",
-        choices=["passage", "sentence"],
-    )
-    hard_negatives: int = option(
-        0,
-        "Hard negatives per question: those in the files of DPR, MS MARCO or Mr.TyDi, and with --positives sentence "
-        "the other sentences of the passage; for other data, --model finds them among all passages before it is "
-        "trained.",
-    )
-    test: str | None = option(
-        None,
-        "XQuAD-R to measure the finished model on, as a BEIR folder or LAReQA's release. Its questions are not "
-        "trained on.",
-    )
-    evaluation_questions: int = option(
-        1000, "Questions to hold out, at most a tenth: they measure the run and choose the best checkpoint."
-    )
-
-    context = False
-
-    def __post_init__(self) -> None:
-        if not self.retrieval:
-            raise ValueError("there is nothing to train on: give --retrieval, questions with passages")
-
-    def load_questions(
-        self, seed: int, *, languages: Sequence[str] = ()
-    ) -> tuple[Dataset, InformationRetrievalEvaluator | None]:
-        """Questions to train on, without those of the test, and an evaluator of those that are held out.
-
-        Args:
-            seed: Seed of what is held out.
-            languages: Languages of questions to keep; all if it is empty.
-
-        Raises:
-            DataError: If more test questions are among the training data than chance explains.
-        """
-        sources = find_retrieval(self.retrieval)
-        questions = load_retrieval(
-            self.retrieval,
-            negatives=self.hard_negatives if all(source.has_negatives(self.positives) for source in sources) else 0,
-            positives=self.positives,
-            context=self.context,
-            titles=self.positives == "passage",
-            languages=languages or None,
-            skip_bad_lines=self.skip_bad_lines,
-        )
-        if self.test:
-            questions = without_test_questions(questions, self.test)
-        rest, held_out = hold_out_questions(questions, self.evaluation_questions, seed=seed)
-        if self.evaluation_questions and not len(held_out):
-            logger.warning("no questions are held out of %d: too few to measure the run by", len(questions))
-        return rest, question_evaluator(held_out)
-
-    def add_hard_negatives(self, questions: Dataset, model: str | None, args: TrainingArguments) -> Dataset:
-        """Mine hard negatives for questions whose files hold none; they are kept in `output_dir/negatives`.
-
-        Raises:
-            DataError: If no question has as many negatives.
-            ValueError: If there is no model to mine with.
-        """
-        if not self.hard_negatives or "negative_1" in questions.column_names:
-            return questions
-        if model is None:
-            raise ValueError(
-                f"--hard_negatives {self.hard_negatives}: an encoder from scratch finds none, and the files hold "
-                "none; give a trained one by --model"
-            )
-        folder, state = Path(str(args.output_dir)) / "negatives", PartialState()
-        # Rank 0 mines while the others wait.
-        with state.main_process_first():
-            if state.is_main_process and not (args.resume and folder.is_dir()):
-                mined = mine_negatives(questions, model, self.hard_negatives)
-                shutil.rmtree(folder, ignore_errors=True)
-                with atomic_directory(folder) as temporary:
-                    mined.save_to_disk(str(temporary))  # older versions of fsspec refuse a Path
-        return load_from_disk(str(folder))
-
-    def lareqa(self) -> LAReQAEvaluator | None:
-        """The evaluator of `test`."""
-        return LAReQAEvaluator.from_directory(self.test, context=self.context) if self.test else None
-
-
-@dataclass
-class QuestionsAloneArguments(QuestionArguments):
+class Answers(Texts):
     """Questions with passages to train on."""
 
-    documents: list[str] = field(default_factory=list, init=False)
-    pairs: list[str] = field(default_factory=list, init=False)
-    pairs_per_language: int | None = field(default=None, init=False)
-    evaluation_pairs: int = field(default=0, init=False)
-    context: bool = option(
-        False, "Put its passage after each sentence of --positives sentence, as evaluate --context does."
-    )
-
-
-@dataclass
-class PairQuestionArguments(DataArguments):
-    """Translations, and questions where there are any."""
-
-    documents: list[str] = field(default_factory=list, init=False)
     retrieval: list[str] = option(
         [],
-        "Questions in the pivot language with passages and answers: BEIR folders whose queries name their answers "
-        "(their training split), or JSON files of DPR or SQuAD.",
+        'Questions with passages: BEIR folders (their training split), or JSON lines {"query", "positive"} and, where '
+        'there are any, "negatives", "title", "answers" and "language".',
     )
     context: bool = option(
-        False, "Put its paragraph after each sentence that may answer, as evaluate --context does: for search in such."
+        False, "Put its passage after each sentence that may answer, as evaluate --context does: for search in such."
     )
 
     def load_answers(
-        self, args: TrainingArguments, language: str, negatives: int
+        self, args: TrainingArguments, language: str, negatives: int, evaluated: int
     ) -> tuple[Dataset | None, InformationRetrievalEvaluator | None]:
         """Questions with the sentence that answers and others of its paragraph, and an evaluator of held-out ones.
 
@@ -307,12 +183,80 @@ class PairQuestionArguments(DataArguments):
             exclude=self.exclude,
             skip_bad_lines=self.skip_bad_lines,
         )
-        questions, held_out = hold_out_questions(questions, 5 * self.evaluation_pairs, seed=args.seed)
-        evaluator, questions = question_evaluator(held_out), questions.shuffle(seed=args.seed)
-        if args.max_steps > 0:
-            most = args.max_steps * args.train_batch_size * args.world_size * args.gradient_accumulation_steps
-            questions = questions.select(range(min(len(questions), most)))
-        return (questions if len(questions) else None), evaluator
+        questions, held_out = hold_out_questions(questions, evaluated, seed=args.seed)
+        rows = args.max_steps * args.train_batch_size * args.world_size * args.gradient_accumulation_steps
+        most = min(len(questions), rows) if rows > 0 else len(questions)
+        questions = questions.shuffle(seed=args.seed).select(range(most))
+        return (questions if most else None), question_evaluator(held_out)
+
+
+@dataclass
+class Questions(Answers):
+    """Questions with passages to train on, and a test set."""
+
+    positives: str = option(
+        "passage",
+        "What a question is to find: the whole passage with its title, or the sentence with the answer.",
+        choices=["passage", "sentence"],
+    )
+    hard_negatives: int = option(
+        0,
+        "Hard negatives per question: those in the files, and with --positives sentence the other sentences of the "
+        "passage; for other data, --model finds them among all passages before it is trained.",
+    )
+    test: str | None = option(
+        None,
+        "XQuAD-R to measure the finished model on, as a BEIR folder or LAReQA's release. Its questions are not "
+        "trained on.",
+    )
+    evaluation_questions: int = option(
+        1000, "Questions to hold out, at most a tenth: they measure the run and choose the best checkpoint."
+    )
+
+    def load_questions(
+        self, model: str | None, args: TrainingArguments, *, languages: list[str] | None = None
+    ) -> tuple[Dataset, InformationRetrievalEvaluator | None]:
+        """Questions to train on, without those of the test, and an evaluator of those that are held out.
+
+        Args:
+            model: The checkpoint that mines hard negatives where the files hold none.
+            args: The training arguments; mined negatives are kept in `output_dir/negatives` for a resumed run.
+            languages: Languages of questions to keep; all by default.
+
+        Raises:
+            DataError: If more test questions are among the training data than chance explains.
+        """
+        options: dict[str, Any] = {
+            "positives": self.positives,
+            "context": self.context,
+            "titles": self.positives == "passage",
+            "languages": languages or None,
+            "skip_bad_lines": self.skip_bad_lines,
+        }
+        try:
+            questions = load_retrieval(self.retrieval, negatives=self.hard_negatives, **options)
+        except DataError:  # none has a negative, or there is something else, which is met again
+            questions = load_retrieval(self.retrieval, **options)
+        if self.test:
+            questions = without_test_questions(questions, self.test)
+        rest, held_out = hold_out_questions(questions, self.evaluation_questions, seed=args.seed)
+        if self.hard_negatives and "negative_1" not in rest.column_names:
+            if model is None:
+                raise ValueError(
+                    f"--hard_negatives {self.hard_negatives}: the files hold none, and there is no --model"
+                )
+            mined = made_once(
+                Path(str(args.output_dir)) / "negatives",
+                # Older versions of fsspec refuse a Path.
+                lambda folder: mine_negatives(rest, model, self.hard_negatives).save_to_disk(str(folder)),
+                keep=args.resume,
+            )
+            rest = load_from_disk(str(mined))
+        return rest, question_evaluator(held_out)
+
+    def lareqa(self) -> LAReQAEvaluator | None:
+        """The evaluator of `test`."""
+        return LAReQAEvaluator.from_directory(self.test, context=self.context) if self.test else None
 
 
 def without_test_questions(questions: Dataset, test: str) -> Dataset:
@@ -340,9 +284,6 @@ def mine_negatives(questions: Dataset, model: str, count: int) -> Dataset:
 
     Returns:
         Rows with `query`, `positive`, `negative_1` ... and `language`; questions with fewer negatives are left out.
-
-    Raises:
-        DataError: If no question has as many negatives.
     """
     mined = mine_hard_negatives(
         questions.select_columns(["query", "positive"]),
@@ -355,11 +296,6 @@ def mine_negatives(questions: Dataset, model: str, count: int) -> Dataset:
         use_faiss=True,
         output_format="n-tuple",
     )
-    if not len(mined):
-        raise DataError(
-            f"{model} finds {count} hard negatives for no question: they must be among its 100 most similar passages "
-            "and at least 5% less similar than the right one; ask for fewer, or take another model"
-        )
     languages = dict(zip(questions["query"], questions["language"], strict=True))
     return mined.add_column("language", [languages[query] for query in mined["query"]])
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accelerate import PartialState
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
@@ -18,22 +16,17 @@ from sentence_transformers.sentence_transformer.modules import Pooling, StaticEm
 from transformers import PreTrainedTokenizerFast
 
 from st_xlret.data.columns import rows_by_value
-from st_xlret.files import atomic_directory
 from st_xlret.hub.loading import load_model
 from st_xlret.losses.masked_lm import MaskedLMLoss, NoHeadError
 from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
 from st_xlret.options import option
 from st_xlret.precision import autocast
-from st_xlret.training.checkpoints import last_checkpoint
-from st_xlret.training.script import TrainingArguments
+from st_xlret.training.script import TrainingArguments, last_checkpoint, made_once
 
 logger = logging.getLogger(__name__)
 
 CHARACTERS = 10_000_000
 """Characters to train a tokenizer on, or a new head for masked words, spread evenly over the languages."""
-
-MAX_SEQ_LENGTH = 64
-"""Tokens that a Transformer from scratch reads of a text."""
 
 
 @dataclass
@@ -50,19 +43,20 @@ class EncoderArguments:
         "or tiny (1 of 32) to try things out.",
         choices=["static", "tiny", "mini", "small", "base"],
     )
-    max_seq_length: int | None = option(
-        None,
-        "Tokens to read of a text. By default the checkpoint's; 64 from scratch.",
-    )
+    max_seq_length: int | None = option(None, "Tokens to read of a text. By default the checkpoint's; 64 from scratch.")
     pooling: str | None = option(
         None,
         "Sentence vector of a Transformer: cls (the first token's, the papers'), mean, or checkpoint (the "
         "checkpoint's own). By default checkpoint; mean for one without pooling and from scratch.",
         choices=["cls", "mean", "checkpoint"],
     )
-
-    vocabulary = 60_000
-    features = 256
+    vocabulary: int = option(60_000, "From scratch: size of the vocabulary of the tokenizer.")
+    features: int = option(256, "From scratch: vector size of a static encoder.")
+    train_head: bool = option(
+        False,
+        "For a checkpoint without a head for masked words, such as E5: train one first, on the encoder as it is, until "
+        "its loss on held-out texts is flat. Without it, masked words are left out.",
+    )
 
     def __post_init__(self) -> None:
         if (self.model is None) == (self.from_scratch is None):
@@ -70,8 +64,6 @@ class EncoderArguments:
                 "give either --model (a checkpoint) or --from_scratch static, tiny, mini, small or base, got "
                 f"--model {self.model} and --from_scratch {self.from_scratch}"
             )
-        if self.pooling == "checkpoint" and self.model is None:
-            raise ValueError("--pooling checkpoint is for a checkpoint (--model): from scratch it is cls or mean")
 
     def load(self, texts: Iterable[tuple[Dataset, str, str]], args: TrainingArguments) -> SentenceTransformer:
         """Load the checkpoint, or make an encoder from scratch.
@@ -87,52 +79,24 @@ class EncoderArguments:
         if self.model is not None:
             model = load_model(self.model)
             if self.max_seq_length is not None and not isinstance(model[0], StaticEmbedding):
-                model.max_seq_length = min(self.max_seq_length, _positions(model) or self.max_seq_length)
+                model.max_seq_length = self.max_seq_length
             for place, module in enumerate(model.children()):
                 if self.pooling in ("cls", "mean") and isinstance(module, Pooling):
                     model[place] = Pooling(module.embedding_dimension, pooling_mode=self.pooling)  # type: ignore[arg-type]
             return model
-        for name in ("freeze_embeddings", "lora_rank"):
-            if getattr(args, name):
-                raise ValueError(f"--{name} is for a checkpoint (--model): from scratch, all weights are to be learned")
-        if args.keep_trained < 1:
-            raise ValueError(f"--keep_trained {args.keep_trained} is for a checkpoint: --from_scratch has none to keep")
-        tokenizer = self._tokenizer(texts, args)
+
+        def train(folder: Path) -> None:
+            sample = list(balanced_texts(texts, CHARACTERS, seed=args.seed))
+            logger.info("training a tokenizer of %d tokens on %d texts", self.vocabulary, len(sample))
+            train_tokenizer(sample, self.vocabulary, show_progress=True).save_pretrained(folder)
+
+        output = Path(str(args.output_dir))
+        kept = args.resume and last_checkpoint(output) is not None
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(str(made_once(output / "tokenizer", train, keep=kept)))
         if self.from_scratch == "static":
             return static_encoder(tokenizer, self.features)
-        return transformer_encoder(
-            tokenizer,
-            self.from_scratch,  # type: ignore[arg-type]
-            max_seq_length=self.max_seq_length or MAX_SEQ_LENGTH,
-            pooling=self.pooling or "mean",  # type: ignore[arg-type]
-        )
-
-    def _tokenizer(self, texts: Iterable[tuple[Dataset, str, str]], args: TrainingArguments) -> PreTrainedTokenizerFast:
-        output = Path(str(args.output_dir))
-        folder, state = output / "tokenizer", PartialState()
-        # Rank 0 trains while the others wait.
-        with state.main_process_first():
-            if state.is_main_process and not (args.resume and last_checkpoint(output) and folder.is_dir()):
-                sample = list(balanced_texts(texts, CHARACTERS, seed=args.seed))
-                logger.info("training a tokenizer of %d tokens on %d texts", self.vocabulary, len(sample))
-                trained = train_tokenizer(sample, self.vocabulary, show_progress=True)
-                shutil.rmtree(folder, ignore_errors=True)
-                with atomic_directory(folder) as temporary:
-                    trained.save_pretrained(temporary)
-        return PreTrainedTokenizerFast.from_pretrained(str(folder))
-
-
-@dataclass
-class PretrainingEncoderArguments(EncoderArguments):
-    """The encoder to train, with the sizes of one from scratch, and masked words."""
-
-    vocabulary: int = option(60_000, "From scratch: size of the vocabulary of the tokenizer.")
-    features: int = option(256, "From scratch: vector size of a static encoder.")
-    train_head: bool = option(
-        False,
-        "For a checkpoint without a head for masked words, such as E5: train one first, on the encoder as it is, until "
-        "its loss on held-out texts is flat. Without it, masked words are left out.",
-    )
+        sizes: dict[str, Any] = {"max_seq_length": self.max_seq_length or 64, "pooling": self.pooling or "mean"}
+        return transformer_encoder(tokenizer, self.from_scratch, **sizes)  # type: ignore[arg-type]
 
     def masked_words(
         self,
@@ -155,33 +119,13 @@ class PretrainingEncoderArguments(EncoderArguments):
             return MaskedLMLoss(model, **options)
         except NoHeadError:
             if not self.train_head:
-                logger.warning(
-                    "masked language modelling is left out: the checkpoint has no pre-trained language-model head "
-                    "(--train_head trains one first)"
-                )
+                logger.warning("masked words are left out: the checkpoint has no head for them, see --train_head")
                 return None
         loss = MaskedLMLoss(model, fresh_head=True, **options)
         if not (args.resume and last_checkpoint(Path(str(args.output_dir)))):
             with autocast(args.precision, model.device):
                 loss.train_head(list(balanced_texts(texts, CHARACTERS, seed=args.seed)))
         return loss
-
-
-@dataclass
-class CheckpointArguments(EncoderArguments):
-    """The encoder to train: a trained one."""
-
-    from_scratch: str | None = field(default=None, init=False)
-
-
-def _positions(model: SentenceTransformer) -> int | None:
-    """How many tokens a Transformer has positions for; None if that cannot be told."""
-    config = getattr(getattr(model[0], "auto_model", None), "config", None)
-    positions = getattr(config, "max_position_embeddings", None)
-    if config is None or positions is None:
-        return model.max_seq_length
-    # RoBERTa and its kin count positions from the padding token's number on.
-    return positions - (config.pad_token_id + 1 if "roberta" in config.model_type else 0)
 
 
 def balanced_texts(sources: Iterable[tuple[Dataset, str, str]], characters: int, *, seed: int = 0) -> Iterator[str]:

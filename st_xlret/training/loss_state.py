@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from functools import reduce
@@ -20,6 +21,7 @@ from st_xlret.files import atomic_file
 from st_xlret.losses.base import CrossLingualLoss, unwrapped
 
 LOSS_STATE_FILE = "loss_state.safetensors"
+"""The last file of a checkpoint: where it is, the checkpoint is complete."""
 
 
 def name_losses(losses: Any) -> dict[str, CrossLingualLoss]:
@@ -58,6 +60,7 @@ class LossStateCallback(TrainerCallback):
         losses: The loss, or all losses of the run: a sequence, or the mapping given to the Trainer.
         resume_from: The checkpoint folder that `trainer.train(resume_from_checkpoint=...)` was given, if it is not in
             the output folder of this run.
+        options: What the run is made of, kept in the metadata of the file: a resumed run can be compared with it.
 
     Raises:
         FileNotFoundError: On resume, if the checkpoint has no loss state.
@@ -72,8 +75,9 @@ class LossStateCallback(TrainerCallback):
         True
     """
 
-    def __init__(self, losses: Any, *, resume_from: str | Path | None = None) -> None:
+    def __init__(self, losses: Any, *, resume_from: str | Path | None = None, options: Any = None) -> None:
         self.losses = name_losses(losses)
+        self.options = options
         self.resume_from = resume_from
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -151,11 +155,13 @@ class LossStateCallback(TrainerCallback):
             nn.utils.clip_grad_norm_([p for p in parameters if p.grad is not None], args.max_grad_norm)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Write the state into the checkpoint that was just made."""
+        """Write the state into the checkpoint that was just made, when all ranks have written their part."""
+        if get_world_size() > 1:
+            dist.barrier()
         folder = _checkpoint(args, state)
         if args.should_save and folder.is_dir():
             with atomic_file(folder / LOSS_STATE_FILE) as temporary:
-                save_file(self.state_dict(), temporary)
+                save_file(self.state_dict(), temporary, metadata={"options": json.dumps(self.options)})
 
 
 def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:

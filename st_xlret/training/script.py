@@ -1,65 +1,47 @@
-"""A training script around its Trainer: checks before it, resume, and what a finished run leaves behind."""
+"""A training script around its Trainer: what is checked before it, how it resumes, and what it leaves behind."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-import random
 import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from accelerate import PartialState
-from filelock import FileLock, Timeout
+from filelock import FileLock
+from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import TrainerState, set_seed
 
 from st_xlret.evaluation.plots import plot_training
-from st_xlret.files import check_output_directory, save_model, write_json
+from st_xlret.files import atomic_directory, check_output_directory, save_model, write_json
 from st_xlret.hub.card import check_license, set_card_data
-from st_xlret.losses.base import with_options
 from st_xlret.options import option
 from st_xlret.training.arguments import CrossLingualTrainingArguments
-from st_xlret.training.checkpoints import ManifestCallback, differences, fingerprint, is_complete, last_checkpoint
+from st_xlret.training.loss_state import LOSS_STATE_FILE, LossStateCallback
 from st_xlret.training.trainable import interpolate, merge_adapters, trainable_weights
 from st_xlret.training.trainer import CrossLingualTrainer
 
 logger = logging.getLogger(__name__)
 
 # Options that a resumed run may change: they do not change what is learned.
-_FREE_PREFIXES = (
-    "log",
-    "save_",
-    "eval_",
-    "hub_",
-    "push_",
-    "report_",
-    "resume",
-    "dataloader_",
-    "trackio_",
-    "ddp_",
-    "multi_",
-)
-_FREE = {"output_dir", "overwrite", "license", "run_name", "project", "disable_tqdm", "local_rank", "batch_sampler"}
-
-_MAIN_SCORES = ("accuracy", "mrr@10")
-"""The held-out scores that tell whether a run was worth it; evaluators return others beside them."""
+_FREE = ("log", "save_", "eval_", "hub_", "push_", "report_", "resume", "dataloader_", "trackio_", "ddp_", "multi_")
+_FREE += ("output_dir", "overwrite", "license", "run_name", "project", "disable_tqdm", "local_rank", "batch_sampler")
+_SOURCES = ("documents", "pairs", "retrieval", "dictionaries")
 
 
 @dataclass
 class TrainingArguments(CrossLingualTrainingArguments):
     """The training arguments with the defaults of this package's scripts; a script overrides those of its paper."""
 
-    _argument_group_name = "training (the host's options; --help_all shows all of them)"
+    _argument_group_name = "training (these are the host's options, and a few more)"
 
     output_dir: str = field(metadata={"help": "Folder for the model, checkpoints, results and plots."})
     max_steps: int = option(10_000, "Optimizer steps. --num_train_epochs replaces it.")
@@ -67,7 +49,6 @@ class TrainingArguments(CrossLingualTrainingArguments):
         None, "Passes over the data, in place of --max_steps."
     )
     per_device_train_batch_size: int = option(32, "Windows, sentences or pairs in a batch, per device.")
-    gradient_accumulation_steps: int = option(1, "Batches whose gradients are added up for a step.")
     learning_rate: float = option(
         3e-5,
         "Peak learning rate. 3e-5 suits XLM-R, 3e-6 a trained sentence encoder such as E5, 5e-4 a small "
@@ -87,92 +68,67 @@ class TrainingArguments(CrossLingualTrainingArguments):
 
     def __post_init__(self) -> None:
         check_license(self.license)
-        if not self.output_dir:
-            raise ValueError("--output_dir is empty: name the folder for the model, checkpoints and results")
         if self.num_train_epochs is None:
             self.num_train_epochs = 3.0  # the host's, which counts with --max_steps -1 alone
         elif self.max_steps == type(self).max_steps:
             self.max_steps = -1
-        if not (self.max_steps >= 1 or (self.max_steps == -1 and self.num_train_epochs > 0)):
-            raise ValueError(
-                f"--max_steps must be at least 1, or -1 for whole epochs (--num_train_epochs above 0), got "
-                f"{self.max_steps} and {self.num_train_epochs:g} epochs"
-            )
         super().__post_init__()
 
 
 class Run:
-    """One run of a training script.
-
-    Making it checks, before any work, that the result can be saved, locks the output folder, and sets the seed.
+    """One run of a training script. Making it locks and checks the output folder before any work, and sets the seed.
 
     Args:
-        program: The script, for the command in `results.json`.
-        arguments: Its command line; None for that of the process.
         args: The training arguments. With `push_to_hub` the finished model is pushed at the end, and no checkpoint.
         *groups: The script's other options. A resumed run must have the same ones; the number of processes may differ
             if the batch of all of them stays as large.
 
     Raises:
-        FileExistsError: If the output folder holds a model or checkpoints and `args` says neither resume nor overwrite;
-            or if another process trains in it.
-        OSError: If the folder cannot be written to.
+        FileExistsError: If the output folder holds a model or checkpoints and `args` says neither resume nor overwrite.
+        OSError: If the folder cannot be written to, or another process trains in it.
         SystemExit: If the run to resume is finished already.
-        ValueError: If torchrun has started several processes and the host uses one.
     """
 
-    def __init__(self, program: str, arguments: Sequence[str] | None, args: TrainingArguments, *groups: Any) -> None:
+    def __init__(self, args: TrainingArguments, *groups: Any) -> None:
         self.args, self.output = args, Path(str(args.output_dir))
         args.resume = args.resume or bool(args.resume_from_checkpoint)
-        self.command = command(program, sys.argv[1:] if arguments is None else arguments, args.hub_token)
-        processes = int(os.environ.get("WORLD_SIZE", "1"))
-        if processes != args.world_size:
-            raise ValueError(
-                f"{processes} processes were started and the Trainer uses {args.world_size}: each would train on its "
-                "own in the same folder; without GPUs, add --use_cpu"
-            )
         if args.process_index == 0:
-            self._lock()
-        if not (args.resume or args.overwrite) and any(self.output.glob("checkpoint-*")):
-            raise FileExistsError(
-                f"{self.output} holds checkpoints of an earlier run; use --resume to continue from the last one, "
-                "--overwrite to delete them and start anew, or give another --output_dir"
-            )
+            self.output.mkdir(parents=True, exist_ok=True)
+            # A singleton: in a notebook, a run that has failed does not keep out the next one.
+            self._lock = FileLock(self.output / ".lock", is_singleton=True)
+            self._lock.acquire(timeout=0)
         if args.resume and not args.overwrite and (self.output / "results.json").is_file():
             print(f"the run in {self.output} is finished: there is nothing to resume; --overwrite starts it anew")
-            raise SystemExit(0)
+            sys.exit(0)
+        if any(self.output.glob("checkpoint-*")) and not (args.resume or args.overwrite):
+            raise FileExistsError(f"{self.output} holds checkpoints: --resume continues, --overwrite deletes them")
         check_output_directory(self.output / "model", overwrite=args.overwrite, resume=args.resume)
-        self._push_to, self._token = (args.hub_model_id or self.output.resolve().name), args.hub_token
-        self._pushes, args.push_to_hub, args.hub_token = args.push_to_hub, False, None
-        self.options, self._losses = recorded_options(args, *groups), set[str]()
+        self._push, self._token = args.push_to_hub, args.hub_token
+        # The host would write a token into every checkpoint.
+        args.push_to_hub, args.hub_token = False, None
+        self.options = recorded_options(args, *groups)
+        self._losses: dict[str, dict[str, Any]] = json.loads(self.options.get("loss_options") or "{}")
         set_seed(args.seed)
-        torch.backends.cuda.enable_cudnn_sdp(False)  # as in autocast
-        threads = f" with {torch.get_num_threads()} threads (OMP_NUM_THREADS)" if args.device.type == "cpu" else ""
-        logger.info("computing in %s on %s%s", args.precision, args.device, threads)
+        torch.backends.cuda.enable_cudnn_sdp(False)  # as in `autocast`
+        logger.info("computing in %s on %s, %d threads", args.precision, args.device, torch.get_num_threads())
 
     def loss_options(self, name: str, **defaults: Any) -> dict[str, Any]:
         """The keyword arguments of a loss: those of the script, changed by `--loss_options`.
 
         Where both are mappings, or the script's is a dataclass such as `Rows()`, what is given changes fields of it.
         """
-        try:
-            given = dict(json.loads(self.options.get("loss_options") or "{}").get(name, {}))
-        except (ValueError, TypeError, AttributeError) as error:
-            raise ValueError(
-                f"--loss_options is a JSON mapping of losses to their arguments, such as {{{name!r}: {{...}}}}: {error}"
-            ) from error
-        self._losses.add(name)
+        changes = self._losses.pop(name, {})
         for key, default in defaults.items():
-            if isinstance(given.get(key), dict):
-                given[key] = with_options(default, key, given[key]) if is_dataclass(default) else default | given[key]
-        return {**defaults, **given}
+            if isinstance(change := changes.get(key), dict):
+                changes[key] = replace(default, **change) if is_dataclass(default) else default | change  # type: ignore[type-var]
+        return {**defaults, **changes}
 
     def train_and_save(
         self,
         trainer: CrossLingualTrainer,
         about: Mapping[str, Any],
         *,
-        evaluators: Sequence[Any] = (),
+        evaluators: Iterable[Any] = (),
         test: Any = None,
         tag: str,
     ) -> dict[str, Any]:
@@ -189,106 +145,83 @@ class Run:
             The content of `results.json`.
 
         Raises:
-            SystemExit: If the run stops early (interrupted, on a full disk, on a loss or weights that are not finite),
-                is resumed with other options or data, or cannot be saved. The message says how to continue.
+            SystemExit: If the run stops early, or is resumed with other options. The message says how to continue.
+            ValueError: If `--loss_options` names a loss that the run does not have.
         """
-        if unknown := set(json.loads(self.options.get("loss_options") or "{}")) - self._losses:
-            raise ValueError(f"--loss_options: this run has no losses {sorted(unknown)}, it has {sorted(self._losses)}")
-        model, first = trainer.model, trainer.is_world_process_zero()
-        evaluators = [evaluator for evaluator in evaluators if evaluator is not None]
-        record = {"options": self.options, "data": fingerprint(trainer.train_dataset)}
-        trainer.add_callback(ManifestCallback(record))
-        checkpoint = self._checkpoint_to_resume(record)
-        before = held_out_scores(evaluators, model) if first else {}
+        if self._losses:
+            raise ValueError(f"--loss_options: this run has no losses {sorted(self._losses)}")
+        model, evaluators = trainer.model, [evaluator for evaluator in evaluators if evaluator is not None]
+        for callback in trainer.callback_handler.callbacks:
+            if isinstance(callback, LossStateCallback):
+                callback.options = self.options
+        checkpoint = self._checkpoint_to_resume()
+        before = held_out_scores(evaluators, model) if trainer.is_world_process_zero() else {}
         started = time.perf_counter()
-        if not (checkpoint and _restore_finished(trainer, checkpoint)):
+        if not (checkpoint and restore_finished(trainer, checkpoint)):
             self._train(trainer, checkpoint)
         results: dict[str, Any] = {
-            "command": self.command,
+            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]).replace(self._token or "\0", "***"),
             "seconds": round(time.perf_counter() - started, 1),
             "steps": trainer.state.global_step,
             "tokens": trainer.state.num_input_tokens_seen,
             **about,
         }
-        if not first:
+        if not trainer.is_world_process_zero():
             return results
         if evaluators:
-            results |= {"held_out_before": before, "held_out": held_out_scores(evaluators, model)}
-            compare(before, results["held_out"])
+            after = held_out_scores(evaluators, model)
+            results |= {"held_out_before": before, "held_out": after}
+            for name in (name for name in after if name.endswith(("accuracy", "mrr@10"))):
+                print(f"held-out {name}: {before[name]:.4f} before training, {after[name]:.4f} after")
         if test is not None:
             measured = test.evaluate(model)
             results["xquad_r"] = {"scores": measured.scores, "average": measured.average}
-        self._save(model, trainer, results, tag)
+        self._save(model, results, tag)
+        if any("loss" in line for line in trainer.state.log_history):
+            plot_training(trainer.state.log_history, self.output / "training.png")
         return results
 
-    def _lock(self) -> None:
-        self.output.mkdir(parents=True, exist_ok=True)
-        # A singleton: in a notebook, a run that has failed does not keep out the next one.
-        self._lock_file = FileLock(self.output / ".lock", is_singleton=True)
-        try:
-            self._lock_file.acquire(timeout=0)
-        except Timeout:
-            raise FileExistsError(f"another process trains in {self.output}: give another --output_dir") from None
-
-    def _checkpoint_to_resume(self, record: dict[str, Any]) -> Path | None:
+    def _checkpoint_to_resume(self) -> Path | None:
         if self.args.resume_from_checkpoint:
             return Path(self.args.resume_from_checkpoint)
         if not self.args.resume:
-            if self.args.process_index == 0:
-                for path in self.output.glob("checkpoint-*"):
-                    shutil.rmtree(path, ignore_errors=True)
+            for path in self.output.glob("checkpoint-*") if self.args.process_index == 0 else ():
+                shutil.rmtree(path, ignore_errors=True)
             return None
         with PartialState().main_process_first():
             checkpoint = last_checkpoint(self.output)
-        if checkpoint and (changed := differences(checkpoint, record)):
-            listed = "\n".join(f"  {line}" for line in changed)
-            raise SystemExit(
-                f"{checkpoint} is of a run with other options or data:\n{listed}\ngive the same ones, or continue all "
-                f"the same with --resume_from_checkpoint {checkpoint}"
+        if checkpoint is None:
+            logger.info("there is no complete checkpoint: continuing from the start")
+            return None
+        with safe_open(checkpoint / LOSS_STATE_FILE, "pt") as file:
+            then = json.loads(file.metadata()["options"])
+        changed = [name for name in then.keys() | self.options if then.get(name) != self.options.get(name)]
+        if changed:
+            listed = "".join(f"  {n} was {then.get(n)!r}, is {self.options.get(n)!r}\n" for n in sorted(changed))
+            sys.exit(
+                f"{checkpoint} is of other options:\n{listed}--resume_from_checkpoint {checkpoint} takes it as it is"
             )
-        logger.info("continuing from %s", checkpoint or "the start: there is no complete checkpoint")
         return checkpoint
 
     def _train(self, trainer: CrossLingualTrainer, checkpoint: Path | None) -> None:
+        set_seed(self.args.seed)  # the score before training leaves no trace in it
         try:
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        except (Exception, KeyboardInterrupt) as error:
-            step, reason = trainer.state.global_step, str(error) or type(error).__name__
-            unfinished = self.output / f"checkpoint-{step}"
-            # A full disk shows itself as OSError, SafetensorError or RuntimeError, as the file is.
-            if self.args.process_index == 0 and unfinished.is_dir() and not is_complete(unfinished):
-                shutil.rmtree(unfinished, ignore_errors=True)
-                reason = f"its checkpoint could not be written: is the disk full? {reason}"
-            elif not isinstance(error, OSError | FloatingPointError | KeyboardInterrupt):
-                raise
-            raise SystemExit(f"stopped at step {step}: {reason}\n{how_to_continue(self.output)}") from error
+        except (OSError, FloatingPointError, KeyboardInterrupt) as error:
+            kept = last_checkpoint(self.output)
+            how = f"the same command with --resume continues from {kept}" if kept else "there is no checkpoint"
+            sys.exit(f"stopped at step {trainer.state.global_step}: {error!r}\n{how}")
 
-    def _save(
-        self, model: SentenceTransformer, trainer: CrossLingualTrainer, results: dict[str, Any], tag: str
-    ) -> None:
-        sources = {use: self.options.get(use) or [] for use in ("documents", "pairs", "retrieval", "dictionaries")}
-        languages = results.get("languages", [])
-        set_card_data(model, license=self.args.license, data=sources, languages=sorted(languages), tags=[tag])
-        try:
-            path = save_model(model, self.output / "model", overwrite=self.args.overwrite or self.args.resume)
-            write_json(self.output / "results.json", results)
-        except OSError as error:
-            shown = json.dumps(results, default=str)
-            raise SystemExit(
-                f"the training is done, but: {error}\nthe results are: {shown}\n{how_to_continue(self.output)}"
-            ) from error
-        if not any("loss" in line for line in trainer.state.log_history):
-            print(f"no training.png: --logging_steps {self.args.logging_steps:g}, and only {results['steps']} steps")
-        try:
-            plot_training(trainer.state.log_history, self.output / "training.png")
-        except Exception as error:  # a picture does not decide over a run
-            logger.warning("the curves are not drawn: %s", error)
-        if self._pushes:
-            print(
-                f"pushed to {model.push_to_hub(self._push_to, private=self.args.hub_private_repo, token=self._token)}"
-            )
-        kind = "static" if isinstance(model[0], StaticEmbedding) else "Transformer"
-        print(f"\nThe {kind} model is in {path}. Use it with Sentence Transformers alone:\n")
+    def _save(self, model: SentenceTransformer, results: dict[str, Any], tag: str) -> None:
+        sources = {use: self.options.get(use) or [] for use in _SOURCES}
+        languages = sorted(results.get("languages", []))
+        set_card_data(model, license=self.args.license, data=sources, languages=languages, tags=[tag])
+        path = save_model(model, self.output / "model", overwrite=self.args.overwrite or self.args.resume)
+        write_json(self.output / "results.json", results)
+        if self._push:
+            name = self.args.hub_model_id or self.output.resolve().name
+            print(f"pushed to {model.push_to_hub(name, private=self.args.hub_private_repo, token=self._token)}")
+        print(f"\nThe model is in {path}. Use it with Sentence Transformers alone:\n")
         print(f'    from sentence_transformers import SentenceTransformer\n    model = SentenceTransformer("{path}")')
         print('    model.similarity(model.encode_query(["good morning"]), model.encode_document(["bonjour"]))\n')
 
@@ -303,12 +236,28 @@ def loss_options(losses: str, example: str) -> Any:
 
 
 def recorded_options(args: TrainingArguments, *groups: Any) -> dict[str, Any]:
-    """The options that a run is made of. Batch sizes are those of all processes together."""
+    """The options that a run is made of. The batch size is that of all processes together."""
     options = {name: value for group in groups for name, value in vars(group).items()}
-    given = args.to_dict().items()
-    options |= {name: value for name, value in given if not (name in _FREE or name.startswith(_FREE_PREFIXES))}
+    options |= {name: value for name, value in args.to_dict().items() if not name.startswith(_FREE)}
     options["batch of all processes"] = options.pop("per_device_train_batch_size") * args.world_size
-    return json.loads(json.dumps(options, default=str))
+    return json.loads(json.dumps(options, default=str))  # type: ignore[no-any-return]
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest complete checkpoint of a run, None if there is none: the state of the losses is its last file."""
+    complete = [file.parent for file in folder.glob(f"checkpoint-*/{LOSS_STATE_FILE}")]
+    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def made_once(folder: Path, make: Callable[[Path], Any], *, keep: bool) -> Path:
+    """A folder that rank 0 fills by `make` while the others wait; with `keep`, as an earlier run left it."""
+    state = PartialState()
+    with state.main_process_first():
+        if state.is_main_process and not (keep and folder.is_dir()):
+            shutil.rmtree(folder, ignore_errors=True)
+            with atomic_directory(folder) as temporary:
+                make(temporary)
+    return folder
 
 
 def keep_best(args: TrainingArguments, metric: str | None) -> None:
@@ -334,70 +283,24 @@ def keep_best(args: TrainingArguments, metric: str | None) -> None:
 
 
 def held_out_scores(evaluators: Sequence[Any], model: SentenceTransformer) -> dict[str, float]:
-    """The scores on held-out data, without a trace in the random state: training is the same with and without them."""
-    python, numpy_state, mode = random.getstate(), np.random.get_state(), model.training
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    try:
-        with torch.random.fork_rng(devices=devices):
-            scores = {name: value for evaluator in evaluators for name, value in evaluator(model).items()}
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy_state)
-        model.train(mode)
+    """The scores of evaluators, without their other entries."""
+    scores = {name: value for evaluator in evaluators for name, value in evaluator(model).items()}
     return {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
 
 
-def compare(before: Mapping[str, float], after: Mapping[str, float]) -> None:
-    """Show the main held-out scores before and after training, and warn of each that training made worse.
-
-    Example:
-        >>> compare({"accuracy": 0.5}, {"accuracy": 0.75})
-        held-out accuracy: 0.5000 before training, 0.7500 after
-    """
-    names = [name for name in after if name in before and name.endswith(_MAIN_SCORES)]
-    for name in names:
-        print(f"held-out {name}: {before[name]:.4f} before training, {after[name]:.4f} after")
-        if after[name] < before[name]:
-            logger.warning("training made the held-out %s worse; a lower learning rate or fewer steps may help", name)
-    if any(before[name] == after[name] == 1 for name in names):
-        print("1.0000 before and after: so few pairs or questions cannot show a change; hold out more of them")
-
-
-def how_to_continue(folder: Path) -> str:
-    """How to continue a run that stopped."""
-    kept = last_checkpoint(folder)
-    if kept is None:
-        return "there is no checkpoint to continue from"
-    return f"{kept} is complete: the same command with --resume continues from it"
-
-
-def _restore_finished(trainer: CrossLingualTrainer, checkpoint: Path) -> bool:
+def restore_finished(trainer: CrossLingualTrainer, checkpoint: Path) -> bool:
     """Load the result of a run that was stopped after its last step: the host would train one step more."""
     state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
     if state.global_step < (trainer.args.max_steps if trainer.args.max_steps > 0 else state.max_steps):
         return False
     best = state.best_model_checkpoint if trainer.args.load_best_model_at_end else None
-    folder = checkpoint.parent / Path(best).name if best else checkpoint
-    if not is_complete(folder):
-        logger.warning("the best checkpoint, %s, is damaged: the model is that of %s", folder, checkpoint)
-        folder = checkpoint
     original = trainable_weights(trainer.model)
+    folder = checkpoint.parent / Path(best or checkpoint).name
     trainer.model.load_state_dict(SentenceTransformer(str(folder), device="cpu").state_dict())
     interpolate(trainer.model, original, trainer.args.keep_trained)
     merge_adapters(trainer.model)
     trainer.state = state
     return True
-
-
-def command(program: str, arguments: Sequence[str], secret: str | None = None) -> str:
-    """The command line of a run, for `results.json` and the model card, without an access token.
-
-    Example:
-        >>> command("train.py", ["--hub_token", "hf_abc", "--seed", "1"], "hf_abc")
-        'python train.py --hub_token *** --seed 1'
-    """
-    words = ["python", *program.split(), *map(shlex.quote, arguments)]
-    return " ".join(word.replace(secret, "***") if secret else word for word in words)
 
 
 def run_script(main: Callable[[], Any]) -> None:

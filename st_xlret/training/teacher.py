@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import logging
+import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -14,23 +15,20 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.evaluation.embedding_cache import EmbeddingCache
-from st_xlret.precision import autocast
-from st_xlret.prompts import Role, role_prompt
-
-logger = logging.getLogger(__name__)
+from st_xlret.encoding import KeptVectors, Role, encode, fingerprint, role_prompt
 
 ROLES: tuple[Role, ...] = ("query", "document")
 
 _MOST_QUESTIONS = 10_000
+_METADATA = ("language", "label")
 
 
 class DistillationData(NamedTuple):
     """Texts, and the teacher's vectors that they are to reach.
 
     Attributes:
-        datasets: For each role, rows with `sentence`, `language` and `label`, the row of `vectors` to reach.
-        texts: For each role, the texts behind its part of `vectors`, in their order.
+        datasets: For each role, rows with `sentence`, `language` and `label`, the row of the vectors to reach.
+        texts: For each role, the texts behind its part of the vectors; those of queries come first.
     """
 
     datasets: DatasetDict
@@ -55,11 +53,11 @@ def distillation_data(
         questions: Rows with `query` and `positive` in the pivot language; the first 10 000 are further texts of the
             pivot.
         pivot: The language whose vectors are the goal.
-        english_share: Share of rows in the pivot language.
+        english_share: Share of rows in the pivot language, below 1.
         seed: Seed of the draws.
 
     Raises:
-        ValueError: If no row has the pivot, or the share is not between 0 and 1.
+        ValueError: If no row has the pivot on one side.
 
     Example:
         >>> rows = {"source": ["yes", "no"], "target": ["oui", "non"]}
@@ -68,44 +66,37 @@ def distillation_data(
         >>> sorted(row["sentence"] for part in data.datasets.values() for row in part)
         ['non', 'oui']
     """
-    if not 0 <= english_share < 1:
-        raise ValueError(f"english_share must be at least 0 and below 1, got {english_share}")
-    rows = [row for row in map(lambda pair: _towards(pair, pivot), pairs) if row is not None]
-    if not rows:
-        found = sorted({*pairs.unique("source_language"), *pairs.unique("target_language")})
-        raise ValueError(
-            f"none of the {len(pairs)} pairs has a side in {pivot!r}, whose vectors are the goal: there are {found}; "
-            "name the language that all others are translated into with --pivot"
-        )
+    sides = [("source", "target"), ("target", "source")]
+    # Text that learns, its language, and the text of the pivot.
+    translations = [
+        (pair[other], pair[f"{other}_language"], pair[side])
+        for pair in pairs
+        for side, other in sides
+        if pair[f"{side}_language"] == pivot != pair[f"{other}_language"]
+    ]
+    if not translations:
+        raise ValueError(f"none of the {len(pairs)} pairs has a side in {pivot!r}, the language of the goal (--pivot)")
     random = np.random.default_rng([seed, 19])
-    as_query = random.random(len(rows)) < 0.5
-    texts: dict[Role, dict[str, int]] = {}
-    parts = DatasetDict()
-    some = questions[:_MOST_QUESTIONS] if questions is not None else {"query": [], "positive": []}
-    further = {"query": some["query"], "document": some["positive"]}
-    for role in ROLES:
-        # One table of vectors: the queries' rows come first.
-        known, first = texts.setdefault(role, {}), len(texts["query"]) if role == "document" else 0
-        learned = [row for row, query in zip(rows, as_query, strict=True) if query == (role == "query")]
-        for text in (*(row[2] for row in learned), *further[role]):
-            known.setdefault(text, len(known))
-        replayed = list(known)
-        count = min(len(replayed), round(len(learned) * english_share / (1 - english_share)))
-        chosen = random.choice(len(replayed), size=count, replace=False)
-        learned += [(replayed[i], pivot, replayed[i]) for i in chosen]
+    as_query = random.random(len(translations)) < 0.5
+    further = questions[:_MOST_QUESTIONS] if questions is not None else {"query": [], "positive": []}
+    datasets, texts = DatasetDict(), dict[Role, list[str]]()
+    for role, more in zip(ROLES, (further["query"], further["positive"]), strict=True):
+        learned = [row for row, query in zip(translations, as_query, strict=True) if query == (role == "query")]
+        first, goals = len(texts.get("query", [])), dict.fromkeys([*(goal for _, _, goal in learned), *more])
+        row_of = {text: first + i for i, text in enumerate(goals)}
+        texts[role] = list(row_of)
+        count = min(len(row_of), round(len(learned) * english_share / (1 - english_share)))
+        replayed = [texts[role][i] for i in random.choice(len(row_of), size=count, replace=False)]
+        learned += [(text, pivot, text) for text in replayed]
         if learned:
-            sentences, languages, goals = zip(*learned, strict=True)
-            labels = [first + known[goal] for goal in goals]
-            columns = {"sentence": list(sentences), "language": list(languages), "label": labels}
-            parts[role] = Dataset.from_dict(columns)
-    return DistillationData(parts, {role: list(known) for role, known in texts.items()})
+            sentences, languages, labels = zip(*((t, code, row_of[goal]) for t, code, goal in learned), strict=True)
+            columns = {"sentence": list(sentences), "language": list(languages), "label": list(labels)}
+            datasets[role] = Dataset.from_dict(columns)
+    return DistillationData(datasets, texts)
 
 
 def pairs_of(data: DistillationData) -> Dataset:
     """The translations of distillation data beside their English sides, but for English texts that are their own goal.
-
-    Args:
-        data: What is learned.
 
     Returns:
         Rows with `sentence`, `language` and `translation`, the text whose vector was to be reached.
@@ -118,18 +109,15 @@ def pairs_of(data: DistillationData) -> Dataset:
         [('non', 'no'), ('oui', 'yes')]
     """
     texts = [text for role in ROLES for text in data.texts[role]]
-    parts = []
-    for rows in (data.datasets[role] for role in ROLES if role in data.datasets):
-        translation = [texts[label] for label in rows["label"]]
-        rows = rows.remove_columns("label").add_column("translation", translation)
-        parts.append(rows.filter(lambda row: row["sentence"] != row["translation"]))
-    return concatenate_datasets(parts)
+    rows = concatenate_datasets([data.datasets[role] for role in ROLES if role in data.datasets])
+    rows = rows.add_column("translation", [texts[label] for label in rows["label"]]).remove_columns("label")
+    return rows.filter(lambda row: row["sentence"] != row["translation"])
 
 
 def teacher_vectors(teacher: SentenceTransformer, data: DistillationData, folder: str | Path, precision: str) -> Tensor:
     """Embed the texts of distillation data by the teacher, as queries and as documents, each with its prompt.
 
-    The vectors are kept on disk in shards: an interrupted run goes on where it was, and a resumed one has them.
+    The vectors are kept in folders named after the encoder and the texts: an interrupted run goes on where it was.
 
     Args:
         teacher: The teacher.
@@ -140,15 +128,14 @@ def teacher_vectors(teacher: SentenceTransformer, data: DistillationData, folder
     Returns:
         Vectors (M, d): those of the queries, then those of the documents.
     """
-    cache, parts = EmbeddingCache(folder, shard_size=4096), []
-    # Rank 0 embeds while the others wait.
-    with PartialState().main_process_first(), autocast(precision, teacher.device):
+    parts, weights = [], fingerprint(teacher)
+    with PartialState().main_process_first():  # rank 0 embeds while the others wait
         for role, texts in data.texts.items():
             if texts:
-                logger.info(
-                    "embedding %d texts of the pivot as %s", len(texts), {"query": "queries"}.get(role, "documents")
-                )
-                parts.append(torch.from_numpy(cache.encode(teacher, texts, role=role)[:]))
+                key = json.dumps([weights, role_prompt(teacher, role), precision, texts])
+                kept = KeptVectors(Path(folder, hashlib.sha256(key.encode()).hexdigest()[:16]), shard_size=4096)
+                kept.write(texts, lambda rows: encode(teacher, texts[rows], role=role, precision=precision))  # noqa: B023
+                parts.append(torch.from_numpy(kept[:]).float())
     return torch.cat(parts)
 
 
@@ -160,18 +147,7 @@ def role_prompts(model: SentenceTransformer, datasets: Mapping[str, Dataset]) ->
 
     return {
         name: {
-            column: role_prompt(model, role_of(name, column))
-            for column in rows.column_names
-            if column not in ("language", "label")
+            column: role_prompt(model, role_of(name, column)) for column in rows.column_names if column not in _METADATA
         }
         for name, rows in datasets.items()
     }
-
-
-def _towards(pair: dict[str, str], pivot: str) -> tuple[str, str, str] | None:
-    """The side of a pair that learns, its language, and the side in the pivot language; None if there is none."""
-    if pair["source_language"] == pivot and pair["target_language"] != pivot:
-        return pair["target"], pair["target_language"], pair["source"]
-    if pair["target_language"] == pivot and pair["source_language"] != pivot:
-        return pair["source"], pair["source_language"], pair["target"]
-    return None

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from st_xlret.options import parse
-from st_xlret.training.data import DataArguments
-from st_xlret.training.encoders import PretrainingEncoderArguments
+from st_xlret.training.data import Pairs
+from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import TrainingArguments
 
-GROUPS = [PretrainingEncoderArguments, DataArguments, TrainingArguments]
+GROUPS = [EncoderArguments, Pairs, TrainingArguments]
 
 
 def parsed(*given: str) -> Any:
@@ -74,18 +74,3 @@ def test_yaml_without_a_dot_is_a_number_all_the_same(tmp_path: Path) -> None:
     file = tmp_path / "options.yml"
     file.write_text(f"from_scratch: static\noutput_dir: {tmp_path}\nuse_cpu: true\nlearning_rate: 3e-5\n")
     assert parse(GROUPS, [str(file)])[-1].learning_rate == 3e-5
-
-
-@pytest.mark.parametrize(
-    "given, named",
-    [
-        (["--output_dir", ""], "--output_dir"),
-        (["--output_dir", "x", "--max_steps", "-1", "--num_train_epochs", "0"], "--max_steps"),
-        (["--output_dir", "x", "--gradient_accumulation_steps", "0"], "--gradient_accumulation_steps .* 0"),
-        (["--output_dir", "x", "--max_seq_length", "0"], "--max_seq_length .* 0"),
-        (["--output_dir", "x", "--vocabulary", "3"], "--vocabulary .* 3"),
-    ],
-)
-def test_values_out_of_range_are_named(given: list[str], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
-        parsed(*given)

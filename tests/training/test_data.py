@@ -1,4 +1,4 @@
-"""Questions with passages: what is trained on, and what is held out."""
+"""Questions with passages and translations: what is trained on, and what is held out."""
 
 from __future__ import annotations
 
@@ -7,142 +7,119 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from transformers import HfArgumentParser
 
 from st_xlret.data import DataError
 from st_xlret.training import data as data_module
-from st_xlret.training.data import DataArguments, PairQuestionArguments, QuestionsAloneArguments
+from st_xlret.training.data import Answers, Pairs, Questions
 from tests import tiny
-from tests.data.files import squad, write_jsonl
+from tests.data.files import write_jsonl, write_text
 from tests.evaluation.samples import write_lareqa
+
+PASSAGES = [
+    {"query": "When did the sun come out?", "title": "Sky", "positive": "The sun came out at seven. It was cold."},
+    {"query": "Who lives there?", "title": "Zoo", "positive": "A wolf lives there. It eats fish."},
+]
+ANSWERS = ["seven", "wolf"]
 
 
 @pytest.fixture
-def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    source = squad(tmp_path / "squad.json")
-    return lambda **options: QuestionsAloneArguments(**{"retrieval": [str(source)], **options})
+    return Path(
+        write_jsonl(
+            tmp_path / "questions.jsonl",
+            [{**row, "answers": [answer]} for row, answer in zip(PASSAGES, ANSWERS, strict=True)],
+        )
+    )
 
 
-def test_set(folder: Path, questions: list[str]) -> str:
-    write_jsonl(folder / "corpus.jsonl", [{"_id": "p", "text": "p", "metadata": {"language": "en"}}])
-    rows = [{"_id": str(i), "text": text, "metadata": {"language": "en"}} for i, text in enumerate(questions)]
-    write_jsonl(folder / "queries.jsonl", rows)
-    (folder / "qrels").mkdir()
-    lines = "".join(f"{i}\tp\t1\n" for i in range(len(questions)))
-    (folder / "qrels/test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{lines}")
-    return str(folder)
+def load(source: Path, *, model: str | None = None, args: Any = None, **options: Any) -> Any:
+    args = args or SimpleNamespace(seed=0, output_dir=str(source.parent), resume=False)
+    return Questions(retrieval=[str(source)], **options).load_questions(model, args)
 
 
-test_set.__test__ = False  # type: ignore[attr-defined]
+def test_questions_of_the_test_set_are_not_trained_on(questions: Path, tmp_path: Path) -> None:
+    def test_set(name: str, texts: list[str]) -> str:
+        about = {"metadata": {"language": "en"}}
+        write_jsonl(tmp_path / name / "corpus.jsonl", [{"_id": "p", "text": "p", **about}])
+        rows = [{"_id": str(i), "text": text, **about} for i, text in enumerate(texts)]
+        write_jsonl(tmp_path / name / "queries.jsonl", rows)
+        lines = "".join(f"{i}\tp\t1\n" for i in range(len(texts)))
+        write_text(tmp_path / name / "qrels" / "test.tsv", f"query-id\tcorpus-id\tscore\n{lines}")
+        return str(tmp_path / name)
+
+    few = test_set("few", [*(f"question {i}" for i in range(40)), "who lives THERE"])
+    assert load(questions, test=few)[0]["query"][:] == ["When did the sun come out?"]
+    with pytest.raises(DataError, match="(?s)1 of the 1 .*wrong"):
+        load(questions, test=test_set("wrong", ["who lives there"]))
 
 
-def test_questions_of_the_test_set_are_not_trained_on(arguments: Any, tmp_path: Path) -> None:
-    assert len(arguments().load_questions(0)[0]) == 3
-    others = [f"question {i}" for i in range(40)]
-    few = test_set(tmp_path / "few", [*others, "who lives THERE"])
-    assert "Who lives there?" not in arguments(test=few).load_questions(0)[0]["query"]
-    wrong = test_set(tmp_path / "wrong", ["who lives there"])
-    with pytest.raises(DataError, match="(?s)1 of the 1 questions of --test .*wrong.*SQuAD's dev"):
-        arguments(test=wrong).load_questions(0)
-
-
-def test_passages_have_titles_and_sentences_have_none(arguments: Any) -> None:
-    assert arguments().load_questions(0)[0][1]["positive"] == "Zoo A wolf lives there. It eats fish."
-    assert arguments(positives="sentence").load_questions(0)[0][1]["positive"] == "A wolf lives there."
-
-
-def test_sentences_in_context_and_their_siblings(arguments: Any, tmp_path: Path) -> None:
-    given = arguments(positives="sentence", context=True, hard_negatives=1)
-    questions, _ = given.load_questions(0)
-    assert questions[1]["positive"] == "A wolf lives there. A wolf lives there. It eats fish."
-    assert questions[1]["negative_1"] == "It eats fish. A wolf lives there. It eats fish."
-    # There is nothing to mine.
-    assert given.add_hard_negatives(questions, None, SimpleNamespace()) is questions
+def test_passages_sentences_and_sentences_in_context(questions: Path, tmp_path: Path) -> None:
+    assert load(questions)[0][1]["positive"] == "Zoo A wolf lives there. It eats fish."
+    assert load(questions, positives="sentence")[0][1]["positive"] == "A wolf lives there."
+    rows, _ = load(questions, positives="sentence", context=True, hard_negatives=1)
+    assert rows[1]["positive"] == "A wolf lives there. A wolf lives there. It eats fish."
+    assert rows[1]["negative_1"] == "It eats fish. A wolf lives there. It eats fish."
     for context, candidate in ((True, "sentence followed by its paragraph"), (False, "sentence")):
         test = str(write_lareqa(tmp_path / str(context)))
-        evaluator = arguments(positives="sentence", context=context, test=test).lareqa()
+        evaluator = Questions(retrieval=["q"], context=context, test=test).lareqa()
         assert evaluator is not None and evaluator.candidate == candidate
 
 
 def test_negatives_are_those_of_the_file_or_mined_and_kept_for_a_resumed_run(
-    arguments: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "triples.tsv").write_text("who\tme\tit\nwhat\tit\tme\n")
-    given = arguments(retrieval=[str(tmp_path / "triples.tsv")], hard_negatives=1)
-    found, _ = given.load_questions(0)
-    assert found["negative_1"][:] == ["it", "me"]
-    args: Any = SimpleNamespace(output_dir=str(tmp_path), resume=False)
-    assert given.add_hard_negatives(found, None, args) is found
+    own = write_jsonl(tmp_path / "own.jsonl", [{**row, "negatives": ["It."]} for row in PASSAGES])
+    assert load(Path(own), hard_negatives=1)[0]["negative_1"][:] == ["It."] * 2
+    with pytest.raises(ValueError, match="--model"):
+        load(questions, hard_negatives=2)
+    mined: list[str] = []
 
-    asked: list[Any] = []
-
-    def mine(questions: Any, model: str, count: int) -> Any:
-        asked.append((model, count))
-        return questions.add_column("negative_1", [f"wrong {len(asked)}"] * len(questions))
+    def mine(rows: Any, model: str, count: int) -> Any:
+        mined.append(model)
+        return rows.add_column("negative_1", [f"wrong {len(mined)}"] * len(rows))
 
     monkeypatch.setattr(data_module, "mine_negatives", mine)
-    data = arguments(hard_negatives=2)
-    found, _ = data.load_questions(0)
-    assert "negative_1" not in found.column_names
     for resume, expected in ((False, "wrong 1"), (True, "wrong 1"), (False, "wrong 2")):
-        args.resume = resume
-        assert data.add_hard_negatives(found, "m", args)[0]["negative_1"] == expected
-    assert asked == [("m", 2)] * 2
-    with pytest.raises(ValueError, match="--hard_negatives 2.*--model"):
-        data.add_hard_negatives(found, None, args)
+        args = SimpleNamespace(seed=0, output_dir=str(tmp_path), resume=resume)
+        assert load(questions, model="m", args=args, hard_negatives=2)[0][0]["negative_1"] == expected
+    assert mined == ["m", "m"]
 
 
-def test_questions_are_held_out(arguments: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    lines = "".join(f"question {i}\tpassage {i}\tno\n" for i in range(200))
-    (tmp_path / "many.tsv").write_text(lines)
-    rest, evaluator = arguments(retrieval=[str(tmp_path / "many.tsv")], evaluation_questions=10).load_questions(0)
-    assert len(rest) == 190 and len(evaluator.queries) == len(evaluator.corpus) == 10
-    assert not set(evaluator.queries) & set(rest["query"])
-    # Answers are looked for among the hard negatives too: those of a sentence are what it is hard to tell from.
-    harder = arguments(retrieval=[str(tmp_path / "many.tsv")], evaluation_questions=10, hard_negatives=1)
-    _, evaluator = harder.load_questions(0)
-    assert len(evaluator.queries) == 10 and len(evaluator.corpus) == 11 and "no" in evaluator.corpus
-    rest, evaluator = arguments(retrieval=[str(tmp_path / "many.tsv")], evaluation_questions=0).load_questions(0)
-    assert len(rest) == 200 and evaluator is None and not caplog.text
-    (tmp_path / "few.tsv").write_text("".join(lines.splitlines(keepends=True)[:3]))
-    rest, evaluator = arguments(retrieval=[str(tmp_path / "few.tsv")]).load_questions(0)
-    assert len(rest) == 3 and evaluator is None and "no questions are held out of 3" in caplog.text
+def test_mined_negatives_are_passages_of_other_questions(tmp_path: Path) -> None:
+    tiny.static().save(str(tmp_path / "model"))
+    texts = tiny.texts(60)["sentence"][:]
+    rows = {"query": texts[:30], "positive": texts[30:], "language": ["en"] * 30}
+    found = data_module.mine_negatives(data_module.Dataset.from_dict(rows), str(tmp_path / "model"), 1)
+    assert len(found) and all(row["negative_1"] != row["positive"] for row in found)
+    assert set(found["negative_1"]) <= set(texts[30:]) and set(found["language"]) == {"en"}
 
 
-def test_answers_are_no_more_than_the_run_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    data = PairQuestionArguments(retrieval=[str(squad(tmp_path / "squad.json"))])
-    args: Any = SimpleNamespace(
-        seed=0, max_steps=1, train_batch_size=1, world_size=1, gradient_accumulation_steps=1, output_dir=str(tmp_path)
-    )
-    questions, evaluator = data.load_answers(args, "en", 1)
-    assert questions is not None and len(questions) == 1 and "negative_1" in questions.column_names
-    assert evaluator is None and data.load_answers(args, "en", 0) == (None, None)
-    data.context, args.max_steps = True, 9
-    questions, _ = data.load_answers(args, "en", 1)
-    sentences = {"The sun came out at seven.", "A wolf lives there."}
-    assert questions is not None and {text[: text.index(".") + 1] for text in questions["positive"]} == sentences
-    assert all(len(text.split(". ")) == 3 for name in ("positive", "negative_1") for text in questions[name])
+def test_some_questions_are_held_out_with_their_hard_negatives(tmp_path: Path, questions: Path) -> None:
+    many = [{"query": f"question {i}", "positive": f"answer {i}", "negatives": ["no"]} for i in range(200)]
+    source = Path(write_jsonl(tmp_path / "many.jsonl", many))
+    rest, evaluator = load(source, evaluation_questions=10, hard_negatives=1)
+    assert len(rest) == 190 and len(evaluator.queries) == 10
+    assert len(evaluator.corpus) == 11 and not set(evaluator.queries) & set(rest["query"])
+    rest, evaluator = load(source, evaluation_questions=0)
+    assert len(rest) == 200 and evaluator is None
+
+
+def test_answers_are_no_more_than_the_run_can_read(questions: Path) -> None:
+    args: Any = SimpleNamespace(seed=0, max_steps=1, train_batch_size=1, world_size=1, gradient_accumulation_steps=1)
+    data = Answers(retrieval=[str(questions)], context=True)
+    rows, evaluator = data.load_answers(args, "en", 1, 0)
+    assert rows is not None and len(rows) == 1 and evaluator is None
+    assert data.load_answers(args, "en", 0, 0) == (None, None) == Answers().load_answers(args, "en", 1, 0)
+    args.max_steps = -1  # whole epochs
+    rows, _ = data.load_answers(args, "en", 1, 0)
+    assert rows is not None and len(rows) == 2 and all(text.count(". ") == 2 for text in rows["positive"])
 
 
 def test_held_out_pairs_are_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    rows = [{**row} for row in tiny.pairs(60)]
-    file = str(write_jsonl(tmp_path / "pairs.jsonl", rows))
-    rest, evaluator = DataArguments(pairs=[file], evaluation_pairs=5).load_pairs(0)
+    file = str(write_jsonl(tmp_path / "pairs.jsonl", [{**row} for row in tiny.pairs(60)]))
+    rest, evaluator = Pairs(pairs=[file], evaluation_pairs=5).load_pairs(0)
     assert rest is not None and evaluator is not None and 0 < len(rest) < 60
-    assert DataArguments(pairs=[file], evaluation_pairs=0).load_pairs(0)[1] is None
-    assert DataArguments().load_pairs(0) == (None, None)
-    same = write_jsonl(tmp_path / "same.jsonl", [{**row, "source": f"one {i % 2}"} for i, row in enumerate(rows)])
-    with pytest.raises(ValueError, match="--evaluation_pairs 5 leaves none of the"):
-        DataArguments(pairs=[str(same)], evaluation_pairs=5).load_pairs(0)
-
-
-def test_options_are_checked(arguments: Any) -> None:
-    with pytest.raises(ValueError, match="--retrieval"):
-        QuestionsAloneArguments()
-    with pytest.raises(ValueError, match="--hard_negatives.*-1"):
-        arguments(hard_negatives=-1)
-    with pytest.raises(SystemExit):
-        HfArgumentParser([QuestionsAloneArguments]).parse_args_into_dataclasses(["--positives", "paragraph"])
+    assert Pairs(pairs=[file], evaluation_pairs=0).load_pairs(0)[1] is None
+    assert Pairs().load_pairs(0) == (None, None)

@@ -1,9 +1,9 @@
-"""What is checked before a run, and what a finished run leaves behind, also when the disk fills."""
+"""What is checked before a run, how it resumes, and what a finished run leaves behind."""
 
 from __future__ import annotations
 
-import os
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,66 +15,42 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
 
 from st_xlret.losses import SemanticContrastiveLoss
-from st_xlret.training import CrossLingualTrainer
-from st_xlret.training.script import Run, TrainingArguments, compare, keep_best, recorded_options
+from st_xlret.training import LOSS_STATE_FILE, CrossLingualTrainer
+from st_xlret.training.script import Run, TrainingArguments, keep_best, last_checkpoint, made_once, recorded_options
 from tests import tiny
-from tests.training.test_checkpoints import checkpoint
 
 
 def arguments(folder: Path, **options: Any) -> TrainingArguments:
-    fixed = {
-        "use_cpu": True,
-        "precision": "fp32",
-        "max_steps": 2,
-        "per_device_train_batch_size": 4,
-        "report_to": "none",
-    }
-    return TrainingArguments(output_dir=str(folder), **(fixed | options))
+    fixed = {"use_cpu": True, "precision": "fp32", "max_steps": 2, "per_device_train_batch_size": 4}
+    return TrainingArguments(output_dir=str(folder), **(fixed | {"report_to": "none"} | options))
 
 
-def run_of(folder: Path, *, seed: int = 0, evaluator: Any = None, **options: Any) -> tuple[dict[str, Any], Any]:
+def run_of(folder: Path, *, evaluator: Any = None, **options: Any) -> tuple[dict[str, Any], Any]:
     """A short run as a script makes it."""
-    torch.manual_seed(seed)
-    model = tiny.transformer(dropout=0.1, seed=seed)
-    run = Run("train.py", ["--seed", "0"], arguments(folder, **options))
+    model = tiny.transformer(dropout=0.1)
+    run = Run(arguments(folder, **options))
     trainer = CrossLingualTrainer(model, run.args, tiny.pairs(16), loss=SemanticContrastiveLoss(model))
-    evaluators = [evaluator] if evaluator else []
-    return run.train_and_save(trainer, {"pairs": 16}, evaluators=evaluators, tag="pairs"), model
+    return run.train_and_save(trainer, {"pairs": 16}, evaluators=[evaluator], tag="pairs"), model
 
 
-def names(folder: Path) -> list[str]:
-    return sorted(name for name in os.listdir(folder) if name != ".lock")
+def equal(one: SentenceTransformer, other: SentenceTransformer) -> bool:
+    return all(torch.equal(tensor, other.state_dict()[name]) for name, tensor in one.state_dict().items())
 
 
-@pytest.mark.parametrize("given", [None, "resume", "overwrite"])
-def test_checkpoints_of_an_earlier_run_are_not_mixed_with_new_ones(tmp_path: Path, given: str | None) -> None:
-    checkpoint(tmp_path, 2)
-    args = arguments(tmp_path, **({given: True} if given else {}))
-    if given:
-        Run("train.py", [], args)
-    else:
-        with pytest.raises(FileExistsError, match="--resume.*--overwrite"):
-            Run("train.py", [], args)
+def test_a_folder_is_not_trained_in_twice(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint-2").mkdir()
+    with pytest.raises(FileExistsError, match="checkpoints"):
+        Run(arguments(tmp_path))
+    Run(arguments(tmp_path, resume=True))
     assert (tmp_path / "checkpoint-2").is_dir()
+    with FileLock(tmp_path / "other" / ".lock") as lock, pytest.raises(OSError, match=str(lock.lock_file)):
+        Run(arguments(tmp_path / "other"))
 
 
-def test_processes_that_would_train_apart_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    args = arguments(tmp_path)
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ValueError, match="2 processes .* uses 1.*--use_cpu"):
-        Run("train.py", [], args)
-
-
-def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
-    with FileLock(tmp_path / ".lock"), pytest.raises(FileExistsError, match="another process trains in"):
-        Run("train.py", [], arguments(tmp_path))
-
-
-def test_a_finished_run_is_not_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_is_not_resumed(tmp_path: Path) -> None:
     run_of(tmp_path)
     with pytest.raises(SystemExit, match="0"):
         run_of(tmp_path, resume=True)
-    assert "is finished: there is nothing to resume" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
@@ -83,31 +59,45 @@ def test_a_run_stopped_after_its_last_step_gives_the_same_model(tmp_path: Path, 
     _, model = run_of(tmp_path, **steps)
     (tmp_path / "results.json").unlink()
     results, again = run_of(tmp_path, **steps, resume=True)
-    assert results["steps"] == 4 and results["tokens"] > 0
-    assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in model.state_dict().items())
+    assert results["steps"] == 4 and results["tokens"] > 0 and equal(model, again)
 
 
-def test_a_run_too_short_for_curves_says_so_and_each_shows_how_to_use_the_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_of(tmp_path)
-    shown = capsys.readouterr().out
-    assert "no training.png: --logging_steps 50, and only 2 steps" in shown
-    assert f'SentenceTransformer("{tmp_path / "model"}")' in shown and "encode_query" in shown
-    assert not (tmp_path / "training.png").exists()
+def test_the_newest_complete_checkpoint_counts(tmp_path: Path) -> None:
+    assert last_checkpoint(tmp_path) is None
+    for step in (4, 20, 100):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    for step in (4, 20):
+        (tmp_path / f"checkpoint-{step}" / LOSS_STATE_FILE).touch()
+    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-20"
 
 
-def test_the_push_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pushed: list[tuple[str, Any, list[str]]] = []
+def test_other_options_are_refused_when_resuming_unless_told(tmp_path: Path) -> None:
+    steps = {"max_steps": 4, "save_steps": 2}
+    _, whole = run_of(tmp_path, **steps)
+    (tmp_path / "results.json").unlink()
+    shutil.rmtree(tmp_path / "checkpoint-4")
+    with pytest.raises(SystemExit, match="weight_decay was 0.01, is 0.5"):
+        run_of(tmp_path, **steps, resume=True, weight_decay=0.5)
+    told = str(tmp_path / "checkpoint-2")
+    assert run_of(tmp_path, **steps, resume_from_checkpoint=told, weight_decay=0.5)[0]["steps"] == 4
+    (tmp_path / "results.json").unlink()
+    shutil.rmtree(tmp_path / "checkpoint-4")
+    _, again = run_of(tmp_path, **steps, resume=True)
+    assert equal(whole, again)
+
+
+def test_the_push_comes_last_and_no_file_has_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pushed: list[tuple[str, Any, bool]] = []
 
     def push(model: Any, repo_id: str, *, token: str | None, **options: Any) -> str:
-        pushed.append((repo_id, token, names(tmp_path / "my-run")))
+        pushed.append((repo_id, token, (tmp_path / "my-run" / "results.json").is_file()))
         return "there"
 
     monkeypatch.setattr(SentenceTransformer, "push_to_hub", push)
-    run_of(tmp_path / "my-run", push_to_hub=True, hub_token="hf_secret", save_strategy="no")
-    assert pushed[0][:2] == ("my-run", "hf_secret") and {"model", "results.json"} <= {*pushed[0][2]}
-    assert "hf_secret" not in (tmp_path / "my-run" / "results.json").read_text()
+    monkeypatch.setattr("sys.argv", ["train.py", "--hub_token", "hf_secret"])
+    results, _ = run_of(tmp_path / "my-run", push_to_hub=True, hub_token="hf_secret")
+    assert pushed == [("my-run", "hf_secret", True)] and results["command"] == "train.py --hub_token ***"
+    assert all(b"hf_secret" not in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
 
 class Dice(SentenceEvaluator):
@@ -123,24 +113,7 @@ def test_the_score_before_training_changes_nothing_in_it(tmp_path: Path) -> None
     without, plain = run_of(tmp_path / "a")
     results, scored = run_of(tmp_path / "b", evaluator=Dice())
     assert "held_out_before" not in without and results["held_out_before"] == {"pairs_average_accuracy": 0.75}
-    assert all(torch.equal(tensor, scored.state_dict()[name]) for name, tensor in plain.state_dict().items())
-
-
-@pytest.mark.parametrize(("after", "worse"), [(0.8, False), (0.7, True)])
-def test_a_run_that_made_the_score_worse_is_warned_of(
-    after: float, worse: bool, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    compare({"pairs_average_accuracy": 0.75}, {"pairs_average_accuracy": after, "unknown_accuracy": 0.1})
-    shown = capsys.readouterr().out
-    assert "0.75" in shown and str(after) in shown and "unknown" not in shown
-    assert ("worse" in caplog.text) == worse
-
-
-def test_perfect_scores_before_and_after_are_said_to_show_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    compare({"pairs_average_accuracy": 1.0}, {"pairs_average_accuracy": 1.0})
-    assert "so few pairs or questions cannot show a change" in capsys.readouterr().out
-    compare({"pairs_average_accuracy": 0.5}, {"pairs_average_accuracy": 1.0})
-    assert "cannot show a change" not in capsys.readouterr().out
+    assert equal(plain, scored)
 
 
 @pytest.mark.parametrize(
@@ -172,3 +145,9 @@ def test_options_are_compared_by_the_batch_of_all_processes(tmp_path: Path, monk
     assert recorded(8, 2) == recorded(4, 4) == recorded(16, 1)
     # Other negatives, and batch statistics, than those of a batch of 16.
     assert recorded(16, 1) != recorded(8, 1) != recorded(8, 1, accumulation=2) != recorded(16, 1)
+
+
+def test_what_is_made_once_is_kept_where_it_is_asked_for(tmp_path: Path) -> None:
+    for keep, expected in ((True, "first"), (True, "first"), (False, "second")):
+        folder = made_once(tmp_path / "made", lambda to, text=expected: (to / "file").write_text(text), keep=keep)
+        assert (folder / "file").read_text() == expected

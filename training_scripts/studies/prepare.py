@@ -3,8 +3,6 @@
     python -m training_scripts.studies.prepare --kind held-out --output held-out
     python -m training_scripts.studies.prepare --kind sentences --pools xquad_r --tatoeba v1 --output test.txt
     python -m training_scripts.studies.prepare --kind pairs --pairs pairs/ --without el hi --output half.jsonl
-    python -m training_scripts.studies.prepare --kind pairs --pairs pairs/ --languages en tr zh --connections bridge \\
-        --output bridge.jsonl
     python -m training_scripts.studies.prepare --kind documents --documents docs/ --per_language 500 --output some.jsonl
     python -m training_scripts.studies.prepare --kind head --model M --documents docs/ --output with-head
     python -m training_scripts.studies.prepare --kind questions --retrieval squad.json --output questions
@@ -15,10 +13,9 @@
 held-out: translations of TICO-19 in one pool of 11 languages. questions: English questions among the sentences of their
 paragraphs. part: every fourth paragraph of XQuAD-R. apart: each of its paragraphs in one language, so that no candidate
 has a translation. head: an encoder with a head for masked words, which is trained while the encoder stays as it is.
-sentences: the sentences of test sets. pairs: parallel sentences without some languages, or of a setting of
-lang-contrastive's Table 4, whose bridge is the last language. documents: the first sentences of each language.
-contexts: parallel sentences of documents, each with those that follow it, as `train search --context` reads sentences
-and paragraphs.
+sentences: the sentences of test sets. pairs: parallel sentences without some languages. documents: the first sentences
+of each language. contexts: parallel sentences of documents, each with those that follow it, as `train search --context`
+reads sentences and paragraphs.
 """
 
 from __future__ import annotations
@@ -40,30 +37,24 @@ from st_xlret.data.lines import DataError, read_jsonl, read_lines, required_fiel
 from st_xlret.data.question_formats import sentence_in_paragraph
 from st_xlret.data.sources import texts_to_exclude
 from st_xlret.data.text import join_sentences
-from st_xlret.evaluation.bucc import load_bucc_directory
 from st_xlret.files import atomic_directory, write_json, write_text
 from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
 from st_xlret.precision import autocast
 from st_xlret.training.encoders import balanced_texts
 from training_scripts.demo.demo import read_sentences
-from training_scripts.studies.connections import connect_languages, keep_connections, without_parallel
 
 OF_PAIRS = ("id", "source_language", "target_language", "source", "target")
 
 
-def test_sentences(pools: Iterable[str], tatoeba: str | None, mining: str | None) -> set[str]:
-    """The texts of pools in BEIR's layout, and the English sides of Tatoeba and of hidden translations."""
+def test_sentences(pools: Iterable[str], tatoeba: str | None) -> set[str]:
+    """The texts of pools in BEIR's layout, and the English sides of Tatoeba."""
     english: set[str] = set()
     for pool in pools:
         for name in ("corpus", "queries"):
             english |= {row["text"] for _, row in read_jsonl(next(Path(pool).glob(f"{name}.jsonl*")))}
     for file in Path(tatoeba).glob("*.eng") if tatoeba else ():
         english |= set(file.read_text(encoding="utf-8").splitlines())
-    for split in ("training", "test") if mining else ():
-        for corpus in load_bucc_directory(mining, split=split).values():  # type: ignore[arg-type]
-            text_of = corpus.target
-            english |= {text_of[name] for _, name in corpus.gold or ()}
     return {" ".join(text.split()) for text in english}
 
 
@@ -211,12 +202,10 @@ class Arguments:
     languages: list[str] = option([], "Languages to keep. All by default.")
     third: int | None = option(None, "pairs: keep this third of them (0, 1 or 2).")
     without: list[str] = option([], "pairs: languages to leave without parallel sentences.")
-    connections: str | None = option(None, "pairs: a setting of Table 4. The bridge is the last of --languages.")
     per_language: int | None = option(None, "documents: maximum sentences of each language.")
     characters: int = option(3_000_000, "head: characters of text to train on.")
     pools: list[str] = option([], "sentences: test sets in BEIR's layout. part, apart: XQuAD-R.")
     tatoeba: str | None = option(None, "sentences: folder of Tatoeba.")
-    mining: str | None = option(None, "sentences: folder of evaluation/make_mining_test.py.")
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -236,16 +225,14 @@ def main(given: Sequence[str] | None = None) -> None:
         texts = list(balanced_texts([(documents, "sentence", "language")], arguments.characters))
         encoder_with_head(str(arguments.model), texts, output)
     elif arguments.kind == "sentences":
-        found = test_sentences(arguments.pools, arguments.tatoeba, arguments.mining)
+        found = test_sentences(arguments.pools, arguments.tatoeba)
         write_text(output, "\n".join(sorted(found)) + "\n")
     elif arguments.kind == "contexts":
         write_rows(output, in_contexts(arguments.pairs, arguments.exclude))
     elif arguments.kind == "pairs":
         pairs = load_pairs(arguments.pairs, PairOptions(languages=languages))
-        if arguments.connections:
-            pairs = keep_connections(pairs, connect_languages(arguments.languages, arguments.connections))
-        if arguments.without:
-            pairs = without_parallel(pairs, arguments.without)
+        apart = set(arguments.without)
+        pairs = pairs.filter(lambda row: apart.isdisjoint((row["source_language"], row["target_language"])))
         if arguments.third is not None:
             pairs = pairs.shard(num_shards=3, index=arguments.third, contiguous=False)
         pairs.to_json(str(output), force_ascii=False)
