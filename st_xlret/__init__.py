@@ -35,7 +35,6 @@ _HOMES = {
     "MewsliXEvaluator": "st_xlret.evaluation",
     "MrTyDiEvaluator": "st_xlret.evaluation",
     "NQEvaluator": "st_xlret.evaluation",
-    "PairsAndOthers": "st_xlret.batches",
     "RetrievalEvaluator": "st_xlret.evaluation",
     "RetrievalContrastiveLoss": "st_xlret.losses",
     "Rows": "st_xlret.batches",

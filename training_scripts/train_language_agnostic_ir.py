@@ -57,7 +57,7 @@ class IRArguments:
         False,
         "Train an encoder of questions and one of passages, as the paper does; translations are learned by the latter.",
     )
-    loss_options: str = loss_options("semantic, language, retrieval", '{"language": {"batches": {"pairs": 8}}}')
+    loss_options: str = loss_options("semantic, language, retrieval", '{"language": {"batches": {"batch_scale": 0.5}}}')
 
 
 @dataclass
@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
             **run.loss_options("semantic", temperature=0.07, weight=method.semantic_weight, batches=smoothing),
         )
     if method.language_weight:
-        datasets["language"] = pairs_and_others(pairs, others)
+        datasets["language"] = pairs_and_others(pairs, others, args.seed)
         losses["language"] = LangContrastiveLoss(
             model,
             **run.loss_options("language", reduction="paper", weight=method.language_weight, batches=smoothing),

@@ -2,13 +2,11 @@
 
 | batches | of | for |
 | --- | --- | --- |
+| `Rows` | texts, pairs, questions, languages sampled with smoothing | most losses |
 | `Windows` | sentences of documents, each with a neighbour | `CCPLoss` |
 | `Blocks` | runs of sentences of documents | `MSMLoss` |
-| `Rows` | texts or pairs, languages sampled with smoothing | `MaskedLMLoss`, `SemanticContrastiveLoss`, `CZNCELoss` |
-| `DistinctRows` | questions without a passage in common | `RetrievalContrastiveLoss` |
-| `PairsAndOthers` | pairs, beside sentences without a translation | `LangContrastiveLoss` |
 | `LengthGroupedBatches` | texts of similar lengths | `SimilarityDistillationLoss` |
-| `InterleavedBatchSampler`, `RoundBatchSampler` | batches of several data sets | |
+| `InterleavedBatchSampler` | batches of several data sets | |
 
 A loss of this package has its batches as `loss.batches`, which `CrossLingualTrainer` draws. With the host's Trainer,
 give them as `batch_sampler` of the training arguments.
@@ -16,27 +14,27 @@ give them as `batch_sampler` of the training arguments.
 
 from __future__ import annotations
 
-from st_xlret.batches.blocks import BlockBatchSampler, Blocks
+from st_xlret.batches.blocks import Blocks
 from st_xlret.batches.collator import CrossLingualDataCollator
-from st_xlret.batches.interleaving import InterleavedBatchSampler, RoundBatchSampler
-from st_xlret.batches.lengths import LengthGroupedBatches
-from st_xlret.batches.rows import DistinctRows, LanguageBatchSampler, PairsAndOthers, Rows, pairs_and_others
-from st_xlret.batches.sampling import BatchFactory, smoothed_probabilities
-from st_xlret.batches.windows import WindowBatchSampler, Windows
+from st_xlret.batches.interleaving import InterleavedBatchSampler
+from st_xlret.batches.rows import DistinctRows
+from st_xlret.batches.sampling import (
+    BatchFactory,
+    LengthGroupedBatches,
+    Rows,
+    Windows,
+    pairs_and_others,
+    smoothed_probabilities,
+)
 
 __all__ = [
     "BatchFactory",
-    "BlockBatchSampler",
     "Blocks",
     "CrossLingualDataCollator",
     "DistinctRows",
     "InterleavedBatchSampler",
-    "LanguageBatchSampler",
     "LengthGroupedBatches",
-    "PairsAndOthers",
     "Rows",
-    "RoundBatchSampler",
-    "WindowBatchSampler",
     "Windows",
     "pairs_and_others",
     "smoothed_probabilities",

@@ -11,9 +11,7 @@ from sentence_transformers.base.sampler import MultiDatasetDefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 from torch.utils.data import BatchSampler, ConcatDataset
 
-from st_xlret.batches.sampling import REPEAT
-
-_AT_A_TIME = 2**12
+from st_xlret.batches.sampling import DRAWS_AT_A_TIME, REPEAT
 
 
 class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
@@ -22,22 +20,17 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
     "We select two pre-training tasks randomly in different batches" (CCP, section 4). With options, pass
     `functools.partial(InterleavedBatchSampler, ratios=[1, 2])`. A data set that is exhausted starts a new pass. In a
     distributed run all ranks take a step on the same data set, because losses that gather across ranks would otherwise
-    wait for each other forever. The samplers of this package yield the shares of all ranks one after the other: a run
-    has the same batches for any number of ranks.
+    wait for each other forever.
 
     Args:
         ratios: How often a batch of each data set is drawn, in their order. By default in proportion to their numbers
             of batches.
-        batches: Batches per epoch of each rank. By default the sum of the samplers' batches, divided by the ranks.
-
-    Raises:
-        ValueError: If there is not one ratio for each data set, one is negative, or all are 0.
+        in_turn: One batch of each data set in their order, and an epoch is one of the last data set.
 
     Example:
-        >>> samplers = [BatchSampler(range(2), 1, True), BatchSampler(range(2), 1, True)]
-        >>> data = ConcatDataset([["a", "b"], ["c", "d"]])
-        >>> list(InterleavedBatchSampler(data, samplers, ratios=[0, 1], batches=2))
-        [[2], [3]]
+        >>> samplers = [BatchSampler(range(2), 1, True), BatchSampler(range(4), 2, True)]
+        >>> list(InterleavedBatchSampler(ConcatDataset([range(2), range(4)]), samplers, in_turn=True))
+        [[0], [2, 3], [1], [4, 5]]
     """
 
     def __init__(
@@ -48,21 +41,19 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         seed: int | None = 0,
         *,
         ratios: Sequence[float] | None = None,
-        batches: int | None = None,
+        in_turn: bool = False,
     ) -> None:
         super().__init__(dataset, batch_samplers, generator, seed or 0)
         # Batches differ in length. With a number here, several processes would drop those of another length.
         self.batch_size = None  # type: ignore[assignment]
-        self.drop_last = True
-        ratios = [len(sampler) for sampler in batch_samplers] if ratios is None else list(ratios)
-        if len(ratios) != len(batch_samplers):
-            raise ValueError(f"{len(batch_samplers)} data sets need as many ratios, got {len(ratios)}: {ratios}")
-        if min(ratios) < 0 or not sum(ratios):
-            raise ValueError(f"ratios must not be negative, and not all 0, got {ratios}")
-        self.probabilities = np.array(ratios, dtype=np.float64) / sum(ratios)
-        self.ranks = get_world_size()
+        self.drop_last, self.in_turn, self.ranks = True, in_turn, get_world_size()
+        sizes = [len(sampler) for sampler in batch_samplers]
+        weights = np.array(sizes if ratios is None else ratios, dtype=np.float64)
+        if len(weights) != len(sizes) or weights.min() < 0 or not weights.sum():
+            raise ValueError(f"give a ratio of at least 0 for each of {len(sizes)} data sets, got {ratios}")
+        self.probabilities = weights / weights.sum()
         self._seeds = [getattr(sampler, "seed", None) or 0 for sampler in batch_samplers]
-        self.batches = batches or max(1, sum(len(sampler) for sampler in batch_samplers) // self.ranks)
+        self.batches = max(1, (sizes[-1] if in_turn else sum(sizes)) // self.ranks) * (len(sizes) if in_turn else 1)
 
     def __len__(self) -> int:
         return self.batches * self.ranks
@@ -70,16 +61,14 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
     def __iter__(self) -> Iterator[list[int]]:
         offsets = np.concatenate([[0], self.dataset.cumulative_sizes])
         streams = [self._endless(number) for number in range(len(self.batch_samplers))]
-        for chosen in self.order():
-            for _ in range(self.ranks):
-                yield [int(row + offsets[chosen]) for row in next(streams[chosen])]
-
-    def order(self) -> Iterator[int]:
-        """The data set of each batch."""
         generator = np.random.default_rng([self.seed, self.epoch, 1])
-        for begin in range(0, self.batches, _AT_A_TIME):
-            size = min(_AT_A_TIME, self.batches - begin)
-            yield from generator.choice(len(self.probabilities), size=size, p=self.probabilities).tolist()
+        for begin in range(0, self.batches, DRAWS_AT_A_TIME):
+            order = np.arange(begin, min(begin + DRAWS_AT_A_TIME, self.batches)) % len(streams)
+            if not self.in_turn:
+                order = generator.choice(len(streams), size=len(order), p=self.probabilities)
+            for chosen in order.tolist():
+                for _ in range(self.ranks):
+                    yield [int(row + offsets[chosen]) for row in next(streams[chosen])]
 
     def _endless(self, number: int) -> Iterator[list[int]]:
         sampler: Any = self.batch_samplers[number]
@@ -87,34 +76,8 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
             if hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(self.epoch)
             sampler.seed = self._seeds[number] + REPEAT * repeats
-            batches = 0
-            for batches, batch in enumerate(sampler, start=1):  # noqa: B007
+            batch = None
+            for batch in sampler:
                 yield batch
-            if not batches:
-                raise ValueError(
-                    f"the {type(sampler).__name__} of a data set gives no batch at all: it has fewer rows than a batch "
-                    "and drops incomplete ones; lower the batch size or set its ratio to 0"
-                )
-
-
-class RoundBatchSampler(InterleavedBatchSampler):
-    """Batches in rounds: one of each data set, in their order; an epoch is one of the last data set.
-
-    The other data sets begin anew where they run out. Pass it as `multi_dataset_batch_sampler`.
-
-    Example:
-        >>> samplers = [BatchSampler(range(2), 1, True), BatchSampler(range(4), 2, True)]
-        >>> list(RoundBatchSampler(ConcatDataset([range(2), range(4)]), samplers))
-        [[0], [2, 3], [1], [4, 5]]
-    """
-
-    def __init__(
-        self, dataset: ConcatDataset, batch_samplers: list[BatchSampler], generator: Any = None, seed: int | None = 0
-    ) -> None:
-        super().__init__(dataset, batch_samplers, generator, seed)
-        self.batches = max(1, len(batch_samplers[-1]) // self.ranks) * len(batch_samplers)
-
-    def order(self) -> Iterator[int]:
-        """The data set of each batch."""
-        for batch in range(self.batches):
-            yield batch % len(self.batch_samplers)
+            if batch is None:
+                raise ValueError(f"data set {number} gives no batch: it has fewer rows than a batch; lower its size")

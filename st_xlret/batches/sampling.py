@@ -1,43 +1,43 @@
-"""Languages, their rows and their documents, and how batches draw from them."""
+"""Batches of one data set: rows, windows, rows of about one length. Languages are sampled with smoothing.
+
+A factory, such as `Rows()`, has the signature that the host calls as `batch_sampler`; it makes a sampler. In a
+distributed run the batch of all processes is drawn together, and their shares come one after the other: accelerate
+hands the first share to the first process, and so on. R processes read what one reads with an R times larger batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.util.distributed import get_world_size
 
-from st_xlret.data.columns import column_codes
+from st_xlret.batches.collator import text_columns
+from st_xlret.data.columns import column_codes, rows_by_value
 
 REPEAT = 1_000_003
 """Added to the seed of a sampler for each further pass within an epoch: passes differ, and the epoch is true."""
+DRAWS_AT_A_TIME = 2**12
+"""How many random numbers samplers draw ahead."""
+_TEXTS_AT_A_TIME = 10_000
 
 
 def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.ndarray:
-    """Compute sampling probabilities proportional to `size ** language_smoothing`.
+    """Compute sampling probabilities (L,) proportional to `size ** language_smoothing`.
 
-    Args:
-        sizes: Rows per language (L,).
-        language_smoothing: 1 samples languages in proportion to their size, 0 samples all equally often. Values of 0.3
-            to 0.7 are common (XLM-R: Conneau et al., 2020, section 3.1).
-
-    Returns:
-        Probabilities (L,), which sum to 1.
-
-    Raises:
-        ValueError: If `language_smoothing` is outside [0, 1].
+    1 samples languages in proportion to their size, 0 samples all equally often; 0.3 to 0.7 are common (XLM-R: Conneau
+    et al., 2020, section 3.1).
 
     Example:
         >>> smoothed_probabilities(np.array([100, 1]), 0.5).round(3).tolist()
         [0.909, 0.091]
     """
-    if not 0 <= language_smoothing <= 1:
-        raise ValueError(f"language_smoothing must lie in [0, 1], got {language_smoothing}")
     powers = np.asarray(sizes, dtype=np.float64) ** language_smoothing
     return powers / powers.sum()
 
@@ -48,61 +48,44 @@ class LanguageStreams:
     The rows of a language come in a random order, each once before any comes again, and then in a new order.
     """
 
-    def __init__(
-        self, groups: Sequence[np.ndarray], *, language_smoothing: float, language_mixing: float, seed: Sequence[int]
-    ) -> None:
-        if not 0 <= language_mixing <= 1:
-            raise ValueError(f"language_mixing must lie in [0, 1], got {language_mixing}")
+    def __init__(self, groups: Sequence[np.ndarray], smoothing: float, mixing: float, seed: Sequence[int]) -> None:
         self.groups = [group for group in groups if len(group)]
-        if not self.groups:
-            raise ValueError("there are no rows to sample from")
-        self.probabilities = smoothed_probabilities(np.array([len(group) for group in self.groups]), language_smoothing)
-        self.language_mixing = language_mixing
-        self.generator = np.random.default_rng(seed)
+        self.probabilities = smoothed_probabilities(np.array([len(group) for group in self.groups]), smoothing)
+        self.mixing, self.generator = mixing, np.random.default_rng(seed)
         self._orders = [np.empty(0, dtype=np.int64) for _ in self.groups]
 
     def draw(self, rows: int) -> np.ndarray:
         """Draw the rows of the next batch (rows,)."""
-        chosen = np.full(rows, self.generator.choice(len(self.groups), p=self.probabilities))
-        if self.language_mixing:
-            leaves = self.generator.random(rows) < self.language_mixing
+        language = np.full(rows, self.generator.choice(len(self.groups), p=self.probabilities))
+        if self.mixing:
+            leaves = self.generator.random(rows) < self.mixing
             others = self.generator.choice(len(self.groups), size=rows, p=self.probabilities)
-            chosen = np.where(leaves, others, chosen)
+            language = np.where(leaves, others, language)
         result = np.empty(rows, dtype=np.int64)
-        for group in np.unique(chosen):
-            places = np.flatnonzero(chosen == group)
-            result[places] = self.take(int(group), len(places))
+        for number in np.unique(language):
+            places = np.flatnonzero(language == number)
+            while len(self._orders[number]) < len(places):
+                order = self.generator.permutation(len(self.groups[number]))
+                self._orders[number] = np.concatenate([self._orders[number], order])
+            first, self._orders[number] = np.split(self._orders[number], [len(places)])
+            result[places] = self.groups[number][first]
         return result
 
-    def take(self, group: int, rows: int) -> np.ndarray:
-        """The next rows of one language (rows,)."""
-        parts = [self._orders[group][:rows]]
-        self._orders[group] = self._orders[group][rows:]
-        while (missing := rows - sum(map(len, parts))) > 0:
-            order = self.generator.permutation(len(self.groups[group]))
-            parts.append(order[:missing])
-            self._orders[group] = order[missing:]
-        return self.groups[group][np.concatenate(parts)]
 
-
-def shares(rows: Sequence[int] | np.ndarray, ranks: int) -> Iterator[list[int]]:
-    """Cut the rows of a batch into one equal share for each process of a distributed run, in their order.
-
-    A sampler that draws the batch of all processes together, and yields their shares one after the other, draws the
-    same batches for any number of processes: accelerate hands the first share to the first process, and so on.
+def shares(rows: Sequence[int] | np.ndarray, ranks: int) -> list[list[int]]:
+    """Cut the rows of a batch into one equal share for each process, in their order.
 
     Example:
-        >>> list(shares([5, 6, 7, 8], 2))
+        >>> shares([5, 6, 7, 8], 2)
         [[5, 6], [7, 8]]
     """
     size = len(rows) // ranks
-    for rank in range(ranks):
-        yield np.asarray(rows[rank * size : (rank + 1) * size]).tolist()
+    return [np.asarray(rows[rank * size : (rank + 1) * size]).tolist() for rank in range(ranks)]
 
 
 @dataclass(frozen=True)
 class Documents:
-    """The documents of a data set with a row per sentence."""
+    """The documents of a data set: its rows, where each document starts among them, and its language."""
 
     rows: np.ndarray
     starts: np.ndarray
@@ -119,36 +102,27 @@ def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> Documents:
     """Find the documents of a data set with `language` and `document`, whose rows stand together.
 
     Example:
-        >>> found = find_documents(Dataset.from_dict({"language": ["en", "en", "fr"], "document": ["a", "a", "b"]}))
-        >>> found.lengths.tolist(), found.languages
+        >>> data = Dataset.from_dict({"language": ["en", "en", "fr"], "document": ["a", "a", "b"]})
+        >>> find_documents(data).lengths.tolist(), find_documents(data).languages
         ([2, 1], ['en', 'fr'])
     """
     code, names = column_codes(dataset, ["language"] if "language" in dataset.column_names else [])
     table: Any = dataset.with_format("arrow")[:]  # mapped, not read
     rows = np.arange(len(dataset))
     if skip_empty:
-        filled = pc.greater(pc.binary_length(table["sentence"]), 0).fill_null(False)
-        rows = np.flatnonzero(filled.to_numpy())
+        rows = np.flatnonzero(pc.greater(pc.binary_length(table["sentence"]), 0).fill_null(False).to_numpy())
     numbered = pa.types.is_integer(table["document"].type)
-    document = table["document"].to_numpy() if numbered else column_codes(dataset, ["document"])[0]
-    document = document[rows]
+    document = (table["document"].to_numpy() if numbered else column_codes(dataset, ["document"])[0])[rows]
     first = np.flatnonzero(np.diff(document, prepend=document[:1] - 1))
     if len(np.unique(document[first])) != len(first):
         raise ValueError("the sentences of a document must be contiguous: sort the data set by document")
     return Documents(rows, np.append(first, len(rows)), code[rows][first], [" ".join(name) for name in names])
 
 
-def check_dataset(dataset: Any) -> None:
-    """Refuse data sets of other kinds, such as an `IterableDataset`."""
-    if not isinstance(dataset, Dataset):
-        raise ValueError(
-            "batches are drawn from a Dataset, which is mapped from a file and not held in memory, got "
-            f"{type(dataset).__name__}: make one with Dataset.from_generator(...)"
-        )
-
-
 class BatchFactory:
     """Base of the factories of batches: it has the signature that the host calls as `batch_sampler`."""
+
+    batch_scale: float = 1.0
 
     def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:
         """Make the sampler for this data set."""
@@ -166,7 +140,233 @@ class BatchFactory:
         """Make the sampler for this data set, with the host's arguments. Batches depend on the seed and the epoch only.
 
         Raises:
-            ValueError: If the data set is no `Dataset`, or as the sampler says.
+            ValueError: If there is nothing to draw.
         """
-        check_dataset(dataset)
-        return self.make(dataset, batch_size, drop_last=drop_last, seed=seed or 0)
+        size = max(1, int(batch_size * self.batch_scale))
+        return self.make(dataset, size, drop_last=drop_last, seed=seed or 0)
+
+
+@dataclass(frozen=True)
+class Rows(BatchFactory):
+    """Batches of rows whose languages are sampled with smoothing: `batches` of a loss, or `batch_sampler`.
+
+    Rows are grouped by every column named `language` or `*_language`: by language, or by language pair. Without such a
+    column they are one group. An epoch has as many rows as the data set; smoothing makes small languages occur more
+    often, and large ones less often.
+
+    Args:
+        language_smoothing: Languages are sampled in proportion to their size raised to this power, see
+            [`smoothed_probabilities`][st_xlret.batches.smoothed_probabilities].
+        language_mixing: 0: a batch is of one language (or language pair). 1: its languages are fully mixed.
+        batch_scale: Rows for each unit of the batch size, such as 32 beside batches of documents of 32 sentences.
+
+    Raises:
+        ValueError: If smoothing or mixing lies outside [0, 1].
+
+    Example:
+        >>> rows = {"source": ["a"], "target": ["b"], "source_language": ["en"], "target_language": ["fr"]}
+        >>> next(iter(Rows()(Dataset.from_dict(rows), 2)))
+        [0, 0]
+    """
+
+    language_smoothing: float = 0.7
+    language_mixing: float = 1.0
+    batch_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.language_smoothing <= 1 and 0 <= self.language_mixing <= 1):
+            raise ValueError(f"language_smoothing and language_mixing must lie in [0, 1], got {self}")
+
+    def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:
+        """Make the sampler for this data set."""
+        return LanguageBatchSampler(dataset, batch_size, self, seed=seed)
+
+
+class LanguageBatchSampler(DefaultBatchSampler):
+    """The sampler of [`Rows`][st_xlret.batches.Rows]. Subclasses say which rows to draw, and what to make of them."""
+
+    def __init__(self, dataset: Dataset, batch_size: int, options: Rows, *, seed: int = 0) -> None:
+        super().__init__(dataset, batch_size, True, seed=seed)
+        self.options, self.ranks = options, get_world_size()
+        self.draws = batch_size * self.ranks
+        self.groups = self.find_groups(dataset)
+        if not sum(map(len, self.groups)):
+            raise ValueError(f"there is nothing to draw for {options}: none of {len(dataset)} rows can be used")
+
+    def __len__(self) -> int:
+        return max(1, sum(map(len, self.groups)) // self.draws) * self.ranks
+
+    def __iter__(self) -> Iterator[list[int]]:
+        seed = [self.seed, self.epoch]
+        streams = LanguageStreams(self.groups, self.options.language_smoothing, self.options.language_mixing, seed)
+        for _ in range(len(self) // self.ranks):
+            yield from self.shares_of(streams.draw(self.draws), streams.generator)
+
+    def find_groups(self, dataset: Dataset) -> list[np.ndarray]:
+        """The rows to sample from, by language."""
+        names = [name for name in dataset.column_names if name == "language" or name.endswith("_language")]
+        return rows_by_value(dataset, names)[0]
+
+    def shares_of(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
+        """The batches of the processes, made of the rows that were drawn."""
+        return shares(rows, self.ranks)
+
+
+@dataclass(frozen=True)
+class Windows(Rows):
+    """Batches of windows (CCP, Algorithm 1). Pass it as `batches` of `CCPLoss`, or as `batch_sampler`.
+
+    The data set has a row per sentence, and the rows of a document are contiguous and in order (columns `language`,
+    `document`), as [`load_documents`][st_xlret.load_documents] gives them. A batch of N windows has 2 N rows: the
+    centres, then the context of each. In every epoch the centres come in a new order and their contexts are drawn anew.
+    Documents of one sentence have no context and are left out. Rows of a data set without a `document` column are
+    windows already: centre and context are its two text columns.
+
+    Args:
+        language_smoothing: As for `Rows`.
+        language_mixing: As for `Rows`, but 0, as in the paper.
+        window_size: Largest distance of a context sentence from its centre (w in the paper).
+
+    Raises:
+        ValueError: If no sentence has a context, or the rows of a document are not contiguous.
+
+    Example:
+        >>> rows = {"sentence": list("abcdef"), "language": ["en"] * 6, "document": [0, 0, 0, 1, 1, 1]}
+        >>> batch = next(iter(Windows()(Dataset.from_dict(rows), 3)))
+        >>> [a // 3 == b // 3 and a != b for a, b in zip(batch[:3], batch[3:])]
+        [True, True, True]
+    """
+
+    language_mixing: float = 0.0
+    window_size: int = 5
+
+    def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:
+        """Make the sampler for this data set."""
+        sampler = WindowBatchSampler if "document" in dataset.column_names else LanguageBatchSampler
+        return sampler(dataset, batch_size, self, seed=seed)
+
+
+class WindowBatchSampler(LanguageBatchSampler):
+    """The sampler of [`Windows`][st_xlret.batches.Windows]: N centre sentences, then one context sentence of each."""
+
+    options: Windows
+
+    def __init__(self, dataset: Dataset, batch_size: int, options: Windows, *, seed: int = 0) -> None:
+        super().__init__(dataset, batch_size, options, seed=seed)
+        # The number of rows: with several processes, batches of another length would be dropped.
+        self.batch_size = 2 * batch_size
+
+    def find_groups(self, dataset: Dataset) -> list[np.ndarray]:
+        """The sentences that have a context, by language; where each document begins is kept for drawing it."""
+        documents = find_documents(dataset)
+        self.starts = documents.starts
+        usable = (documents.lengths > 1) & (self.options.window_size >= 1)
+        language = np.repeat(np.where(usable, documents.language, -1), documents.lengths)
+        return [np.flatnonzero(language == number) for number in range(len(documents.languages))]
+
+    def shares_of(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
+        """The centres of each process, then their contexts."""
+        document, window = np.searchsorted(self.starts, rows, side="right"), self.options.window_size
+        low = np.maximum(self.starts[document - 1], rows - window)
+        high = np.minimum(self.starts[document] - 1, rows + window)
+        # One of high - low positions; those from the centre on move up by one.
+        context = low + (generator.random(len(rows)) * (high - low)).astype(np.int64)
+        context += context >= rows
+        return [[*a, *b] for a, b in zip(shares(rows, self.ranks), shares(context, self.ranks), strict=True)]
+
+
+@dataclass(frozen=True)
+class LengthGroupedBatches(BatchFactory):
+    """Batches of rows of about the same length. Pass it as `batches` of a loss, or as `batch_sampler`.
+
+    On a CPU, and wherever attention is not computed on packed texts, padding is computed like text: batches of mixed
+    lengths can take several times as long. The rows are shuffled; each stretch of 50 batches is sorted by length, cut
+    into batches, and its batches are shuffled: an epoch has short and long texts at any time.
+
+    Args:
+        tokenizer: Makes token ids of a list of texts: a tokenizer of Transformers, such as `model.tokenizer`. The
+            length of a row is the largest number of tokens of its texts.
+        texts_per_batch: If true, the batch size counts texts: a row with three text columns counts as three. The rest
+            of the division is dropped in each process.
+
+    Example:
+        >>> data = Dataset.from_dict({"text": ["a", "a b c", "b", "d e f"]})
+        >>> batches = LengthGroupedBatches(lambda texts: {"input_ids": [text.split() for text in texts]})
+        >>> sorted(sorted(batch) for batch in batches(data, batch_size=2, drop_last=False, seed=1))
+        [[0, 2], [1, 3]]
+    """
+
+    tokenizer: Callable[[list[str]], Any]
+    texts_per_batch: bool = False
+
+    def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:
+        """Make the sampler for this data set."""
+        columns, lengths = text_columns(dataset), np.zeros(len(dataset), dtype=np.int64)
+        for start in range(0, len(dataset), _TEXTS_AT_A_TIME):
+            rows = dataset[start : start + _TEXTS_AT_A_TIME]
+            for column in columns:
+                ids = self.tokenizer(list(rows[column]))["input_ids"]
+                part = slice(start, start + len(ids))
+                lengths[part] = np.maximum(lengths[part], [len(row) for row in ids])
+        size = max(1, batch_size // len(columns)) if self.texts_per_batch else batch_size
+        return LengthGroupedBatchSampler(dataset, size, drop_last, lengths=lengths, seed=seed)
+
+
+class LengthGroupedBatchSampler(DefaultBatchSampler):
+    """The sampler of [`LengthGroupedBatches`][st_xlret.LengthGroupedBatches]."""
+
+    stretch = 50
+
+    def __init__(
+        self, dataset: Dataset, batch_size: int, drop_last: bool, *, lengths: Sequence[int] | np.ndarray, seed: int = 0
+    ) -> None:
+        super().__init__(range(len(dataset)), batch_size=batch_size, drop_last=drop_last, seed=seed)
+        self.lengths, self.ranks = np.asarray(lengths), get_world_size()
+        self.draws = batch_size * self.ranks
+        self.full = len(lengths) - len(lengths) % self.draws
+        # Several processes would get shares of different sizes.
+        self.last = 0 if drop_last or self.ranks > 1 else len(lengths) - self.full
+
+    def __len__(self) -> int:
+        return self.full // self.draws * self.ranks + bool(self.last)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        generator = np.random.default_rng([self.seed, self.epoch, 17])
+        rows = generator.permutation(len(self.lengths))
+        for start in range(0, self.full, self.stretch * self.draws):
+            stretch = rows[start : min(start + self.stretch * self.draws, self.full)]
+            batches = stretch[np.argsort(self.lengths[stretch], kind="stable")].reshape(-1, self.draws)
+            for number in generator.permutation(len(batches)):
+                yield from shares(batches[number], self.ranks)
+        if self.last:
+            yield rows[self.full :].tolist()
+
+
+def pairs_and_others(pairs: Dataset, others: Dataset | None, seed: int = 0) -> Dataset:
+    """Put a sentence without a translation beside each pair, for the language loss (lang-contrastive, Hu et al. 2023).
+
+    `Rows` draws batches of it. The sentences come in random order, and again where there are fewer of them than pairs.
+
+    Args:
+        pairs: `source`, `target`, `source_language` and `target_language`.
+        others: `sentence` and `language`; None or empty for parallel sentences alone.
+        seed: Seed of their order.
+
+    Returns:
+        The four columns of the pairs and, if there are other sentences, `other` and `other_language`.
+
+    Example:
+        >>> languages = {"source_language": ["en"], "target_language": ["fr"]}
+        >>> pairs = Dataset.from_dict({"source": ["yes"], "target": ["oui"], **languages})
+        >>> pairs_and_others(pairs, Dataset.from_dict({"sentence": ["ja"], "language": ["de"]}))[0]["other"]
+        'ja'
+    """
+    pairs = pairs.select_columns(["source", "target", "source_language", "target_language"])
+    if others is None or not len(others):
+        return pairs
+    generator, passes = np.random.default_rng(seed), -(-len(pairs) // len(others))
+    rows = np.concatenate([np.empty(0, np.int64), *(generator.permutation(len(others)) for _ in range(passes))])
+    others = others.select(rows[: len(pairs)]).select_columns(["sentence", "language"])
+    return concatenate_datasets(
+        [pairs, others.rename_columns({"sentence": "other", "language": "other_language"})], axis=1
+    )

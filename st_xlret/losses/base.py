@@ -29,8 +29,7 @@ from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor, nn
 
 from st_xlret.batches.collator import text_columns
-from st_xlret.batches.rows import Rows
-from st_xlret.batches.sampling import BatchFactory, check_dataset
+from st_xlret.batches.sampling import BatchFactory, Rows
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +94,6 @@ class CrossLingualLoss(nn.Module):
             ValueError: If columns are missing (the message names them), or it is no `Dataset`.
         """
         name = type(self).__name__
-        check_dataset(dataset)
         texts = text_columns(dataset)
         required = self.required_columns(texts, dataset.column_names)
         unread = "document" not in required and self.least_columns > 1 and _holds_texts(dataset, "document")

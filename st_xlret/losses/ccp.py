@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from st_xlret.batches.windows import Windows
+from st_xlret.batches import Windows
 from st_xlret.functional import contrastive_context_loss
 from st_xlret.languages import id_to_language
 from st_xlret.losses.base import Batches, CrossLingualLoss, embedding_size, language_columns

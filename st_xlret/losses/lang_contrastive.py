@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.distributed import all_gather_with_grad, get_world_size
 from torch import Tensor
 
-from st_xlret.batches.rows import PairsAndOthers
+from st_xlret.batches import Rows
 from st_xlret.functional.contrastive import Reduction, language_contrastive_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss
 from st_xlret.losses.embedding import PassageSide, embed_columns
@@ -31,7 +31,7 @@ class LangContrastiveLoss(CrossLingualLoss):
         reduction: "mean" over all terms, which does not depend on how many sentences a batch has and is not the
             paper's; "paper" for the divisor that Eq. 3 shows, R (R - 2) for R sentences; or "sum".
         gather_across_devices: Compare with the rows of all ranks.
-        batches: How batches are drawn, see `CrossLingualLoss`. Default: `PairsAndOthers()`.
+        batches: How batches are drawn, see `CrossLingualLoss`. Default: `Rows()`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
     Example:
@@ -63,9 +63,9 @@ class LangContrastiveLoss(CrossLingualLoss):
         self.gather_across_devices = gather_across_devices
         self.passage_side = PassageSide(model)
 
-    def default_batches(self) -> PairsAndOthers:
-        """Pairs, beside further sentences where the data set has any."""
-        return PairsAndOthers()
+    def default_batches(self) -> Rows:
+        """Pairs, each with a further sentence where the data set has any, as `pairs_and_others` puts it there."""
+        return Rows()
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of two columns of N translations and a further one, a scalar; `labels` are ignored.

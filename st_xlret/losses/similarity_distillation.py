@@ -11,9 +11,7 @@ from sentence_transformers.util.distributed import all_gather, get_world_size
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from st_xlret.batches.lengths import LengthGroupedBatches
-from st_xlret.batches.rows import Rows
-from st_xlret.batches.sampling import BatchFactory
+from st_xlret.batches import BatchFactory, LengthGroupedBatches, Rows
 from st_xlret.functional import similarity_distillation_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss, embedding_size
 from st_xlret.losses.embedding import check_mini_batch, embed

@@ -12,7 +12,6 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from sentence_transformers.util import mine_hard_negatives
 
-from st_xlret.batches.collator import prompt_tokens
 from st_xlret.data import (
     DataError,
     PairOptions,
@@ -142,7 +141,7 @@ class Words(Pairs):
             pairs,
             dictionaries,
             model.tokenizer,
-            max_seq_length=tokens_read - prompt_tokens(model, args.prompts),
+            max_seq_length=tokens_read,
             samples_per_pair=self.samples_per_pair,
             seed=args.seed,
             stop_words_by_language=lists,

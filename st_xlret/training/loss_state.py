@@ -16,9 +16,8 @@ from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from st_xlret.batches import CrossLingualDataCollator
 from st_xlret.files import atomic_file
-from st_xlret.losses.base import CrossLingualLoss, unwrapped
+from st_xlret.losses.base import CrossLingualLoss
 
 LOSS_STATE_FILE = "loss_state.safetensors"
 """The last file of a checkpoint: where it is, the checkpoint is complete."""
@@ -116,10 +115,7 @@ class LossStateCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Restore on resume; give all ranks the same state, and the collator the prompts of the arguments."""
-        collator = getattr(kwargs.get("train_dataloader"), "collate_fn", None)
-        if isinstance(collator, CrossLingualDataCollator):
-            collator.adopt_options(args, unwrapped(kwargs.get("model")))  # type: ignore[arg-type]
+        """Restore on resume; give all ranks the same state."""
         if state.global_step:
             path = Path(self.resume_from or _checkpoint(args, state)) / LOSS_STATE_FILE
             if not path.is_file():

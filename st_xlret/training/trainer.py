@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,10 +16,12 @@ from sentence_transformers.base.sampler import BatchSamplers, MultiDatasetBatchS
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler, ConcatDataset
 
-from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler, RoundBatchSampler
-from st_xlret.batches.collator import QUERY_COLUMNS, text_columns
+from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler
+from st_xlret.batches.collator import text_columns
+from st_xlret.encoding import role_prompt
 from st_xlret.languages import id_to_language
 from st_xlret.modules import freeze_unused
+from st_xlret.precision import few_lengths
 from st_xlret.training.arguments import CrossLingualTrainingArguments
 from st_xlret.training.loss_state import LossStateCallback, own_loss
 from st_xlret.training.trainable import (
@@ -31,6 +34,9 @@ from st_xlret.training.trainable import (
     not_finite,
     trainable_weights,
 )
+
+QUERY_COLUMNS = ("anchor", "query", "question")
+DOCUMENT_COLUMNS = ("positive", "negative", "passage", "answer")
 
 
 class CrossLingualTrainer(SentenceTransformerTrainer):
@@ -108,6 +114,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         if train_dataset is not None and not args.router_mapping and (routes := _routes(model, train_dataset)):
             args.router_mapping, args.ddp_find_unused_parameters = routes, False
             freeze_unused(model)
+        if args.prompts is None and any(model.prompts.values()):
+            args.prompts = _of_columns(train_dataset or eval_dataset, lambda column: role_prompt(model, _role(column)))
         if args.freeze_embeddings:
             freeze_word_embeddings(model)
         if args.lora_rank:
@@ -130,9 +138,15 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         length, most = args.train_seq_length, getattr(model, "max_seq_length", None)
         if length is not None and most is not None and length > most:
             raise ValueError(f"train_seq_length {length}: the model reads only {most} tokens (max_seq_length)")
-        collator = CrossLingualDataCollator(model.preprocess, max_length=length, token_dropout=args.token_dropout)
-        collator.adopt_options(args, model)
-        return collator
+        # In bfloat16 on a CPU, oneDNN compiles kernels for each length of texts and keeps them.
+        few = few_lengths(model, length) if args.bf16 and args.device.type == "cpu" else {}
+        return CrossLingualDataCollator(
+            partial(model.preprocess, **few) if few else model.preprocess,
+            prompts=args.prompts,
+            router_mapping=args.router_mapping,
+            max_length=length,
+            token_dropout=args.token_dropout,
+        )
 
     def get_batch_sampler(self, dataset: Dataset, batch_size: int, *args: Any, **kwargs: Any) -> BatchSampler | None:
         """The batches that the loss of a data set asks for, unless the arguments name a sampler."""
@@ -146,7 +160,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     ) -> BatchSampler:
         """Batches of all data sets, as often as the losses ask for, unless the arguments name a sampler."""
         if self.args.joint:
-            return RoundBatchSampler(dataset, batch_samplers, generator, seed)
+            return InterleavedBatchSampler(dataset, batch_samplers, generator, seed, in_turn=True)
         if self.args.multi_dataset_batch_sampler != MultiDatasetBatchSamplers.PROPORTIONAL:
             return super().get_multi_dataset_batch_sampler(dataset, batch_samplers, generator, seed)
         losses = [self._loss_of(part) for part in dataset.datasets]
@@ -246,8 +260,20 @@ def _routes(model: SentenceTransformer, datasets: Any) -> dict[str, Any]:
         )
     if isinstance(datasets, Mapping):
         return {name: _routes(model, rows) for name, rows in datasets.items()}
-    texts = text_columns(datasets)
-    return {name: "query" if name.rstrip("_0123456789") in QUERY_COLUMNS else "document" for name in texts}
+    return _of_columns(datasets, lambda column: _role(column) or "document")
+
+
+def _of_columns(datasets: Any, value_of: Callable[[str], str]) -> dict[str, Any]:
+    """A value for each text column, in the forms that the host takes for one data set and for several."""
+    if isinstance(datasets, Mapping):
+        return {name: _of_columns(rows, value_of) for name, rows in datasets.items()}
+    return {column: value_of(column) for column in text_columns(datasets)} if isinstance(datasets, Dataset) else {}
+
+
+def _role(column: str) -> Any:
+    """Whether a column has queries or documents, by its name, which may end in a number; None if neither."""
+    kind = column.rstrip("_0123456789")
+    return "query" if kind in QUERY_COLUMNS else "document" if kind in DOCUMENT_COLUMNS else None
 
 
 def _made(loss: nn.Module | Callable[[Any], nn.Module], model: SentenceTransformer) -> nn.Module:

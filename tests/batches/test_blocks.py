@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from st_xlret.batches import BlockBatchSampler, Blocks
-from st_xlret.batches.blocks import cut_into_blocks
+from st_xlret.batches import Blocks
+from st_xlret.batches.blocks import BlockBatchSampler, cut_into_blocks
 from st_xlret.data import load_documents
 from tests.tiny import documents_of
 
@@ -106,46 +105,32 @@ def test_rows_come_in_a_random_order() -> None:
     assert {tuple(sorted(batch)) for batch in batches} == {tuple(range(8))} and len(set(map(tuple, batches))) == 20
 
 
-def test_single_sentences_are_left_out_and_counted() -> None:
-    dataset = documents()
-    alone = {row for row in range(len(dataset)) if dataset["document"][:].count(dataset[row]["document"]) == 1}
-    sampler = sampler_of()
-    assert sampler.counts["single"] == 2 == len(alone)
-    assert sampler.counts["documents"] == 10 and sampler.counts["sentences"] == 64
-    assert sampler.counts["split"] == 5
-    assert not alone & {row for batch in epochs(sampler) for row in batch}
-
-
-def test_sentences_without_text_are_left_out_and_counted() -> None:
-    rows = documents({"en": [5, 2, 3]}).to_list()
+def test_single_sentences_and_those_without_text_are_left_out() -> None:
+    rows = documents({"en": [5, 2, 3, 1]}).to_list()
     for empty in (1, 5):
         rows[empty]["sentence"] = ""
     sampler = Blocks(block_size=4)(Dataset.from_list(rows), 3)
-    assert (sampler.counts["empty"], sampler.counts["single"]) == (2, 1)
     assert sorted(next(iter(sampler))) == [0, 2, 3, 4, 7, 8, 9]
 
 
-def test_a_document_alone_in_its_language_makes_batches_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        sampler = sampler_of({"en": [4] * 6, "fr": [13]}, language_smoothing=0.0)
-    assert "language 'fr' has only 1 documents" in caplog.text and "'en'" not in caplog.text
+def test_a_document_alone_in_its_language_makes_batches_of_its_own() -> None:
+    sampler = sampler_of({"en": [4] * 6, "fr": [13]}, language_smoothing=0.0)
     french = [batch for batch in epochs(sampler) if min(batch) >= 24]
     assert french and all(2 <= len(batch) <= 4 for batch in french)
 
 
 @pytest.mark.parametrize(
-    "change, options, message",
+    ("rows", "options", "named"),
     [
-        (lambda d: d.rename_column("sentence", "text"), {}, "a column 'sentence'"),
-        (lambda d: d, {"block_size": 1}, "block_size must be at least 2 sentences, got 1"),
-        (lambda d: d.select([0, 9, 1, 10]), {}, "sentences of a document must be contiguous"),
-        (lambda d: d.select([11]), {}, "no language has documents of two or more sentences"),
-        (lambda d: d.select([]), {}, "there are no sentences"),
+        (range(30), {"block_size": 1}, "block_size=1"),
+        ([0, 9, 1, 10], {}, "contiguous"),
+        ([11], {}, "two sentences"),
+        ([], {}, "two sentences"),
     ],
 )
-def test_datasets_and_options_that_will_not_do(change: Any, options: dict[str, int], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Blocks(**options)(change(documents()), 2)
+def test_documents_that_will_not_do(rows: Any, options: dict[str, int], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        Blocks(**options)(documents().select(rows), 2)
 
 
 def test_real_documents_make_blocks(real_data: Path, tmp_path: Path) -> None:

@@ -11,22 +11,9 @@ from accelerate.data_loader import BatchSamplerShard
 from datasets import Dataset
 from torch.utils.data import BatchSampler, ConcatDataset
 
-from st_xlret.batches import (
-    Blocks,
-    DistinctRows,
-    InterleavedBatchSampler,
-    PairsAndOthers,
-    RoundBatchSampler,
-    Rows,
-    Windows,
-    blocks,
-    interleaving,
-    lengths,
-    pairs_and_others,
-    rows,
-)
+from st_xlret.batches import Blocks, InterleavedBatchSampler, Rows, Windows, blocks, interleaving, sampling
 from st_xlret.batches.blocks import share_blocks
-from st_xlret.batches.lengths import LengthGroupedBatchSampler
+from st_xlret.batches.sampling import LengthGroupedBatchSampler
 from tests import tiny
 from tests.tiny import documents_of
 
@@ -38,43 +25,27 @@ def ragged() -> Dataset:
     return documents_of({"en": [8, 3, 23, 2, 5, 9, 4, 4, 6, 7] * 3, "fr": [5, 4, 9, 2, 2, 3, 12, 6] * 2})
 
 
-def questions() -> Dataset:
-    rows = [{"query": f"q{i}", "positive": f"p{i // 2}", "language": ("en", "fr")[i % 2]} for i in range(120)]
-    return Dataset.from_list(rows)
-
-
-def both() -> Dataset:
-    return pairs_and_others(tiny.pairs(50), tiny.texts(40))
-
-
-def interleaved(size: int, kind: type[InterleavedBatchSampler] = InterleavedBatchSampler) -> BatchSampler:
-    parts = [tiny.documents(30, 5), tiny.texts(60), both()]
-    samplers = [
-        Windows()(parts[0], size),
-        Rows()(parts[1], size),
-        PairsAndOthers()(parts[2], size),
-    ]
-    return kind(ConcatDataset(parts), samplers)
+def interleaved(size: int, **options: Any) -> BatchSampler:
+    parts = [tiny.documents(30, 5), tiny.texts(60)]
+    return InterleavedBatchSampler(ConcatDataset(parts), [Windows()(parts[0], size), Rows()(parts[1], size)], **options)
 
 
 SAMPLERS: dict[str, Make] = {
     "rows": lambda size: Rows()(tiny.texts(100), size),
     "rows, one language": lambda size: Rows(language_mixing=0.0)(tiny.texts(100), size),
     "about one length": lambda size: LengthGroupedBatchSampler(
-        tiny.texts(100), size, True, lengths=np.random.default_rng(0).integers(1, 9, 100).tolist()
+        tiny.texts(100), size, True, lengths=np.random.default_rng(0).integers(1, 9, 100)
     ),
     "windows": lambda size: Windows()(tiny.documents(30, 5), size),
     "blocks": lambda size: Blocks(block_size=4)(ragged(), size),
-    "distinct": lambda size: DistinctRows()(questions(), size),
-    "pairs and others": lambda size: PairsAndOthers()(both(), size),
     "interleaved": interleaved,
-    "rounds": lambda size: interleaved(size, RoundBatchSampler),
+    "in turn": lambda size: interleaved(size, in_turn=True),
 }
 
 
 def batches_of(make: Make, ranks: int, monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
     """For every step, the share of each rank as accelerate hands it out, over two epochs."""
-    for module in (blocks, interleaving, lengths, rows):
+    for module in (blocks, interleaving, sampling):
         monkeypatch.setattr(module, "get_world_size", lambda: ranks)
     sampler = make(GLOBAL_BATCH // ranks)
     steps = []
@@ -104,11 +75,11 @@ def test_batches_are_new_in_every_epoch_and_the_same_for_one_seed(name: str) -> 
         sampler: Any = SAMPLERS[name](4)
         sampler.seed = seed
         sampler.set_epoch(epoch)
-        found = list(sampler)
-        assert len(found) == len(sampler)
-        return str(found)
+        drawn = list(sampler)
+        assert len(drawn) == len(sampler)
+        return str(drawn)
 
-    seeds = (0,) if name == "rounds" else (0, 1)  # the samplers of rounds have seeds of their own
+    seeds = (0,) if name == "in turn" else (0, 1)  # there the samplers of the data sets alone have seeds
     assert batches(0, 3) == batches(0, 3)
     assert len({batches(seed, epoch) for seed in seeds for epoch in (0, 1, 2)}) == 3 * len(seeds)
 
@@ -128,8 +99,8 @@ def test_blocks_stay_whole_and_ranks_read_about_as_much(ranks: int, monkeypatch:
     document, position = np.array(dataset["document"]), np.array(dataset["position"])
     for shares in batches_of(SAMPLERS["blocks"], ranks, monkeypatch):
         assert max(map(len, shares)) - min(map(len, shares)) <= 2 * 4
-        found = [set(document[share]) for share in shares]
-        assert sum(map(len, found)) == len(set.union(*found))
+        documents = [set(document[share]) for share in shares]
+        assert sum(map(len, documents)) == len(set.union(*documents))
         for share in shares:
             for number in set(document[share]):
                 rows = np.sort(position[share][document[share] == number])

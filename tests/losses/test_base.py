@@ -12,7 +12,7 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from torch import nn
 
-from st_xlret.batches import Blocks, DistinctRows, LengthGroupedBatches, PairsAndOthers, Rows, Windows, pairs_and_others
+from st_xlret.batches import Blocks, DistinctRows, LengthGroupedBatches, Rows, Windows, pairs_and_others
 from st_xlret.losses import (
     CCPLoss,
     CZNCELoss,
@@ -154,7 +154,7 @@ def test_words_are_read_with_a_contextual_encoder() -> None:
         (MSMLoss, Blocks()),
         (SemanticContrastiveLoss, Rows()),
         (CZNCELoss, Rows()),
-        (LangContrastiveLoss, PairsAndOthers()),
+        (LangContrastiveLoss, Rows()),
         (RetrievalContrastiveLoss, DistinctRows()),
     ],
 )
