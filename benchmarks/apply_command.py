@@ -26,8 +26,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.measuring import machine
+from st_xlret import VectorCalibration
 from st_xlret.files import write_json
-from st_xlret.vectors import VectorCalibration, apply_calibration, open_vectors
+from st_xlret.stores import apply_calibration, open_store
 
 _CHUNK = 8192
 _PEAK = (
@@ -65,8 +66,8 @@ def multiply(stored: np.ndarray, calibration: VectorCalibration) -> None:
 def apply(folder: Path, suffix: str, calibration: VectorCalibration) -> None:
     """Map a file into another, which is removed."""
     into = folder / f"mapped{suffix}"
-    with open_vectors(folder / f"vectors{suffix}") as source:
-        apply_calibration(calibration, source, str(into), show_progress_bar=False)
+    with open_store(folder / f"vectors{suffix}") as source:
+        apply_calibration(calibration, source, str(into))
     into.unlink()
 
 

@@ -49,14 +49,12 @@ _HOMES = {
     "calibrate": "st_xlret.calibration",
     "encode": "st_xlret.encoding",
     "export": "st_xlret.hub.export",
-    "find_translations": "st_xlret.vectors.translations",
     "fit_calibration": "st_xlret.calibration",
     "load_documents": "st_xlret.data",
     "load_pairs": "st_xlret.data",
     "load_retrieval": "st_xlret.data",
     "measure_language_bias": "st_xlret.evaluation.language_bias",
     "read_dictionary": "st_xlret.data",
-    "share_translations": "st_xlret.vectors.translations",
 }
 
 __all__ = [*sorted(_HOMES), "__version__", "functional"]  # noqa: PLE0604

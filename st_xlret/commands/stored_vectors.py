@@ -13,10 +13,10 @@ from st_xlret.options import option
 
 if TYPE_CHECKING:
     from st_xlret.calibration import Comparison
-    from st_xlret.vectors import VectorSource
+    from st_xlret.stores import Store
 
 _LABELLED = 300  # texts of each language whose label is checked
-_LOOKED_THROUGH = 25  # batches of 4 096 rows in which they are looked for
+_LOOKED_THROUGH = 12  # batches of 8 192 rows in which they are looked for
 _SHOWN, _LONGEST = 30, 20  # languages that a line names, and their characters
 
 
@@ -40,18 +40,18 @@ class Stored:
         None, "For .npy and .faiss: a file with a language code a line, in the order of the vectors."
     )
 
-    def open(self) -> VectorSource:
+    def open(self) -> Store:
         """The source; without --vectors a `ValueError`."""
-        from st_xlret.vectors import open_vectors
+        from st_xlret.stores import open_store
 
         if self.vectors is None:
             raise ValueError("--vectors is missing")
         fields = {name: value for name, value in vars(self).items() if name != "vectors"}
-        return open_vectors(self.vectors, **fields)
+        return open_store(self.vectors, **fields)
 
 
 def sample_vectors(
-    source: VectorSource, per_language: int, *, languages: Sequence[str], min_texts: int, seed: int
+    source: Store, per_language: int, *, languages: Sequence[str], min_texts: int, seed: int
 ) -> dict[str, np.ndarray]:
     """Vectors of each language; languages with fewer than `min_texts` are left out, and named."""
     mapped = f", mapped by the calibration {source.mark}" if source.mark else ""
@@ -107,13 +107,13 @@ def lines_for_a_service(output: str, *, queries_only: bool, needs_language: bool
     )
 
 
-def _check_labels(source: VectorSource, codes: set[str]) -> None:
+def _check_labels(source: Store, codes: set[str]) -> None:
     """Print how many language labels an identifier doubts, on texts of each language among the first rows."""
     from st_xlret.commands.calibrate import report_labels
 
     texts: dict[str, list[str]] = {code: [] for code in codes}
-    for rows in islice(source.batches(everything=True), _LOOKED_THROUGH):
-        for code, text in zip(rows.languages, rows.texts, strict=True):
+    for rows in islice(source.batches(texts=True), _LOOKED_THROUGH):
+        for code, text in zip(*(rows.column(name).to_pylist() for name in ("language", "text")), strict=True):
             if code in texts and text and len(texts[code]) < _LABELLED:
                 texts[code].append(text)
         if all(len(found) == _LABELLED for found in texts.values()):

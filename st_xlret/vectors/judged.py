@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from st_xlret.data.beir import read_qrels
 from st_xlret.evaluation.retrieval import score_ranking
 from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection
 from st_xlret.search import merge_top_k, top_k, unit_rows
-from st_xlret.vectors.base import VectorSource
+from st_xlret.stores import Store
 from st_xlret.vectors.calibration import VectorCalibration
 
 _K = 10
@@ -43,8 +44,8 @@ class _Rows(NamedTuple):
 
 
 def judged_recall(
-    documents: VectorSource,
-    queries: VectorSource,
+    documents: Store,
+    queries: Store,
     qrels: str,
     calibrations: Mapping[float, VectorCalibration],
     *,
@@ -126,20 +127,17 @@ class _Search:
         self.names = {row: self.names[row] for row in kept}
 
 
-def _usable_rows(
-    source: VectorSource, codes: Collection[str] | None, names: Collection[str] | None = None
-) -> Iterator[_Rows]:
+def _usable_rows(source: Store, codes: Collection[str] | None, names: Collection[str] | None = None) -> Iterator[_Rows]:
     """The rows that have a vector and a language, in batches; those in these languages, with these names, or all."""
-    for rows in source.batches(everything=source.fields.text is not None):
-        languages = source.languages_of(rows)
-        usable = rows.usable() & np.array([bool(code) and (codes is None or code in codes) for code in languages])
+    for rows in source.batches():
+        vectors, usable, languages = source.usable(rows, Counter())
+        usable &= np.array([codes is None or code in codes for code in languages])
+        ids = rows.column("id").to_pylist()
         if names is not None:
-            usable &= np.array([str(name) in names for name in rows.ids])
+            usable &= np.array([name in names for name in ids])
         kept = np.flatnonzero(usable).tolist()
         if kept:
-            yield _Rows(
-                [str(rows.ids[row]) for row in kept], [languages[row] or "" for row in kept], rows.vectors[kept]
-            )
+            yield _Rows([ids[row] for row in kept], [languages[row] for row in kept], vectors[kept])
 
 
 def _recall(ranking: np.ndarray, data: RetrievalData, half: int) -> Recall:

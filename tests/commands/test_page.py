@@ -15,8 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import BoW
 
 from st_xlret.commands import main
-from st_xlret.commands.page import column_of, server
-from st_xlret.commands.search import Arguments, Pool, Result
+from st_xlret.commands.search import Arguments, Pool, Result, answer, server
 
 RESULTS: list[Result] = [
     {"score": 0.9, "language": "en", "text": "a <b>cat</b> & a dog"},
@@ -28,13 +27,13 @@ COLOURS = {"en": "red", "fr": "blue", "?": "grey"}
 
 
 def test_everything_from_outside_is_escaped() -> None:
-    page = column_of("<i>index</i>", "<i>note</i>", RESULTS, COLOURS)
+    page = answer("<i>index</i>", "<i>note</i>", RESULTS, COLOURS)
     assert "<script" not in page and "<b>" not in page and "<i>" not in page
     assert "a &lt;b&gt;cat&lt;/b&gt; &amp; a dog" in page
 
 
 def test_the_bar_shows_how_often_each_language_answers() -> None:
-    page = column_of("index", "note", RESULTS, COLOURS)
+    page = answer("index", "note", RESULTS, COLOURS)
     assert page.index('flex: 2; background: red">en 2') < page.index('flex: 1; background: blue">fr 1')
     assert "grey" in page
 

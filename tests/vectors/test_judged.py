@@ -13,7 +13,7 @@ from pyarrow import parquet
 from st_xlret import VectorCalibration
 from st_xlret.commands.calibrate import main
 from st_xlret.data.lines import DataError
-from st_xlret.vectors import open_vectors
+from st_xlret.stores import open_store
 from st_xlret.vectors.judged import judged_recall
 
 CODES = ["de", "en", "fr"]
@@ -51,7 +51,7 @@ def test_recall_is_that_of_a_search_of_everything_at_once(
         amount: VectorCalibration.fit(documents, codes, steps=steps, strength=amount, queries_only=queries_only)
         for amount in (0.0, 0.6, 1.0)
     }
-    found = judged_recall(open_vectors(files["documents"]), open_vectors(files["queries"]), files["qrels"], maps)
+    found = judged_recall(open_store(files["documents"]), open_store(files["queries"]), files["qrels"], maps)
     judged = [query for query in range(3 * TOPICS) if query % 7]
     for amount, calibration in maps.items():
         pool = calibration.transform(documents, "document", codes)
@@ -103,13 +103,13 @@ def test_judgements_of_what_is_not_there(files: dict[str, str], tmp_path: Path, 
         file.write("\n" + line)
     maps = {1.0: VectorCalibration.fit(clouds(0.5), CODES * TOPICS)}
     with pytest.raises((ValueError, DataError), match=message):
-        judged_recall(open_vectors(files["documents"]), open_vectors(files["queries"]), files["qrels"], maps)
+        judged_recall(open_store(files["documents"]), open_store(files["queries"]), files["qrels"], maps)
 
 
 def test_languages_without_a_map_are_left_out(files: dict[str, str], tmp_path: Path) -> None:
     both = np.isin(CODES * TOPICS, ["de", "en"])
     maps = {1.0: VectorCalibration.fit(clouds(0.5)[both], np.array(CODES * TOPICS)[both], steps=["shift"])}
-    given = open_vectors(files["documents"]), open_vectors(files["queries"])
+    given = open_store(files["documents"]), open_store(files["queries"])
     with pytest.raises(ValueError, match=r"is not in .*documents.parquet, among the rows that have .* a map"):
         judged_recall(*given, files["qrels"], maps)
     lines = Path(files["qrels"]).read_text().splitlines()[1:]
@@ -126,9 +126,9 @@ def test_queries_that_cannot_be_measured(files: dict[str, str], tmp_path: Path) 
     with pytest.raises(ValueError, match="--qrels are for --vectors"):
         main(["--model", "m", "--documents", "d", "--output", "o", "--qrels", files["qrels"]])
     Path(output).write_text("0\t0\t1\n1\t1\t0\n")
-    source, maps = open_vectors(files["documents"]), {1.0: VectorCalibration.fit(clouds(0.5), CODES * TOPICS)}
+    source, maps = open_store(files["documents"]), {1.0: VectorCalibration.fit(clouds(0.5), CODES * TOPICS)}
     with pytest.raises(ValueError, match=r"few.tsv has 1 queries with an answer: two halves"):
-        judged_recall(source, open_vectors(files["queries"]), output, maps)
+        judged_recall(source, open_store(files["queries"]), output, maps)
     np.save(tmp_path / "short.npy", np.ones((5, 3), np.float32))
     with pytest.raises(ValueError, match=r"short.npy has 3 dimensions, and .*documents.parquet 12"):
-        judged_recall(source, open_vectors(str(tmp_path / "short.npy")), files["qrels"], maps)
+        judged_recall(source, open_store(str(tmp_path / "short.npy")), files["qrels"], maps)

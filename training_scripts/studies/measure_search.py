@@ -5,9 +5,7 @@
 
 - raw: the model as it is;
 - calibrated: after `st-xlret calibrate --corpus POOL`, which needs no language and no question;
-- aligned: after `--corpus POOL --queries POOL --steps shift coral`, fitted on the pool and its questions, no labels;
-- shared: the vectors of either calibration, where candidates that are translations of each other share them
-  (`st-xlret apply --share_translations`).
+- aligned: after `--corpus POOL --queries POOL --steps shift coral`, fitted on the pool and its questions, no labels.
 
 Each is measured in the pool of all languages by mAP@20, mAP over the whole ranking, language preference, and recall@10
 of all answers, of those in the question's language, and of those in others; by mAP@20 among the candidates of the
@@ -28,12 +26,10 @@ from st_xlret.calibration import fit_calibration, fit_role_calibrations
 from st_xlret.evaluation import BUCCEvaluator, LAReQAEvaluator, TatoebaEvaluator
 from st_xlret.evaluation.embedding import TextEmbedder
 from st_xlret.evaluation.lareqa import read_lareqa
-from st_xlret.evaluation.retrieval_data import TextCollection
 from st_xlret.files import write_json
-from st_xlret.hub.export import load_model
+from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
 from st_xlret.prompts import Role
-from st_xlret.vectors.translations import share_translations
 
 # The languages of the CCP paper's Table 1, but for Urdu, and five more.
 TATOEBA = ["ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "vi", "zh"]
@@ -67,30 +63,9 @@ class RememberingEmbedder(TextEmbedder):
 
     Attributes:
         known: (role, text) -> vector (d,) before calibration.
-        shared: (text, language) of a document -> the calibrated vector that it shares with its translations.
     """
 
     known: dict[tuple[Role | None, str], Tensor] = field(default_factory=dict)
-    shared: dict[tuple[str, str], Tensor] = field(default_factory=dict)
-
-    def embed(self, model: Any, texts: Any, languages: Any, *, role: Role | None = None, **given: Any) -> Tensor:
-        """The embeddings of texts; of documents, the shared ones if there are any."""
-        if role == "document" and self.shared:
-            return torch.stack([self.shared[key] for key in zip(texts, languages, strict=True)])
-        return super().embed(model, texts, languages, role=role, **given)
-
-    def sharing(self, model: Any, candidates: TextCollection, context: bool = False) -> RememberingEmbedder:
-        """The same, where candidates that are translations of each other share their vectors.
-
-        With their paragraphs, those of one paragraph share most of their words, and are known to be of one document.
-        """
-        keys = zip(candidates.texts, candidates.languages_of(), strict=True)
-        # XQuAD-R's ids are LANGUAGE-ARTICLE-PARAGRAPH-SENTENCE.
-        paragraph_of = {key: name.rpartition("-")[0] for key, name in zip(keys, candidates.ids, strict=True)}
-        texts, languages = zip(*paragraph_of, strict=True)
-        documents = list(paragraph_of.values()) if context else None
-        rows = share_translations(self.embed(model, texts, languages, role="document"), languages, documents)
-        return replace(self, shared=dict(zip(paragraph_of, rows, strict=True)))
 
     def embed_distinct(self, model: Any, texts: list[str], languages: list[str], role: Role | None) -> Tensor:
         """Embed the texts that are not known yet."""
@@ -157,11 +132,6 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
             calibrated = replace(embedder, **maps)
             found = measure(model, calibrated, given.pool, tatoeba, given.context)
             figures |= {f"{name} {key}": score for key, score in found.items()}
-            if maps:
-                found = measure(
-                    model, calibrated.sharing(model, data.corpus, given.context), given.pool, None, given.context
-                )
-                figures |= {f"{name} shared {key}": score for key, score in found.items()}
     if given.mining:
         result = embedder.evaluate(BUCCEvaluator.from_directory(given.mining), model)
         figures["mining"] = result.average["f1"]

@@ -4,9 +4,7 @@
         --output runs/stored
 
 Every row is fitted on the vectors of the candidates and their languages, without pairs, questions or judgements. The
-rows `st-xlret calibrate` are what the command does by default: lsar, as strong as its score without labels says. Where
-translations are shared, candidates that say the same in several languages share their vectors, as `st-xlret apply
---share_translations` lets them.
+rows `st-xlret calibrate` are what the command does by default: lsar, as strong as its score without labels says.
 
 - pool: mAP@20 of a question among the candidates in all languages; own: among those in its language.
 - share: how many of the first 20 results are in the question's language.
@@ -45,12 +43,11 @@ from st_xlret.evaluation.retrieval import score_ranking, search
 from st_xlret.evaluation.retrieval_data import RetrievalData, rows_in_languages
 from st_xlret.evaluation.tatoeba import load_tatoeba_directory, retrieval_accuracy
 from st_xlret.files import atomic_file, write_json, write_text
-from st_xlret.hub.export import load_model
+from st_xlret.hub.loading import load_model
 from st_xlret.modules import CalibrationLayer
 from st_xlret.options import option, parse
 from st_xlret.prompts import Role
 from st_xlret.search import prefer, unit_rows
-from st_xlret.vectors.translations import share_translations
 from training_scripts.studies.measure_search import FURTHER, TATOEBA
 
 Embed: TypeAlias = Callable[[Sequence[str], Sequence[str], Role | None], Tensor]
@@ -233,12 +230,8 @@ def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
             result[rows] = layer.transform(vectors[rows], code)
         return result
 
-    def figures_of(
-        query: CalibrationLayer, document: CalibrationLayer, *, shares: bool = False, **options: float
-    ) -> list[float]:
-        candidates = mapped(document, documents, found)
-        candidates = share_translations(candidates, found.tolist()) if shares else candidates
-        row = measure(mapped(query, queries, asked), candidates, data, **options)
+    def figures_of(query: CalibrationLayer, document: CalibrationLayer, **options: float) -> list[float]:
+        row = measure(mapped(query, queries, asked), mapped(document, documents, found), data, **options)
         return row + (measure_tatoeba(pairs, query, document, list(by_language)) if pairs else [])
 
     raw = CalibrationLayer(documents.shape[1])
@@ -250,15 +243,11 @@ def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
         if row == "lsar":
             for strength in (0.2, 0.4, 0.6, 0.8, 1.0):
                 figures[f"{row}, both sides, prefer {strength:g}"] = figures_of(layer, layer, preferred=strength)
-            shared = f"{row}, both sides, translations shared"
-            figures[shared] = figures_of(layer, layer, shares=True)
-            figures[f"{shared}, prefer 0.6"] = figures_of(layer, layer, shares=True, preferred=0.6)
     for queries_only in (True, False):
         fitted, _ = fit_and_compare(by_language, strength="auto", queries_only=queries_only, others=False)
         side = "queries alone" if queries_only else "both sides"
         name = f"st-xlret calibrate, {side}, strength {fitted.strength:g}"
         figures[name] = figures_of(fitted.query or fitted.document, fitted.document)
-    figures[f"{name}, translations shared"] = figures_of(fitted.document, fitted.document, shares=True)
     columns = (*COLUMNS, *OF_TATOEBA) if pairs else COLUMNS
     table = tabulate([[row, *values] for row, values in figures.items()], ["", *columns], "pipe", floatfmt=".1f")
     shown = {row: dict(zip(columns, values, strict=True)) for row, values in figures.items()}

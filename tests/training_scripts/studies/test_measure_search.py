@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.evaluation import LAReQAEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
-from st_xlret.evaluation.retrieval_data import TextCollection
-from st_xlret.vectors.translations import share_translations
 from tests import tiny
 from training_scripts.studies.measure_search import RememberingEmbedder, main
 
@@ -45,23 +42,8 @@ def test_the_figures_are_those_of_the_evaluators(
     assert [figures[f"raw {name}"] for name in ("pool", "own", "preference")] == pytest.approx(
         [mixed["map_at_20"], own["map_at_20"], mixed["language_preference"]]
     )
-    ways = ("calibrated", "aligned", "calibrated shared", "aligned shared")
+    ways = ("calibrated", "aligned")
     assert {f"{way} {name}" for way in ways for name in ("pool", "own", "whole ranking")} <= set(figures)
-
-
-def test_translations_share_their_vectors_and_questions_keep_theirs() -> None:
-    model = tiny.static(features=16)
-    words = tiny.WORDS[:6]
-    texts = [*words, *(f"{word} {word} {tiny.WORDS[7]}" for word in words)]  # near to each other, and not equal
-    codes = ["en"] * 6 + ["fr"] * 6
-    embedder = RememberingEmbedder()
-    names = [f"{code}-{row}-0" for row, code in enumerate(codes)]
-    sharing = embedder.sharing(model, TextCollection(names, texts, codes))
-    before, after = (each.embed(model, texts, codes, role="document") for each in (embedder, sharing))
-    torch.testing.assert_close(after, share_translations(before, codes))
-    assert not after.allclose(torch.nn.functional.normalize(before), atol=1e-2)
-    asked = [each.embed(model, texts, codes, role="query") for each in (embedder, sharing)]
-    torch.testing.assert_close(*asked)
 
 
 def test_each_role_is_remembered_apart() -> None:

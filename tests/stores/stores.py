@@ -1,4 +1,4 @@
-"""Small collections in real engines, each of which gets the same ten rows."""
+"""Small collections in files and in real engines, each of which gets the same ten rows."""
 
 from __future__ import annotations
 
@@ -10,12 +10,35 @@ from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 VECTORS = np.random.default_rng(0).normal(size=(10, 4)).astype(np.float16).astype(np.float32)
 VECTORS /= np.linalg.norm(VECTORS, axis=1, keepdims=True)
 LANGUAGES = ["en", "fr", "en", None, "de", "en", "fr", "en", "en", "de"]
 TEXTS = [f"text {i}" for i in range(10)]
+
+
+def table(kind: Any = None) -> pa.Table:
+    vectors = pa.array(VECTORS.tolist(), pa.list_(pa.float32(), 4)).cast(kind or pa.list_(pa.float32(), 4))
+    return pa.table({"vector": vectors, "language": LANGUAGES, "text": TEXTS})
+
+
+def parquet(folder: Path) -> str:
+    pq.write_table(table(), folder / "docs.parquet")
+    return str(folder / "docs.parquet")
+
+
+def parquet_folder(folder: Path) -> str:
+    (folder / "docs" / "more").mkdir(parents=True)
+    pq.write_table(table(pa.list_(pa.float16()))[:6], folder / "docs" / "a.parquet")
+    pq.write_table(table(pa.list_(pa.float16()))[6:], folder / "docs" / "more" / "b.parquet")
+    return str(folder / "docs")
+
+
+def npy(folder: Path) -> str:
+    np.save(folder / "docs.npy", VECTORS.astype(np.float64))
+    return str(folder / "docs.npy")
 
 
 def qdrant(folder: Path, *, name: str = "") -> str:
@@ -42,34 +65,15 @@ def chroma(folder: Path) -> str:
     client = pytest.importorskip("chromadb").PersistentClient(str(folder / "chroma"))
     collection = client.create_collection("docs", configuration={"hnsw": {"space": "cosine"}}, embedding_function=None)
     about = [{"language": language} if language else None for language in LANGUAGES]
-    names = [f"{i}" for i in range(10)]
     (folder / "chroma").mkdir(exist_ok=True)
-    collection.add(ids=names, embeddings=VECTORS, documents=TEXTS, metadatas=about)
+    collection.add(ids=[f"{i}" for i in range(10)], embeddings=VECTORS, documents=TEXTS, metadatas=about)
     return f"chroma:{folder / 'chroma'}?collection=docs"
 
 
 def lance(folder: Path) -> str:
     database = pytest.importorskip("lancedb").connect(str(folder / "lance"))
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(VECTORS.ravel()), 4)
-    table = database.create_table("docs", pa.table({"vector": vectors, "language": LANGUAGES, "text": TEXTS}))
-    table.add(pa.table({"vector": vectors[:0], "language": pa.array([], "string"), "text": pa.array([], "string")}))
+    database.create_table("docs", table()[:4]).add(table()[4:])
     return f"lance:{folder / 'lance'}?table=docs"
-
-
-def add_a_row(store: str, folder: Path) -> None:
-    """One more row, (1, 0, 0, 0), to what the builder of that name has made."""
-    vector = [1.0, 0.0, 0.0, 0.0]
-    if store == "lance":
-        table = pytest.importorskip("lancedb").connect(str(folder / "lance")).open_table("docs")
-        table.add([{"vector": vector, "language": "en", "text": "text 10"}])
-    elif store == "chroma":
-        client = pytest.importorskip("chromadb").PersistentClient(str(folder / "chroma"))
-        client.get_collection("docs", embedding_function=None).add(ids=["9a"], embeddings=[vector], documents=["text"])
-    else:
-        client, models = open_qdrant(folder)
-        given: Any = {"dense": vector} if store == "named_qdrant" else vector
-        client.upsert("docs", [models.PointStruct(id=10, vector=given)])
-        client.close()
 
 
 def faiss_flat(folder: Path, ivf: bool = False) -> str:
@@ -88,24 +92,18 @@ def faiss_ivf(folder: Path) -> str:
     return faiss_flat(folder, ivf=True)
 
 
-def postgres(server: str, kind: str, key: str = "bigint") -> str:
+def postgres(server: str, kind: str = "vector(4)", key: str = "bigint") -> str:
     with connected(server) as connection:
         connection.execute("DROP TABLE IF EXISTS docs")
         connection.execute(
             f"CREATE TABLE docs (key {key} PRIMARY KEY, about jsonb, lang text, text text, dense {kind})"
         )
         for i, vector in enumerate(VECTORS.tolist()):
-            row = (
-                UUID(int=i) if key == "uuid" else i,
-                f'{{"lang": "{LANGUAGES[i]}"}}',
-                LANGUAGES[i],
-                TEXTS[i],
-                str(vector),
-            )
-            connection.execute("INSERT INTO docs VALUES (%s, %s, %s, %s, %s)", row)
-        ops = f"{kind.partition('(')[0]}_cosine_ops"
+            name, about = UUID(int=i) if key == "uuid" else 7 * i, f'{{"lang": "{LANGUAGES[i]}"}}'
+            values = (name, about, LANGUAGES[i], TEXTS[i], str(vector))
+            connection.execute("INSERT INTO docs VALUES (%s, %s, %s, %s, %s)", values)
         if "(" in kind:
-            connection.execute(f"CREATE INDEX ON docs USING hnsw (dense {ops})")
+            connection.execute(f"CREATE INDEX ON docs USING hnsw (dense {kind.partition('(')[0]}_cosine_ops)")
     return f"{server.replace('?', '?table=docs&column=dense&', 1)}"
 
 
@@ -115,11 +113,22 @@ def connected(server: str) -> Iterator[Any]:
         yield connection
 
 
-BUILDERS: dict[str, Callable[[Path], str]] = {
-    builder.__name__: builder for builder in (qdrant, named_qdrant, chroma, lance, faiss_flat, faiss_ivf)
-}
+def beside(address: str, name: str) -> tuple[str, str]:
+    """What `apply` is given to write beside the vectors of an address, and the address of what it writes."""
+    for suffix in (".parquet", ".npy", ".faiss"):
+        if address.endswith(suffix):
+            file = address.removesuffix(f"docs{suffix}") + name + suffix
+            return file, file
+    if ":" not in address:
+        return f"{address}-{name}.parquet", f"{address}-{name}.parquet"
+    before = next(part for part in ("vector=dense", "column=dense", "table=docs", "collection=docs") if part in address)
+    return name, address.replace(before, f"{before.partition('=')[0]}={name}")
+
+
+_BUILDERS = (parquet, parquet_folder, npy, faiss_flat, faiss_ivf, qdrant, named_qdrant, chroma, lance)
+BUILDERS: dict[str, Callable[[Path], str]] = {builder.__name__: builder for builder in _BUILDERS}
 POSTGRES = {
     "vector": ("vector(4)", "bigint"),
     "halfvec": ("halfvec(4)", "uuid"),
-    "vector without size": ("vector", "text"),
+    "vector without size": ("vector", "character(3)"),
 }

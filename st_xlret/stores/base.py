@@ -1,0 +1,459 @@
+"""What every store of vectors does: give its rows as Arrow batches, and make something new for mapped vectors."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+Metric = Literal["cosine", "dot", "euclidean"]
+Change = Callable[[pa.RecordBatch], pa.RecordBatch]
+Matrix = NDArray[np.float32]
+
+STORES = {
+    "qdrant": ("qdrant", "QdrantStore"),
+    "postgresql": ("postgresql", "PostgresStore"),
+    "lance": ("lance", "LanceStore"),
+    "chroma": ("chroma", "ChromaStore"),
+    ".parquet": ("parquet", "ParquetStore"),
+    ".npy": ("files", "NumpyStore"),
+    ".faiss": ("files", "FaissStore"),
+}
+LANGUAGE_FIELDS = ("language", "lang")
+METRICS: dict[str | None, Metric] = {
+    "cosine": "cosine", "dot": "dot", "euclid": "euclidean", "ip": "dot", "l2": "euclidean"
+}  # fmt: skip
+"""What the stores call the metrics, in lower case."""
+_SHORTEST = np.finfo(np.float32).tiny  # the square of the shortest length of which float32 has all digits
+_IDENTIFIED = 100_000  # texts whose language a sample identifies
+_MODEL_NAMES = ("model_name", "model", "name")  # where a client's settings of an embedding function have the model
+
+
+class Fields(NamedTuple):
+    """Where a store has what. None: the usual names, see `open_store`."""
+
+    vector: str | None = None
+    language: str | None = None
+    text: str | None = None
+    languages_file: str | None = None
+
+
+class Store(ABC):
+    """Stored vectors. A `with` block closes the connection to a database.
+
+    Attributes:
+        name: What it is, for messages; without passwords and keys.
+        called: What the store itself calls the vectors: a column, a named vector, a collection, a table, a file.
+        dimension: Numbers in a vector.
+        metric: How the store compares vectors, if it says: "cosine", "dot" or "euclidean".
+        model: Name of the model that made the vectors, if the store says.
+        fingerprint: What identifies the weights of that model, if the store says.
+        mark: By which map `apply_calibration` made the vectors, and from which; None for vectors as they were made.
+        fields: Where it has what.
+        secrets: Passwords and keys, which no message shows.
+        size: Rows in a batch, at most.
+    """
+
+    name: str
+    called: str
+    dimension: int
+    metric: Metric | None = None
+    model: str | None = None
+    fingerprint: str | None = None
+    mark: str | None = None
+    fields: Fields = Fields()
+    secrets: tuple[str, ...] = ()
+    size: int = 8192
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
+        """The rows; see `batches`."""
+
+    @abstractmethod
+    def write(self, into: str, mark: str, change: Change) -> None:
+        """Write rows with the vectors that `change` gives them into something new, which bears the mark.
+
+        A row whose vector is null is left out, or stored without one. A file or table is whole or not there. In
+        Qdrant, PostgreSQL and Chroma each batch counts: what has this mark under this name is continued.
+
+        Raises:
+            FileExistsError: If there is something else under the name.
+        """
+
+    def close(self) -> None:  # noqa: B027
+        """Close the connection, if there is one."""
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()
+
+    def batches(self, *, texts: bool = False) -> Iterator[pa.RecordBatch]:
+        """All rows, in constant memory.
+
+        Args:
+            texts: Also read the texts.
+
+        Yields:
+            Batches with the columns `id` (the store's key, or the number from 0), `vector` (lists of `dimension`
+            float32; null: none), `language` and `text` (null: none). A store may have further columns.
+
+        Raises:
+            OSError: If the store fails; the message names it.
+            ValueError: If the store has vectors of another length, or another number of them than of languages.
+        """
+        with self.errors():
+            batches = self.read(texts or self.fields.text is not None)
+            yield from batches if self.fields.languages_file is None else self._labelled(batches)
+
+    def usable(
+        self, batch: pa.RecordBatch, left_out: Counter[str], *, needs_language: bool = True, drawn: Any = True
+    ) -> tuple[Matrix, NDArray[np.bool_], NDArray[Any]]:
+        """What of a batch can be used.
+
+        Args:
+            batch: One of `batches`.
+            left_out: Counts the other rows, by the reason.
+            needs_language: Whether a row needs a language. Where it has none and a text field is named, its language is
+                identified from its text.
+            drawn: Rows whose language may be identified, (n,). Default: all.
+
+        Returns:
+            Vectors (n, d), whether a row has a vector that can be mapped (of finite numbers and a length) and a
+            language, (n,), and languages, (n,), "" for none.
+        """
+        vectors = matrix(batch)
+        squares = np.einsum("nd,nd->n", vectors, vectors)
+        is_usable = np.isfinite(squares) & (squares >= _SHORTEST)
+        left_out["without a vector that can be mapped"] += int((~is_usable).sum())
+        codes = np.array([code or "" for code in batch.column("language").to_pylist()], dtype=object)
+        if needs_language:
+            if self.fields.text is not None:
+                for row in np.flatnonzero(drawn & is_usable & (codes == "")).tolist():
+                    text = batch.column("text")[row].as_py()
+                    codes[row] = (self._identify(text) if text else None) or ""
+            left_out["without a language"] += int((drawn & is_usable & (codes == "")).sum())
+            is_usable &= codes != ""
+        return vectors, is_usable, codes
+
+    def sample(
+        self,
+        per_language: int,
+        *,
+        languages: Collection[str] | None = None,
+        seed: int = 0,
+        show_progress_bar: bool = False,
+    ) -> dict[str, Matrix]:
+        """Vectors of each language, drawn in one pass so that every row has the same chance.
+
+        All rows are read: stores are often in the order of their documents, so that the first rows of a language are
+        about few subjects, and a language may come last. Rows without a vector or a language are left out, with a
+        warning that counts them. Of rows whose language has to be identified, about 100 000 are looked at.
+
+        Args:
+            per_language: Vectors to draw from each language; all, where there are fewer.
+            languages: The languages to draw from. Default: all.
+            seed: Seed of the draw.
+            show_progress_bar: Show how many rows are read.
+
+        Returns:
+            Language -> (n, d) float32, in the order of the codes.
+
+        Raises:
+            ValueError: If no row has a vector and a language, or one of `languages` has none.
+        """
+        generator = np.random.default_rng(seed)
+        lots_of: dict[str, NDArray[np.float64]] = {}
+        vectors_of: dict[str, Matrix] = {}
+        left_out, known, total = Counter[str](), set[str](), len(self)
+        share = 1.0 if self.fields.text is None else _IDENTIFIED / max(1, total)
+        with tqdm(total=total, desc="Sampling", unit=" rows", disable=not show_progress_bar) as bar:
+            for batch in self.batches():
+                bar.update(batch.num_rows)
+                lots = generator.random(batch.num_rows)
+                vectors, is_usable, codes = self.usable(batch, left_out, drawn=lots < share)
+                present = set(codes[is_usable].tolist())
+                known |= present
+                for code in present if languages is None else present & set(languages):
+                    chosen = np.flatnonzero(is_usable & (codes == code))
+                    lots_before = lots_of.get(code, np.empty(0))
+                    if len(lots_before) == per_language:
+                        chosen = chosen[lots[chosen] < lots_before.max()]
+                    merged = np.concatenate([lots_before, lots[chosen]])
+                    lowest = np.argsort(merged)[:per_language]
+                    before = vectors_of.get(code, vectors[:0])
+                    lots_of[code] = merged[lowest]
+                    vectors_of[code] = np.concatenate([before, vectors[chosen]])[lowest]
+        if (missing := set(languages or ()) - set(vectors_of)) or not known:
+            of_these, there_are = ", ".join(sorted(missing)), ", ".join(sorted(known)[:20])
+            raise ValueError(
+                f"{self.name}: of {total} rows none has a vector and a language ({of_these or 'any'}); there are "
+                f"{there_are or 'none'}. Languages come from a field (--language_field), a file with a code a line "
+                "(--languages_file), or texts (--text_field)"
+            )
+        if left_out.total():
+            warnings.warn(f"{self.name}: left out: {describe(left_out)}", stacklevel=2)
+        return {code: vectors_of[code] for code in sorted(vectors_of)}
+
+    def refuse_mapped(self) -> None:
+        """Refuse vectors that `apply_calibration` has made; the `ValueError` names those that they were made from."""
+        if self.mark is not None:
+            raise ValueError(
+                f"{self.name}: a calibration has mapped these vectors already, and a second one would distort them: "
+                f"take those that they were made from, {self.mark.partition(' of ')[2]}"
+            )
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Errors of the store's client name the store, and show no password or key."""
+        try:
+            yield
+        except Exception as error:
+            raise self._safe(error) from None
+
+    def _safe(self, error: Exception) -> Exception:
+        if isinstance(error, ImportError | FileExistsError | FileNotFoundError):
+            return error
+        message = " ".join(str(error).split()) or type(error).__name__
+        for secret in self.secrets:
+            message = message.replace(secret, "***")
+        kind = ValueError if isinstance(error, ValueError) else OSError
+        return kind(message if self.name in message else f"{self.name}: {message}")
+
+    @cached_property
+    def _identify(self) -> Callable[[str], str | None]:
+        from st_xlret.languages import LanguageIdentifier
+
+        return LanguageIdentifier().identify
+
+    def _labelled(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows with the languages of a file, a line for each row."""
+        file = self.fields.languages_file or ""
+        with open(file, encoding="utf-8") as lines:
+            lacking = 0
+            for batch in batches:
+                codes = [line.strip() or None for line in islice(lines, batch.num_rows)]
+                if lacking := batch.num_rows - len(codes):
+                    break
+                yield with_column(batch, "language", pa.array(codes, pa.string()))
+            if lacking or next(lines, None) is not None:
+                than = f"lines than {self.name} has vectors, {len(self)}"
+                raise ValueError(f"{file} has {'fewer' if lacking else 'more'} {than}")
+
+
+def open_store(
+    address: str | os.PathLike[str],
+    *,
+    vector_field: str | None = None,
+    language_field: str | None = None,
+    text_field: str | None = None,
+    languages_file: str | os.PathLike[str] | None = None,
+) -> Store:
+    r"""Open stored vectors, wherever they are.
+
+    | address | what it is | extra |
+    | --- | --- | --- |
+    | `vectors.npy` | an array (rows, dimension); languages in a file | |
+    | `vectors.parquet` | a file, or a folder of files, with a column of vectors | |
+    | `vectors.faiss` | a flat or IVF index; languages in a file | |
+    | `qdrant:PATH_OR_URL?collection=C&vector=V` | a folder of its local mode, or a server; the key is `QDRANT_API_KEY` | `qdrant` |
+    | `postgresql://USER@HOST/DATABASE?table=T&column=V` | a column `vector` or `halfvec` of pgvector | `pgvector` |
+    | `lance:PATH?table=T&column=V` | a table of LanceDB | `lance` |
+    | `chroma:PATH_OR_URL?collection=C` | a collection of Chroma | `chroma` |
+
+    Args:
+        address: A path or an address.
+        vector_field: Column of the vectors in Parquet and LanceDB. Default: `vector`.
+        language_field: Field of the languages, in a payload also `metadata.language`. Default: `language` or `lang`.
+        text_field: Field of the texts. Rows without a language then get the one that the extra `langid` finds in their
+            text. Default: `text`, for the texts alone.
+        languages_file: For `.npy` and `.faiss`: a file with a code a line, in the order of the vectors.
+
+    Returns:
+        The store. Nothing but its description has been read.
+
+    Raises:
+        ValueError: If nothing known is named, or the store does not have what is named.
+        ImportError: If the client of the store is not installed; the message names the extra.
+        OSError: If the store does not answer, or the file is not there.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(f"{folder}/vectors.npy", np.ones((3, 2), np.float16))
+        ...     _ = Path(f"{folder}/codes.txt").write_text("en\nen\nfr\n")
+        ...     store = open_store(f"{folder}/vectors.npy", languages_file=f"{folder}/codes.txt")
+        ...     len(store), store.dimension, {code: len(rows) for code, rows in store.sample(100).items()}
+        (3, 2, {'en': 2, 'fr': 1})
+    """  # noqa: E501
+    address = os.fspath(address)
+    scheme, path = address.partition(":")[0], Path(address).expanduser()
+    kind = scheme if scheme in STORES else ".parquet" if path.is_dir() else path.suffix
+    if kind not in STORES or kind != scheme and ("://" in address or "@" in address and not path.exists()):
+        shown = parse_address(address, optional=None).shown
+        raise ValueError(f"{shown} names no stored vectors; known are {', '.join(STORES)}")
+    if languages_file is not None and kind not in (".npy", ".faiss"):
+        raise ValueError(
+            f"--languages_file {languages_file} is for .npy and .faiss files; elsewhere a field has the languages"
+        )
+    module, name = STORES[kind]
+    file = None if languages_file is None else os.fspath(languages_file)
+    fields = Fields(vector_field, language_field, text_field, file)
+    opened: Store = getattr(import_module(f"st_xlret.stores.{module}"), name)(address, fields)
+    return opened
+
+
+class Address(NamedTuple):
+    """An address in its parts.
+
+    Attributes:
+        place: The path or URL, with user and password.
+        values: What follows the question mark.
+        shown: The address for messages: without user, password and key.
+        secrets: Passwords and keys in it.
+    """
+
+    place: str
+    values: dict[str, str]
+    shown: str
+    secrets: tuple[str, ...]
+
+
+def parse_address(address: str, *required: str, optional: Sequence[str] | None = ()) -> Address:
+    """Take an address apart, `scheme:PLACE?name=value`.
+
+    Args:
+        address: The address.
+        required: Names that have to be given a value.
+        optional: Names that may be. None: all names; those that are not required are not shown.
+
+    Raises:
+        ValueError: If a name is missing or unknown, or a password is not written as URLs have it.
+
+    Example:
+        >>> parse_address("qdrant:http://me:secret@host:6333?collection=docs", "collection").shown
+        'qdrant:http://host:6333?collection=docs'
+    """
+    scheme, _, rest = address.partition(":")
+    before, slashes, authority = rest.partition("//")
+    user, at, _ = (authority if slashes else before.partition("?")[0]).rpartition("@")
+    if not slashes and (os.path.exists(before.partition("?")[0]) or ":" not in user and "/" in user):  # a path
+        user = at = ""
+    place, _, query = rest.partition("?")
+    values = dict(parse_qsl(query))
+    allowed = {*required, *(optional or ())}
+    parts = "&".join(f"{name}={value}" for name, value in values.items() if name in allowed - {"api_key"})
+    shown, problem = f"{scheme}:{place.replace(user + at, '', 1)}?{parts}".removesuffix("?"), ""
+    if set(user) & set("/?#@[]"):
+        shown, problem = scheme, "the user or password has one of / ? # @ [ ]: write %2F %3F %23 %40 %5B %5D instead"
+    elif missing := [name for name in required if not values.get(name)]:
+        problem = f"{missing[0]} is missing; write {scheme}:PLACE?{'&'.join(f'{name}=...' for name in required)}"
+    elif optional is not None and (unknown := set(values) - allowed):
+        problem = f"unknown {', '.join(sorted(unknown))}; known are {', '.join([*required, *optional])}"
+    if problem:
+        raise ValueError(f"{shown}: {problem}")
+    keys = (value for name, value in values.items() if "key" in name or "password" in name)
+    secrets = {form for secret in (user.partition(":")[2], *keys) for form in (secret, unquote(secret)) if secret}
+    return Address(place, values, shown, tuple(secrets))
+
+
+def matrix(batch: pa.RecordBatch) -> Matrix:
+    """The vectors of a batch, (n, d), with NaN in rows that have none."""
+    column = batch.column("vector")
+    width = column.type.list_size
+    numbers = column.values.slice(column.offset * width, len(column) * width).to_numpy(zero_copy_only=False)
+    rows: Matrix = numbers.reshape(len(column), width)
+    if column.null_count:
+        rows = rows.copy()
+        rows[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return rows
+
+
+def vector_column(vectors: Matrix) -> pa.FixedSizeListArray:
+    """Vectors (n, d) as an Arrow column; rows that begin with NaN are null."""
+    missing = np.isnan(vectors[:, 0])
+    mask = pa.array(missing) if missing.any() else None
+    numbers = pa.array(np.ascontiguousarray(vectors).ravel())
+    return pa.FixedSizeListArray.from_arrays(numbers, vectors.shape[1], mask=mask)
+
+
+def rows_batch(ids: Sequence[Any], vectors: Matrix, languages: Any = None, texts: Any = None) -> pa.RecordBatch:
+    """A batch as `Store.batches` gives them. Languages and texts may be None, for rows that have none."""
+    columns = {
+        name: pa.nulls(len(ids), pa.string()) if values is None else pa.array(values, pa.string())
+        for name, values in {"id": list(map(str, ids)), "language": languages, "text": texts}.items()
+    }
+    return pa.record_batch({**columns, "vector": vector_column(vectors)})
+
+
+def with_column(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
+    """The batch with other values in this column."""
+    return batch.set_column(batch.schema.get_field_index(name), name, column)
+
+
+def describe(left_out: Mapping[str, int]) -> str:
+    """Counts of rows by reason, in words."""
+    return "; ".join(f"{count} row{'s' * (count > 1)} {reason}" for reason, count in left_out.items() if count)
+
+
+def field_among(present: Collection[str], field: str | None, usual: Sequence[str], where: str) -> str | None:
+    """The field that was named, or the first usual one that is there; a `ValueError` lists what there is instead."""
+    if field is not None and field not in present:
+        raise ValueError(f"{where} has no field {field!r}; it has {', '.join(map(repr, list(present)[:20])) or 'none'}")
+    return field or next((name for name in usual if name in present), None)
+
+
+def value_at(payload: Any, field: str | None, usual: Sequence[str] = LANGUAGE_FIELDS) -> str | None:
+    """A value of a nested payload: of the field named, such as "metadata.lang", or of the first usual one."""
+    for path in usual if field is None else (field,):
+        value = payload
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        if value not in (None, ""):
+            return str(value)
+    return None
+
+
+def named_model(settings: Mapping[str, Any]) -> str | None:
+    """The name of the model in a client's settings of an embedding function, or in a collection's metadata."""
+    return next((name for name in map(settings.get, _MODEL_NAMES) if isinstance(name, str)), None)
+
+
+def first_length(vectors: Iterable[Any], where: str) -> int:
+    """Numbers in the first vector that there is."""
+    for vector in vectors:
+        if vector is not None:
+            return len(vector)
+    raise ValueError(f"{where} is empty: it has no vectors")
+
+
+def check_folder(folder: str, where: str) -> None:
+    """Refuse a folder that is not there: clients would make it."""
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"{where}: there is no such folder")
+
+
+def check_name(
+    where: str, what: str, *, is_taken: bool, mark: str | None = None, mark_there: str | None = None
+) -> None:
+    """Refuse a name under which there is something, unless it bears the same mark."""
+    if is_taken and (mark is None or mark_there != mark):
+        raise FileExistsError(f"{where}: {what} is there already: nothing is overwritten, give another name")

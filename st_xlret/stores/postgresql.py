@@ -1,0 +1,167 @@
+"""Vectors in a column of PostgreSQL, of pgvector's types `vector` and `halfvec`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from st_xlret.optional import import_optional
+from st_xlret.stores.base import (
+    LANGUAGE_FIELDS,
+    METRICS,
+    Change,
+    Fields,
+    Store,
+    check_name,
+    field_among,
+    first_length,
+    matrix,
+    parse_address,
+    rows_batch,
+)
+
+_COLUMNS = """
+SELECT attname, format_type(atttypid, atttypmod), col_description(attrelid, attnum)
+FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum"""
+_KEYS = """
+SELECT attname FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY(indkey)
+WHERE indrelid = %s AND indisprimary"""
+_INDEXES = """
+SELECT opcname FROM pg_index JOIN pg_opclass ON pg_opclass.oid = indclass[0]
+JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = %s AND attname = %s"""
+_MARK = "st-xlret apply: "  # before it, in the comment on a column of mapped vectors
+# Of libpq, unless the address has its own: a server that does not answer, and one that is gone, for 60 s.
+_LIMITS = {
+    "connect_timeout": "10",
+    "tcp_user_timeout": "60000",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
+_NAME = 63  # bytes of a name that PostgreSQL keeps
+
+
+class PostgresStore(Store):
+    """A column of a table that has a primary key of one column."""
+
+    def __init__(self, address: str, fields: Fields) -> None:
+        place, values, self.name, self.secrets = parse_address(address, "table", "column", optional=None)
+        psycopg = import_optional("psycopg", extra="pgvector", needed_for="vectors in PostgreSQL")
+        pgvector = import_optional("pgvector.psycopg", extra="pgvector", needed_for="vectors in PostgreSQL")
+        self.fields, self.sql, self.called = fields, psycopg.sql, values.pop("column")
+        self.table = self.sql.Identifier(*values.pop("table").split("."))
+        with self.errors():
+            self.connection = psycopg.connect(f"postgresql:{place}", autocommit=True, **{**_LIMITS, **values})
+            pgvector.register_vector(self.connection)
+            ((oid,),) = self._rows("SELECT %s::regclass::oid", self.table.as_string(self.connection))
+            self.columns = {name: (kind, comment or "") for name, kind, comment in self._rows(_COLUMNS, oid)}
+            keys = [name for (name,) in self._rows(_KEYS, oid)]
+            classes = [name for (name,) in self._rows(_INDEXES, oid, self.called)]
+        lists = [name for name, (kind, _) in self.columns.items() if kind.partition("(")[0] in ("vector", "halfvec")]
+        field_among(lists, self.called, (), f"{self.name}, among its columns of type vector and halfvec,")
+        if len(keys) != 1:
+            raise ValueError(f"{self.name}: the table needs a primary key of one column, by which rows are found again")
+        self.key, self.key_type = keys[0], self.columns[keys[0]][0]
+        kind, comment = self.columns[self.called]
+        self.kind, _, size = kind.rstrip(")").partition("(")
+        self.mark = comment.removeprefix(_MARK) if comment.startswith(_MARK) else None
+        self.metric = next((METRICS[name.split("_")[1]] for name in classes if name.split("_")[1] in METRICS), None)
+        self.language, self.text = self._field(fields.language, LANGUAGE_FIELDS), self._field(fields.text, ("text",))
+        with self.errors():
+            some = self._sql(
+                "SELECT vector_to_float4({column}, 0, false) FROM {table} WHERE {column} IS NOT NULL LIMIT 1"
+            )
+            self.dimension = int(size) if size else first_length((row[0] for row in self._rows(some)), self.name)
+
+    def __len__(self) -> int:
+        return int(self._rows(self._sql("SELECT count(*) FROM {table}"))[0][0])
+
+    def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
+        """The rows in the order of their keys, by their keys."""
+        return self._raw(texts, "TRUE")
+
+    def write(self, into: str, mark: str, change: Change) -> None:
+        """A new column of the same table and type; a row without a vector has null in it."""
+        if len(into.encode()) > _NAME:
+            raise ValueError(f"{into}: PostgreSQL keeps {_NAME} bytes of a name: give a shorter one")
+        is_taken, comment = into in self.columns, f"{_MARK}{mark}"
+        mark_there = self.columns[into][1] if is_taken else None
+        check_name(self.name, f"a column {into}", is_taken=is_taken, mark=comment, mark_there=mark_there)
+        new = self.sql.Identifier(into)
+        with self.errors():
+            if not is_taken:
+                with self.connection.transaction():
+                    kind = f"{self.kind}({self.dimension})"
+                    self.connection.execute(self._sql(f"ALTER TABLE {{table}} ADD {{new}} {kind}", new=new), ())
+                    comment = self._sql(
+                        "COMMENT ON COLUMN {table}.{new} IS {text}", new=new, text=self.sql.Literal(comment)
+                    )
+                    self.connection.execute(comment, ())
+            for batch in self._raw(self.fields.text is not None, "{new} IS NULL", new=new):  # a stopped run goes on
+                self._update(new, change(batch))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def _raw(self, texts: bool, condition: str, **names: Any) -> Iterator[pa.RecordBatch]:
+        names |= {"language": self.language, "text": self.text if texts else self.sql.SQL("NULL")}
+        # Keys are read as text and cast back, whatever type they have; a bare {key} in ORDER BY would be that text.
+        select = (
+            f"SELECT {{key}}::text, {{column}}, {{language}}::text, {{text}}::text FROM {{table}} WHERE {condition}"
+        )
+        query = self._sql(f"{select} ORDER BY {{table}}.{{key}} LIMIT {self.size}", **names)
+        following = self._sql(
+            f"{select} AND {{key}} > %s::text::{self.key_type} ORDER BY {{table}}.{{key}} LIMIT {self.size}", **names
+        )
+        rows = self._rows(query)
+        while rows:
+            keys, vectors, codes, texts_read = zip(*rows, strict=True)
+            numbers = np.full((len(rows), self.dimension), np.nan, np.float32)
+            for row, vector in enumerate(vectors):
+                if vector is not None:
+                    numbers[row] = vector.to_numpy()
+            yield rows_batch(keys, numbers, codes, texts_read)
+            rows = self._rows(following, keys[-1])
+
+    def _update(self, new: Any, batch: pa.RecordBatch) -> None:
+        """One transaction: a batch is there as a whole, or not at all."""
+        kinds = import_optional("pgvector", extra="pgvector", needed_for="vectors in PostgreSQL")
+        kind = {"vector": kinds.Vector, "halfvec": kinds.HalfVector}[self.kind]
+        with self.connection.transaction(), self.connection.cursor() as cursor:
+            cursor.execute(f"CREATE TEMP TABLE mapped_rows (key text, mapped {self.kind}) ON COMMIT DROP")
+            with cursor.copy("COPY mapped_rows FROM STDIN (FORMAT BINARY)") as copy:
+                copy.set_types(["text", self.kind])
+                for key, vector in zip(batch.column("id").to_pylist(), matrix(batch), strict=True):
+                    if not np.isnan(vector[0]):
+                        copy.write_row((key, kind(vector)))
+            update = (
+                "UPDATE {table} SET {new} = mapped_rows.mapped FROM mapped_rows "
+                f"WHERE {{table}}.{{key}} = mapped_rows.key::{self.key_type}"
+            )
+            cursor.execute(self._sql(update, new=new), ())
+
+    def _rows(self, query: Any, *values: Any) -> list[tuple[Any, ...]]:
+        with self.connection.cursor(binary=True) as cursor:
+            rows: list[tuple[Any, ...]] = cursor.execute(query, values).fetchall()
+            return rows
+
+    def _sql(self, query: str, **more: Any) -> Any:
+        """A query with names in it, in which % is doubled, as in every query that takes values."""
+        name = self.sql.Identifier
+        parts = {"table": self.table, "column": name(self.called), "key": name(self.key), **more}
+        quoted = {what: part.as_string(self.connection).replace("%", "%%") for what, part in parts.items()}
+        return self.sql.SQL(query).format(**{what: self.sql.SQL(part) for what, part in quoted.items()})
+
+    def _field(self, field: str | None, usual: Sequence[str]) -> Any:
+        """A column, or a value in a column of JSON such as `metadata.language`, or NULL."""
+        column, _, path = (field or "").partition(".")
+        if path and field not in self.columns:
+            field_among(self.columns, column, usual, self.name)
+            parts = self.sql.SQL(", ").join(map(self.sql.Literal, path.split(".")))
+            return self.sql.SQL("jsonb_extract_path_text({}::jsonb, {})").format(self.sql.Identifier(column), parts)
+        present = field_among(self.columns, field, usual, self.name)
+        return self.sql.Identifier(present) if present else self.sql.SQL("NULL")

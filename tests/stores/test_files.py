@@ -1,0 +1,209 @@
+"""Stored vectors in files: types, rows without a vector, languages, and files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from st_xlret import VectorCalibration
+from st_xlret.stores import Store, apply_calibration, base, open_store
+from st_xlret.stores.base import matrix
+from tests.stores.stores import LANGUAGES, VECTORS, table
+
+TYPES = {
+    "list": pa.list_(pa.float16()),
+    "large list": pa.large_list(pa.float32()),
+    "doubles": pa.list_(pa.float64()),
+    "fixed size list": pa.list_(pa.float16(), 4),
+}
+CALIBRATION = VectorCalibration.fit(np.random.default_rng(1).normal(size=(120, 4)), ["en", "de"] * 60)
+
+
+def parquet(folder: Path, content: pa.Table, **fields: Any) -> Store:
+    pq.write_table(content, folder / "docs.parquet")
+    return open_store(folder / "docs.parquet", **fields)
+
+
+def numpy(folder: Path, vectors: Any = VECTORS, codes: bytes = b"en\n" * 10) -> Store:
+    np.save(folder / "docs.npy", vectors)
+    (folder / "codes.txt").write_bytes(codes)
+    return open_store(folder / "docs.npy", languages_file=folder / "codes.txt")
+
+
+def vectors_of(store: Store) -> np.ndarray:
+    return np.concatenate([matrix(batch) for batch in store.batches()])
+
+
+def test_every_row_is_drawn_as_often(tmp_path: Path) -> None:
+    store = parquet(tmp_path, pa.table({"vector": [[float(i), 1.0] for i in range(20)], "lang": ["en"] * 20}))
+    store.size = 7
+    drawn = np.concatenate([store.sample(5, seed=seed)["en"][:, 0] for seed in range(400)]).astype(int)
+    counts = np.bincount(drawn, minlength=20)
+    assert counts.sum() == 2000 and counts.min() > 60 and counts.max() < 140
+    np.testing.assert_array_equal(store.sample(5, seed=1)["en"], store.sample(5, seed=1)["en"])
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_mapped_file_has_the_types_and_the_other_columns_of_its_source(kind: str, tmp_path: Path) -> None:
+    others = {"vector": [[0.5, 1.5]] * 10, "language": ["xx"] * 10, "id": range(10)}  # that are not asked for
+    content = table(TYPES[kind]).rename_columns(["dense", "spoken", "body"])
+    for name, values in others.items():
+        content = content.append_column(name, pa.array(values))
+    content = content.replace_schema_metadata({"st_xlret": json.dumps({"model": "me/model", "metric": "cosine"})})
+    fields = {"vector_field": "dense", "language_field": "spoken", "text_field": "body"}
+    store = parquet(tmp_path, content, **fields)
+    assert (store.model, store.metric) == ("me/model", "cosine")
+    assert apply_calibration(CALIBRATION, store, str(tmp_path / "mapped.parquet")).written == 10
+    mapped = pq.read_table(tmp_path / "mapped.parquet")
+    assert mapped.schema.equals(content.schema, check_metadata=False) and mapped.drop("dense") == content.drop("dense")
+    assert json.loads(mapped.schema.metadata[b"st_xlret"])["model"] == "me/model"
+    expected = CALIBRATION.transform(VECTORS, "document")
+    np.testing.assert_allclose(np.stack(mapped["dense"].to_numpy()), expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_a_mapped_array_has_the_type_of_its_source(dtype: Any, tmp_path: Path) -> None:
+    vectors = VECTORS.astype(dtype)
+    vectors[4] = np.nan
+    assert apply_calibration(CALIBRATION, numpy(tmp_path, vectors), str(tmp_path / "mapped.npy")).written == 9
+    written = np.load(tmp_path / "mapped.npy")
+    assert written.dtype == dtype and np.isnan(written).all(axis=1).nonzero()[0].tolist() == [4]
+
+
+def test_rows_without_a_vector_are_left_out(tmp_path: Path) -> None:
+    vectors = [[1, 2], None, [float("nan"), 1], [0, 1e-25], [3, 4], [1e300, 1], [None, 1]]
+    content = pa.table({"vector": pa.array(vectors, pa.list_(pa.float64())), "language": LANGUAGES[:7]})
+    store = parquet(tmp_path, content)
+    with pytest.warns(UserWarning, match="5 rows without a vector"):
+        assert {code: rows.tolist() for code, rows in store.sample(9).items()} == {"de": [[3, 4]], "en": [[1, 2]]}
+    two = VectorCalibration.fit(np.random.default_rng(1).normal(size=(120, 2)), ["en", "de"] * 60)
+    apply_calibration(two, store, str(tmp_path / "mapped.parquet"))
+    mapped = pq.read_table(tmp_path / "mapped.parquet")["vector"]
+    assert mapped.is_null().to_pylist() == [False, True, True, True, False, True, True]
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_a_disk_that_fills_up(suffix: str, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    vectors = np.random.default_rng(0).normal(size=(20_000, 4)).astype(np.float16)
+    np.save(tmp_path / "docs.npy", vectors)
+    parquet(tmp_path, pa.table({"vector": list(vectors)}))
+    before, limits = sorted(tmp_path.iterdir()), resource.getrlimit(resource.RLIMIT_FSIZE)
+    store = open_store(tmp_path / f"docs{suffix}")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=f"mapped{suffix}"):
+            apply_calibration(CALIBRATION, store, str(tmp_path / f"mapped{suffix}"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_large_file_is_read_in_constant_memory(tmp_path: Path) -> None:
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.ones(2**22, np.float32)), 128)
+    how: Any = {"row_group_size": 1024, "compression": "none", "use_dictionary": False}
+    pq.write_table(pa.table({"vector": vectors}), tmp_path / "docs.parquet", **how)
+    store, before = open_store(tmp_path / "docs.parquet"), pa.total_allocated_bytes()
+    store.size = 1024
+    held = [pa.total_allocated_bytes() - before for _ in store.batches()]
+    assert len(held) == 32 and max(held) < 8 * 2**20 < (tmp_path / "docs.parquet").stat().st_size
+
+
+def test_a_folder_is_one_store_of_files_with_the_same_columns(tmp_path: Path) -> None:
+    pq.write_table(table(), tmp_path / "a.parquet")
+    store = open_store(tmp_path)
+    with pytest.raises(ValueError, match="would be read as a part of it"):
+        apply_calibration(CALIBRATION, store, str(tmp_path / "new" / "mapped.parquet"))
+    pq.write_table(table().rename_columns(["vector", "lang", "text"]), tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match=r"b.parquet.*lang, language"):
+        open_store(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"vector_field": "vektor"}, "'vektor'.*'dense'"),
+        ({}, "'vector'.*'dense'"),
+        ({"vector_field": "text"}, "'text'.*'dense'"),
+        ({"vector_field": "dense", "language_field": "tongue"}, "'tongue'.*'language'"),
+        ({"vector_field": "dense", "languages_file": "codes.txt"}, "codes.txt"),
+    ],
+)
+def test_fields_that_are_not_there(fields: dict[str, str], named: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=named):
+        parquet(tmp_path, table().rename_columns(["dense", "language", "text"]), **fields)
+
+
+def test_languages_are_found_in_texts(tmp_path: Path) -> None:
+    pytest.importorskip("py3langid")
+    texts = ["The cat sleeps on the roof of the house.", "Le chat dort sur le toit de la maison.", None]
+    content = pa.table({"vector": [[1.0, 2.0]] * 3, "text": texts})
+    with pytest.warns(UserWarning, match="1 row without a language"):
+        assert list(parquet(tmp_path, content, text_field="text").sample(5)) == ["en", "fr"]
+    with pytest.raises(ValueError, match="docs.parquet: of 3 rows none"):
+        parquet(tmp_path, content).sample(5)
+
+
+def test_of_many_rows_some_are_identified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_IDENTIFIED", 100)
+    codes = ["sw" if i % 500 == 0 else None for i in range(2000)]
+    content = pa.table({"vector": [[1.0, 2.0]] * 2000, "language": codes, "text": ["a"] * 2000})
+    store, texts = parquet(tmp_path, content, text_field="text"), list[str]()
+    identifier = SimpleNamespace(identify=lambda text: texts.append(text) or "en")
+    monkeypatch.setattr(store, "_identify", identifier.identify)
+    sample = store.sample(1000)
+    assert len(sample["sw"]) == 4 and len(sample["en"]) == len(texts) and 60 < len(texts) < 150
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("empty.parquet", b""),
+        ("broken.npy", b"no array"),
+        ("flat.npy", np.ones(3)),
+        ("narrow.npy", np.ones((5, 0))),
+        ("whole.npy", np.ones((3, 2), np.int64)),
+        ("objects.npy", np.array([["a"]], object)),
+        ("broken.faiss", b"no index"),
+        ("nothing.parquet", pa.table({"vector": pa.array([], pa.list_(pa.float32()))})),
+        ("lengths.parquet", pa.table({"vector": [[1.0, 2.0], [1.0, 2.0, 3.0]]})),
+        ("vectors.txt", b""),
+    ],
+)
+def test_files_without_vectors(name: str, content: Any, tmp_path: Path) -> None:
+    if isinstance(content, bytes):
+        (tmp_path / name).write_bytes(content)
+    elif isinstance(content, pa.Table):
+        pq.write_table(content, tmp_path / name)
+    else:
+        np.save(tmp_path / name, content, allow_pickle=True)
+    with pytest.raises((ValueError, OSError), match=name):
+        vectors_of(open_store(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["missing.npy", "missing.parquet", "missing.faiss"])
+def test_a_file_that_is_not_there(name: str) -> None:
+    with pytest.raises(OSError, match=name):
+        open_store(name)
+
+
+@pytest.mark.parametrize("codes", [b"en\n" * 9, b"en\n" * 11, b"\xff\xfe" * 10])
+def test_a_file_of_other_languages(codes: bytes, tmp_path: Path) -> None:
+    store = numpy(tmp_path, codes=codes)
+    store.size = 4
+    with pytest.raises(ValueError, match="docs.npy"):
+        store.sample(4)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_another_kind_of_file(suffix: str, tmp_path: Path) -> None:
+    store = numpy(tmp_path) if suffix == ".npy" else parquet(tmp_path, table())
+    with pytest.raises(ValueError, match=r"mapped\.txt"):
+        apply_calibration(CALIBRATION, store, str(tmp_path / "mapped.txt"))

@@ -1,0 +1,337 @@
+"""The same ten rows through every kind of store: files, and databases in their real engines."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+from st_xlret import VectorCalibration
+from st_xlret.stores import Store, apply_calibration
+from st_xlret.stores.base import matrix
+from tests.stores import stores
+from tests.stores.stores import LANGUAGES, TEXTS, VECTORS
+
+Opened = Callable[..., Store]
+GENERATOR = np.random.default_rng(1)
+CLOUDS = {code: GENERATOR.normal(size=(60, 4)) + i for i, code in enumerate(["en", "de"])}
+
+
+def fitted(store: Store, **how: Any) -> VectorCalibration:
+    return VectorCalibration.fit(CLOUDS, **how) if store.metric is None else with_metric(store.metric, **how)
+
+
+def with_metric(metric: str, **how: Any) -> VectorCalibration:
+    return replace(VectorCalibration.fit(CLOUDS, **how), metric=metric)
+
+
+def read(store: Store) -> tuple[np.ndarray, list[str | None], list[str | None], list[str]]:
+    """Vectors, languages, texts and ids in the order of the ids."""
+    batches = list(store.batches(texts=True))
+    assert max(batch.num_rows for batch in batches) <= 3
+    languages, texts, ids = ([v for b in batches for v in b[name].to_pylist()] for name in ("language", "text", "id"))
+    order = sorted(range(len(ids)), key=lambda row: (len(ids[row]), ids[row]))
+    vectors = np.concatenate([matrix(batch) for batch in batches])[order]
+    return vectors, [languages[i] or None for i in order], [texts[i] for i in order], [ids[i] for i in order]
+
+
+def test_rows_and_a_sample(address: str, opened: Opened) -> None:
+    store = opened(address)
+    vectors, languages, texts, ids = read(store)
+    assert (len(store), store.dimension) == (10, 4) and len(set(ids)) == 10
+    np.testing.assert_allclose(vectors, VECTORS, atol=1e-3)
+    assert languages == LANGUAGES and (texts == TEXTS or address.endswith((".faiss", ".npy")))
+    is_named = "qdrant" in address or "chroma" in address or "&host" in address and "CHAR" not in store.name
+    assert store.metric == ("dot" if address.endswith(".faiss") else store.metric if is_named else None)
+    with pytest.warns(UserWarning, match="1 row without a language"):
+        sample = store.sample(3)
+    assert {code: len(rows) for code, rows in sample.items()} == {"de": 2, "en": 3, "fr": 2}
+    english = VECTORS[[code == "en" for code in LANGUAGES]]
+    assert all(np.abs(english - row).max(axis=1).min() < 1e-3 for row in sample["en"])
+    with pytest.raises(ValueError, match="xx.*de, en, fr"):
+        store.sample(3, languages=["en", "xx"])
+
+
+def test_mapped_vectors_go_beside_the_stored_ones(address: str, opened: Opened) -> None:
+    store, (into, mapped) = opened(address), stores.beside(address, "mapped")
+    calibration, original = fitted(store), store.called
+    assert apply_calibration(calibration, store, into) == (10, {})
+    store.close()
+    written = opened(mapped)
+    np.testing.assert_allclose(read(written)[0], calibration.transform(VECTORS, "document"), atol=2e-3)
+    assert read(written)[1] == LANGUAGES
+    if not address.endswith((".faiss", ".npy")):  # these have no place for a mark
+        with pytest.raises(ValueError, match=re.escape(f"made from, {original}")):
+            apply_calibration(calibration, written, "again.parquet")
+    written.close()
+    store = opened(address)
+    np.testing.assert_allclose(read(store)[0], VECTORS, atol=1e-3)
+    other = fitted(store, strength=0.5)
+    with pytest.raises(FileExistsError, match="mapped"):
+        apply_calibration(other, store, into)
+    own = address if ":" not in address else "dense" if "=dense" in address else "docs"
+    with pytest.raises((FileExistsError, ValueError)):  # a folder is no file
+        apply_calibration(calibration, store, own)
+    np.testing.assert_allclose(read(opened(mapped) if ":" not in address else store)[0].shape, (10, 4))
+
+
+def test_a_row_that_cannot_be_mapped_stays_without_a_vector(address: str, opened: Opened) -> None:
+    store, (into, mapped) = opened(address), stores.beside(address, "mapped")
+    calibration = fitted(store, steps=["shift"])  # of en and de
+    left_out = {"without a language": 1, "in fr, for which there is no map": 2}
+    assert apply_calibration(calibration, store, into) == (7, left_out)
+    store.close()
+    written = opened(mapped)
+    usable = [written.usable(batch, Counter(), needs_language=False)[:2] for batch in written.batches()]
+    vectors = np.concatenate([vectors[has_vector] for vectors, has_vector in usable])
+    rows = [i for i, code in enumerate(LANGUAGES) if code in ("en", "de")]
+    expected = calibration.transform(VECTORS[rows], "document", [LANGUAGES[i] or "" for i in rows])
+    np.testing.assert_allclose(vectors[np.lexsort(vectors.T)], expected[np.lexsort(expected.T)], atol=2e-3)
+
+
+def test_a_run_that_was_stopped(address: str, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, (into, mapped) = opened(address), stores.beside(address, "mapped")
+    calibration, transform, calls = fitted(store), VectorCalibration.transform, []
+
+    def stopped(self: VectorCalibration, *given: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return transform(self, *given)
+
+    with monkeypatch.context() as patched, pytest.raises((KeyboardInterrupt, OSError)):
+        patched.setattr(VectorCalibration, "transform", stopped)
+        apply_calibration(calibration, store, into)
+    store.close()
+    continues = any(kind in address for kind in ("qdrant", "postgresql", "chroma"))
+    assert ":" in address or not Path(into).exists()
+    store = opened(address)
+    assert apply_calibration(calibration, store, into).written == (4 if continues else 10)
+    store.close()
+    if continues:
+        store = opened(address)
+        assert apply_calibration(calibration, store, into).written == 0
+        store.close()
+    np.testing.assert_allclose(read(opened(mapped))[0], calibration.transform(VECTORS, "document"), atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["a/b", "../b", 'a"b'])
+@pytest.mark.parametrize("build", ["qdrant", "named_qdrant", "chroma", "lance"])
+def test_names_that_a_store_does_not_take(build: str, name: str, tmp_path: Path, opened: Opened) -> None:
+    store = opened(stores.BUILDERS[build](tmp_path))
+    folders = {path for path in tmp_path.parent.rglob("*") if path.is_dir()}
+    with pytest.raises((ValueError, OSError), match=re.escape(store.name)):
+        apply_calibration(fitted(store), store, name)
+    assert {path for path in tmp_path.parent.rglob("*") if path.is_dir()} == folders
+
+
+@pytest.mark.parametrize(
+    ("build", "change", "named"),
+    [
+        ("qdrant", ("=docs", "=other"), "other"),
+        ("qdrant", ("?collection=docs", ""), "collection"),
+        ("qdrant", ("=docs", "=docs&vektor=a"), "vektor"),
+        ("named_qdrant", ("=dense", "=other"), "dense"),
+        ("qdrant", ("/qdrant?", "/nothing?"), "nothing"),
+        ("chroma", ("=docs", "=other"), "other"),
+        ("chroma", ("/chroma?", "/nothing?"), "nothing"),
+        ("lance", ("=docs", "=other"), "other"),
+        ("lance", ("=docs", "=docs&column=text"), "'text'"),
+        ("lance", ("/lance?", "/nothing?"), "nothing"),
+    ],
+)
+def test_what_is_not_there(build: str, change: tuple[str, str], named: str, tmp_path: Path, opened: Opened) -> None:
+    address = stores.BUILDERS[build](tmp_path)
+    with pytest.raises((ValueError, OSError), match=named):
+        opened(address.replace(*change))
+    assert not (tmp_path / "nothing").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (("table=docs", "table=other"), "other"),
+        (("column=dense", "column=other"), "'other'.*'dense'"),
+        (("column=dense", "column=text"), "'text'.*'dense'"),
+        (("/postgres?", "/nowhere?"), "nowhere"),
+        (("postgres:@", "stranger:hunter2@"), "stranger"),
+    ],
+)
+def test_what_is_not_in_postgresql(change: tuple[str, str], named: str, postgresql_server: str, opened: Opened) -> None:
+    address = stores.postgres(postgresql_server)
+    with pytest.raises((ValueError, OSError), match=named) as error:
+        opened(address.replace(*change))
+    assert "hunter2" not in str(error.value) and str(error.value).startswith("postgresql:///")
+
+
+def test_a_table_without_a_key(postgresql_server: str, opened: Opened) -> None:
+    address = stores.postgres(postgresql_server)
+    with stores.connected(postgresql_server) as connection:
+        connection.execute("ALTER TABLE docs DROP CONSTRAINT docs_pkey")
+    with pytest.raises(ValueError, match="primary key"):
+        opened(address)
+
+
+@pytest.mark.parametrize("name", ["a\"b'c; DROP TABLE docs; --", "100%s %(a)s", "{a} {}", "Upper"])
+def test_any_name_is_quoted_in_postgresql(name: str, postgresql_server: str, opened: Opened) -> None:
+    stores.postgres(postgresql_server)
+    quoted = '"' + name.replace('"', '""') + '"'
+    with stores.connected(postgresql_server) as connection:
+        connection.execute(f"DROP TABLE IF EXISTS {quoted}")
+        connection.execute(f"ALTER TABLE docs RENAME TO {quoted}")
+        for column in ("key", "dense", "lang"):
+            connection.execute(f'ALTER TABLE {quoted} RENAME {column} TO "{column} {quoted[1:]}')
+    table, column = quote(name), quote(f"dense {name}")
+    address = postgresql_server.replace("?", f"?table={table}&column={column}&", 1)
+    store = opened(address, language_field=f"lang {name}")
+    assert read(store)[1] == LANGUAGES
+    calibration = fitted(store)
+    assert apply_calibration(calibration, store, f"mapped {name}").written == 10
+    written = opened(address.replace(column, quote(f"mapped {name}")))
+    np.testing.assert_allclose(read(written)[0], calibration.transform(VECTORS, "document"), atol=1e-3)
+
+
+def test_a_name_that_postgresql_would_cut(postgresql_server: str, opened: Opened) -> None:
+    store = opened(stores.postgres(postgresql_server))
+    with pytest.raises(ValueError, match="63"):
+        apply_calibration(fitted(store), store, "ü" * 32)
+
+
+def test_null_and_vectors_of_another_length_in_postgresql(postgresql_server: str, opened: Opened) -> None:
+    address = stores.postgres(postgresql_server, "vector")
+    with stores.connected(postgresql_server) as connection:
+        connection.execute("UPDATE docs SET dense = NULL WHERE key IN (0, 49)")
+        assert np.isnan(read(opened(address))[0]).all(axis=1).nonzero()[0].tolist() == [0, 7]
+        connection.execute("UPDATE docs SET dense = '[1,2,3]' WHERE key = 49")
+    with pytest.raises(ValueError, match="postgresql:.*3"):
+        read(opened(address))
+
+
+def test_languages_inside_a_payload(tmp_path: Path, postgresql_server: str, opened: Opened) -> None:
+    assert read(opened(stores.qdrant(tmp_path), language_field="metadata.language"))[1] == LANGUAGES
+    store = opened(stores.postgres(postgresql_server), language_field="about.lang")
+    assert read(store)[1] == [code or "None" for code in LANGUAGES]
+
+
+def test_a_server_that_does_not_answer(opened: Opened) -> None:
+    pytest.importorskip("qdrant_client")
+    with pytest.raises(OSError, match=r"^qdrant:http://127.0.0.1:9\?collection=docs: ") as error:
+        opened("qdrant:http://127.0.0.1:9?collection=docs&api_key=hunter2")
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "mysql://me:secret@host/db",
+        "postgresql://me:secret@host/db?table=docs",
+        "postgresql://me:pass/secret@host/db?table=docs&column=dense",
+        "postgresql://me:pass?secret@host/db?table=docs&column=dense",
+        "qdrant:http://host:6333?collection=docs&apikey=secret",
+        "qdrant:secret@nowhere?collection=docs",
+        "qdrant:me:sec/secret@host?collection=docs",
+        "https:/me:secret@host/vectors.npy",
+        "lance:s3://me:secret@bucket?table=docs",
+        "s3://me:secret@bucket/vectors.parquet",
+    ],
+)
+def test_passwords_are_not_shown(address: str, opened: Opened) -> None:
+    with pytest.raises((ValueError, FileNotFoundError)) as error:
+        opened(address)
+    assert "secret" not in str(error.value) and "me:" not in str(error.value)
+
+
+def lance_of_a_model(folder: Path) -> str:
+    """A table whose own embedding function is unknown to the program that reads it."""
+    address = stores.lance(folder)
+    embeddings = pytest.importorskip("lancedb").embeddings
+
+    @embeddings.register("own")
+    class Own(embeddings.TextEmbeddingFunction):  # type: ignore[name-defined, misc]
+        name: str = "me/default"
+
+        def ndims(self) -> int:
+            return 4
+
+        def generate_embeddings(self, texts: Any) -> Any:
+            raise AssertionError("nothing is embedded")
+
+    function = embeddings.get_registry().get("own").create(name="me/model")
+    own = embeddings.EmbeddingFunctionConfig(vector_column="vector", source_column="text", function=function)
+    database = pytest.importorskip("lancedb").connect(str(folder / "lance"))
+    rows = database.open_table("docs").to_arrow()
+    database.create_table("docs", rows, mode="overwrite", embedding_functions=[own])
+    del embeddings.get_registry()._functions["own"]
+    return address
+
+
+def qdrant_of_a_model(folder: Path) -> str:
+    address = stores.qdrant(folder)
+    client, _ = stores.open_qdrant(folder)
+    client.update_collection("docs", metadata={"model": "me/model", "name": "documents"})
+    client.close()
+    return address
+
+
+@pytest.mark.parametrize("build", [lance_of_a_model, qdrant_of_a_model])
+def test_a_map_for_another_model_is_refused(build: Callable[[Path], str], tmp_path: Path, opened: Opened) -> None:
+    store: Any = opened(build(tmp_path))
+    assert store.model == "me/model"
+    with pytest.raises(ValueError, match="me/model"):
+        apply_calibration(fitted(store, model="other"), store, "mapped")
+    apply_calibration(fitted(store, model="me/model"), store, "mapped")
+    if build is lance_of_a_model:  # which would embed new rows and queries without the map
+        assert b"embedding_functions" not in store.database.open_table("mapped").schema.metadata
+
+
+def test_a_new_collection_of_qdrant_is_like_the_old_one(tmp_path: Path, opened: Opened) -> None:
+    client, models = stores.open_qdrant(tmp_path)
+    params = models.VectorParams(size=4, distance="Cosine", on_disk=True, hnsw_config=models.HnswConfigDiff(m=7))
+    sparse = {"words": models.SparseVectorParams(modifier="idf")}
+    client.create_collection("docs", params, sparse, metadata={"owner": "me"})
+    words = models.SparseVector(indices=[3, 8], values=[0.5, 2.0])
+    points: Any = [{"": VECTORS[0].tolist(), "words": words}, {"": VECTORS[1].tolist()}]
+    client.upsert("docs", [models.PointStruct(id=i, vector=point, payload={"a": i}) for i, point in enumerate(points)])
+    client.close()
+    store: Any = opened(f"qdrant:{tmp_path / 'qdrant'}?collection=docs")
+    store.info.config.params.shard_number, created = 3, {}
+    create = store.client.create_collection
+    store.client.create_collection = lambda *given, **how: (created.update(how), create(*given, **how))
+    calibration = fitted(store)
+    assert apply_calibration(calibration, store, "mapped").written == 2
+    config = store.client.get_collection("mapped").config
+    assert (config.params.vectors, config.params.sparse_vectors) == (params, sparse)
+    assert (created["shard_number"], config.metadata["owner"]) == (3, "me")
+    first, second = store.client.retrieve("mapped", [0, 1], with_vectors=True)
+    assert first.vector["words"] == words and second.payload == {"a": 1}
+    expected = calibration.transform(VECTORS[:2], "document")
+    np.testing.assert_allclose([first.vector[""], second.vector], expected, atol=1e-6)
+
+
+def test_a_new_named_vector_of_qdrant_is_stored_like_the_old_one(tmp_path: Path, opened: Opened) -> None:
+    store: Any = opened(stores.named_qdrant(tmp_path))
+    store.parameters.on_disk, updates = True, []
+    update = store.client.update_collection
+    store.client.update_collection = lambda *given, **how: (updates.append(how), update(*given, **how))
+    apply_calibration(fitted(store), store, "mapped")
+    assert updates[-1]["vectors_config"]["mapped"].on_disk
+    assert "metadata" in updates[0], "the mark is there before the vector is"
+
+
+@pytest.mark.parametrize("kind", ["PQ2x2", "HNSW8"])
+def test_indexes_of_codes(kind: str, tmp_path: Path, opened: Opened) -> None:
+    import faiss
+
+    index = faiss.index_factory(4, kind)
+    index.train(VECTORS)
+    index.add(VECTORS)
+    faiss.write_index(index, str(tmp_path / "docs.faiss"))
+    with pytest.raises(ValueError, match=r"docs.faiss is a Index(PQ|HNSWFlat)"):
+        opened(str(tmp_path / "docs.faiss"))

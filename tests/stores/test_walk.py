@@ -1,0 +1,75 @@
+"""A walk as the guide takes it: report, calibrate, apply; the same queries before, after, and back."""
+
+from __future__ import annotations
+
+import csv
+import json
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from st_xlret import VectorCalibration
+from st_xlret.commands import main
+from tests.stores import stores
+
+CODES = ["ar", "bn", "en", "es", "fr", "hi", "id", "pt", "ru", "sw", "zh"]
+COUNT = len(CODES)
+
+
+def hashed(text: str) -> np.ndarray:
+    """A unit vector of the words of a text."""
+    words = sum(np.random.default_rng(zlib.crc32(word.encode())).normal(size=64) for word in text.split())
+    return words / np.linalg.norm(words)
+
+
+def vectors_of(sentences: Path) -> np.ndarray:
+    """What an encoder with a language bias makes of meaning, words and language: all versions of a sentence in turn."""
+    with open(sentences, encoding="utf-8") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[:60]
+    vectors = np.array([hashed(row["en"]) + 0.5 * hashed(row[code]) + hashed(code) for row in rows for code in CODES])
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def search(folder: Path, queries: np.ndarray, name: str) -> list[list[int]]:
+    client, _ = stores.open_qdrant(folder)
+    answers = [client.query_points("docs", query=query, using=name, limit=COUNT) for query in queries.tolist()]
+    client.close()
+    return [[point.id for point in answer.points] for answer in answers]
+
+
+def shares(asked: range, answers: list[list[int]]) -> tuple[float, float]:
+    """How many results are in the query's language, and how many versions of its sentence are found."""
+    pairs = [(query, row) for query, rows in zip(asked, answers, strict=True) for row in rows]
+    same_language = [query % COUNT == row % COUNT for query, row in pairs]
+    return float(np.mean(same_language)), float(np.mean([query // COUNT == row // COUNT for query, row in pairs]))
+
+
+def test_report_calibrate_apply_and_back(repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    vectors = vectors_of(repository / "training_scripts/demo/tico19/sentences.tsv")
+    client, models = stores.open_qdrant(tmp_path)
+    parameters = models.VectorParams(size=64, distance=models.Distance.COSINE)
+    client.create_collection("docs", vectors_config={"dense": parameters})
+    points = [
+        models.PointStruct(id=i, vector={"dense": vector}, payload={"lang": CODES[i % COUNT]})
+        for i, vector in enumerate(vectors.tolist())
+    ]
+    client.upsert("docs", points)
+    client.close()
+    address = f"qdrant:{tmp_path / 'qdrant'}?collection=docs&vector=dense"
+    asked = range(0, len(vectors), 13)
+    before = search(tmp_path, vectors[asked], "dense")
+
+    main(["report", "--vectors", address, "--output", str(tmp_path / "bias.json")])
+    assert json.loads((tmp_path / "bias.json").read_text())["same_language_share"] > 0.5
+    main(["calibrate", "--vectors", address, "--output", str(tmp_path / "map")])
+    main(["apply", str(tmp_path / "map"), "--vectors", address, "--into", "shared"])
+    assert f"{len(vectors)} rows written" in capsys.readouterr().out
+
+    calibration = VectorCalibration.load(tmp_path / "map")
+    after = search(tmp_path, calibration.transform(vectors[asked]), "shared")
+    (own_before, versions_before), (own_after, versions_after) = shares(asked, before), shares(asked, after)
+    assert own_before > 0.4 and own_after < 0.15
+    assert versions_before < 0.7 and versions_after > 0.9
+    assert search(tmp_path, vectors[asked], "dense") == before
