@@ -127,7 +127,7 @@ def joint_run(
     }
     losses: dict[str, Any] = {
         "semantic": SemanticContrastiveLoss(model, weight=0.5),
-        "language": LangContrastiveLoss(model, weight=0.25, reduction="paper", batches={"others": 3}),
+        "language": LangContrastiveLoss(model, weight=0.25, reduction="paper"),
         "retrieval": RetrievalContrastiveLoss(model),
     }
     chosen = {name: losses[name] for name in parts}
