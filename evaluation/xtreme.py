@@ -31,7 +31,7 @@ from st_xlret.data.lines import DataError, read_lines
 from st_xlret.evaluation import BenchmarkResult, published_rows, results_table
 from st_xlret.evaluation.base import macro_average
 from st_xlret.files import check_output_file, write_json, write_text
-from st_xlret.hub.loading import load_model
+from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
 from st_xlret.precision import resolve_precision
 

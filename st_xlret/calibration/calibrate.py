@@ -13,8 +13,7 @@ from st_xlret.calibration.embedding import embed_pairs, embed_texts
 from st_xlret.calibration.fit import CalibrationOptions
 from st_xlret.calibration.sampling import sample_questions, sample_texts, usual_texts
 from st_xlret.hub.card import set_card_data
-from st_xlret.hub.export import check_routes, export
-from st_xlret.hub.loading import load_model
+from st_xlret.hub.export import check_routes, export, load_model
 from st_xlret.prompts import Role, embeds_roles_apart, role_prompt
 
 

@@ -1,15 +1,12 @@
-"""The commands of `st-xlret`: a module each, with `main(arguments, prog=...)`."""
+"""The commands of `st-xlret`: options in, one function of the package called, a table out."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 
 COMMANDS = {
     "report": "Measure how much an encoder's search prefers the language of the query.",
@@ -22,7 +19,7 @@ COMMANDS = {
     "export": "Write a plain model: adapters merged, a calibration built in, weights in half the size.",
     "train": "Run a training script; without a name, list the scripts and their recipes.",
 }
-"""Name of each command, which is also its module here, and what it does."""
+"""Name of each command and what it does. It is `main` of the module of its name; `report` is in that of calibrate."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -67,41 +64,24 @@ def run(name: str, arguments: Sequence[str], *, prog: str) -> None:
         sys.exit(f"error: there is no command {name!r}; there are: {', '.join(COMMANDS)}")
     # PyTorch reads this on import. Beside other programs, threads that wait actively take four times as much time.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    module, function = {"report": ("report", "main")}.get(name, (name, "main"))
+    if (
+        module == "calibrate"
+    ):  # NumPy's threads wait actively whatever that says; search needs them, its products are large
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    shown = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # type: ignore[assignment]
     try:
-        with _warnings_in_one_line():
-            import_module(f"st_xlret.commands.{name}").main(arguments, prog=prog)
+        getattr(import_module(f"st_xlret.commands.{module}"), function)(arguments, prog=prog)
     except (ValueError, OSError, ImportError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt as stop:
         sys.exit(f"stopped. {stop}".removesuffix(". "))
-
-
-@contextmanager
-def working_folder(folder: Path, *, keep: bool = False) -> Iterator[Path]:
-    """A folder of what an interrupted command continues from: one program uses it at a time, and its end removes it."""
-    from filelock import FileLock, Timeout
-
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(folder / "lock", timeout=0):
-            try:
-                yield folder
-            except ValueError:
-                if not keep and not any(folder.rglob("*.npy")):
-                    shutil.rmtree(folder, ignore_errors=True)
-                raise
-            if not keep:
-                shutil.rmtree(folder, ignore_errors=True)
-    except Timeout as error:
-        raise OSError(f"another program uses {folder}: wait for it, or name another output") from error
-
-
-@contextmanager
-def _warnings_in_one_line() -> Iterator[None]:
-    """Show warnings as the errors are shown, without the place in the code."""
-    before = warnings.formatwarning
-    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # type: ignore[assignment]
-    try:
-        yield
     finally:
-        warnings.formatwarning = before
+        warnings.formatwarning = shown
+
+
+def check_needed(options: object, *names: str) -> None:
+    """Refuse a command without an option that it needs: a `ValueError` names it."""
+    if missing := [f"--{name}" for name in names if not getattr(options, name)]:
+        raise ValueError(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")

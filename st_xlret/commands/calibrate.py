@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 CHECKED_TEXTS, DOUBTFUL = 300, 0.2
 _OF_MODELS = (
     *("model", "corpus", "documents", "pairs", "query_prompt", "document_prompt", "by_role"),
-    *("license", "base_model", "push_to_hub"),
+    *("license", "base_model"),
 )
 
 
@@ -218,15 +218,11 @@ class Output:
         "Licence of the model, for its card, such as mit. By default the encoder's, if its card states one.",
     )
     base_model: str | None = option(None, "Name of the encoder on the Hub, for the card, where --model is a folder.")
-    push_to_hub: str | None = option(None, "Also upload the model to this repository, such as me/my-model.")
-    push_dry_run: bool = option(False, "With --push_to_hub: show the files and the card instead of uploading them.")
 
     def __post_init__(self) -> None:
         from st_xlret.hub.card import check_license
 
         check_license(self.license)
-        if self.push_dry_run and not self.push_to_hub:
-            raise ValueError("--push_dry_run needs --push_to_hub, the repository to which the model would be uploaded")
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
@@ -252,25 +248,17 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
     if given.pairs and "rotate" not in method.steps:
         raise ValueError("--pairs are for the step rotate: add it to --steps, or leave them out")
     check_output_directory(target.output, overwrite=target.overwrite)
-    if target.push_to_hub:
-        from st_xlret.hub.push import check_push
-
-        check_push(target.push_to_hub, dry_run=target.push_dry_run)
     calibrated, comparison = _calibrate(given, method)
     sources = [given.corpus] if given.corpus else given.documents
     _save(calibrated, comparison, given, target, {"texts": sources, "questions": given.queries, "pairs": given.pairs})
     _advise(calibrated, comparison, target.output)
-    if target.push_to_hub:
-        from st_xlret.hub.push import push
-
-        print(push(calibrated, target.push_to_hub, target.output, dry_run=target.push_dry_run))
 
 
 def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Comparison]:
     from st_xlret.calibration import calibrate, sample_questions, usual_texts
     from st_xlret.data import PairOptions, load_pairs
     from st_xlret.data.lines import Limits
-    from st_xlret.hub.loading import load_model
+    from st_xlret.hub.export import load_model
     from st_xlret.prompts import role_prompt
 
     size = given.texts_per_language or usual_texts(method.steps)
@@ -429,11 +417,11 @@ def _advise(model: SentenceTransformer, comparison: Comparison, output: str) -> 
     chance = 100 * comparison.before["search"].chance
     print(f"\nResults in the query's language: {shares[0]} before, {shares[1]} after (chance: {chance:.1f} %).")
     print(f"The calibrated model is in {output}. Use it with Sentence Transformers alone:\n")
-    lines = [f'model = SentenceTransformer("{output}")', *calls(model)]
-    print("".join(f"    {line}\n" for line in lines))
-    card = model.model_card_data
-    if lacking := [name for name in ("base_model", "license") if not getattr(card, name)]:
-        print(f"The card does not state {' and '.join(f'--{name}' for name in lacking)}.")
+    from st_xlret.hub.card import encoding_calls
+
+    print(f'    model = SentenceTransformer("{output}")')
+    for call in encoding_calls(model).values():
+        print(f"    {call[1]}")
 
 
 def _recommend(comparison: Comparison) -> None:
@@ -448,25 +436,6 @@ def _recommend(comparison: Comparison) -> None:
         f"To save it, run the command again with --steps {' '.join(steps)}{' --by_role' * by_role} --overwrite, and "
         f"without {', '.join(others)}.\n"
     )
-
-
-def calls(model: SentenceTransformer) -> list[str]:
-    """How queries and documents are embedded, with the model's prompts.
-
-    The host's `encode_query` and `encode_document` take no language: the calls with one name the prompt themselves.
-    """
-    from st_xlret.encoding import default_language, language_routes, language_task
-    from st_xlret.prompts import PROMPT_NAMES, prompt_name
-
-    codes = language_routes(model)
-    if not codes:
-        return ["queries = model.encode_query(texts)", "documents = model.encode_document(texts)"]
-    language = max(codes, key=lambda code: code != default_language(model))
-    lines = []
-    for role, name in zip(PROMPT_NAMES, ("queries", "documents"), strict=True):
-        given = f', prompt_name="{prompt}"' if (prompt := prompt_name(model, role)) else ""
-        lines.append(f'{name} = model.encode(texts, task="{language_task(model, language, role)}"{given})')
-    return lines
 
 
 def report_labels(texts: Mapping[str, Sequence[str]]) -> None:

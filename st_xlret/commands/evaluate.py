@@ -145,7 +145,7 @@ def evaluate(arguments: Arguments) -> None:
     """
     from st_xlret.evaluation.benchmarks import benchmark
     from st_xlret.evaluation.tables import report
-    from st_xlret.hub.loading import load_model
+    from st_xlret.hub.export import load_model
 
     if arguments.model is None:
         raise ValueError("--model is missing; to join results of earlier runs, give --compare.")
@@ -175,7 +175,7 @@ def evaluate(arguments: Arguments) -> None:
 def evaluator_options(arguments: Arguments) -> dict[str, Any]:
     """The options of the evaluator: those that every evaluator has, and of the others those that were given."""
     from st_xlret.evaluation.embedding_cache import EmbeddingCache
-    from st_xlret.hub.loading import load_calibration
+    from st_xlret.modules import CalibrationLayer
 
     cache = None
     if arguments.embedding_cache is not None:
@@ -196,7 +196,7 @@ def evaluator_options(arguments: Arguments) -> dict[str, Any]:
     return {
         "layer": arguments.layer,
         "pooling": None if arguments.pooling == "auto" else arguments.pooling,
-        "calibration": load_calibration(arguments.calibration),
+        "calibration": arguments.calibration and CalibrationLayer.load(arguments.calibration),
         "batch_size": arguments.batch_size,
         "precision": arguments.precision,
         "show_progress_bar": not arguments.quiet,

@@ -104,7 +104,7 @@ def _of_model(given: Texts, **drawn: Any) -> _Found:
     """Embeddings of a sample of texts."""
     from st_xlret.calibration import embed_texts
     from st_xlret.calibration.comparison import QUERIES
-    from st_xlret.hub.loading import load_model
+    from st_xlret.hub.export import load_model
     from st_xlret.prompts import embeds_roles_apart, role_prompt
 
     sample = given.sample(given.documents, **drawn)

@@ -1,1 +1,1 @@
-"""Export to built-in modules, the host's model card, and models from and to the Hub."""
+"""Models as others use them: loaded, exported to built-in modules, described by a card, uploaded."""

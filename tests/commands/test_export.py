@@ -66,22 +66,11 @@ def test_half_the_size(tmp_path: Path, encoder: SentenceTransformer) -> None:
     assert (one * other).sum(axis=1).min() > 0.99
 
 
-def test_what_would_be_uploaded_is_shown(
-    tmp_path: Path, encoder: SentenceTransformer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = ["--model", str(tmp_path / "model"), "--license", "mit"]
-    exported(tmp_path, *given, "--push_to_hub", "me/plain", "--push_dry_run")
-    printed = capsys.readouterr().out
-    assert "model.safetensors" in printed and "license: mit" in printed and "me/plain" in printed
-
-
 @pytest.mark.parametrize(
     "options, named",
     [
         (["--model", "nowhere/at/all"], "nowhere/at/all"),
-        (["--push_dry_run"], "--push_to_hub"),
-        (["--default_language", "fr"], "default_language 'fr'"),
-        (["--push_to_hub", "no/such/name", "--push_dry_run"], "no/such/name"),
+        (["--license", "MIT License"], "'MIT License'"),
     ],
 )
 def test_what_cannot_work_is_named(
@@ -98,7 +87,7 @@ def test_weights_that_are_not_finite_are_not_written(tmp_path: Path, value: floa
     with torch.no_grad():
         next(model.parameters())[0, 0] = value
     model.save(str(tmp_path / "model"))
-    with pytest.raises(SystemExit, match="holds 1 of .* NaN or infinite"):
+    with pytest.raises(SystemExit, match="1 of .* NaN or infinite"):
         exported(tmp_path, "--model", str(tmp_path / "model"), *options)
     assert not (tmp_path / "out").exists()
 

@@ -1,3 +1,5 @@
+"""Exported models give the vectors of the model and its calibration, and load where we are not installed."""
+
 from __future__ import annotations
 
 import json
@@ -5,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,17 +17,16 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
 from torch import nn
 
-from st_xlret.calibration import CalibrationOptions, RotationOptions, fit_calibration
-from st_xlret.hub.export import export
-from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
-from st_xlret.modules.calibration_layer import CalibrationLayer
+from st_xlret.calibration import CalibrationOptions, fit_calibration
+from st_xlret.hub import export as module
+from st_xlret.hub.export import check_finite, export, load_model, push
+from st_xlret.modules import CalibrationLayer, static_encoder, train_tokenizer, transformer_encoder
 
 TEXTS = {
     "en": ["the cat sleeps", "a dog barks", "rain falls today", "the sun shines", "we read a book"],
     "fr": ["le chat dort", "un chien aboie", "la pluie tombe", "le soleil brille", "nous lisons un livre"],
     "to": ["'oku mohe 'a e pusi", "'oku ululu 'a e kuli", "'oku 'uha", "'oku ulo 'a e la'a", "'oku mau lau"],
 }
-OPTIONS = CalibrationOptions(min_texts=2, rotation=RotationOptions(initial="identity", refinements=2, prior=1.0))
 
 
 @pytest.fixture(scope="module")
@@ -34,97 +36,96 @@ def models() -> dict[str, SentenceTransformer]:
     transformer = transformer_encoder(tokenizer, "tiny")
     return {
         "static": static,
-        "static, normalized": SentenceTransformer(modules=[*static.children(), Normalize()], device="cpu"),
         "transformer": transformer,
-        "transformer, normalized": SentenceTransformer(modules=[*transformer.children(), Normalize()], device="cpu"),
+        "normalized": SentenceTransformer(modules=[*transformer.children(), Normalize()], device="cpu"),
     }
 
 
-def encode(model: SentenceTransformer, language: str, **kwargs: str) -> torch.Tensor:
-    return torch.from_numpy(model.encode(TEXTS[language], **kwargs))
+def encode(model: SentenceTransformer, language: str, **options: str) -> torch.Tensor:
+    return torch.from_numpy(model.encode(TEXTS[language], **options))
 
 
-def fit(model: SentenceTransformer, *steps: str, options: CalibrationOptions = OPTIONS) -> CalibrationLayer:
-    embeddings = {language: encode(model, language) for language in TEXTS}
-    return fit_calibration(embeddings, steps=steps or ("shift", "scale", "rotate"), options=options)
+def fit(model: SentenceTransformer, *steps: str) -> CalibrationLayer:
+    vectors = {language: encode(model, language) for language in TEXTS}
+    return fit_calibration(vectors, steps=steps or ("shift", "scale"), options=CalibrationOptions(min_texts=2))
 
 
-@pytest.mark.parametrize("name", ["static", "static, normalized", "transformer", "transformer, normalized"])
+@pytest.mark.parametrize("name", ["static", "transformer", "normalized"])
 def test_export_agrees_with_the_layer(models: dict[str, SentenceTransformer], name: str, tmp_path: Path) -> None:
-    model = models[name]
-    calibration = fit(model)
-    exported = export(model, calibration)
+    calibration = fit(models[name])
+    exported = export(models[name], calibration)
     exported.save(str(tmp_path))
     loaded = SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
     for language in TEXTS:
-        expected = calibration.transform(encode(model, language), language)
-        if name.endswith("normalized"):
-            expected = F.normalize(expected, dim=1)
+        expected = calibration.transform(encode(models[name], language), language)
+        expected = F.normalize(expected, dim=1) if name == "normalized" else expected
         for result in (exported, loaded):
-            mapped = encode(result, language, task=language)
-            torch.testing.assert_close(mapped, expected, atol=1e-6, rtol=1e-6)
+            torch.testing.assert_close(encode(result, language, task=language), expected, atol=1e-6, rtol=1e-6)
 
 
 def test_text_without_a_task_takes_the_default_route(models: dict[str, SentenceTransformer]) -> None:
-    model = models["transformer"]
-    calibration = fit(model)
+    calibration = fit(models["transformer"])
     for default, expected in ((None, "en"), ("fr", "fr"), ("to", "to")):
-        exported = export(model, calibration, default_language=default)
+        exported = export(models["transformer"], calibration, default_language=default)
         by_task = exported.encode(TEXTS["en"], task=expected)
-        for result in (
-            exported.encode(TEXTS["en"]),
-            exported.encode_query(TEXTS["en"]),
-            exported.encode_document(TEXTS["en"]),
-        ):
-            np.testing.assert_allclose(result, by_task, atol=1e-6)
+        for call in (exported.encode, exported.encode_query, exported.encode_document):
+            np.testing.assert_allclose(call(TEXTS["en"]), by_task, atol=1e-6)
+
+
+@pytest.mark.parametrize("steps", [("lsar",), ("shift",)])
+def test_queries_have_a_map_of_their_own(models: dict[str, SentenceTransformer], steps: tuple[str, ...]) -> None:
+    base = models["static"]
+    documents, queries = fit(base, *steps), fit(base, *steps[:-1], "scale")
+    queries = documents if steps == ("lsar",) else queries
+    exported = export(base, documents, query_calibration=queries)
+    language = documents.languages[0] if documents.languages else None
+    raw = encode(base, "en")
+    torch.testing.assert_close(torch.from_numpy(exported.encode_query(TEXTS["en"])), queries.transform(raw, language))
+    torch.testing.assert_close(
+        torch.from_numpy(exported.encode_document(TEXTS["en"])), documents.transform(raw, language)
+    )
+    if language:
+        torch.testing.assert_close(encode(exported, "fr", task="query_fr"), queries.transform(encode(base, "fr"), "fr"))
 
 
 def test_prompts_and_facts_of_the_model_stay(models: dict[str, SentenceTransformer], tmp_path: Path) -> None:
-    model = SentenceTransformer(
-        modules=list(models["transformer"].children()),
-        prompts={"query": "find: ", "document": ""},
-        similarity_fn_name="dot",
-        device="cpu",
-    )
+    modules = list(models["transformer"].children())
+    prompts = {"query": "find: ", "passage": "read: "}
+    model = SentenceTransformer(modules=modules, prompts=prompts, similarity_fn_name="dot", device="cpu")
     calibration = fit(model)
     export(model, calibration).save(str(tmp_path))
-    loaded = SentenceTransformer(str(tmp_path), device="cpu")
-    assert loaded.prompts["query"] == "find: " and loaded.similarity_fn_name == "dot"
+    loaded = load_model(str(tmp_path), "cpu")
+    assert (loaded.prompts["query"], loaded.prompts["document"]) == ("find: ", "read: ")
+    assert loaded.similarity_fn_name == "dot" and loaded.max_seq_length == model.max_seq_length
     assert loaded.get_embedding_dimension() == model.get_embedding_dimension() == 32
-    assert loaded.max_seq_length == model.max_seq_length
-    assert loaded.modalities == ["text"]
-    assert loaded.tokenizer("the cat")["input_ids"] == model.tokenizer("the cat")["input_ids"]
     expected = calibration.transform(torch.from_numpy(model.encode_query(["the cat"])), "en")
     np.testing.assert_allclose(loaded.encode_query(["the cat"]), expected, atol=1e-6)
     assert len(list(model.children())) == 2
 
 
 def test_lsar_exports_to_one_dense(models: dict[str, SentenceTransformer], tmp_path: Path) -> None:
-    model = models["transformer, normalized"]
-    calibration = fit(model, "lsar")
-    export(model, calibration).save(str(tmp_path))
+    calibration = fit(models["normalized"], "lsar")
+    export(models["normalized"], calibration).save(str(tmp_path))
     loaded = SentenceTransformer(str(tmp_path), device="cpu")
-    assert [type(module) for module in loaded.children()][2:] == [Normalize, Dense, Normalize]
-    expected = F.normalize(calibration.transform(encode(model, "fr")), dim=1)
+    *_, dense, normalize = loaded.children()
+    assert isinstance(dense, Dense) and isinstance(normalize, Normalize)
+    expected = F.normalize(calibration.transform(encode(models["normalized"], "fr")), dim=1)
     torch.testing.assert_close(encode(loaded, "fr"), expected, atol=1e-6, rtol=1e-6)
-    with pytest.raises(ValueError, match="'fr'"):
-        export(model, calibration, default_language="fr")
 
 
-def test_a_layer_in_the_model_is_exported_too(models: dict[str, SentenceTransformer]) -> None:
-    model = models["static"]
-    calibration = fit(model)
-    for after in ([], [Normalize()]):
-        inside = SentenceTransformer(modules=[*model.children(), calibration, *after], device="cpu")
-        exported = export(inside)
-        expected = torch.from_numpy(inside.encode(TEXTS["fr"], language="fr"))
-        torch.testing.assert_close(encode(exported, "fr", task="fr"), expected, atol=1e-6, rtol=1e-6)
+@pytest.mark.parametrize("after", [[], [Normalize()]])
+def test_a_layer_in_the_model_is_exported_in_its_place(
+    models: dict[str, SentenceTransformer], after: list[Any]
+) -> None:
+    layer = fit(models["static"])
+    inside = SentenceTransformer(modules=[*models["static"].children(), layer, *after], device="cpu")
+    expected = torch.from_numpy(inside.encode(TEXTS["fr"], language="fr"))
+    torch.testing.assert_close(encode(export(inside), "fr", task="fr"), expected, atol=1e-6, rtol=1e-6)
 
 
 def test_half_precision_models_stay_in_half_precision(models: dict[str, SentenceTransformer]) -> None:
-    tokenizer = models["transformer"].tokenizer
-    model = transformer_encoder(tokenizer, "tiny").to(torch.bfloat16)
-    exported = export(model, CalibrationLayer(32, ["en", "fr"], pivot="en"))
+    model = transformer_encoder(models["transformer"].tokenizer, "tiny").to(torch.bfloat16)
+    exported = export(model, fit(models["transformer"]))
     assert {parameter.dtype for parameter in exported.parameters()} == {torch.bfloat16}
     assert exported.encode(["the cat"], task="fr", convert_to_tensor=True).dtype == torch.bfloat16
 
@@ -134,26 +135,48 @@ class Foreign(nn.Module):
         return features
 
 
-def test_bad_input_is_named(models: dict[str, SentenceTransformer]) -> None:
-    model = models["static"]
-    calibration = fit(model)
-    with pytest.raises(ValueError, match="'de' is none of the calibration's: en, fr, to"):
+def test_what_cannot_be_exported_is_named(models: dict[str, SentenceTransformer]) -> None:
+    model, calibration = models["static"], fit(models["static"])
+    with pytest.raises(ValueError, match="'de'"):
         export(model, calibration, default_language="de")
-    with pytest.raises(ValueError, match="'fr' is given, but there is no calibration"):
-        export(model, default_language="fr")
-    with pytest.raises(ValueError, match="gives 16 dimensions, the calibration was fitted on 8"):
-        export(model, CalibrationLayer(8))
-    with pytest.raises(ValueError, match="calibrated before"):
+    with pytest.raises(ValueError, match="16 dimensions, .* 32"):
+        export(model, fit(models["transformer"]))
+    with pytest.raises(ValueError, match="Router"):
         export(export(model, calibration), calibration)
-    with pytest.raises(ValueError, match="CalibrationLayer already"):
-        export(SentenceTransformer(modules=[*model.children(), calibration], device="cpu"), calibration)
-    for where in ("weight", "bias"):
-        calibration = fit(model)
-        getattr(calibration, where).flatten()[0] = float("nan")
-        with pytest.raises(ValueError, match=r"values that are NaN or infinite"):
-            export(model, calibration)
-    with pytest.raises(ValueError, match="Foreign is no module of Sentence Transformers"):
-        export(SentenceTransformer(modules=[*model.children(), Foreign()], device="cpu"), calibration)
+    with pytest.raises(ValueError, match="Foreign"):
+        export(SentenceTransformer(modules=[*model.children(), Foreign()], device="cpu"))
+
+
+def test_weights_that_are_not_finite_are_named(models: dict[str, SentenceTransformer]) -> None:
+    linear = nn.Linear(2, 2)
+    check_finite(linear)
+    nn.init.constant_(linear.bias, 1e6)
+    with pytest.raises(ValueError, match="bias: 2 of 2"):
+        check_finite(linear.to(torch.float16))
+
+
+def test_a_model_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    (tmp_path / "modules.json").write_text("{")
+    for name in ("/nope", "runs/nope", str(tmp_path)):
+        with pytest.raises(ValueError, match=f"--model {name}"):
+            load_model(name)
+
+
+def test_a_saved_folder_is_uploaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    calls: list[Any] = []
+
+    class Hub:
+        def create_repo(self, repo_id: str, *, exist_ok: bool) -> Any:
+            calls.append((repo_id, exist_ok))
+            return type("Repository", (), {"repo_id": "me/model"})
+
+        def upload_folder(self, *, repo_id: str, folder_path: Path) -> str:
+            calls.append((repo_id, folder_path))
+            return "commit"
+
+    monkeypatch.setattr(module, "HfApi", Hub)
+    assert push(tmp_path, "model") == "commit"
+    assert calls == [("model", True), ("me/model", tmp_path)]
 
 
 LOAD_WITHOUT_US = """
@@ -161,35 +184,22 @@ import json, sys
 sys.modules["st_xlret"] = None
 from sentence_transformers import SentenceTransformer
 texts = json.loads(sys.argv[1])
-found = []
-for folder in sys.argv[2:]:
-    model = SentenceTransformer(folder, device="cpu")
-    found.append({language: model.encode(given, task=language).tolist() for language, given in texts.items()})
-try:
-    import st_xlret
-except ImportError:
-    print("RESULT" + json.dumps(found))
+model = SentenceTransformer(sys.argv[2], device="cpu")
+print("RESULT" + json.dumps({code: model.encode(lines, task=code).tolist() for code, lines in texts.items()}))
 """
 
 
 def test_exports_load_where_we_are_not_installed(models: dict[str, SentenceTransformer], tmp_path: Path) -> None:
-    chosen = ["static, normalized", "transformer"]
-    exported = [export(models[name], fit(models[name])) for name in chosen]
-    folders = [str(tmp_path / name) for name in chosen]
-    for model, folder in zip(exported, folders, strict=True):
-        model.save(folder)
-    (tmp_path / "elsewhere").mkdir()
+    model = export(models["normalized"], fit(models["normalized"]))
+    model.save(str(tmp_path / "model"))
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(
-        [sys.executable, "-c", LOAD_WITHOUT_US, json.dumps(TEXTS), *folders],
-        cwd=tmp_path / "elsewhere",
+        [sys.executable, "-c", LOAD_WITHOUT_US, json.dumps(TEXTS), str(tmp_path / "model")],
+        cwd=tmp_path,
         env={**environment, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    for model, found in zip(exported, json.loads(done.stdout.split("RESULT")[1]), strict=True):
-        for language in TEXTS:
-            torch.testing.assert_close(
-                torch.tensor(found[language]), encode(model, language, task=language), atol=1e-6, rtol=1e-6
-            )
+    for language, vectors in json.loads(done.stdout.split("RESULT")[1]).items():
+        torch.testing.assert_close(torch.tensor(vectors), encode(model, language, task=language), atol=1e-6, rtol=1e-6)

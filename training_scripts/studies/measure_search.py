@@ -27,7 +27,7 @@ from st_xlret.evaluation import BUCCEvaluator, LAReQAEvaluator, TatoebaEvaluator
 from st_xlret.evaluation.embedding import TextEmbedder
 from st_xlret.evaluation.lareqa import read_lareqa
 from st_xlret.files import write_json
-from st_xlret.hub.loading import load_model
+from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
 from st_xlret.prompts import Role
 

@@ -38,7 +38,7 @@ from st_xlret.data.question_formats import sentence_in_paragraph
 from st_xlret.data.sources import texts_to_exclude
 from st_xlret.data.text import join_sentences
 from st_xlret.files import atomic_directory, write_json, write_text
-from st_xlret.hub.loading import load_model
+from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
 from st_xlret.precision import autocast
 from st_xlret.training.encoders import balanced_texts

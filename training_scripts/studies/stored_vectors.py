@@ -43,7 +43,7 @@ from st_xlret.evaluation.retrieval import score_ranking, search
 from st_xlret.evaluation.retrieval_data import RetrievalData, rows_in_languages
 from st_xlret.evaluation.tatoeba import load_tatoeba_directory, retrieval_accuracy
 from st_xlret.files import atomic_file, write_json, write_text
-from st_xlret.hub.loading import load_model
+from st_xlret.hub.export import load_model
 from st_xlret.modules import CalibrationLayer
 from st_xlret.options import option, parse
 from st_xlret.prompts import Role

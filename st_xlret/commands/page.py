@@ -1,0 +1,123 @@
+"""The page of `st-xlret search --serve`: HTML without scripts, from the standard library's server.
+
+A query is in the address, nothing is uploaded, and a request that names another host than the page's own is refused.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from html import escape
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+if TYPE_CHECKING:
+    from st_xlret.commands.search import Pool, Result
+
+_LONGEST_QUERY = 2_000
+_EXAMPLE = "Where do storks spend the winter?"
+_COLOURS = (
+    "#4269d0", "#b37700", "#d1495b", "#2d8a40", "#a463f2", "#20807a",
+    "#9c6b4e", "#3f7fbf", "#c2488a", "#5d8a2f", "#c2577a", "#6a6f76",
+)  # fmt: skip
+_STYLE = """
+body {font: 16px system-ui, sans-serif; margin: 1.5rem auto; max-width: 80rem; padding: 0 1rem; color: #1d2129}
+form {display: flex; flex-wrap: wrap; gap: .5rem} input {font: inherit; padding: .5rem; flex: 1 1 20rem}
+button {font: inherit; padding: .5rem}
+main {display: flex; flex-wrap: wrap; gap: 2rem} section {flex: 1; min-width: 20rem}
+.note {color: #666; font-size: .85rem; overflow-wrap: anywhere}
+.bar {display: flex; height: 1.6rem; border-radius: .4rem; overflow: hidden; gap: 2px}
+.bar span, .tag {color: #fff; font-size: .75rem; font-weight: 600; text-align: center; line-height: 1.6rem}
+.result {display: flex; gap: .7rem; padding: .55rem 0; border-bottom: 1px solid #ddd}
+.tag {flex: none; width: 2.9rem; border-radius: .35rem; align-self: flex-start}
+.text {flex: 1; overflow-wrap: anywhere} .score {color: #666; font-size: .85rem}
+"""
+
+
+def column_of(title: str, note: str, results: Sequence[Result], colours: dict[str, str]) -> str:
+    """One column of the page: what answers, a bar of the languages of its results, and the results.
+
+    Everything from outside is escaped: texts, names of files, and language codes.
+    """
+    codes = [result["language"] or "?" for result in results]
+    bar = "".join(
+        f'<span style="flex: {count}; background: {colours[code]}">{escape(code)} {count}</span>'
+        for code, count in Counter(codes).most_common()
+    )
+    rows = "".join(
+        f'<div class="result"><span class="tag" style="background: {colours[code]}">{escape(code)}</span>'
+        f'<span class="text" dir="auto">{escape(result["text"])}</span>'
+        f'<span class="score">{result["score"]:.3f}</span></div>'
+        for code, result in zip(codes, results, strict=True)
+    )
+    return f'<h2>{escape(title)}</h2><p class="note">{escape(note)}</p><div class="bar">{bar}</div>{rows}'
+
+
+def page(pools: Sequence[Pool], query: str) -> str:
+    """The page with the results of each pool for a query, or with the field alone."""
+    results = [pool.search([query])[0] if query else [] for pool in pools]
+    codes = sorted({result["language"] or "?" for of_pool in results for result in of_pool})
+    colours = {code: _COLOURS[i % len(_COLOURS)] for i, code in enumerate(codes)}
+    columns = "".join(
+        f"<section>{column_of(pool.title, f'{len(pool.store):,} texts', of_pool, colours)}</section>"
+        for pool, of_pool in zip(pools, results, strict=True)
+    )
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width"><title>st-xlret search</title>'
+        f"<style>{_STYLE}</style>"
+        '<h1>Search across languages</h1><form><input name="q" aria-label="Query in any language" autofocus '
+        f'maxlength="{_LONGEST_QUERY}" placeholder="{_EXAMPLE}" value="{escape(query)}"><button>Search</button></form>'
+        '<p class="note">Scores of different models cannot be compared: a calibration removes what all texts have in '
+        f"common, and all scores fall.</p><main>{columns}</main></html>"
+    )
+
+
+def server(pools: Sequence[Pool], host: str, port: int) -> HTTPServer:
+    """A server of the page; `serve_forever` starts it, and leaving its context closes it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            try:
+                status, text = self._answer()
+            except (ValueError, OSError) as error:
+                status, text = HTTPStatus.BAD_REQUEST, escape(str(error))
+            content = text.encode("utf-8", "replace")
+            self.send_response(status)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+            self.end_headers()
+            self.wfile.write(content)
+
+        def _answer(self) -> tuple[HTTPStatus, str]:
+            asked_host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+            address = urlsplit(self.path)
+            query = parse_qs(address.query).get("q", [""])[0].strip()
+            if not (asked_host in ("localhost", host) or _is_address(asked_host)):
+                return HTTPStatus.FORBIDDEN, "this page does not answer for another host"
+            if address.path != "/":
+                return HTTPStatus.NOT_FOUND, "there is no such page"
+            if len(query) > _LONGEST_QUERY:
+                return HTTPStatus.BAD_REQUEST, f"a query has at most {_LONGEST_QUERY} characters"
+            return HTTPStatus.OK, page(pools, query)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Log nothing: queries are nobody's business."""
+
+    class Page(HTTPServer):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+    return Page((host, port), Handler)
+
+
+def _is_address(host: str) -> bool:
+    """Whether a host is an address and not a name: names are what DNS rebinding uses."""
+    try:
+        return bool(ipaddress.ip_address(host))
+    except ValueError:
+        return False

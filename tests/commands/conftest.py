@@ -1,0 +1,85 @@
+"""An encoder that knows translations word by word, and documents, that the tests of commands share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+
+from st_xlret import export, fit_calibration
+
+WORDS = {
+    "en": ["sun", "moon", "star", "rain", "wind", "snow", "tree", "leaf", "root", "fish", "bird", "wolf"],
+    "fr": [
+        "soleil",
+        "lune",
+        "astre",
+        "pluie",
+        "vent",
+        "neige",
+        "arbre",
+        "feuille",
+        "racine",
+        "poisson",
+        "oiseau",
+        "loup",
+    ],
+}
+PROSE = {
+    "en": "The cat and the dog are in the house because of the rain.",
+    "fr": "Le chat et le chien sont dans la maison à cause de la pluie.",
+    "de": "Die Katze und der Hund sind wegen des Regens im Haus.",
+}
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Translations have the same vector, plus one of their language."""
+    vocabulary = {word: i for i, word in enumerate(["[UNK]", *WORDS["en"], *WORDS["fr"]])}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    weights = torch.zeros(len(vocabulary), 16)
+    for side, words in enumerate(WORDS.values()):
+        for i, word in enumerate(words):
+            weights[vocabulary[word]] = torch.eye(16)[i] + 0.8 * torch.eye(16)[12 + side]
+    folder = tmp_path_factory.mktemp("model")
+    SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=weights.numpy())]).save(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def per_language(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """The model with a map per language, which takes the vector of the language off."""
+    encoder = SentenceTransformer(str(model), device="cpu")
+    vectors = {code: encoder.encode(words * 5) for code, words in WORDS.items()}
+    folder = tmp_path_factory.mktemp("per-language")
+    export(encoder, fit_calibration(vectors, steps=["shift"])).save_pretrained(str(folder))
+    return folder
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    """24 texts in each of two languages."""
+    records = [
+        {"language": code, "sentences": [f"{a} {b}", f"{b} {a} {a}"]}
+        for code, words in WORDS.items()
+        for a, b in zip(words, words[1:] + words[:1], strict=True)
+    ]
+    file = tmp_path / "documents.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> dict[str, str]:
+    """A file for each language, with a word a line."""
+    for code, words in WORDS.items():
+        (tmp_path / f"{code}.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    return {code: str(tmp_path / f"{code}.txt") for code in WORDS}

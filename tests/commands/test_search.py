@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from st_xlret.commands import main
+from tests import tiny
+from tests.commands.conftest import PROSE, WORDS
+
+Search = Callable[..., list[list[dict[str, Any]]]]
+
+
+@pytest.fixture
+def index(tmp_path: Path, model: Path, documents: Path) -> str:
+    main(["index", str(documents), "--model", str(model), "--output", str(tmp_path / "index.parquet")])
+    return str(tmp_path / "index.parquet")
+
+
+@pytest.fixture
+def search(capsys: pytest.CaptureFixture[str]) -> Search:
+    """The results for each query and pool."""
+
+    def run(*options: str) -> list[list[dict[str, Any]]]:
+        capsys.readouterr()
+        main(["search", *options, "--json"])
+        return [json.loads(line)["results"] for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+
+    return run
+
+
+def texts(results: list[dict[str, Any]]) -> set[str]:
+    return {result["text"] for result in results}
+
+
+def test_queries_find_the_nearest_texts(index: str, search: Search) -> None:
+    english, french = search(index, "--query", "sun moon", "vent neige", "--top-k", "3")
+    assert len(english) == len(french) == 3
+    assert english[0] == {"score": pytest.approx(1, abs=1e-3), "language": "en", "text": "sun moon"}
+    assert french[0]["language"] == "fr"
+
+
+def test_any_vectors_with_texts_are_searched(
+    tmp_path: Path, model: Path, search: Search, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vectors: list[Any] = [*SentenceTransformer(str(model), device="cpu").encode(WORDS["en"]).tolist(), [1.0] * 16]
+    vectors += [[0.0] * 16, vectors[3]]
+    columns = {
+        "said": [*WORDS["en"], None, "zero", "evil \x1b[2J"],
+        "lang": ["e\x1bn"] * 14 + [None],
+        "vector": vectors,
+    }
+    pq.write_table(pa.table(columns), tmp_path / "own.parquet")
+    options = [str(tmp_path / "own.parquet"), "--query", "rain", "--top_k", "99"]
+    with pytest.raises(SystemExit, match="--model"):
+        main(["search", *options])
+    with pytest.raises(SystemExit, match="--text_field"):
+        main(["search", *options, "--model", str(model)])
+    main(["search", *options, "--text_field", "said", "--model", str(model)])
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[2:4] == ["  1.000  e n  rain", "  1.000  ?    evil  [2J"] and printed.count("\n") == 15
+    table = pa.table(columns).rename_columns(["text", "lang", "vector"])
+    pq.write_table(table.replace_schema_metadata({"st_xlret": '{"metric": "dot"}'}), tmp_path / "own.parquet")
+    ((rain, *_),) = search(*options, "--model", str(model))
+    assert rain["score"] == pytest.approx(1.64, abs=1e-3), "the dot product of vectors that are longer than 1"
+
+
+def test_queries_are_mapped_as_the_vectors_were_calibrated(tmp_path: Path, index: str, search: Search) -> None:
+    mapped, only, both = (str(tmp_path / name) for name in ("m.parquet", "only", "both"))
+    calibrate = ["calibrate", "--vectors", index, "--min_texts", "10", "--strength", "1", "--output"]
+    main([*calibrate, only, "--queries_only"])
+    main([*calibrate, both])
+    main(["apply", both, "--vectors", index, "--into", mapped])
+    query = ["--query", "soleil lune", "--top_k", "2"]
+    own = {"soleil lune", "lune soleil soleil"}
+    assert texts(search(index, *query)[0]) == own
+    for options in ((index, "--map", only), (mapped, "--map", both)):
+        assert texts(search(*options, *query)[0]) == {"soleil lune", "sun moon"}
+    calibrated, raw = search(index, "--map", only, "--compare", index, *query)
+    assert (texts(calibrated), texts(raw)) == ({"soleil lune", "sun moon"}, own)
+    with pytest.warns(UserWarning, match="does not say that its vectors are mapped"):
+        search(index, "--map", both, *query)
+    for options in ((mapped,), (mapped, "--map", only)):
+        with pytest.raises(SystemExit, match=rf"m\.parquet.* of {index}.*--map"):
+            search(*options, *query)
+
+
+def test_compared_vectors_are_searched_by_the_model_that_they_name(
+    tmp_path: Path, model: Path, documents: Path, index: str, search: Search
+) -> None:
+    two, other = str(tmp_path / "two.parquet"), tmp_path / "other"
+    without_languages = SentenceTransformer(str(model), device="cpu")
+    with torch.no_grad():
+        without_languages[0].embedding.weight[:, 12:] = 0
+    without_languages.save(str(other))
+    main(["index", str(documents), "--model", str(other), "--output", two])
+    pq.write_table(pq.read_table(index).replace_schema_metadata(None), index)  # it names no model
+    options = ["--model", str(model), "--query", "soleil lune", "--top_k", "2"]
+    own = {"soleil lune", "lune soleil soleil"}
+    assert [texts(results) for results in search(index, "--compare", two, *options)] == [
+        own,
+        {"soleil lune", "sun moon"},
+    ]
+
+
+def test_queries_come_from_the_terminal_too(
+    index: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("bird wolf\n\nfish bird\n"))
+    main(["search", index])
+    assert "1.000  en   fish bird" in capsys.readouterr().out, "a blank line in a pipe is passed over"
+    with pytest.raises(SystemExit, match=r"error: .*\\udcff"):
+        main(["search", index, "--query", "bird \udcff"])
+
+
+def test_an_index_is_searched_by_the_model_that_made_it(
+    tmp_path: Path, model: Path, documents: Path, monkeypatch: pytest.MonkeyPatch, search: Search
+) -> None:
+    shutil.copytree(model, tmp_path / "encoder")
+    monkeypatch.chdir(tmp_path)
+    main(["index", str(documents), "--model", "encoder", "--output", "i.parquet"])
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    options = [str(tmp_path / "i.parquet"), "--query", "sun moon", "--top_k", "1"]
+    assert search(*options)[0][0]["text"] == "sun moon"
+    other = SentenceTransformer(str(model), device="cpu")
+    with torch.no_grad():
+        other[0].embedding.weight.mul_(2)
+    other.save(str(tmp_path / "encoder"))  # retrained in place: the same name and dimensions
+    with pytest.raises(SystemExit, match="another model"):
+        search(*options)
+    pq.write_table(pq.read_table(options[0]).replace_schema_metadata(), options[0])
+    tiny.static().save(str(tmp_path / "narrow"))
+    with pytest.raises(SystemExit, match="another model"):
+        search(*options, "--model", str(tmp_path / "narrow"))
+
+
+def test_a_model_with_a_map_per_language_is_told_the_languages(
+    tmp_path: Path, per_language: Path, documents: Path, search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)  # the extra that would identify languages
+    file = str(tmp_path / "index.parquet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        main(["index", str(documents), "--model", str(per_language), "--output", file])
+        (results,) = search(file, "--query", "soleil lune", "--language", "fra", "--top_k", "2")
+    # Without the map of its language, the French text would come before its English translation.
+    assert texts(results) == {"soleil lune", "sun moon"}
+    assert [result["score"] for result in results] == [pytest.approx(1, abs=1e-3)] * 2
+    with pytest.warns(UserWarning, match="no language"):
+        search(file, "--query", "soleil lune")
+
+
+def test_the_language_of_a_query_is_identified(tmp_path: Path, per_language: Path, search: Search) -> None:
+    pytest.importorskip("py3langid")
+    texts = [f"{text} {word}" for text, word in zip((PROSE["en"], PROSE["fr"]), ("sun", "soleil"), strict=True)]
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    file = str(tmp_path / "index.parquet")
+    main(["index", str(tmp_path / "texts.txt"), "--model", str(per_language), "--output", file])
+    for code, text in zip(("en", "fr"), texts, strict=True):
+        assert search(file, "--query", text) == search(file, "--query", text, "--language", code)
