@@ -6,7 +6,6 @@ from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult
 from st_xlret.evaluation.bucc import BUCCEvaluator
 from st_xlret.evaluation.embedding import TextEmbedder
 from st_xlret.evaluation.embedding_cache import EmbeddingCache, StoredEmbeddings, fingerprint
-from st_xlret.evaluation.language_bias import LanguageBias, measure_language_bias
 from st_xlret.evaluation.lareqa import LAReQAEvaluator
 from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
 from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator
@@ -42,7 +41,6 @@ __all__ = [
     "BilingualRetrievalEvaluator",
     "EmbeddingCache",
     "LAReQAEvaluator",
-    "LanguageBias",
     "MewsliXEvaluator",
     "MrTyDiEvaluator",
     "NQEvaluator",
@@ -60,7 +58,6 @@ __all__ = [
     "language_preference",
     "map_at_k",
     "markdown_table",
-    "measure_language_bias",
     "mrr_at_k",
     "ndcg_at_k",
     "published_rows",

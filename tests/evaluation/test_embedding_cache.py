@@ -209,7 +209,7 @@ def test_a_transformer_has_one_fingerprint_however_it_was_used(transformer_model
 
 def test_languages_reach_a_model_with_a_map_per_language(cache, model) -> None:
     calibration = CalibrationLayer(model.get_embedding_dimension(), ["en", "fr"], pivot="en")
-    calibration.bias[1] += 1
+    calibration.offset[1] += 1
     routed = export(model, calibration)
     rows = cache.encode(routed, [("sun", "en"), ("sun", "fr")])[:]
     np.testing.assert_allclose(rows[1] - rows[0], 1, atol=1e-2)
