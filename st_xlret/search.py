@@ -7,27 +7,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from tqdm.auto import tqdm
-
-__all__ = [
-    "MinedPairs",
-    "MutualNeighbours",
-    "csls_nearest",
-    "merge_top_k",
-    "mine_bitext",
-    "mine_pairs",
-    "mutual_nearest_neighbours",
-    "neighbours_both_ways",
-    "prefer",
-    "top_k",
-    "unit_rows",
-]
 
 Matrix: TypeAlias = "np.ndarray | Tensor"
 Rows: TypeAlias = "Matrix | Any"
@@ -43,25 +29,20 @@ _LARGEST_INDEX = 2**32 - 1
 
 @torch.no_grad()
 def top_k(
-    queries: Matrix,
-    corpus: Matrix | Iterable[Matrix],
-    k: int,
-    *,
-    device: str | torch.device | None = None,
+    queries: Matrix, corpus: Matrix | Iterable[Matrix], k: int, *, device: str | torch.device | None = None
 ) -> tuple[Tensor, Tensor]:
     """Find the k corpus rows with the highest dot product for every query. The search is exact.
 
-    The corpus is read once, in blocks that are scored in float32 and merged into a running top-k. To search by cosine,
-    normalise both sides with `unit_rows` first.
+    To search by cosine, normalise both sides with `unit_rows` first.
 
     Args:
         queries: Shape (Q, d), NumPy or torch, any floating dtype.
-        corpus: Shape (C, d), which may be a memory map, or an iterable of such chunks of any length.
+        corpus: Shape (C, d), which may be a memory map, or an iterable of such chunks, read once.
         k: Neighbours per query, from 1 to C.
         device: Where the scores are computed. Default: the accelerator that an input is on, else the CPU.
 
     Returns:
-        `(scores, indices)`, shapes (Q, k), float32 and int64; best first, equal scores ordered by the lower index.
+        `(scores, indices)`, (Q, k), float32 and int64; best first, equal scores ordered by the lower index.
 
     Raises:
         ValueError: If shapes disagree, k is not in 1..C, a row is not finite, or scores overflow float32.
@@ -71,28 +52,23 @@ def top_k(
         >>> scores.tolist(), indices.tolist()
         ([[2.0, 2.0]], [[0, 2]])
     """
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got k={k}.")
+    _check_matrices(k, queries=queries)
     place = _device(device, queries, corpus)
-    asked = _float32(queries, "queries", place)
-    keys = torch.full((len(asked), k), _NOTHING, device=place)
-    buffer = torch.empty(_ROWS_AT_ONCE * min(_QUERIES_AT_ONCE, len(asked)), device=place)
+    vectors = _float32(queries, "queries", place)
+    keys = torch.full((len(vectors), k), _NOTHING, device=place)
+    buffer = torch.empty(_ROWS_AT_ONCE * min(_QUERIES_AT_ONCE, len(vectors)), device=place)
     chunks: Any = [corpus] if isinstance(corpus, (np.ndarray, Tensor)) else corpus
     seen = 0
-    for number, chunk in enumerate(chunks):
-        if np.ndim(chunk) != 2 or chunk.shape[1] != asked.shape[1]:
-            shape, expected = tuple(np.shape(chunk)), f"(rows, {asked.shape[1]})"
-            raise ValueError(
-                f"chunk {number} of the corpus has shape {shape}, expected {expected}: encode both with one model."
-            )
+    for chunk in chunks:
+        _check_matrices(k, queries=vectors, corpus=chunk)
         for start in range(0, len(chunk), _ROWS_AT_ONCE):
             block = _float32(chunk[start : start + _ROWS_AT_ONCE], "corpus", place, seen)
-            for first in range(0, len(asked), _QUERIES_AT_ONCE):
+            for first in range(0, len(vectors), _QUERIES_AT_ONCE):
                 part = slice(first, first + _QUERIES_AT_ONCE)
-                _improve(keys[part], _scores(asked[part], block, buffer), seen)
+                _improve(keys[part], _scores(vectors[part], block, buffer), seen)
             seen += len(block)
     if k > seen:
-        raise ValueError(f"k={k} is larger than the corpus of {seen} rows: ask for k=min(k, len(corpus)) at most.")
+        raise ValueError(f"k={k} is larger than the corpus of {seen} rows")
     return _best_first(keys)
 
 
@@ -104,6 +80,339 @@ def merge_top_k(scores: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor
         (tensor([[0.9000, 0.9000]]), tensor([[3, 4]]))
     """
     return _unpacked(_packed(scores, indices).topk(k, dim=1).values)
+
+
+def unit_rows(rows: Matrix, name: str = "embeddings", *, device: torch.device | None = None) -> Tensor:
+    """The rows (n, d) divided by their lengths, float32, so that dot products are cosines. Rows of zeros stay zeros.
+
+    Raises:
+        ValueError: If the rows are no matrix, or a row (which the message calls `name`) is not finite.
+
+    Example:
+        >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+        tensor([[0.6000, 0.8000],
+                [0.0000, 0.0000]])
+    """
+    _check_matrices(1, **{name: rows})
+    return _unit(rows, name, _device(device, rows), 0)
+
+
+@torch.no_grad()
+def neighbours_both_ways(
+    source: Rows,
+    target: Rows,
+    k: int,
+    *,
+    cosine: bool = True,
+    device: str | torch.device | None = None,
+    show_progress_bar: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Find the k nearest target rows of every source row, and vice versa, with one matrix product.
+
+    Args:
+        source: Shape (S, d), in memory or read by slices. Rows need not be normalised.
+        target: Shape (T, d).
+        k: Number of neighbours. A side with fewer rows gives all of them.
+        cosine: Compare by cosine. False: by dot product.
+        device: See `top_k`.
+        show_progress_bar: Whether to show a bar over the source rows.
+
+    Returns:
+        Scores and target rows of every source row, (S, min(k, T)), and scores and source rows of every target row, (T,
+            min(k, S)), best first.
+
+    Raises:
+        ValueError: If a side is no matrix, the two differ in width, k is below 1, or a row is not finite.
+
+    Example:
+        >>> neighbours_both_ways(torch.eye(2), torch.eye(2).flip(0), 1)[1].tolist()
+        [[1], [0]]
+    """
+    _check_matrices(k, source=source, target=target)
+    place = _device(device, source, target)
+    read = _unit if cosine else _float32
+    # The target is read again for each block of the source, which therefore is larger.
+    wide = _BLOCK if place.type == "cpu" else 4 * _BLOCK
+    high = 2 * wide
+    forward = torch.full((len(source), min(k, len(target))), _NOTHING, device=place)
+    backward = torch.full((len(target), min(k, len(source))), _NOTHING, device=place)
+    buffer = torch.empty(min(high, len(source)) * min(wide, len(target)), device=place)
+    with tqdm(desc="Mining", total=len(source), unit="row", disable=not show_progress_bar) as bar:
+        for row in range(0, len(source), high):
+            rows = read(source[row : row + high], "source", place, row)
+            for column in range(0, len(target), wide):
+                columns = read(target[column : column + wide], "target", place, column)
+                scores = _products(rows, columns, buffer)
+                _improve(forward[row : row + high], scores, column)
+                _improve(backward[column : column + wide], scores.T, row)
+            bar.update(len(rows))
+    return *_best_first(forward), *_best_first(backward)
+
+
+class MinedPairs(NamedTuple):
+    """Likely translations, best first, each row in one pair at most: scores (P,), and rows (P,) int64, on the CPU."""
+
+    scores: Tensor
+    source: Tensor
+    target: Tensor
+
+
+def mine_bitext(
+    source: Rows,
+    target: Rows,
+    *,
+    k: int = 4,
+    margin: Margin = "ratio",
+    threshold: float | None = None,
+    device: str | torch.device | None = None,
+    show_progress_bar: bool = False,
+) -> list[tuple[float, int, int]]:
+    """Find pairs of source and target rows that are likely translations, best first, each row in at most one pair.
+
+    Margin-based mining as in [Artetxe and Schwenk (2019)](https://arxiv.org/abs/1811.01136), section 4.3, and LASER.
+    With m(x, y) the mean of two averages, the cosines of x with its k nearest target rows and of y with its k nearest
+    source rows, a pair scores
+
+    - `"ratio"`: cos(x, y) / m(x, y), where negative cosines count as 0 in m: a score is 2k at most; 0 where m is 0;
+    - `"distance"`: cos(x, y) - m(x, y);
+    - `"absolute"`: cos(x, y);
+    - `"csls"`: 2 cos(x, y) - 2 m(x, y).
+
+    Each row proposes the best of its k neighbours. The candidates are accepted greedily, best first, if neither of
+    their rows is taken (LASER's `--retrieval max`). Of equal scores, the lower source row comes first, then the lower
+    target row. Mine distinct texts: copies crowd other rows out of the neighbours.
+
+    Args:
+        source: Shape (S, d), NumPy (memory maps too) or torch, not necessarily normalised.
+        target: Shape (T, d).
+        k: Number of neighbours in the averages and among the candidates.
+        margin: See above.
+        threshold: Lowest score of a pair. Default: no threshold.
+        device: See `top_k`.
+        show_progress_bar: Whether to show a bar over the source rows.
+
+    Returns:
+        `(score, source row, target row)`, best first; an empty list if a side has no rows.
+
+    Raises:
+        ValueError: If an input is no matrix, the two differ in width, k is below 1, or a row is not finite.
+        KeyError: If the margin is unknown.
+
+    Example:
+        >>> pairs = mine_bitext(torch.tensor([[1.0, 0.1], [0.1, 1.0], [1.0, 1.0]]), torch.eye(2), k=2)
+        >>> [(round(score, 2), i, j) for score, i, j in pairs]
+        [(1.42, 0, 0), (1.42, 1, 1)]
+    """
+    options: Any = {"k": k, "margin": margin, "threshold": threshold, "device": device}
+    pairs = mine_pairs(source, target, **options, show_progress_bar=show_progress_bar)
+    return list(zip(*(column.tolist() for column in pairs), strict=True))
+
+
+def mine_pairs(
+    source: Rows,
+    target: Rows,
+    *,
+    k: int = 4,
+    margin: Margin = "ratio",
+    threshold: float | None = None,
+    approximate: bool = False,
+    device: str | torch.device | None = None,
+    show_progress_bar: bool = False,
+) -> MinedPairs:
+    """The same as [`mine_bitext`][st_xlret.search.mine_bitext] for millions of rows: the result is three tensors.
+
+    Both sides may also be read by slices of rows, such as stored embeddings. With `approximate`, most of the neighbours
+    are found by a faiss index on the CPU, which holds one side in float16: the time grows with the rows to the power of
+    1.5 instead of 2.
+
+    Example:
+        >>> mine_pairs(torch.eye(2), torch.eye(2).flip(0), k=1).target.tolist()
+        [1, 0]
+    """
+    _check_matrices(k, source=source, target=target)
+    if approximate and len(source) and len(target):
+        near = _approximate_both_ways(source, target, k, show_progress_bar)
+    else:
+        near = neighbours_both_ways(source, target, k, device=device, show_progress_bar=show_progress_bar)
+    if not len(source) or not len(target):
+        return MinedPairs(torch.empty(0), *torch.empty(2, 0, dtype=torch.int64))
+    lowest = 0.0 if margin == "ratio" else -1.0
+    forward_mean, backward_mean = (cosines.clamp(min=lowest).mean(dim=1) for cosines in (near[0], near[2]))
+    score_a, j_a, i_a = _proposals(*near[:2], forward_mean, backward_mean, margin)
+    score_b, i_b, j_b = _proposals(*near[2:], backward_mean, forward_mean, margin)
+    return _one_to_one(torch.cat([score_a, score_b]), torch.cat([i_a, i_b]), torch.cat([j_a, j_b]), threshold)
+
+
+def _proposals(cosines: Tensor, rows: Tensor, mean: Tensor, mean_of_rows: Tensor, margin: Margin) -> tuple[Tensor, ...]:
+    """Of each row's neighbours the one of best margin: the scores, the neighbours and the rows themselves."""
+    best, place = _margin(cosines, (mean[:, None] + mean_of_rows[rows]) / 2, margin).max(dim=1)
+    return best, rows.gather(1, place[:, None])[:, 0], torch.arange(len(rows), device=rows.device)
+
+
+def _margin(cosines: Tensor, mean: Tensor, margin: Margin) -> Tensor:
+    if margin == "absolute":
+        return cosines
+    if margin == "ratio":
+        return torch.where(mean > 0, cosines / mean, 0.0)
+    return (cosines - mean) * {"distance": 1, "csls": 2}[margin]
+
+
+def _one_to_one(scores: Tensor, source: Tensor, target: Tensor, threshold: float | None) -> MinedPairs:
+    scores, source, target = scores.cpu(), source.cpu(), target.cpu()
+    if threshold is not None:
+        above = scores >= threshold
+        scores, source, target = scores[above], source[above], target[above]
+    order = torch.from_numpy(np.lexsort((target, source, -scores)))  # by score, then by source row, then by target row
+    is_paired_source, is_paired_target = (bytearray(int(x.max()) + 1 if len(x) else 0) for x in (source, target))
+    accepted = array("q")
+    for part in order.split(65_536):
+        for place, i, j in zip(part.tolist(), source[part].tolist(), target[part].tolist(), strict=True):
+            if not is_paired_source[i] and not is_paired_target[j]:
+                is_paired_source[i] = is_paired_target[j] = 1
+                accepted.append(place)
+    best = torch.tensor(accepted, dtype=torch.int64)
+    return MinedPairs(scores[best], source[best], target[best])
+
+
+def _approximate_both_ways(source: Rows, target: Rows, k: int, show_progress_bar: bool) -> tuple[Tensor, ...]:
+    """Most of the neighbours, by a faiss index over each side; where it finds fewer than k, the nearest fills up."""
+    import faiss
+
+    cpu, size = torch.device("cpu"), 65_536
+    sides = (source, "source"), (target, "target")
+    both_ways: list[Tensor] = []
+
+    def blocks(rows: Rows, name: str) -> Iterator[np.ndarray]:
+        return (_unit(rows[at : at + size], name, cpu, at).numpy() for at in range(0, len(rows), size))
+
+    for (queries, query_name), (corpus, corpus_name) in (sides, sides[::-1]):
+        lists = max(1, min(int(4 * len(corpus) ** 0.5), len(corpus) // 64))
+        index: Any = faiss.index_factory(corpus.shape[1], f"IVF{lists},SQfp16", faiss.METRIC_INNER_PRODUCT)
+        index.nprobe = 32
+        share = min(1.0, 64 * max(1_024, lists) / len(corpus))
+        random = np.random.default_rng(0)
+        index.train(np.concatenate([part[random.random(len(part)) <= share] for part in blocks(corpus, corpus_name)]))
+        for part in blocks(corpus, corpus_name):
+            index.add(part)
+        parts = []
+        for part in tqdm(blocks(queries, query_name), desc="Mining", unit="block", disable=not show_progress_bar):
+            parts.append(index.search(part, min(k, len(corpus))))
+        scores, rows = (torch.from_numpy(np.concatenate(each)) for each in zip(*parts, strict=True))
+        missing = rows < 0
+        both_ways += [
+            torch.where(missing, scores[:, :1], scores).clamp(-1, 1),
+            torch.where(missing, rows[:, :1].clamp(min=0), rows),
+        ]
+    return tuple(both_ways)
+
+
+def _improve(keys: Tensor, scores: Tensor, first_column: int) -> None:
+    """Take a block of scores (rows, columns) into account, in place; blocks come in ascending order of their columns.
+
+    The k best of a row are in the k groups of columns with the highest maxima, and none in groups at or below the row's
+    k-th best so far. Selecting from whole blocks would cost more than their matrix product.
+    """
+    if not scores.numel():
+        return
+    if scores.shape[1] % _GROUP:
+        scores = F.pad(scores, (0, -scores.shape[1] % _GROUP), value=-torch.inf)
+    groups = scores.unflatten(1, (-1, _GROUP))
+    if scores.stride(0) < scores.stride(1):  # transposed: a reduction into another memory order would be slow
+        maxima = scores.T.unflatten(0, (-1, _GROUP)).amax(dim=1).T
+    else:
+        maxima = groups.amax(dim=2)
+    if not bool(maxima.sum().isfinite()):
+        _require_no_overflow(maxima)
+    better = maxima > _unpacked(keys.amin(dim=1, keepdim=True))[0]
+    most = int(better.sum(dim=1).max())
+    if not most:
+        return
+    rows = better.any(dim=1).nonzero()[:, 0]
+    numbers = torch.arange(maxima.shape[1], device=scores.device)
+    best = _unpacked(_packed(maxima[rows], numbers).topk(min(keys.shape[1], most), sorted=False).values)[1]
+    columns = (best[:, :, None] * _GROUP + torch.arange(_GROUP, device=scores.device)).flatten(1)
+    candidates = _packed(groups[rows[:, None], best].flatten(1), columns + first_column)
+    keys[rows] = torch.cat([keys[rows], candidates], dim=1).topk(keys.shape[1], sorted=False).values
+
+
+def _check_matrices(k: int, **matrices: Any) -> None:
+    shapes = {name: tuple(getattr(rows, "shape", ())) for name, rows in matrices.items()}
+    if k < 1 or {len(shape) for shape in shapes.values()} != {2} or len({width for _, width in shapes.values()}) > 1:
+        raise ValueError(f"expected matrices (rows, dimension) of one width and k of at least 1, got {shapes}, k={k}")
+
+
+def _require_no_overflow(scores: Tensor) -> None:
+    if not bool(scores.isfinite().all()):
+        raise ValueError("the dot products overflow float32: normalise the rows first, see unit_rows.")
+
+
+def _best_first(keys: Tensor) -> tuple[Tensor, Tensor]:
+    scores, indices = _unpacked(keys.sort(descending=True).values)
+    _require_no_overflow(scores)
+    return scores, indices
+
+
+def _packed(scores: Tensor, indices: Tensor) -> Tensor:
+    """Score and index as one int64: larger means a higher score or, among equals, a lower index."""
+    bits = (scores + 0.0).view(torch.int32)  # adding zero turns -0.0 into 0.0
+    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative floats count their bits downwards
+    return torch.stack([(~indices).to(torch.int32).expand_as(ordered), ordered], dim=-1).view(torch.int64)[..., 0]
+
+
+def _unpacked(keys: Tensor) -> tuple[Tensor, Tensor]:
+    ordered = (keys >> 32).to(torch.int32)
+    return (ordered ^ ((ordered >> 31) & 0x7FFFFFFF)).view(torch.float32), ~keys & _LARGEST_INDEX
+
+
+_NOTHING = int(_packed(torch.tensor(-torch.inf), torch.tensor(_LARGEST_INDEX)))
+
+
+def _scores(queries: Tensor, block: Tensor, buffer: Tensor) -> Tensor:
+    """Scores (queries, rows of the block) in the memory of the buffer."""
+    if len(queries) <= 8 and len(queries) > 1:  # up to three times faster than the other way round
+        return torch.mm(block, queries.T, out=buffer[: len(block) * len(queries)].view(len(block), -1)).T
+    return torch.mm(queries, block.T, out=buffer[: len(block) * len(queries)].view(len(queries), -1))
+
+
+def _products(rows: Tensor, columns: Tensor, buffer: Tensor) -> Tensor:
+    """`rows @ columns.T` in the memory of the buffer; on the CPU by NumPy's BLAS, which gives equal rows equal bits."""
+    scores = buffer[: len(rows) * len(columns)].view(len(rows), len(columns))
+    if scores.device.type == "cpu":
+        np.matmul(rows.numpy(), columns.numpy().T, out=scores.numpy())
+        return scores
+    return torch.mm(rows, columns.T, out=scores)
+
+
+def _device(device: str | torch.device | None, *inputs: Any) -> torch.device:
+    if device is not None:
+        return torch.device(device)
+    used = [each.device for each in inputs if isinstance(each, Tensor) and each.device.type != "cpu"]
+    return used[0] if used else torch.device("cpu")
+
+
+def _float32(rows: Matrix, name: str, device: torch.device, first_row: int = 0) -> Tensor:
+    """The rows as finite float32."""
+    if isinstance(rows, Tensor):
+        vectors = rows.detach().to(device=device, dtype=torch.float32)
+    else:
+        # A copy, as files are read-only; float16 is converted by PyTorch, which is faster.
+        copied = np.array(rows) if rows.dtype == np.float16 else np.array(rows, dtype=np.float32)
+        vectors = torch.from_numpy(copied).to(device=device, dtype=torch.float32)
+    if not bool(vectors.sum().isfinite()):  # a sum over values that are not all finite is not finite
+        finite = vectors.isfinite().all(dim=1)
+        if not bool(finite.all()):
+            row = first_row + int((~finite).nonzero()[0, 0])
+            raise ValueError(f"{name} row {row} holds NaN or infinite values (in float32): drop it, or its text")
+    return vectors
+
+
+def _unit(rows: Matrix, name: str, device: torch.device, first_row: int) -> Tensor:
+    vectors = _float32(rows, name, device, first_row)
+    lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    if not bool(((lengths > 1e-15) & (lengths < 1e18)).all()):  # squares under- or overflow: rows would become zeros
+        vectors = vectors / vectors.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+        lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    return vectors / lengths.clamp(min=1e-30)
 
 
 def prefer(scores: Matrix, same_language: Matrix, vectors: Rows, strength: float) -> Tensor:
@@ -160,81 +469,12 @@ def prefer(scores: Matrix, same_language: Matrix, vectors: Rows, strength: float
     return order
 
 
-def unit_rows(rows: Matrix, name: str = "embeddings", *, device: torch.device | None = None) -> Tensor:
-    """The rows divided by their lengths, float32, so that dot products are cosines. Rows of zeros stay zeros.
-
-    Args:
-        rows: Shape (n, d), NumPy or torch, any floating dtype.
-        name: What the rows are, for error messages.
-        device: Where the result is. Default: where the rows are.
-
-    Raises:
-        ValueError: If the rows are no matrix, or a row holds NaN or infinite values.
-    """
-    return _unit(rows, name, _device(device, rows), 0)
-
-
-@torch.no_grad()
-def neighbours_both_ways(
-    source: Rows,
-    target: Rows,
-    k: int,
-    *,
-    cosine: bool = True,
-    device: str | torch.device | None = None,
-    show_progress_bar: bool = False,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Find the k nearest target rows of every source row, and vice versa, with one matrix product.
-
-    Args:
-        source: Shape (S, d), in memory or read by slices. Rows need not be normalised.
-        target: Shape (T, d).
-        k: Number of neighbours. A side with fewer rows gives all of them.
-        cosine: Compare by cosine. False: by dot product.
-        device: See `top_k`.
-        show_progress_bar: Whether to show a bar over the source rows.
-
-    Returns:
-        Scores and target rows of every source row, (S, min(k, T)), and scores and source rows of every target row, (T,
-            min(k, S)), best first.
-
-    Raises:
-        ValueError: If a side is no matrix, the two differ in width, k is below 1, or a row is not finite.
-    """
-    _check_sides(source, target, k)
-    place = _device(device, source, target)
-    read = _unit if cosine else _float32
-    # The target is read again for each block of the source, which therefore is larger.
-    wide = _BLOCK if place.type == "cpu" else 4 * _BLOCK
-    high = 2 * wide
-    forward = torch.full((len(source), min(k, len(target))), _NOTHING, device=place)
-    backward = torch.full((len(target), min(k, len(source))), _NOTHING, device=place)
-    buffer = torch.empty(min(high, len(source)) * min(wide, len(target)), device=place)
-    with tqdm(desc="Mining", total=len(source), unit="row", disable=not show_progress_bar) as bar:
-        for row in range(0, len(source), high):
-            rows = read(source[row : row + high], "source", place, row)
-            for column in range(0, len(target), wide):
-                columns = read(target[column : column + wide], "target", place, column)
-                scores = _products(rows, columns, buffer)
-                _improve(forward[row : row + high], scores, column)
-                _improve(backward[column : column + wide], scores.T, row)
-            bar.update(len(rows))
-    return *_best_first(forward), *_best_first(backward)
-
-
 def csls_nearest(source: Tensor, target: Tensor, k: int = 10) -> tuple[Tensor, Tensor]:
     """The target row of highest CSLS for every source row, (S,) int64, and the cosine of the two, (S,) float32.
 
     `CSLS(x, y) = 2 cos(x, y) - r_T(x) - r_S(y)` ([Conneau et al., 2018](https://arxiv.org/abs/1710.04087), section
     2.3), where r_T(x) is the mean cosine of x with its k nearest target rows, and r_S(y) that of y with its k nearest
-    source rows. Hubs, which are near to everything, thus lose their advantage. Rows need not be normalised.
-
-    Raises:
-        ValueError: If a side is no matrix or empty, the two differ in width, k is below 1, or a row is not finite.
-
-    Example:
-        >>> csls_nearest(torch.eye(2), torch.eye(2).flip(0), k=1)[0]
-        tensor([1, 0])
+    source rows: hubs, which are near to everything, lose their advantage.
     """
     x, y, _, mean = _csls_parts(source, target, k)
     # Of one source row, r_T(x) is the same for all targets.
@@ -261,298 +501,9 @@ def mutual_nearest_neighbours(source: Tensor, target: Tensor, k: int = 10) -> Mu
     return MutualNeighbours(rows[mutual], best[mutual], scores[mutual, 0])
 
 
-class MinedPairs(NamedTuple):
-    """Likely translations, best first, each row in one pair at most: scores (P,), and rows (P,) int64, on the CPU."""
-
-    scores: Tensor
-    source: Tensor
-    target: Tensor
-
-
-def mine_bitext(
-    source: Rows,
-    target: Rows,
-    *,
-    k: int = 4,
-    margin: Margin = "ratio",
-    threshold: float | None = None,
-    device: str | torch.device | None = None,
-    show_progress_bar: bool = False,
-) -> list[tuple[float, int, int]]:
-    """Find pairs of source and target rows that are likely translations, best first, each row in at most one pair.
-
-    Margin-based mining as in [Artetxe and Schwenk (2019)](https://arxiv.org/abs/1811.01136), section 4.3, and LASER.
-    With m(x, y) the mean of two averages, the cosines of x with its k nearest target rows and of y with its k nearest
-    source rows, a pair scores
-
-    - `"ratio"`: cos(x, y) / m(x, y), where negative cosines count as 0 in m: a score is 2k at most; 0 where m is 0;
-    - `"distance"`: cos(x, y) - m(x, y);
-    - `"absolute"`: cos(x, y);
-    - `"csls"`: 2 cos(x, y) - 2 m(x, y).
-
-    Each row proposes the best of its k neighbours. The candidates are accepted greedily, best first, if neither of
-    their rows is taken (LASER's `--retrieval max`). Of equal scores, the lower source row comes first, then the lower
-    target row. Mine distinct texts: copies crowd other rows out of the neighbours.
-
-    Args:
-        source: Shape (S, d), NumPy (memory maps too) or torch, not necessarily normalised.
-        target: Shape (T, d).
-        k: Number of neighbours in the averages and among the candidates. A side with fewer rows gives all of them.
-        margin: See above.
-        threshold: Lowest score of a pair. Default: no threshold.
-        device: Where to compute. Default: the accelerator that an input is on, else the CPU.
-        show_progress_bar: Whether to show a bar over the source rows.
-
-    Returns:
-        `(score, source row, target row)`, best first; an empty list if a side has no rows.
-
-    Raises:
-        ValueError: If the margin is unknown, an input is no matrix, the two differ in width, k is below 1, or a row is
-            not finite (the message names the side and the row).
-
-    Example:
-        >>> pairs = mine_bitext(torch.tensor([[1.0, 0.1], [0.1, 1.0], [1.0, 1.0]]), torch.eye(2), k=2)
-        >>> [(round(score, 2), i, j) for score, i, j in pairs]
-        [(1.42, 0, 0), (1.42, 1, 1)]
-    """
-    how: Any = {"device": device, "show_progress_bar": show_progress_bar}
-    found = mine_pairs(source, target, k=k, margin=margin, threshold=threshold, **how)
-    return list(zip(*(column.tolist() for column in found), strict=True))
-
-
-def mine_pairs(
-    source: Rows,
-    target: Rows,
-    *,
-    k: int = 4,
-    margin: Margin = "ratio",
-    threshold: float | None = None,
-    approximate: bool = False,
-    device: str | torch.device | None = None,
-    show_progress_bar: bool = False,
-) -> MinedPairs:
-    """The same as [`mine_bitext`][st_xlret.search.mine_bitext] for millions of rows: the result is three tensors.
-
-    Both sides may also be read by slices of rows, such as stored embeddings. With `approximate`, most of the neighbours
-    are searched by a faiss index on the CPU instead of all of them: the time grows with the rows to the power of 1.5
-    instead of 2, one side is in memory in float16, and the recall is shown beside the bars. The other arguments and the
-    errors are those of `mine_bitext`.
-    """
-    if margin not in get_args(Margin):
-        raise ValueError(f"margin must be one of {list(get_args(Margin))}, got {margin!r}.")
-    _check_sides(source, target, k)
-    if approximate and len(source) and len(target):
-        near = _approximate_both_ways(source, target, k, show_progress_bar)
-    else:
-        near = neighbours_both_ways(source, target, k, device=device, show_progress_bar=show_progress_bar)
-    if not len(source) or not len(target):
-        return MinedPairs(torch.empty(0), *torch.empty(2, 0, dtype=torch.int64))
-    lowest = 0.0 if margin == "ratio" else -1.0
-    forward_mean, backward_mean = (cosines.clamp(min=lowest).mean(dim=1) for cosines in (near[0], near[2]))
-    proposals = []
-    for cosines, rows, own, other in (
-        (*near[:2], forward_mean, backward_mean),
-        (*near[2:], backward_mean, forward_mean),
-    ):
-        best, place = _margin(cosines, (own[:, None] + other[rows]) / 2, margin).max(dim=1)
-        proposals.append((best, rows.gather(1, place[:, None])[:, 0], torch.arange(len(rows), device=rows.device)))
-    (score_a, j_a, i_a), (score_b, i_b, j_b) = proposals
-    return _one_to_one(torch.cat([score_a, score_b]), torch.cat([i_a, i_b]), torch.cat([j_a, j_b]), threshold)
-
-
-def _margin(cosines: Tensor, mean: Tensor, margin: Margin) -> Tensor:
-    if margin == "absolute":
-        return cosines
-    if margin == "ratio":
-        return torch.where(mean > 0, cosines / mean, 0.0)
-    return (cosines - mean) * (2 if margin == "csls" else 1)
-
-
-def _one_to_one(scores: Tensor, source: Tensor, target: Tensor, threshold: float | None) -> MinedPairs:
-    scores, source, target = scores.cpu(), source.cpu(), target.cpu()
-    if threshold is not None:
-        kept = scores >= threshold
-        scores, source, target = scores[kept], source[kept], target[kept]
-    order = target.argsort(stable=True)  # three stable sorts: by score, then by source row, then by target row
-    order = order[source[order].argsort(stable=True)]
-    order = order[scores[order].argsort(descending=True, stable=True)]
-    taken_source = bytearray(int(source.max()) + 1 if len(source) else 0)
-    taken_target = bytearray(int(target.max()) + 1 if len(target) else 0)
-    chosen = array("q")
-    for part in order.split(65_536):
-        for place, i, j in zip(part.tolist(), source[part].tolist(), target[part].tolist(), strict=True):
-            if not taken_source[i] and not taken_target[j]:
-                taken_source[i] = taken_target[j] = 1
-                chosen.append(place)
-    best = torch.tensor(chosen, dtype=torch.int64)
-    return MinedPairs(scores[best], source[best], target[best])
-
-
-def _approximate_both_ways(source: Rows, target: Rows, k: int, show_progress_bar: bool) -> tuple[Tensor, ...]:
-    """Most of the neighbours, by a faiss index over each side; where it finds fewer than k, the nearest fills up."""
-    import faiss
-
-    cpu, size = torch.device("cpu"), 65_536
-    sides = (source, "source"), (target, "target")
-    found: list[Tensor] = []
-    for (queries, query_name), (corpus, corpus_name) in (sides, sides[::-1]):
-
-        def blocks(rows: Rows, name: str) -> Iterator[np.ndarray]:
-            return (_unit(rows[at : at + size], name, cpu, at).numpy() for at in range(0, len(rows), size))
-
-        lists = max(1, min(int(4 * len(corpus) ** 0.5), len(corpus) // 64))
-        index: Any = faiss.index_factory(corpus.shape[1], f"IVF{lists},SQfp16", faiss.METRIC_INNER_PRODUCT)
-        index.nprobe = 32
-        share = min(1.0, 64 * max(1_024, lists) / len(corpus))
-        random = np.random.default_rng(0)
-        index.train(np.concatenate([part[random.random(len(part)) <= share] for part in blocks(corpus, corpus_name)]))
-        for part in blocks(corpus, corpus_name):
-            index.add(part)
-        parts = []
-        for part in tqdm(blocks(queries, query_name), desc="Mining", unit="block", disable=not show_progress_bar):
-            parts.append(index.search(part, min(k, len(corpus))))
-        scores, rows = (torch.from_numpy(np.concatenate(each)) for each in zip(*parts, strict=True))
-        missing = rows < 0
-        found += [
-            torch.where(missing, scores[:, :1], scores).clamp(-1, 1),
-            torch.where(missing, rows[:, :1].clamp(min=0), rows),
-        ]
-        if show_progress_bar:
-            asked = _unit(queries[:100], query_name, cpu, 0)
-            exact = top_k(asked, (torch.from_numpy(part) for part in blocks(corpus, corpus_name)), rows.shape[1])[1]
-            recall = (exact[:, :, None] == rows[: len(asked), None, :]).any(dim=2).double().mean()
-            tqdm.write(f"{100 * recall:.1f} % of the nearest neighbours of the first {len(asked)} rows were found")
-    return tuple(found)
-
-
 def _csls_parts(source: Tensor, target: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Both sides as unit rows, and the mean cosines r_T of the source rows and r_S of the target rows."""
     if not len(source) or not len(target):
         raise ValueError(f"nothing to compare: {len(source)} rows with {len(target)} rows")
     forward, _, backward, _ = neighbours_both_ways(source, target, k)
     return unit_rows(source, "source"), unit_rows(target, "target"), forward.mean(dim=1), backward.mean(dim=1)
-
-
-def _improve(keys: Tensor, scores: Tensor, first_column: int) -> None:
-    """Take a block of scores (rows, columns) into account, in place; blocks come in ascending order of their columns.
-
-    Selecting the k best of every block would cost more than the block's matrix product. The k best of a row are in the
-    k groups of columns with the highest maxima, and groups at or below the row's k-th best so far have none of them.
-    """
-    width = scores.shape[1]
-    if width == 0 or not len(scores):
-        return
-    if width % _GROUP:
-        scores = F.pad(scores, (0, -width % _GROUP), value=-torch.inf)
-    groups = scores.unflatten(1, (-1, _GROUP))
-    if scores.stride(0) < scores.stride(1):  # transposed: a reduction into another memory order would be slow
-        maxima = scores.T.unflatten(0, (-1, _GROUP)).amax(dim=1).T
-    else:
-        maxima = groups.amax(dim=2)
-    if not bool(maxima.sum().isfinite()):
-        _require_no_overflow(maxima)
-    better = maxima > _unpacked(keys.amin(dim=1, keepdim=True))[0]
-    most = int(better.sum(dim=1).max())
-    if not most:
-        return
-    rows = better.any(dim=1).nonzero()[:, 0]
-    numbers = torch.arange(maxima.shape[1], device=scores.device)
-    chosen = _unpacked(_packed(maxima[rows], numbers).topk(min(keys.shape[1], most), sorted=False).values)[1]
-    columns = (chosen[:, :, None] * _GROUP + torch.arange(_GROUP, device=scores.device)).flatten(1)
-    found = groups[rows[:, None], chosen].flatten(1)
-    keys[rows] = (
-        torch.cat([keys[rows], _packed(found, columns + first_column)], dim=1).topk(keys.shape[1], sorted=False).values
-    )
-
-
-def _check_sides(source: Any, target: Any, k: int) -> None:
-    for rows, name in ((source, "the source"), (target, "the target")):
-        if len(getattr(rows, "shape", ())) != 2 or not hasattr(rows, "__getitem__"):
-            shape = tuple(getattr(rows, "shape", ())) or type(rows).__name__
-            raise ValueError(f"{name} must be a matrix (rows, dimension), got {shape}.")
-    if source.shape[1] != target.shape[1]:
-        raise ValueError(
-            f"expected two matrices of one width, got shapes {tuple(source.shape)} and {tuple(target.shape)}: "
-            "encode both sides with the same model."
-        )
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got {k}.")
-
-
-def _require_no_overflow(scores: Tensor) -> None:
-    if not bool(scores.isfinite().all()):
-        raise ValueError("the dot products overflow float32: normalise the rows first, see unit_rows.")
-
-
-def _best_first(keys: Tensor) -> tuple[Tensor, Tensor]:
-    scores, indices = _unpacked(keys.sort(descending=True).values)
-    _require_no_overflow(scores)
-    return scores, indices
-
-
-def _packed(scores: Tensor, indices: Tensor) -> Tensor:
-    """Score and index as one int64: larger means a higher score or, among equals, a lower index."""
-    bits = (scores + 0.0).view(torch.int32)  # adding zero turns -0.0 into 0.0
-    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative floats count their bits downwards
-    return torch.stack([(~indices).to(torch.int32).expand_as(ordered), ordered], dim=-1).view(torch.int64)[..., 0]
-
-
-def _unpacked(keys: Tensor) -> tuple[Tensor, Tensor]:
-    ordered = (keys >> 32).to(torch.int32)
-    return (ordered ^ ((ordered >> 31) & 0x7FFFFFFF)).view(torch.float32), ~keys & _LARGEST_INDEX
-
-
-_NOTHING = int(_packed(torch.tensor(-torch.inf), torch.tensor(_LARGEST_INDEX)))
-
-
-def _scores(queries: Tensor, block: Tensor, buffer: Tensor) -> Tensor:
-    """Scores (queries, rows of the block) in the memory of the buffer."""
-    if len(queries) <= 8 and len(queries) > 1:  # up to three times faster than the other way round
-        return torch.mm(block, queries.T, out=buffer[: len(block) * len(queries)].view(len(block), -1)).T
-    return torch.mm(queries, block.T, out=buffer[: len(block) * len(queries)].view(len(queries), -1))
-
-
-def _products(rows: Tensor, columns: Tensor, buffer: Tensor) -> Tensor:
-    """`rows @ columns.T` in the memory of the buffer; on the CPU by NumPy's BLAS, which gives equal rows equal bits."""
-    scores = buffer[: len(rows) * len(columns)].view(len(rows), len(columns))
-    if scores.device.type == "cpu":
-        np.matmul(rows.numpy(), columns.numpy().T, out=scores.numpy())
-        return scores
-    return torch.mm(rows, columns.T, out=scores)
-
-
-def _device(device: str | torch.device | None, *inputs: Any) -> torch.device:
-    if device is not None:
-        return torch.device(device)
-    used = [each.device for each in inputs if isinstance(each, Tensor) and each.device.type != "cpu"]
-    return used[0] if used else torch.device("cpu")
-
-
-def _float32(rows: Matrix, name: str, device: torch.device, first_row: int = 0) -> Tensor:
-    """The rows as finite float32."""
-    if not isinstance(rows, (np.ndarray, Tensor)) or rows.ndim != 2:
-        found = tuple(rows.shape) if isinstance(rows, (np.ndarray, Tensor)) else type(rows).__name__
-        raise ValueError(f"{name} must be an array or a tensor of shape (rows, dimension), got {found}.")
-    if isinstance(rows, Tensor):
-        vectors = rows.detach().to(device=device, dtype=torch.float32)
-    else:
-        copied = np.array(rows) if rows.dtype == np.float16 else np.array(rows, dtype=np.float32)
-        vectors = torch.from_numpy(copied).to(device=device, dtype=torch.float32)
-    if not bool(vectors.sum().isfinite()):  # a sum over values that are not all finite is not finite
-        finite = vectors.isfinite().all(dim=1)
-        if not bool(finite.all()):
-            row = first_row + int((~finite).nonzero()[0, 0])
-            raise ValueError(
-                f"{name} row {row} holds NaN or infinite values (in float32), which cannot be searched or compared. "
-                "Check the text and the model that produced this row, or drop it."
-            )
-    return vectors
-
-
-def _unit(rows: Matrix, name: str, device: torch.device, first_row: int) -> Tensor:
-    vectors = _float32(rows, name, device, first_row)
-    lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
-    if not bool(((lengths > 1e-15) & (lengths < 1e18)).all()):  # squares under- or overflow
-        vectors = vectors / vectors.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
-        lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
-    return vectors / lengths.clamp(min=1e-30)
