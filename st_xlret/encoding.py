@@ -75,7 +75,7 @@ def encode(
         >>> from sentence_transformers.sentence_transformer.modules import BoW
         >>> from st_xlret import CalibrationLayer, export
         >>> calibration = CalibrationLayer(2, ["en", "fr"], pivot="en")
-        >>> calibration.offset[1] = torch.tensor([0.5, 0.0])
+        >>> calibration.bias[1] = torch.tensor([0.5, 0.0])
         >>> model = export(SentenceTransformer(modules=[BoW(vocab=["one", "two"])], device="cpu"), calibration)
         >>> encode(model, ["one", "one"], ["fr-CA", "eng"], role="query").tolist()
         [[1.5, 0.0], [1.0, 0.0]]
@@ -432,24 +432,3 @@ def fingerprint(model: nn.Module) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()[:32]
-
-
-# Until their callers in hub and commands have moved to `languages_of`.
-
-
-def language_routes(model: Any) -> list[str]:
-    """Old."""
-    return [] if model is None else list(dict.fromkeys(languages_of(model).values()))
-
-
-def language_task(model: Any, language: str, role: Role | None = None) -> str | None:
-    """Old."""
-    return _tasks(model, [language], role)[0]
-
-
-def default_language(model: Any) -> str | None:
-    """Old."""
-    router = next((module for module in model.children() if isinstance(module, Router)), None)
-    names = [] if router is None else [router.default_route]
-    names += [] if router is None else [task for (task, _), at in router.route_mappings.items() if at in names]
-    return next((languages_of(model)[name] for name in names if name in languages_of(model)), None)

@@ -5,11 +5,13 @@ import random
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 
-from st_xlret import encode
-from st_xlret.encoding import token_batches, token_lengths
-from st_xlret.modules import transformer_encoder
+from st_xlret import encode, export
+from st_xlret.encoding import KeptVectors, at_layer, fingerprint, token_batches, token_lengths
+from st_xlret.modules import CalibrationLayer, transformer_encoder
 from st_xlret.precision import few_lengths
+from st_xlret.search import top_k
 from tests.tiny import sentence, static, tokenizer, transformer
 
 TOKENS_PER_TEXT = 64
@@ -155,3 +157,95 @@ def test_texts_are_not_padded_beyond_what_a_model_reads() -> None:
     assert few_lengths(long) == {}
     with torch.autocast("cpu", torch.bfloat16):
         assert len(encode(model, ["sun " * 40, "moon"])) == 2
+
+
+@pytest.mark.parametrize("layer", [0, 1, None])
+@pytest.mark.parametrize("batch_size", [1, 32])
+def test_a_layer_is_averaged_under_the_attention_mask(layer, batch_size) -> None:
+    model = transformer()
+    texts = ["sun", "moon star rain wind", "", "snow tree"]
+    with at_layer(model, layer, "mean") as part:
+        vectors = encode(part, texts, batch_size=batch_size, convert_to_tensor=True)
+    for text, vector in zip(texts, vectors, strict=True):  # one text at a time, without padding
+        features = model.preprocess([text])
+        inputs = {key: features[key] for key in ("input_ids", "attention_mask")}
+        with torch.no_grad():
+            states = model[0].model(**inputs, output_hidden_states=True).hidden_states
+        torch.testing.assert_close(vector, states[-1 if layer is None else layer][0].mean(dim=0), atol=1e-5, rtol=1e-5)
+
+
+def test_the_models_own_modules_after_a_layer_and_the_model_as_it_is() -> None:
+    model = transformer()
+    expected = model.encode(["sun", "moon star"])
+    with at_layer(model, 1, "model") as part:
+        np.testing.assert_allclose(encode(part, ["sun", "moon star"]), expected, atol=1e-6)
+    with at_layer(model, None) as part:
+        assert part is model
+
+
+@pytest.mark.parametrize("layer", [1, 2, -1])
+def test_the_model_is_left_as_it_was_and_an_unknown_layer_is_named(layer) -> None:
+    model = transformer().train()
+    config, unpad = model[0].model.config.to_dict(), model[0].unpad_inputs
+    try:
+        with at_layer(model, layer) as part:
+            encode(part, ["sun"])
+    except ValueError as error:
+        assert layer != 1 and f"layer={layer}" in str(error)
+    assert (model[0].model.config.to_dict(), model[0].unpad_inputs, model.training) == (config, unpad, True)
+    with pytest.raises(ValueError, match="StaticEmbedding"), at_layer(static(), 1):
+        pass
+
+
+ROWS = np.random.default_rng(0).standard_normal((23, 5)).astype(np.float32)
+
+
+def kept_in(folder, embedded: list, stop_after: int = 99) -> KeptVectors:
+    def embed(rows: slice) -> np.ndarray:
+        if len(embedded) >= stop_after:
+            raise KeyboardInterrupt
+        embedded.append(rows)
+        return ROWS[rows]
+
+    return KeptVectors(folder, shard_size=5).write(ROWS, embed)
+
+
+def test_kept_vectors_are_float16_by_slices_and_shards(tmp_path) -> None:
+    kept, halves = kept_in(tmp_path, []), ROWS.astype(np.float16)
+    assert kept.shape == (23, 5) and len(kept) == 23 and len(list(tmp_path.glob("*.npy"))) == 5
+    for rows in (slice(None), slice(3, 17), slice(5, 10), slice(22, 99)):
+        assert np.array_equal(kept[rows], halves[rows])
+    assert np.array_equal(np.concatenate(list(kept)), halves) and all(isinstance(shard, np.memmap) for shard in kept)
+    scores, rows = kept.top_k(torch.from_numpy(ROWS[:3]), 7)
+    expected = top_k(ROWS[:3], halves, 7)
+    assert torch.equal(rows, expected[1]) and torch.equal(scores, expected[0])
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped_and_a_second_embeds_nothing(tmp_path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        kept_in(tmp_path, [], stop_after=2)
+    again: list[slice] = []
+    assert np.array_equal(kept_in(tmp_path, again)[:], ROWS.astype(np.float16)) and len(again) == 3
+    kept_in(tmp_path, again)
+    assert len(again) == 3
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf, 1e6])
+def test_vectors_that_float16_cannot_hold_name_their_row_and_leave_no_shard(tmp_path, broken) -> None:
+    rows = ROWS.copy()
+    rows[12, 2] = broken
+    with pytest.raises(ValueError, match="row 12"):
+        KeptVectors(tmp_path, shard_size=5).write(rows, rows.__getitem__)
+    assert len(list(tmp_path.glob("*.npy"))) == 2
+
+
+def test_the_fingerprint_is_that_of_weights_maps_and_lengths(tmp_path) -> None:
+    model = transformer()
+    before = fingerprint(model)
+    model.encode(["sun", "moon star"])
+    model.save_pretrained(str(tmp_path))
+    assert fingerprint(SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)) == before
+    calibration = CalibrationLayer(model.get_embedding_dimension(), ["en", "fr"], pivot="en")
+    prints = {before, fingerprint(export(model, calibration)), fingerprint(model.to(torch.bfloat16))}
+    model.max_seq_length = 7
+    assert len(prints | {fingerprint(model)}) == 4

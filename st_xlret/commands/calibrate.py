@@ -24,28 +24,27 @@ documents is none.
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from st_xlret.commands.stored_vectors import Stored, lines_for_a_service, sample_vectors
-from st_xlret.files import atomic_directory, check_output_directory
+from st_xlret.commands.stored_vectors import Stored, describe, lines_for_a_service, sample_vectors
+from st_xlret.files import atomic_directory, check_output_directory, write_json
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+    from torch import Tensor
 
-    from st_xlret.calibration import Comparison, Sample
-    from st_xlret.calibration.judged import Recall
+    from st_xlret.calibration import CalibrationOptions, Comparison, Sample
     from st_xlret.stores import Store
+    from st_xlret.vectors.judged import Recall
 
 CHECKED_TEXTS, DOUBTFUL = 300, 0.2
 _OF_MODELS = (
-    *("model", "corpus", "documents", "pairs", "query_prompt", "document_prompt"),
+    *("model", "corpus", "documents", "pairs", "query_prompt", "document_prompt", "by_role"),
     *("license", "base_model"),
 )
 
@@ -85,9 +84,10 @@ class Texts:
     def sample(self, sources: Sequence[str], **drawn: Any) -> dict[str, Sample]:
         """Texts of each language of the sources; `drawn` is how many, and how."""
         from st_xlret.calibration import sample_texts
+        from st_xlret.data.lines import Limits
 
         how: Any = {"languages": self.languages, "unit": self.unit, "skip_bad_lines": self.skip_bad_lines}
-        return sample_texts(list(sources), **how, **drawn)
+        return sample_texts(list(sources), **how, limits=Limits.parse(self.limits), **drawn)
 
 
 @dataclass
@@ -102,8 +102,8 @@ class Input(Texts):
     queries: list[str] = option(
         [],
         "Questions without labels, for maps of queries: a folder in BEIR's layout, JSON lines (text, language), or "
-        "text files (questions.fr.txt). Their language is identified where they do not name it. With --vectors: "
-        "the address of their stored vectors.",
+        "text files (questions.fr.txt). Their language is identified where they do not name it. With --vectors and "
+        "--qrels: the stored vectors of the queries.",
     )
     qrels: str | None = option(
         None,
@@ -134,6 +134,11 @@ class Method:
         "to_pivot (documents moved to the pivot's mean, queries in the pivot untouched).",
         choices=["shift", "scale", "rotate", "lir", "lsar", "coral", "to_pivot"],
     )
+    by_role: bool = option(
+        False,
+        "Maps of queries apart from those of documents, fitted on the documents' texts with the prompt for queries. "
+        "--queries implies it, with the questions.",
+    )
     queries_only: bool = option(
         False,
         "Map queries alone: documents stay as they are, and an index of them goes on working. For lsar and shift.",
@@ -148,7 +153,30 @@ class Method:
         "Share of the mean of all languages that shift and lsar keep. By default 0.25, which suits search; 0.5 with "
         "--queries_only; with scale, rotate or lir as in their papers.",
     )
+    coral_ridge: float = option(
+        1.0,
+        "Variance that coral adds to each direction, relative to the average. Less text needs more.",
+    )
+    coral_shrink: float = option(
+        0.5,
+        "How far coral draws each covariance to the average first, from 0 to 1. 0 fits the languages' contents too.",
+    )
+    scale_by: str = option(
+        "std",
+        "scale: divide by the standard deviation or the variance.",
+        choices=["std", "variance"],
+    )
     pivot: str = option("en", "The language into which rotate and to_pivot map, and of texts that name none.")
+    rotation_start: str = option(
+        "both",
+        "rotate without pairs: start from the identity (fast), by adversarial training, or take the better of both by "
+        "an unsupervised criterion.",
+        choices=["identity", "adversarial", "both"],
+    )
+    rotation_prior: float = option(
+        0.0,
+        "rotate: 0 fits the pairs alone; 1 stays nearer to the model's own alignment, safer where pairs are few.",
+    )
     min_texts: int = option(50, "Fewer texts of a language are an error.")
     seed: int = option(0, "Seed of the draw and of the rotation.")
 
@@ -162,6 +190,19 @@ class Method:
             return float(self.strength)
         except ValueError:
             raise ValueError(f"--strength {self.strength}: give a number from 0 to 1, or auto") from None
+
+    def options(self) -> CalibrationOptions:
+        """The options of the fit."""
+        from st_xlret.calibration import CalibrationOptions, RotationOptions
+
+        return CalibrationOptions(
+            keep_mean=self.keep_mean,
+            coral_ridge=self.coral_ridge,
+            coral_shrink=self.coral_shrink,
+            scale_by=self.scale_by,  # type: ignore[arg-type]
+            rotation=RotationOptions(initial=self.rotation_start, prior=self.rotation_prior),  # type: ignore[arg-type]
+            min_texts=self.min_texts,
+        )
 
 
 @dataclass
@@ -194,8 +235,8 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
             name for name in _OF_MODELS if any(getattr(group, name, None) for group in (given, method, target))
         ]:
             raise ValueError(f"--vectors are stored already: leave --{' and --'.join(others)} out")
-        if (given.qrels and not given.queries) or len(given.queries) > 1:
-            raise ValueError("with --vectors, --qrels go together with --queries, the address of their vectors")
+        if bool(given.queries) != bool(given.qrels) or len(given.queries) > 1:
+            raise ValueError("with --vectors, --queries (the address of their vectors) and --qrels go together")
         _calibrate_vectors(given, stored, method, target)
         return
     if given.qrels:
@@ -214,12 +255,11 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
 
 
 def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Comparison]:
-    from st_xlret.calibration import calibrate, sample_questions
-    from st_xlret.calibration.model import usual_texts
+    from st_xlret.calibration import calibrate, sample_questions, usual_texts
     from st_xlret.data import PairOptions, load_pairs
     from st_xlret.data.lines import Limits
+    from st_xlret.encoding import role_prompt
     from st_xlret.hub.export import load_model
-    from st_xlret.prompts import role_prompt
 
     size = given.texts_per_language or usual_texts(method.steps)
     drawn: dict[str, Any] = {"texts_per_language": size, "min_texts": method.min_texts, "seed": method.seed}
@@ -249,11 +289,11 @@ def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Compa
         steps=method.steps,
         queries=questions,
         pairs=pairs,
+        by_role=method.by_role,
         queries_only=method.queries_only,
         strength=method.amount(1.0),
         pivot=method.pivot,
-        keep_mean=method.keep_mean,
-        min_texts=method.min_texts,
+        options=method.options(),
         query_prompt=prompts[0],
         document_prompt=prompts[1],
         batch_size=given.batch_size,
@@ -266,81 +306,95 @@ def _calibrate(given: Input, method: Method) -> tuple[SentenceTransformer, Compa
 
 def _calibrate_vectors(given: Input, stored: Stored, method: Method, target: Output) -> None:
     """Fit a map on stored vectors, save it with its report, and say what it brings."""
-    from st_xlret.calibration import VectorCalibration, fit_and_compare
-    from st_xlret.calibration.calibration import check_steps
-    from st_xlret.calibration.choose import STRENGTHS
-    from st_xlret.calibration.model import usual_texts
+    from st_xlret.calibration import compare_strengths, fit_and_compare, usual_texts
+    from st_xlret.calibration.fit import QUERY_STEPS
     from st_xlret.evaluation import markdown_table
+    from st_xlret.vectors.calibration import VectorCalibration, check_steps, unit_vectors
 
-    amount = method.amount("auto")
-    check_steps(method.steps, amount, queries_only=method.queries_only)
+    check_steps(method.steps)
     check_output_directory(target.output, overwrite=target.overwrite)
     source = stored.open()
     source.refuse_mapped()
-    size = given.texts_per_language or usual_texts(method.steps)
     drawn: Any = {"languages": given.languages, "min_texts": method.min_texts, "seed": method.seed}
-    sample = sample_vectors(source, size, **drawn)
-    asked = replace(stored, vectors=given.queries[0]).open() if given.queries else None
-    questions = None
-    if asked is not None and not given.qrels:
-        questions = sample_vectors(asked, size, **drawn | {"languages": list(sample)})
-    how: Any = {
-        "steps": method.steps,
-        "queries_only": method.queries_only,
-        "pivot": method.pivot,
-        "keep_mean": method.keep_mean,
-        "min_texts": method.min_texts,
-        "metric": source.metric,
-        "model": source.model,
-        "seed": method.seed,
-    }
-    judged: dict[float, tuple[Recall, Recall]] = {}
-    if asked is not None and given.qrels:
-        fitted = VectorCalibration.fit(sample, **how)
-        strengths = sorted({*STRENGTHS, *([] if amount == "auto" else [amount])})
-        judged = _judged(source, asked, given.qrels, {float(at): fitted.at(at) for at in strengths})
+    size = given.texts_per_language or usual_texts(method.steps)
+    units = unit_vectors(sample_vectors(source, size, **drawn), metric=source.metric)
+    amount = method.amount("auto")
+    found: dict[float, tuple[Recall, Recall]] = {}
+    if given.qrels:
+        found = _judged(given, stored, source, units, method)
         if amount == "auto":
-            amount = max(judged, key=lambda strength: judged[strength][0].overall)
-    calibration, comparison = fit_and_compare(sample, questions=questions, strength=amount, **how)
-    halves = [
-        {"strength": at, "first_half": first._asdict(), "second_half": second._asdict()}
-        for at, (first, second) in judged.items()
-    ]
+            amount = max(found, key=lambda strength: found[float(strength)][0].overall)
+    how: Any = {"steps": method.steps, "pivot": method.pivot, "options": method.options(), "show_progress_bar": True}
+    fitted, comparison = fit_and_compare(
+        units, strength=amount, queries_only=method.queries_only, seed=method.seed, **how
+    )
+    if set(method.steps) <= {*QUERY_STEPS}:
+        comparison = replace(
+            comparison, other_way=compare_strengths(units, queries_only=not method.queries_only, **how)
+        )
+    calibration = VectorCalibration.of_layers(fitted, metric=source.metric, model=source.model)
     with atomic_directory(target.output, overwrite=target.overwrite) as folder:
         calibration.save(folder)
-        comparison.write(folder, **({"judged": halves} if halves else {}))
-    print(f"\n{comparison}")
-    if judged:
+        _write_report(comparison, folder, found)
+    print(describe(comparison))
+    _recommend(comparison)
+    if found:
         rows = [
             [f"{strength:g}{' (used)' * (strength == amount)}", *(f"{100 * figure:.1f}" for figure in second)]
-            for strength, (_, second) in judged.items()
+            for strength, (_, second) in found.items()
         ]
         print(
             f"\nRecall@10 (%) of one half of the judged queries; auto is chosen by the other half:\n\n"
             f"{markdown_table(['strength', 'all answers', 'in the language of the query', 'in others'], rows)}"
         )
-    needs_language = bool(calibration.languages)
     print(
         f"\nThe map is in {target.output}. "
-        + lines_for_a_service(target.output, queries_only=calibration.queries_only, needs_language=needs_language)
+        + lines_for_a_service(
+            target.output, queries_only=calibration.queries_only, needs_language=bool(calibration.languages)
+        )
     )
 
 
 def _judged(
-    documents: Store, queries: Store, qrels: str, calibrations: Mapping[float, Any]
+    given: Input, stored: Stored, source: Store, units: Mapping[str, Tensor], method: Method
 ) -> dict[float, tuple[Recall, Recall]]:
     """What judged queries find at each strength, one half of them and the other."""
-    from st_xlret.calibration import judged_recall
+    from st_xlret.calibration import fit_role_calibrations
+    from st_xlret.calibration.choosing import STRENGTHS
+    from st_xlret.vectors.calibration import VectorCalibration
+    from st_xlret.vectors.judged import judged_recall
 
-    def rows_of(store: Store) -> Iterator[tuple[list[str], Any, list[str]]]:
-        for batch in store.batches():
-            vectors, is_usable, codes = store.usable(batch, Counter())
-            names = np.array(batch.column("id").to_pylist(), dtype=object)
-            yield names[is_usable].tolist(), vectors[is_usable], codes[is_usable].tolist()
+    how: Any = {"steps": method.steps, "options": method.options(), "queries_only": method.queries_only}
+    amount = method.amount("auto")
+    maps = {
+        strength: VectorCalibration.of_layers(fit_role_calibrations(units, strength=strength, **how))
+        for strength in sorted({*STRENGTHS, *([] if amount == "auto" else [amount])})
+    }
+    queries = replace(stored, vectors=given.queries[0]).open()
+    return judged_recall(source, queries, given.qrels or "", maps, show_progress_bar=True)
 
-    if queries.dimension != documents.dimension:
-        raise ValueError(f"{queries.name} has {queries.dimension} dimensions, {documents.name} {documents.dimension}")
-    return judged_recall(rows_of(documents), rows_of(queries), qrels, calibrations)
+
+def _write_report(
+    comparison: Comparison, folder: Path, judged: Mapping[float, tuple[Recall, Recall]] | None = None
+) -> None:
+    """The language bias before and after, and at other strengths, as JSON and as pictures."""
+    from st_xlret.evaluation.language_bias import bias_as_json
+    from st_xlret.evaluation.tables import plot_language_bias, plot_strengths
+
+    found = {"before": comparison.before, "after": comparison.after}
+    report: dict[str, Any] = {when: bias_as_json(biases) for when, biases in found.items()}
+    for when, biases in found.items():
+        bias = biases["search"]
+        plot_language_bias(bias.languages, bias.shares, folder / f"language_bias_{when}.png")
+    if comparison.strengths:
+        report["strengths"] = [{"strength": at, **row.as_json()} for at, row in comparison.strengths.items()]
+        plot_strengths(report["strengths"], folder / "strength.png")
+    if judged:
+        report["judged"] = [
+            {"strength": at, "first_half": first._asdict(), "second_half": second._asdict()}
+            for at, (first, second) in judged.items()
+        ]
+    write_json(folder / "language_bias.json", report)
 
 
 def _save(
@@ -352,14 +406,15 @@ def _save(
     set_card_data(model, license=target.license, base_model=target.base_model or given.model, data=data)
     with atomic_directory(target.output, overwrite=target.overwrite) as folder:
         model.save_pretrained(os.fspath(folder))
-        comparison.write(folder)
+        _write_report(comparison, folder)
 
 
 def _advise(model: SentenceTransformer, comparison: Comparison, output: str) -> None:
     """Print the comparison, what saves the recommended calibration, and how the model is used."""
     print(f"\n{comparison}")
-    shares = [f"{100 * found.search.same_language_share:.1f} %" for found in (comparison.before, comparison.after)]
-    chance = 100 * comparison.before.search.chance
+    _recommend(comparison)
+    shares = [f"{100 * found['search'].same_language_share:.1f} %" for found in (comparison.before, comparison.after)]
+    chance = 100 * comparison.before["search"].chance
     print(f"\nResults in the query's language: {shares[0]} before, {shares[1]} after (chance: {chance:.1f} %).")
     print(f"The calibrated model is in {output}. Use it with Sentence Transformers alone:\n")
     from st_xlret.hub.card import encoding_calls
@@ -367,6 +422,20 @@ def _advise(model: SentenceTransformer, comparison: Comparison, output: str) -> 
     print(f'    model = SentenceTransformer("{output}")')
     for call in encoding_calls(model).values():
         print(f"    {call[1]}")
+
+
+def _recommend(comparison: Comparison) -> None:
+    """Name the options that save what is recommended, if that is another calibration."""
+    calibration = comparison.rows[comparison.recommended].calibration
+    if calibration is None or comparison.recommended == comparison.chosen:
+        return
+    by_role = calibration.query is not None and not calibration.queries_only
+    steps = (calibration.query or calibration.document).steps
+    others = ["--strength", "--keep_mean", *([] if by_role else ["--queries", "--by_role"])]
+    print(
+        f"To save it, run the command again with --steps {' '.join(steps)}{' --by_role' * by_role} --overwrite, and "
+        f"without {', '.join(others)}.\n"
+    )
 
 
 def report_labels(texts: Mapping[str, Sequence[str]]) -> None:

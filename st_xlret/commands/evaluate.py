@@ -143,8 +143,7 @@ def evaluate(arguments: Arguments) -> None:
         ValueError: If the model, the benchmark or an option is unknown, or the data is malformed.
         OSError: If a file is missing or the output cannot be written, which is checked before the evaluation.
     """
-    from st_xlret.evaluation.benchmarks import benchmark
-    from st_xlret.evaluation.tables import report
+    from st_xlret.evaluation import benchmark, report
     from st_xlret.hub.export import load_model
 
     if arguments.model is None:
@@ -157,10 +156,7 @@ def evaluate(arguments: Arguments) -> None:
     for file in (arguments.output, tables) if is_writer else ():
         check_output_file(file)
     options = evaluator_options(arguments)
-    if arguments.data is None:
-        evaluator = kind.from_hub(arguments.languages, **options)
-    else:
-        evaluator = kind.from_directory(arguments.data, arguments.languages, **options)
+    evaluator = kind.from_directory(arguments.data, arguments.languages, **options)
     result = evaluator.evaluate(load_model(arguments.model, arguments.device))
     if not is_writer:
         return
@@ -174,14 +170,9 @@ def evaluate(arguments: Arguments) -> None:
 
 def evaluator_options(arguments: Arguments) -> dict[str, Any]:
     """The options of the evaluator: those that every evaluator has, and of the others those that were given."""
-    from st_xlret.evaluation.embedding_cache import EmbeddingCache
     from st_xlret.modules import CalibrationLayer
 
-    cache = None
-    if arguments.embedding_cache is not None:
-        how: Any = {"distributed": arguments.distributed, "show_progress_bar": not arguments.quiet}
-        cache = EmbeddingCache(arguments.embedding_cache, **how)
-    elif arguments.distributed:
+    if arguments.distributed and arguments.embedding_cache is None:
         raise ValueError("--distributed needs --embedding-cache, the folder that the processes share.")
     asked_for = {
         "split": arguments.split,
@@ -191,7 +182,8 @@ def evaluator_options(arguments: Arguments) -> dict[str, Any]:
         "document_prompt": arguments.document_prompt,
         "context": arguments.context or None,
         "max_sentences": arguments.max_sentences,
-        "embed_corpus": cache,
+        "keep_vectors": arguments.embedding_cache,
+        "distributed": arguments.distributed or None,
     }
     return {
         "layer": arguments.layer,

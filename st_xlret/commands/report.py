@@ -25,12 +25,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from st_xlret.commands.calibrate import Texts
-from st_xlret.commands.stored_vectors import Stored, sample_vectors
+from st_xlret.commands.stored_vectors import Stored, describe, sample_vectors
 from st_xlret.files import check_output_file, write_json
 from st_xlret.options import option, parse
 
 if TYPE_CHECKING:
-    from st_xlret.prompts import Role
+    from torch import Tensor
+
+    from st_xlret.encoding import Role
 
 TEXTS, NEIGHBOURS = 300, 20
 
@@ -59,22 +61,23 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
         for name in ("model", "documents"):
             if not getattr(given, name):
                 raise ValueError(f"--{name} is missing: st-xlret report --model M --documents D --output F.json")
-        found, normalize = _of_model(given, **drawn), False
+        found, chosen = _of_model(given, **drawn), "lsar"
     elif given.model or given.documents:
         raise ValueError("--vectors are stored already: leave --model and --documents out")
     else:
-        found, normalize = _of_vectors(stored, given.languages, **drawn), True
-    from st_xlret.calibration import fit_and_compare
-    from st_xlret.evaluation.plots import plot_language_bias
+        found, chosen = _of_vectors(stored, given.languages, **drawn), "lsar, queries only"
+    from st_xlret.calibration import CalibrationOptions, compare_calibrations, usual_calibrations
+    from st_xlret.evaluation.language_bias import bias_as_json
+    from st_xlret.evaluation.tables import plot_language_bias
 
-    width = next(iter(found.documents.values())).shape[1]
-    steps = ["lsar"] if len(found.documents) <= width else ["shift"]
-    how: Any = {"texts": drawn["texts_per_language"], "neighbours": options.neighbours, "min_texts": 2}
-    _, comparison = fit_and_compare(*found, steps=steps, queries_only=normalize, normalize=normalize, **how)
-    comparison = replace(comparison, used=False)
-    print(f"\n{comparison}")
-    write_json(options.output, comparison.before.as_json())
-    search = comparison.before.search
+    few = CalibrationOptions(min_texts=2)
+    usual = usual_calibrations(found.documents, options=few, show_progress_bar=True)
+    chosen = chosen if chosen in usual else chosen.replace("lsar", "shift")
+    how: Any = {"texts": drawn["texts_per_language"], "neighbours": options.neighbours, "show_progress_bar": True}
+    comparison = replace(compare_calibrations(usual, *found, chosen=chosen, **how), used=False)
+    print(describe(comparison))
+    write_json(options.output, bias_as_json(comparison.before))
+    search = comparison.before["search"]
     picture = plot_language_bias(search.languages, search.shares, Path(options.output).with_suffix(".png"))
     print(f"written to {options.output}" + (f" and {picture}" if picture else ""))
 
@@ -82,26 +85,27 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
 class _Found(NamedTuple):
     """Embeddings by language: of texts as documents, as queries where they differ, and numbers of their documents."""
 
-    documents: Mapping[str, Any]
-    queries: Mapping[str, Any] | None = None
-    ids: Mapping[str, Any] | None = None
+    documents: Mapping[str, Tensor]
+    queries: Mapping[str, Tensor] | None = None
+    ids: Mapping[str, Tensor] | None = None
 
 
 def _of_vectors(stored: Stored, languages: Sequence[str], texts_per_language: int, seed: int) -> _Found:
     """A sample of stored vectors."""
-    from st_xlret.calibration.calibration import by_language
+    from st_xlret.calibration import CalibrationOptions
+    from st_xlret.vectors.calibration import unit_vectors
 
     source = stored.open()
-    drawn: Any = {"languages": languages, "min_texts": 50, "seed": seed}
-    return _Found(by_language(sample_vectors(source, texts_per_language, **drawn), metric=source.metric))
+    drawn: Any = {"languages": languages, "min_texts": CalibrationOptions().min_texts, "seed": seed}
+    return _Found(unit_vectors(sample_vectors(source, texts_per_language, **drawn), metric=source.metric))
 
 
 def _of_model(given: Texts, **drawn: Any) -> _Found:
     """Embeddings of a sample of texts."""
     from st_xlret.calibration import embed_texts
-    from st_xlret.calibration.choose import QUERIES
+    from st_xlret.calibration.comparison import QUERIES
+    from st_xlret.encoding import embeds_roles_apart, role_prompt
     from st_xlret.hub.export import load_model
-    from st_xlret.prompts import embeds_roles_apart, role_prompt
 
     sample = given.sample(given.documents, **drawn)
     texts = {code: found.texts[: min(len(part.texts) for part in sample.values())] for code, found in sample.items()}

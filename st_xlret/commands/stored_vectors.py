@@ -12,6 +12,7 @@ import numpy as np
 from st_xlret.options import option
 
 if TYPE_CHECKING:
+    from st_xlret.calibration import Comparison
     from st_xlret.stores import Store
 
 _LABELLED = 300  # texts of each language whose label is checked
@@ -75,6 +76,21 @@ def _counts(found: Mapping[str, np.ndarray]) -> str:
     """The first languages with their numbers of vectors."""
     shown = [f"{code[:_LONGEST]} {len(rows)}" for code, rows in islice(found.items(), _SHOWN)]
     return ", ".join(shown) + f", ... ({len(found)} in all)" * (len(found) > _SHOWN)
+
+
+def describe(comparison: Comparison) -> str:
+    """The comparison, lift by language, and the strengths of both ways."""
+    from st_xlret.evaluation import markdown_table
+
+    before, after = comparison.before["search"], comparison.after["search"]
+    rows = [
+        [code, *(f"{100 * bias.shares[i, i]:.1f}" for bias in (before, after)), f"{100 * before.expected[i, i]:.1f}"]
+        + [f"{bias.shares[i, i] / (bias.expected[i, i] or np.nan):.1f}" for bias in (before, after)]
+        for i, code in enumerate(before.languages)
+    ]
+    header = ["language", "before (%)", "after (%)", "chance (%)", "lift before", "lift after"]
+    strengths = f"\n\n{comparison.strengths_table()}" if comparison.other_way else ""
+    return f"\n{markdown_table(header, rows)}{strengths}\n\n{comparison}"
 
 
 def lines_for_a_service(output: str, *, queries_only: bool, needs_language: bool) -> str:

@@ -2,70 +2,92 @@
 
 from __future__ import annotations
 
-from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult
-from st_xlret.evaluation.bucc import BUCCEvaluator
-from st_xlret.evaluation.embedding import TextEmbedder
-from st_xlret.evaluation.embedding_cache import EmbeddingCache, StoredEmbeddings, fingerprint
-from st_xlret.evaluation.lareqa import LAReQAEvaluator
+from st_xlret.evaluation.answers import AnsweredQuestions, AnswerEvaluator, NQEvaluator, XORRetrieveEvaluator
+from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, choose, macro_average
+from st_xlret.evaluation.bucc import BUCCCorpus, BUCCEvaluator, load_bucc
+from st_xlret.evaluation.language_bias import LanguageBias, measure_language_bias
+from st_xlret.evaluation.lareqa import LAReQAEvaluator, read_lareqa
 from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
 from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator
-from st_xlret.evaluation.nq import NQEvaluator
-from st_xlret.evaluation.passages import AnsweredQuestions, AnswerEvaluator
 from st_xlret.evaluation.retrieval import (
+    RetrievalData,
     RetrievalEvaluator,
     language_metrics,
-    language_preference,
     map_at_k,
     mrr_at_k,
     ndcg_at_k,
+    read_beir,
     recall_at_k,
     score_ranking,
+    texts_table,
 )
-from st_xlret.evaluation.retrieval_data import RetrievalData, TextCollection, read_beir
-from st_xlret.evaluation.tables import PublishedRow, markdown_table, published_rows, results_table, scores_table
+from st_xlret.evaluation.tables import PublishedRow, markdown_table, published_rows, report, results_table
 from st_xlret.evaluation.tatoeba import (
     BilingualRetrievalEvaluator,
     TatoebaEvaluator,
     TatoebaPairsEvaluator,
+    load_tatoeba,
     retrieval_accuracy,
     weighted_f1,
 )
-from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator
+
+_EVALUATORS: tuple[type[BenchmarkEvaluator], ...] = (
+    TatoebaEvaluator,
+    TatoebaPairsEvaluator,
+    BUCCEvaluator,
+    MrTyDiEvaluator,
+    XORRetrieveEvaluator,
+    NQEvaluator,
+    LAReQAEvaluator,
+    MewsliXEvaluator,
+    RetrievalEvaluator,
+)
+BENCHMARKS = {evaluator.benchmark: evaluator for evaluator in _EVALUATORS}
+
+
+def benchmark(name: str) -> type[BenchmarkEvaluator]:
+    """The evaluator of a benchmark; of an unknown name a ValueError lists all."""
+    return BENCHMARKS[choose([name], BENCHMARKS, "--benchmark")[0]]
+
 
 __all__ = [
+    "BENCHMARKS",
     "AnswerEvaluator",
     "AnsweredQuestions",
+    "BUCCCorpus",
     "BUCCEvaluator",
     "BenchmarkEvaluator",
     "BenchmarkResult",
     "BilingualRetrievalEvaluator",
-    "EmbeddingCache",
     "LAReQAEvaluator",
+    "LanguageBias",
     "MewsliXEvaluator",
     "MrTyDiEvaluator",
     "NQEvaluator",
     "PublishedRow",
     "RetrievalData",
     "RetrievalEvaluator",
-    "StoredEmbeddings",
     "TatoebaEvaluator",
     "TatoebaPairsEvaluator",
-    "TextCollection",
-    "TextEmbedder",
     "XORRetrieveEvaluator",
-    "fingerprint",
+    "benchmark",
     "language_metrics",
-    "language_preference",
+    "load_bucc",
+    "load_tatoeba",
+    "macro_average",
     "map_at_k",
     "markdown_table",
+    "measure_language_bias",
     "mrr_at_k",
     "ndcg_at_k",
     "published_rows",
     "read_beir",
+    "read_lareqa",
     "recall_at_k",
+    "report",
     "results_table",
     "retrieval_accuracy",
     "score_ranking",
-    "scores_table",
+    "texts_table",
     "weighted_f1",
 ]

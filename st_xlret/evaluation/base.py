@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from inspect import signature
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
+import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
+from torch import Tensor
+from typing_extensions import Self
 
-from st_xlret.evaluation.embedding import Pooling, TextEmbedder
+from st_xlret.data.lines import DataError
+from st_xlret.encoding import Role, at_layer, encode, languages_of, role_prompt
 from st_xlret.modules import CalibrationLayer
+from st_xlret.precision import resolve_precision
 
-Evaluator = TypeVar("Evaluator", bound="BenchmarkEvaluator")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -37,37 +43,56 @@ class BenchmarkResult:
 
     def as_json(self, model_name: str) -> dict[str, Any]:
         """The content of result files: `{"benchmark", "model", "scores", "average", "protocol"}`."""
-        return {
-            "benchmark": self.benchmark,
-            "model": model_name,
-            **{k: v for k, v in vars(self).items() if k != "benchmark"},
-        }
+        return {"benchmark": self.benchmark, "model": model_name, **vars(self)}
 
 
 def macro_average(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Average every metric that all languages have over the languages."""
-    first = next(iter(scores.values()), {})
-    metrics = [metric for metric in first if all(metric in values for values in scores.values())]
-    return {metric: sum(values[metric] for values in scores.values()) / len(scores) for metric in metrics}
+    """Average every metric that all languages have over the languages.
+
+    Example:
+        >>> macro_average({"de": {"f1": 0.5, "map": 0.2}, "fr": {"f1": 1.0}})
+        {'f1': 0.75}
+    """
+    shared = [name for name in next(iter(scores.values()), {}) if all(name in values for values in scores.values())]
+    return {name: sum(values[name] for values in scores.values()) / len(scores) for name in shared}
 
 
-class BenchmarkEvaluator(BaseEvaluator):
-    """Base of the evaluator of a benchmark.
+def choose(names: Sequence[str] | None, known: Mapping[str, Value] | Sequence[str], where: str) -> list[str]:
+    """The names that are asked for, by default all that are known.
 
-    A subclass reads its files (`read`), measures (`score`) and describes how (`protocol`). Metrics: `average_{metric}`,
-    the mean over the languages, and `{language}_{metric}`.
+    Raises:
+        ValueError: If there are none, or one is unknown; the message lists the known ones.
+    """
+    chosen = list(known if names is None else dict.fromkeys(names))
+    if not chosen or (unknown := [name for name in chosen if name not in known]):
+        raise ValueError(f"{where} has no {unknown if chosen else 'such files'}; it has {sorted(known)}")
+    return chosen
+
+
+@contextmanager
+def naming(file: str | os.PathLike[str], line: int = 0) -> Iterator[None]:
+    """Turn an error of what is read inside into a `DataError` that names the file and the line."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, SyntaxError) as error:
+        raise DataError(f"not as expected ({type(error).__name__}: {error})", file=str(file), line=line) from error
+
+
+class BenchmarkEvaluator(BaseEvaluator, ABC):
+    """Base of the evaluator of a benchmark: a subclass reads its files (`read`) and measures (`score`).
+
+    Metrics: `average_{metric}`, the mean over the languages, and `{language}_{metric}`.
 
     Args:
         name: Prefix of the metrics. Default: the benchmark's.
-        layer: See [`TextEmbedder`][st_xlret.evaluation.TextEmbedder].
-        pooling: See `TextEmbedder`.
-        calibration: Applied to each language's embeddings, a `CalibrationLayer`.
+        layer: Embed by the hidden states of this layer, see [`at_layer`][st_xlret.encoding.at_layer].
+        pooling: `"mean"` of the hidden states, or `"model"`. Default: mean with a layer, model without.
+        calibration: Applied to each language's vectors after all else, as CCP does after a layer.
         query_prompt: Prompt put before queries, in retrieval. Default: that of the model.
         document_prompt: Prompt put before documents, in retrieval. Default: that of the model.
         batch_size: Size of a forward pass, in texts of 64 tokens.
         precision: Number format of the model, `"fp32"`, `"bf16"` or `"auto"` (bf16 where the device computes in it).
-        show_progress_bar: Whether to show bars over languages and batches.
-        write_csv: Whether to append the metrics to a CSV file where an output path is given.
+        show_progress_bar: Whether to show bars.
         language_metrics: Whether to return each language's metrics, beside the means. Without them a training log stays
             readable; they are in the CSV file in any case.
     """
@@ -89,120 +114,115 @@ class BenchmarkEvaluator(BaseEvaluator):
         *,
         name: str | None = None,
         layer: int | None = None,
-        pooling: Pooling | None = None,
+        pooling: Literal["model", "mean"] | None = None,
         calibration: CalibrationLayer | None = None,
         query_prompt: str | None = None,
         document_prompt: str | None = None,
         batch_size: int = 128,
         precision: str = "fp32",
         show_progress_bar: bool = False,
-        write_csv: bool = True,
         language_metrics: bool = True,
     ) -> None:
         super().__init__()
         self.name = self.benchmark if name is None else name
-        self.csv_file = f"{(self.name or self.benchmark).replace('-', '_')}_evaluation_results.csv"
         self.primary_metric = f"average_{self.primary}"
-        self.embedder = TextEmbedder(
-            layer, pooling, calibration, batch_size, False, query_prompt, document_prompt, precision
-        )
-        self.show_progress_bar = show_progress_bar
-        self.write_csv = write_csv
+        self.layer, self.pooling, self.calibration, self.precision = layer, pooling, calibration, precision
+        self.prompts: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
+        self.batch_size, self.show_progress_bar = batch_size, show_progress_bar
         self.language_metrics = language_metrics
 
     @classmethod
     def from_directory(
-        cls: type[Evaluator],
-        path: str | os.PathLike[str],
-        languages: str | Sequence[str] | None = None,
-        **options: Any,
-    ) -> Evaluator:
+        cls, path: str | os.PathLike[str] | None, languages: str | Sequence[str] | None = None, **options: Any
+    ) -> Self:
         """Read the files of the benchmark as they were published, plain or gzip.
 
         Args:
-            path: Their folder.
-            languages: ISO 639-1 codes of the languages (of the queries) to evaluate, in this order. Default: all there.
+            path: Their folder. None: the Hugging Face Hub or, when offline, its cache.
+            languages: Codes of the languages (of the queries) to evaluate, in this order. Default: all there.
             **options: Options of reading, which the class describes, such as `split`, and those of the evaluator.
 
         Raises:
-            ValueError: If an option, split or language is unknown, or a file is malformed (file and line are named).
+            ValueError: If a split or language is unknown, or a file is malformed (file and line are named).
             FileNotFoundError: If the folder or a file is missing.
         """
-        folder = Path(path).expanduser()
-        load = cls._reader(options)
-        if not folder.is_dir():
-            raise FileNotFoundError(f"{folder} is no directory: expected one with {cls.layout}.")
-        return load(folder, languages)
+        choose([options.get("split", cls.splits[0])], cls.splits, f"{cls.benchmark} (split)")
+        folder = None if path is None else Path(path).expanduser()
+        if not (cls.is_on_hub if folder is None else folder.is_dir()):
+            raise FileNotFoundError(f"{path or f'{cls.benchmark} on the Hub'}: expected a folder with {cls.layout}")
+        return cls.read(folder, [languages] if isinstance(languages, str) else languages, **options)
 
     @classmethod
-    def from_hub(cls: type[Evaluator], languages: str | Sequence[str] | None = None, **options: Any) -> Evaluator:
-        """Load the benchmark from the Hugging Face Hub or, when offline, from its cache; see `from_directory`."""
-        if not cls.is_on_hub:
-            raise ValueError(f"{cls.benchmark} is not on the Hub: give the folder of {cls.layout}.")
-        return cls._reader(options)(None, languages)
+    @abstractmethod
+    def read(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
+        """The evaluator of the files in a folder, or of the Hub if it is None."""
 
-    @classmethod
-    def _reader(
-        cls: type[Evaluator], options: Mapping[str, Any]
-    ) -> Callable[[Path | None, str | Sequence[str] | None], Evaluator]:
-        """Check the options, before any file is read, as reading a corpus can take minutes."""
-        of_reading = signature(cls.read).parameters
-        constructors = [vars(kind)["__init__"] for kind in cls.__mro__ if "__init__" in vars(kind)]
-        accepted = {*of_reading, *(name for each in constructors for name in signature(each).parameters)}
-        if unknown := sorted(set(options) - accepted):
-            raise ValueError(f"{cls.benchmark} has no such option: {', '.join(unknown)}.")
-        if (split := options.get("split", cls.splits[0])) not in cls.splits:
-            raise ValueError(f"split must be one of {cls.splits}, got {split!r}.")
-
-        def load(folder: Path | None, languages: str | Sequence[str] | None) -> Evaluator:
-            chosen = [languages] if isinstance(languages, str) else languages
-            reading = {name: value for name, value in options.items() if name in of_reading}
-            found = cls.read(folder, None if chosen is None else list(chosen), **reading)
-            return cls(**{**found, **{name: value for name, value in options.items() if name not in of_reading}})
-
-        return load
-
-    @classmethod
-    def read(cls, folder: Path | None, languages: list[str] | None, **_: Any) -> dict[str, Any]:
-        """What the files of a folder, or of the Hub if it is None, are for the constructor: name to argument."""
-        raise NotImplementedError
-
+    @abstractmethod
     def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:
         """Language to metric to value."""
-        raise NotImplementedError
 
-    def protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
+    def embed(
+        self, model: SentenceTransformer, texts: Sequence[str], languages: Sequence[str], role: Role | None = None
+    ) -> Tensor:
+        """Embed every distinct text once, so that equal texts get equal vectors: float32 (n, d)."""
+        by_language = self.calibration is not None or languages_of(model)
+        keys = list(zip(texts, languages if by_language else [None] * len(texts), strict=True))
+        row_of = {key: row for row, key in enumerate(dict.fromkeys(keys))}
+        how: dict[str, Any] = {"batch_size": self.batch_size, "show_progress_bar": self.show_progress_bar}
+        if role is not None:
+            how["prompt"] = role_prompt(model, role, self.prompts[role])
+        elif not self._is_whole:
+            how["prompt"] = ""  # hidden states have no prompt of their own
+        distinct, codes = ([key[side] for key in row_of] for side in (0, 1))
+        how |= {"role": role, "precision": self.precision, "convert_to_tensor": True}
+        vectors: Tensor = encode(model, distinct, codes, **how).float()  # type: ignore[arg-type]
+        if self.calibration is not None:
+            with torch.inference_mode():
+                for code in dict.fromkeys(codes):
+                    rows = [row for row, other in enumerate(codes) if other == code]
+                    vectors[rows] = self.calibration.transform(vectors[rows], code).float()
+        return vectors if len(row_of) == len(keys) else vectors[[row_of[key] for key in keys]]
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether the model embeds as it is."""
+        return self.layer is None and self.pooling in (None, "model")
+
+    def protocol(self, model: SentenceTransformer) -> dict[str, str]:
         """What determines the scores, apart from the weights of the model."""
-        raise NotImplementedError
+        states = "last hidden states" if self.layer is None else f"hidden states of layer {self.layer}"
+        pooling = "the model's own pooling over" if self.pooling == "model" else "mean of"
+        maps = ", ".join(dict.fromkeys(languages_of(model).values())) if self._is_whole else ""
+        calibration = [f"in the model, by the language of the texts ({maps})"] if maps else []
+        calibration += [] if self.calibration is None else [type(self.calibration).__name__]
+        return {
+            "pooling": "the model's own sentence embedding" if self._is_whole else f"{pooling} the {states}",
+            "calibration": ", then ".join(calibration) or "none",
+            "precision": resolve_precision(self.precision, model.device),
+            **{f"{role}_prompt": prompt for role, prompt in self.prompts.items() if prompt is not None},
+        }
 
     def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
         """Scores per language, their averages, and the protocol."""
-        scores = self.score(model)
+        with at_layer(model, self.layer, self.pooling) as part:
+            scores = self.score(part)
         return BenchmarkResult(self.benchmark, scores, macro_average(scores), self.protocol(model))
 
     def __call__(  # type: ignore[override]  # the host's own evaluators narrow the model's type too
         self, model: SentenceTransformer, output_path: str | None = None, epoch: int = -1, steps: int = -1
     ) -> dict[str, float]:
-        """Evaluate and return the metrics, as Sentence Transformers calls it."""
+        """Evaluate and return the metrics, as Sentence Transformers calls it; the CSV file has all of them."""
         result = self.evaluate(model)
         averages = {f"average_{metric}": value for metric, value in result.average.items()}
-        every = {f"{code}_{name}": value for code, found in result.scores.items() for name, value in found.items()}
-        if output_path is not None and self.write_csv:
-            row = {"epoch": epoch, "steps": steps, **averages, **every}
-            file = Path(output_path, self.csv_file)
+        every = {f"{code}_{name}": value for code, values in result.scores.items() for name, value in values.items()}
+        if output_path is not None:
+            file = Path(output_path, f"{(self.name or self.benchmark).replace('-', '_')}_evaluation_results.csv")
             file.parent.mkdir(parents=True, exist_ok=True)
-            is_new = not file.is_file()
+            is_new, row = not file.is_file(), {"epoch": epoch, "steps": steps, **averages, **every}
             with open(file, "a", newline="", encoding="utf-8") as target:
-                writer = csv.DictWriter(target, fieldnames=list(row))
-                if is_new:
-                    writer.writeheader()
-                writer.writerow(row)
-        on_card = {f"{code}_{self.primary}": found[self.primary] for code, found in result.scores.items()}
+                csv.writer(target).writerows([list(row)] * is_new + [list(row.values())])
+        on_card = {f"{code}_{self.primary}": values[self.primary] for code, values in result.scores.items()}
         # Not the dictionary that is returned, as the host's card keeps a reference to it.
         card = self.prefix_name_to_metrics({**averages, **on_card}, self.name)
         self.store_metrics_in_model_card_data(model, card, epoch, steps)
         return self.prefix_name_to_metrics({**averages, **(every if self.language_metrics else {})}, self.name)
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """The protocol, for the model card."""
-        return self.protocol()

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import json
-import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
+from typing_extensions import Self
 
-from st_xlret.data.beir import is_beir, read_texts
-from st_xlret.data.lines import DataError
-from st_xlret.data.question_formats import sentence_in_paragraph
+from st_xlret.data.lines import PathLike, read_jsonl
 from st_xlret.data.text import join_sentences
-from st_xlret.evaluation.retrieval import RetrievalEvaluator, mean_average_precision, score_ranking, search
-from st_xlret.evaluation.retrieval_data import (
+from st_xlret.evaluation.base import naming
+from st_xlret.evaluation.retrieval import (
     RetrievalData,
-    TextCollection,
+    RetrievalEvaluator,
     find_file,
-    listing,
     read_beir,
-    rows_in_languages,
-)
-
-_LAYOUTS = (
-    "XQuAD-R is read from google-research-datasets/lareqa (files such as xquad-r/en.json) or in BEIR's layout "
-    "(corpus.jsonl, queries.jsonl, qrels/test.tsv, qrels/test-same-language.tsv)"
+    score_ranking,
+    search,
+    texts_table,
 )
 
 
@@ -36,23 +32,17 @@ class LAReQAEvaluator(RetrievalEvaluator):
     """mAP@20 of LAReQA's XQuAD-R: 13 090 questions and 13 014 candidate sentences in 11 languages.
 
     The benchmark is by Roy et al. (2020) and reported by XTREME-R and MSM
-    ([Zhang et al., 2023](https://arxiv.org/abs/2302.01626), Table 12). It has two splits:
+    ([Zhang et al., 2023](https://arxiv.org/abs/2302.01626), Table 12). In the split `"test"`, all candidates are one
+    pool, and the sentence with the answer is relevant in each of the 11 languages; average precision at 20 has the
+    denominator min(R, 20), and is averaged per question language, then over languages. `"test-same-language"` is
+    retrieval from the candidates of the question's language alone. The folder is that of `en.json` and so on, its
+    parent, or one in BEIR's layout. The languages chosen are those of the questions; the pool stays whole.
 
-    - `"test"`: All candidates are one pool, and the sentence with the answer is relevant in each of the 11 languages.
-      Average precision at 20 has the denominator min(R, 20); it is averaged per question language, then over languages.
-    - `"test-same-language"`: Monolingual retrieval from the candidates of the question's language alone.
-
-    The models of XTREME-R read each sentence together with its paragraph; by default a candidate is the sentence alone
-    here. The folder is that of `en.json` and so on, its parent, or one in BEIR's layout. The languages chosen are those
-    of the questions; the pool stays whole.
-
-    Options of reading: `split`, and `context`: whether each candidate is followed by its paragraph, as in XTREME-R (see
-    `sentence_in_paragraph`).
+    Options of reading: `split`, and `context`: whether each candidate is followed by its paragraph, as in XTREME-R and
+    the papers; by default it is the sentence alone.
 
     Metrics: `map_at_20` (primary), `map` over the whole ranking, `mrr_at_100`, `recall_at_100`; for the mixed pool also
-    `language_preference`, `recall_at_10`, and the metrics of
-    [`language_metrics`][st_xlret.evaluation.language_metrics], such as `recall_at_10_other_languages` and
-    `language_preference_rate`.
+    `recall_at_10` and those of [`language_metrics`][st_xlret.evaluation.language_metrics].
     """
 
     benchmark = "lareqa"
@@ -64,9 +54,8 @@ class LAReQAEvaluator(RetrievalEvaluator):
     task = "retrieval of the answer sentence in every language from one pool in all languages (XQuAD-R)"
     direction = "question to candidate sentences"
 
-    def __init__(self, pools: Any, *, candidate: str = "sentence", **options: Any) -> None:
+    def __init__(self, pools: Any, **options: Any) -> None:
         super().__init__(pools, **options)
-        self.candidate = candidate
         if self.split == "test-same-language":
             self.task = "retrieval of the answer sentence from the question's language alone (XQuAD-R)"
 
@@ -74,22 +63,22 @@ class LAReQAEvaluator(RetrievalEvaluator):
     def read(
         cls,
         folder: Path | None,
-        languages: list[str] | None,
-        *_: Any,
+        languages: Sequence[str] | None,
+        *,
         split: str = "test",
         context: bool = False,
-        **__: Any,
-    ) -> dict[str, Any]:
+        **options: Any,
+    ) -> Self:
         """One pool in all languages, or one per language for the split `"test-same-language"`."""
         assert folder is not None
         data = read_lareqa(folder, split=split, context=context)
-        if languages is not None:
-            data = data.of_languages(languages)
-        pools = {"all": data}
+        pools = {"all": data if languages is None else data.of_languages(languages)}
         if split == "test-same-language":
-            pools = {code: _of_language(data, code) for code in data.judged.language_set()}
+            codes = languages or data.judged.unique("language")
+            pools = {code: data.of_languages([code], corpus=True) for code in codes}
         candidate = "sentence followed by its paragraph" if context else "sentence"
-        return {"pools": pools, "split": split, "candidate": candidate}
+        notes = {"candidate": candidate, "average": "mean of the languages' means"}
+        return cls(pools, split=split, notes=notes, **options)
 
     def score_pool(self, model: SentenceTransformer, data: RetrievalData) -> dict[str, dict[str, float]]:
         """Language of the questions to metric to value."""
@@ -97,107 +86,82 @@ class LAReQAEvaluator(RetrievalEvaluator):
         scores = score_ranking(search(questions, candidates, 100), data, self.metrics)
         if isinstance(candidates, Tensor):
             precisions = mean_average_precision(questions, candidates, data.relevant)
-            languages = np.array(data.judged.languages_of())
-            for language, found in scores.items():
-                found["map"] = float(precisions[languages == language].mean())
+            asked = np.array(data.judged["language"][:])
+            for code, values in scores.items():
+                values["map"] = float(precisions[asked == code].mean())
         return scores
 
-    def protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
-        """What determines the scores, apart from the weights of the model."""
-        return {**super().protocol(model), "candidate": self.candidate, "average": "mean of the languages' means"}
+
+def mean_average_precision(queries: Tensor, documents: Tensor, relevant: Sequence[NDArray[np.int64]]) -> NDArray[Any]:
+    """Average precision of each query over the whole ranking, of equal scores the lower row first."""
+    precisions = []
+    for start in range(0, len(queries), 256):
+        scores = (queries[start : start + 256] @ documents.T).cpu().numpy()
+        for row, gold in zip(scores, relevant[start : start + 256], strict=True):
+            before = [np.count_nonzero(row > row[at]) + np.count_nonzero(row[:at] == row[at]) for at in gold]
+            precisions.append(float((np.arange(1, len(gold) + 1) / (np.sort(before) + 1)).mean()))
+    return np.array(precisions)
 
 
-def read_lareqa(path: str | os.PathLike[str], *, split: str = "test", context: bool = False) -> RetrievalData:
-    """Read XQuAD-R as one corpus with its questions; the arguments are those of reading of `LAReQAEvaluator`."""
-    folder = Path(path)
-    if is_beir(folder):
-        data = read_beir(folder, split=split)
-        paragraphs = _beir_paragraphs(folder) if context else {}
+def read_lareqa(folder: PathLike, *, split: str = "test", context: bool = False) -> RetrievalData:
+    """Read XQuAD-R as one corpus with its questions; the arguments are those of reading of `LAReQAEvaluator`.
+
+    Raises:
+        FileNotFoundError: If the folder has neither layout.
+        DataError: If a file is malformed.
+    """
+    if any(Path(folder).glob("corpus.jsonl*")):
+        data, paragraphs = read_beir(folder, split=split), _read_paragraphs(folder) if context else {}
     else:
-        data, paragraphs = _read_release(_release_folder(folder), split)
-    # Titles are no part of a candidate in the published protocol.
-    corpus = replace(data.corpus, titles=None)
+        data, paragraphs = _read_release(find_file(folder, "??.json", "xquad-r/??.json").parent, split)
+    ids, texts = data.corpus["id"][:], data.corpus["text"][:]
     if context:
-        pairs = zip(corpus.texts, corpus.ids, strict=True)
-        corpus = replace(corpus, texts=[sentence_in_paragraph(text, paragraphs[name]) for text, name in pairs])
-    return replace(data, corpus=corpus)
+        texts = [f"{text} {paragraphs[name]}" for name, text in zip(ids, texts, strict=True)]
+    # XQuAD-R has titles in the file and none in the published protocol.
+    rows = zip(ids, [""] * len(ids), texts, data.corpus["language"][:], strict=True)
+    return replace(data, corpus=texts_table(rows))
 
 
-def _of_language(data: RetrievalData, language: str) -> RetrievalData:
-    """The queries and the documents in one language."""
-    corpus = data.corpus.take(rows_in_languages(data.corpus, language))
-    own, there = data.of_languages([language]), set(corpus.ids)
-    qrels = {query: {name: found[name] for name in found if name in there} for query, found in own.qrels.items()}
-    return replace(own, corpus=corpus, qrels=qrels)
-
-
-def _beir_paragraphs(folder: Path) -> dict[str, str]:
+def _read_paragraphs(folder: PathLike) -> dict[str, str]:
     """Candidate id to its paragraph, which is joined from the sentences that share `metadata.context`."""
-    file = find_file(folder, "corpus.jsonl")
     paragraph_of: dict[str, tuple[str, str]] = {}
     sentences: dict[tuple[str, str], list[str]] = {}
-    for record in read_texts(file):
-        paragraph = record.metadata.get("context")
-        if not isinstance(paragraph, str | int):
-            reason = "context=True needs metadata.context, the id of the sentence's paragraph"
-            raise DataError(reason, file=str(file), line=record.line)
-        paragraph_of[record.id] = (str(paragraph), record.language or "")
-        sentences.setdefault(paragraph_of[record.id], []).append(record.text.strip())
-    texts = {key: join_sentences(parts, key[1]) for key, parts in sentences.items()}
-    return {name: texts[key] for name, key in paragraph_of.items()}
-
-
-def _release_folder(folder: Path) -> Path:
-    for candidate in (folder, folder / "xquad-r"):
-        if any(len(file.stem) == 2 for file in candidate.glob("*.json")):
-            return candidate
-    raise FileNotFoundError(f"{folder} holds neither layout of XQuAD-R, but {listing(folder)}. {_LAYOUTS}.")
+    file = find_file(folder, "corpus.jsonl")
+    for number, record in read_jsonl(file):
+        with naming(file, number):
+            paragraph = str(record["metadata"]["context"]), record["metadata"]["language"]
+            paragraph_of[record["_id"]] = paragraph
+            sentences.setdefault(paragraph, []).append(record["text"].strip())
+    texts = {paragraph: join_sentences(parts, paragraph[1]) for paragraph, parts in sentences.items()}
+    return {name: texts[paragraph] for name, paragraph in paragraph_of.items()}
 
 
 def _read_release(folder: Path, split: str) -> tuple[RetrievalData, dict[str, str]]:
     """Read the SQuAD-like files with `sentence_breaks`, one per language; returns the data and the paragraphs."""
-    sentences: dict[str, tuple[str, str]] = {}
-    paragraphs: dict[str, str] = {}
-    questions: dict[str, tuple[str, str]] = {}
-    answers: dict[str, list[str]] = {}
-    number_of: dict[str, str] = {}
+    candidates, questions = list[tuple[str, str, str, str]](), list[tuple[str, str, str, str]]()
+    paragraphs, number_of, answers = dict[str, str](), dict[str, str](), dict[str, list[str]]()
     for file in sorted(folder.glob("??.json")):
-        language = file.stem
-        try:
-            articles = json.loads(file.read_text(encoding="utf-8"))["data"]
+        code = file.stem
+        with naming(file):
             for place, paragraph in (
-                (f"{language}-{article:02d}-{position}", paragraph)
-                for article, entry in enumerate(articles)
-                for position, paragraph in enumerate(entry["paragraphs"])
+                (f"{code}-{number:02d}-{position}", paragraph)
+                for number, article in enumerate(json.loads(file.read_text(encoding="utf-8"))["data"])
+                for position, paragraph in enumerate(article["paragraphs"])
             ):
-                breaks, text = paragraph["sentence_breaks"], paragraph["context"]
+                text, breaks = paragraph["context"], paragraph["sentence_breaks"]
                 for row, (start, end) in enumerate(breaks):
-                    sentences[f"{place}-{row}"] = (text[start:end], language)
+                    candidates.append((f"{place}-{row}", "", text[start:end], code))
                     paragraphs[f"{place}-{row}"] = text
                 for entry in paragraph["qas"]:
-                    start_of_answer = entry["answers"][0]["answer_start"]
-                    rows = [row for row, (start, end) in enumerate(breaks) if start <= start_of_answer < end]
+                    answer = entry["answers"][0]["answer_start"]
+                    rows = [row for row, (start, end) in enumerate(breaks) if start <= answer < end]
                     if rows:  # an answer between two sentences has no candidate: XTREME-R leaves it out too
-                        name = f"{language}-{entry['id']}"
-                        questions[name] = (entry["question"], language)
+                        name = f"{code}-{entry['id']}"
+                        questions.append((name, "", entry["question"], code))
                         number_of[name] = entry["id"]
                         answers.setdefault(entry["id"], []).append(f"{place}-{rows[0]}")
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{file} is no SQuAD-like file with sentence_breaks ({type(error).__name__}: {error}). {_LAYOUTS}."
-            ) from error
-
-    def collection(texts: dict[str, tuple[str, str]]) -> TextCollection:
-        values = list(texts.values())
-        return TextCollection(
-            list(texts), [text for text, _ in values], [code for _, code in values], None, str(folder)
-        )
-
-    def is_relevant(question: str, sentence: str) -> bool:
-        return split == "test" or questions[question][1] == sentences[sentence][1]
-
     qrels = {
-        name: {sentence: 1 for sentence in answers[number_of[name]] if is_relevant(name, sentence)}
-        for name in questions
+        name: {candidate: 1 for candidate in answers[number] if split == "test" or candidate[:2] == name[:2]}
+        for name, number in number_of.items()
     }
-    return RetrievalData(collection(sentences), collection(questions), qrels), paragraphs
+    return RetrievalData(texts_table(candidates), texts_table(questions), qrels, str(folder)), paragraphs

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sentence_transformers import SentenceTransformer
+from typing_extensions import Self
 
-from st_xlret.data.lines import DataError, read_jsonl
-from st_xlret.data.question_formats import entity_text, mention_in_context, spans_of_sentences
-from st_xlret.evaluation.retrieval import RetrievalEvaluator
-from st_xlret.evaluation.retrieval_data import Columns, RetrievalData, TextCollection, find_file
+from st_xlret.data.lines import read_jsonl
+from st_xlret.evaluation.base import naming
+from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, find_file, texts_table
 
 
 class MewsliXEvaluator(RetrievalEvaluator):
@@ -20,11 +21,11 @@ class MewsliXEvaluator(RetrievalEvaluator):
     2023](https://arxiv.org/abs/2302.01626), Table 11). Each mention has one entity, so mAP@20 equals MRR@20. The
     average is the macro-average over the languages of the mentions. A query is the mention followed by its sentence in
     which the mention is marked, `Smith: The verdict for { Smith } came.`; a candidate is the sentences of the
-    description. Both are as in XTREME-R's baseline. The embeddings of the candidates can come from a cache
-    (`embed_corpus`). The splits are `"test"` and `"dev"`. The download (`wikinews_mentions_no_text`) leaves `text`
-    empty; the release's script fills it in.
+    description. Both are as in XTREME-R's baseline. The splits are `"test"` and `"dev"`. The download
+    (`wikinews_mentions_no_text`) leaves `text` empty; the release's `get-mewsli-x.sh` fills it in.
 
-    Metrics: `map_at_20` (primary), `mrr_at_100`, `recall_at_100` and `language_preference`.
+    Metrics: `map_at_20` (primary), `mrr_at_100`, `recall_at_100`, and those of
+    [`language_metrics`][st_xlret.evaluation.language_metrics].
     """
 
     benchmark = "mewsli-x"
@@ -37,59 +38,65 @@ class MewsliXEvaluator(RetrievalEvaluator):
     direction = "mention in its sentence to entity descriptions"
 
     @classmethod
-    def read(cls, folder: Path | None, languages: list[str] | None, *, split: str = "test", **_: Any) -> dict[str, Any]:
+    def read(cls, folder: Path | None, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
         """One pool of entities, and the mentions of a split."""
         assert folder is not None
-        layout = f" of the Mewsli-X release ({cls.layout})"
-        entities = find_file(folder, "candidate_set_entities.jsonl", layout=layout)
-        mentions = find_file(folder, f"wikinews_mentions-{split}.jsonl", layout=layout)
-        data = RetrievalData(_read_entities(entities), *_read_mentions(mentions), str(mentions))
-        return {"pools": {"all": data if languages is None else data.of_languages(languages)}, "split": split}
-
-    def protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
-        """What determines the scores, apart from the weights of the model."""
-        return {
-            **super().protocol(model),
+        entities = find_file(folder, "candidate_set_entities.jsonl")
+        mentions = find_file(folder, f"wikinews_mentions-{split}.jsonl")
+        qrels: dict[str, dict[str, int]] = {}
+        queries = texts_table(_read_mentions(mentions, qrels))
+        data = RetrievalData(texts_table(_read_entities(entities)), queries, qrels, str(mentions))
+        notes = {
             "query": "mention: its sentence, the mention marked by braces",
             "candidate": "sentences of the entity's description, without its title",
             "average": "mean of the languages' means",
         }
+        pools = {"all": data if languages is None else data.of_languages(languages)}
+        return cls(pools, split=split, notes=notes, **options)
 
 
-def _read_entities(file: Path) -> TextCollection:
-    columns = Columns(str(file))
+def mention_in_context(text: str, start: int, end: int, sentence_spans: Sequence[tuple[int, int]]) -> str:
+    """The text of a query of Mewsli-X: a mention, then its sentence with the mention marked, as XTREME-R's baseline.
+
+    Braces in the text become parentheses. The whole text is taken where no sentence overlaps the mention.
+
+    Example:
+        >>> mention_in_context("Rain. Ann {A} won. Sun.", 6, 9, [(0, 5), (6, 18), (19, 23)])
+        'Ann: { Ann } (A) won.'
+    """
+    touched = [(left, right) for left, right in sentence_spans if left < end and start < right] or [(0, len(text))]
+    first, last = min(touched[0][0], start), max(touched[-1][1], end)
+    before, after = (re.sub(r"\{(.*?)\}", r"(\1)", part) for part in (text[first:start], text[end:last]))
+    return " ".join(f"{text[start:end]}: {before} {{ {text[start:end]} }} {after}".split())
+
+
+def _spans(record: Mapping[str, Any]) -> list[tuple[int, int]]:
+    return [(span["start"], span["end"]) for span in record["sentence_spans"]]
+
+
+def _read_entities(file: Path) -> Iterator[tuple[str, str, str, str]]:
+    """The sentences of each description, or the whole of it if it has none."""
     for number, record in read_jsonl(file):
-        try:
-            found = record["entity_id"], entity_text(record), record["description_language"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"no entity: {_reason(error)}", file=str(file), line=number) from error
-        columns.add(*found, number)
-    return columns.collection()
+        with naming(file, number):
+            description = record["description"]
+            sentences = " ".join(description[start:end] for start, end in _spans(record))
+            text = " ".join((sentences if sentences.strip() else description).split())
+            row = record["entity_id"], "", text, record["description_language"]
+        yield row
 
 
-def _read_mentions(file: Path) -> tuple[TextCollection, dict[str, dict[str, int]]]:
-    columns = Columns(str(file))
-    qrels: dict[str, dict[str, int]] = {}
+def _read_mentions(file: Path, qrels: dict[str, dict[str, int]]) -> Iterator[tuple[str, str, str, str]]:
+    """A query for each mention, or for the only one of a record; fills in the judgements."""
     for number, record in read_jsonl(file):
-        try:
+        rows = []
+        with naming(file, number):
             context = record["context"]
-            text, language = context["text"], context["language"]
-            if not text:
-                raise ValueError("context.text is empty: run the release's get-mewsli-x.sh, which fills the texts in")
-            spans = spans_of_sentences(context, text)
             for mention in record["mentions"] if "mentions" in record else [record["mention"]]:
-                name, span = mention["example_id"], mention["mention_span"]
-                marked = text[span["start"] : span["end"]]
-                if "text" in span and span["text"] != marked:
-                    raise ValueError(f"mention {name!r} is {span['text']!r}, but the text has {marked!r} there")
-                qrels[name] = {mention["entity_id"]: 1}
-                columns.add(name, mention_in_context(text, span["start"], span["end"], spans), language, number)
-        except DataError:
-            raise
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"no mentions: {_reason(error)}", file=str(file), line=number) from error
-    return columns.collection(), qrels
-
-
-def _reason(error: Exception) -> str:
-    return f"no field {error}" if isinstance(error, KeyError) else str(error)
+                text, (start, end) = context["text"], (mention["mention_span"][side] for side in ("start", "end"))
+                marked = text[start:end]
+                if not 0 <= start < end <= len(text) or mention["mention_span"].get("text", marked) != marked:
+                    raise ValueError(f"{mention['mention_span']} is not in the text; get-mewsli-x.sh fills texts in")
+                qrels[mention["example_id"]] = {mention["entity_id"]: 1}
+                query = mention_in_context(text, start, end, _spans(context))
+                rows.append((mention["example_id"], "", query, context["language"]))
+        yield from rows

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sentence_transformers import SentenceTransformer
+from typing_extensions import Self
 
-from st_xlret.data.beir import BEIRFiles, read_qrels
-from st_xlret.data.lines import DataError, read_jsonl, read_lines
-from st_xlret.data.question_formats import MR_TYDI_LANGUAGES
-from st_xlret.evaluation.passages import Passage, load_passages
-from st_xlret.evaluation.retrieval import RetrievalEvaluator
-from st_xlret.evaluation.retrieval_data import Columns, RetrievalData, TextCollection, listing
+from st_xlret.data.beir import read_qrels
+from st_xlret.data.cache import cache_key, cached_dataset
+from st_xlret.data.lines import PathLike, read_jsonl, read_lines
+from st_xlret.evaluation.base import choose, naming
+from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, find_file, texts_table
 
 HUB_QUERIES, HUB_CORPUS = "castorini/mr-tydi", "castorini/mr-tydi-corpus"
-
-_CORPUS_FILES = ("collection/docs.jsonl.gz", "collection/docs.jsonl", "corpus.jsonl.gz", "corpus.jsonl")
-
-Find = Callable[[str, str], "Path | None"]
+LANGUAGES = {
+    "ar": "arabic",
+    "bn": "bengali",
+    "en": "english",
+    "fi": "finnish",
+    "id": "indonesian",
+    "ja": "japanese",
+    "ko": "korean",
+    "ru": "russian",
+    "sw": "swahili",
+    "te": "telugu",
+    "th": "thai",
+}
+"""Code to the name in the folders of the release."""
 
 
 class MrTyDiEvaluator(RetrievalEvaluator):
@@ -30,14 +38,11 @@ class MrTyDiEvaluator(RetrievalEvaluator):
     The benchmark is by Zhang et al. (2021), [arXiv:2108.08787](https://arxiv.org/abs/2108.08787), and reported by CCP,
     MSM and the paper of the language contrastive loss. Each of the 11 languages has its own Wikipedia as the pool, from
     137 000 passages in Swahili to 33 million in English. Every question with a judgement counts. A passage is encoded
-    as title and text. The large languages need a cache of the embeddings: `embed_corpus=EmbeddingCache(folder)`; the
-    passages are memory-mapped, one language at a time. The arguments are those of `RetrievalEvaluator`; each pool is a
-    language.
+    as title and text; passages are memory-mapped, one language at a time, and the large languages need `keep_vectors`.
 
     The folder holds `mrtydi-v1.1-<language>` of the official release, with `collection/docs.jsonl.gz`,
     `topic.<split>.tsv` and `qrels.<split>.txt` in each, or of the Hub, whose `castorini/mr-tydi-corpus` and
-    `castorini/mr-tydi` may be merged into one folder or be side by side in it. Languages are codes (`sw`) or names
-    (`swahili`).
+    `castorini/mr-tydi` may be merged into one folder or be side by side in it. Languages are codes, such as `sw`.
 
     Options of reading: `split` (`"test"`, `"dev"` or `"train"`), and `cache_dir` (folder for the passages as
     memory-mapped columns; default: the data cache).
@@ -56,144 +61,87 @@ class MrTyDiEvaluator(RetrievalEvaluator):
     def read(
         cls,
         folder: Path | None,
-        languages: list[str] | None,
+        languages: Sequence[str] | None,
         *,
         split: str = "test",
-        cache_dir: str | os.PathLike[str] | None = None,
-        **_: Any,
-    ) -> dict[str, Any]:
-        """A function per language that loads its pool."""
-        files = find_on_hub(languages, split) if folder is None else find_in_directory(folder, languages, split)
-        pools = {code: partial(load_mr_tydi, of_code, code, cache_dir=cache_dir) for code, of_code in files.items()}
-        return {"pools": pools, "split": split}
+        cache_dir: PathLike | None = None,
+        **options: Any,
+    ) -> Self:
+        """A function per language that loads its pool; all files are found before any is read."""
+        if folder is None:
+            from huggingface_hub import snapshot_download
 
-    def protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
-        """What determines the scores, apart from the weights of the model."""
-        average = f"mean over the languages evaluated; the papers' is over all {len(MR_TYDI_LANGUAGES)}"
-        return {**super().protocol(model), "passage": "title and text", "average": average}
-
-
-def find_in_directory(root: Path, languages: Sequence[str] | None, split: str) -> dict[str, BEIRFiles]:
-    """Language to its files, see `MrTyDiEvaluator`."""
-    if root.name in map(_folder, MR_TYDI_LANGUAGES):  # the folder of one language
-        languages = [root.name.rpartition("-")[2]] if languages is None else languages
-        root = root.parent
-    places = [root, root / Path(HUB_QUERIES).name, root / Path(HUB_CORPUS).name]
-    if languages is None:
-        languages = [code for code in MR_TYDI_LANGUAGES if any((place / _folder(code)).is_dir() for place in places)]
-        if not languages:
-            raise FileNotFoundError(
-                f"expected folders such as {root / _folder('sw')}; the folder holds {listing(root)}."
-            )
-
-    def find(_: str, name: str) -> Path | None:
-        return next((place / name for place in places if (place / name).is_file()), None)
-
-    return _find_all(languages, split, find, str(root))
-
-
-def find_on_hub(languages: Sequence[str] | None, split: str) -> dict[str, BEIRFiles]:
-    """Language to its files in the cache of the Hub; missing files are downloaded."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
-    def find(repository: str, name: str) -> Path | None:
-        try:
-            return Path(hf_hub_download(repository, name, repo_type="dataset"))
-        except (LocalEntryNotFoundError, EntryNotFoundError):
-            return None  # another of the layouts may be there, or in the cache
-
-    return _find_all(list(MR_TYDI_LANGUAGES) if languages is None else languages, split, find, "the Hugging Face Hub")
-
-
-def load_mr_tydi(files: BEIRFiles, language: str, *, cache_dir: str | os.PathLike[str] | None = None) -> RetrievalData:
-    """Load one language: passages (memory-mapped), questions and judgements, which are checked."""
-    corpus = load_passages(files.corpus, read_passages, language, cache_dir=cache_dir)
-    if files.qrels == files.queries:
-        queries, qrels = read_questions(files.queries, language)
-    else:
-        queries, qrels = read_topics(files.queries, language), read_qrels(files.qrels)
-    return RetrievalData(corpus, queries, qrels, str(files.qrels))
-
-
-def read_passages(file: Path) -> Iterator[Passage]:
-    r"""Id, title and text of `{"id", "contents": "title\n\ntext"}` or `{"docid", "title", "text"}`."""
-    for number, record in read_jsonl(file):
-        if "contents" in record:
-            contents = record["contents"]
-            identifier, title, text = record.get("id"), "", contents
-            if isinstance(contents, str) and "\n\n" in contents:
-                title, _, text = contents.partition("\n\n")
+            names = choose(languages, LANGUAGES, "Mr.TyDi")
+            patterns = [f"{_folder(name)}/*" for name in names]
+            how: Any = {"repo_type": "dataset", "allow_patterns": patterns}
+            roots = [Path(snapshot_download(repository, **how)) for repository in (HUB_CORPUS, HUB_QUERIES)]
+        elif folder.name in map(_folder, LANGUAGES):
+            roots, names = [folder.parent], languages or [c for c in LANGUAGES if _folder(c) == folder.name]
         else:
-            identifier, title, text = record.get("docid"), record.get("title", ""), record.get("text")
-        if not (isinstance(identifier, str) and isinstance(title, str) and isinstance(text, str)):
-            reason = 'expected {"id", "contents"} or {"docid", "title", "text"}, all strings'
-            raise DataError(f"{reason}, got the fields {sorted(record)}", file=str(file), line=number)
-        yield identifier, title, text
-
-
-def read_topics(path: str | os.PathLike[str], language: str) -> TextCollection:
-    r"""Questions, one `id <tab> question` a line, plain or gzip: the topics of Mr.TyDi and of MIRACL."""
-    columns = Columns(os.fspath(path))
-    for number, line in read_lines(path):
-        identifier, _, question = (part.strip() for part in line.partition("\t"))
-        if "\t" not in line or not identifier or not question:
-            raise DataError(f"expected 'id <tab> question', got {line[:80]!r}", file=columns.source, line=number)
-        columns.add(identifier, question, language, number)
-    return columns.collection()
-
-
-def read_questions(path: str | os.PathLike[str], language: str) -> tuple[TextCollection, dict[str, dict[str, int]]]:
-    """Questions and judgements of the Hub's `{"query_id", "query", "positive_passages": [{"docid"}]}`."""
-    columns = Columns(os.fspath(path))
-    qrels: dict[str, dict[str, int]] = {}
-    for number, record in read_jsonl(path):
-        identifier, question = record.get("query_id"), record.get("query")
-        passages = record.get("positive_passages")
-        known = isinstance(passages, list) and all(isinstance(each, dict) and "docid" in each for each in passages)
-        if not (isinstance(identifier, str) and isinstance(question, str) and question.strip() and known):
-            reason = 'expected {"query_id", "query", "positive_passages": [{"docid", ...}]}'
-            raise DataError(f"{reason}, got the fields {sorted(record)}", file=columns.source, line=number)
-        columns.add(identifier, question.strip(), language, number)
-        qrels[identifier] = {str(passage["docid"]): 1 for passage in passages or []}
-    return columns.collection(), qrels
+            roots = [folder, folder / Path(HUB_QUERIES).name, folder / Path(HUB_CORPUS).name]
+            there = [code for code in LANGUAGES if any((root / _folder(code)).is_dir() for root in roots)]
+            names = choose(languages, there, f"{folder} (Mr.TyDi)")
+        files = {name: _find_files([root / _folder(name) for root in roots], split) for name in names}
+        pools = {code: partial(_load, code, *of_code, cache_dir) for code, of_code in files.items()}
+        average = f"mean over the languages evaluated; the papers' is over all {cls.languages_in_all}"
+        return cls(pools, split=split, notes={"passage": "title and text", "average": average}, **options)
 
 
 def _folder(language: str) -> str:
-    return f"mrtydi-v1.1-{MR_TYDI_LANGUAGES[language]}"
+    return f"mrtydi-v1.1-{LANGUAGES[language]}"
 
 
-def _find_all(languages: Sequence[str], split: str, find: Find, where: str) -> dict[str, BEIRFiles]:
-    code_of = {name: code for code, full in MR_TYDI_LANGUAGES.items() for name in (code, full)}
-    unknown = [language for language in languages if language not in code_of]
-    if unknown or not languages:
-        raise ValueError(f"Mr.TyDi has no {unknown}; it has {list(MR_TYDI_LANGUAGES)}.")
-    codes = dict.fromkeys(map(code_of.__getitem__, languages))
-    return {code: _find_language(code, split, find, where) for code in codes}
+def _find_files(folders: Sequence[Path], split: str) -> tuple[Path, Path, Path]:
+    """Passages, questions and judgements, which the Hub has in one file with the questions."""
+
+    def find(*names: str) -> Path:
+        files = (folder / f"{name}{ending}" for folder in folders for name in names for ending in ("", ".gz"))
+        return next((file for file in files if file.is_file()), None) or find_file(folders[0], *names)
+
+    questions = find(f"topic.{split}.tsv", f"ir-format-data/topics.{split}.txt", f"{split}.jsonl")
+    is_joined = questions.name.startswith(f"{split}.jsonl")
+    qrels = questions if is_joined else find(f"qrels.{split}.txt", f"ir-format-data/qrels.{split}.txt")
+    return find("collection/docs.jsonl", "corpus.jsonl"), questions, qrels
 
 
-def _find_language(code: str, split: str, find: Find, where: str) -> BEIRFiles:
-    folder, language = _folder(code), MR_TYDI_LANGUAGES[code]
-    corpus = next(filter(None, (find(HUB_CORPUS, f"{folder}/{name}") for name in _CORPUS_FILES)), None)
-    if corpus is None:
-        raise FileNotFoundError(
-            f"{where}: the passages of {language} are missing, expected {folder}/{_CORPUS_FILES[0]} (the official "
-            f"release) or {folder}/{_CORPUS_FILES[2]} (the Hub's {HUB_CORPUS})."
-        )
-    release = f"topic.{split}.tsv", f"qrels.{split}.txt"
-    of_the_hub = f"ir-format-data/topics.{split}.txt", f"ir-format-data/qrels.{split}.txt"
-    for questions, qrels in (release, of_the_hub, (f"{split}.jsonl",) * 2):
-        for ending in ("", ".gz"):
-            found = [find(HUB_QUERIES, f"{folder}/{name}{ending}") for name in (questions, qrels)]
-            if found[0] is not None and found[1] is not None:
-                return BEIRFiles(corpus, found[0], found[1])
-            if found != [None, None]:
-                missing = questions if found[0] is None else qrels
-                raise FileNotFoundError(
-                    f"{where}: {folder}/{missing}{ending} is missing: questions and judgements belong together."
-                )
-    raise FileNotFoundError(
-        f"{where}: the {split} questions of {language} are missing, expected {folder}/{release[0]} and "
-        f"{folder}/{release[1]} (the official release), {of_the_hub[0]} and {of_the_hub[1]}, or {split}.jsonl.gz (the "
-        f"Hub's {HUB_QUERIES})."
-    )
+def _load(language: str, passages: Path, questions: Path, qrels: Path, cache_dir: PathLike | None) -> RetrievalData:
+    columns = dict.fromkeys(("id", "title", "text", "language"), "string")
+    key = cache_key(["mr_tydi", language], [passages])
+    corpus = cached_dataset("passages", columns, _read_passages(passages, language), key=key, cache_dir=cache_dir)
+    if qrels == questions:
+        judgements: dict[str, dict[str, int]] = {}
+        queries = texts_table(_read_questions(questions, language, judgements))
+        return RetrievalData(corpus, queries, judgements, str(qrels))
+    return RetrievalData(corpus, texts_table(_read_topics(questions, language)), read_qrels(qrels), str(qrels))
+
+
+def _read_passages(file: Path, language: str) -> Iterator[tuple[str, str, str, str]]:
+    r"""Rows of `{"id", "contents": "title\n\ntext"}` or `{"docid", "title", "text"}`."""
+    for number, record in read_jsonl(file):
+        with naming(file, number):
+            if "contents" in record:
+                title, separator, text = record["contents"].partition("\n\n")
+                row = record["id"], title if separator else "", text if separator else title
+            else:
+                row = record["docid"], record.get("title", ""), record["text"]
+            _ = row[0] + row[1] + row[2]  # a TypeError unless all are strings
+        yield *row, language
+
+
+def _read_topics(file: Path, language: str) -> Iterator[tuple[str, str, str, str]]:
+    """Rows of `id <tab> question` lines."""
+    for number, line in read_lines(file):
+        with naming(file, number):
+            name, question = line.split("\t")
+        yield name.strip(), "", question.strip(), language
+
+
+def _read_questions(
+    file: Path, language: str, judgements: dict[str, dict[str, int]]
+) -> Iterator[tuple[str, str, str, str]]:
+    """Rows of the Hub's `{"query_id", "query", "positive_passages": [{"docid"}]}`; fills in the judgements."""
+    for number, record in read_jsonl(file):
+        with naming(file, number):
+            judgements[record["query_id"]] = {str(passage["docid"]): 1 for passage in record["positive_passages"]}
+            row = record["query_id"], "", record["query"].strip(), language
+        yield row

@@ -1,46 +1,243 @@
-"""Retrieval: metrics of ranked results, an exact search, and the evaluator that the benchmarks share."""
+"""Retrieval: metrics of ranked results, the data of a pool, its reader in BEIR's layout, and the shared evaluator."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
+from datasets import Dataset
 from numpy.typing import ArrayLike, NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
-from tqdm.auto import tqdm
+from typing_extensions import Self
 
-from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, macro_average
-from st_xlret.evaluation.embedding_cache import EmbeddingCache, StoredEmbeddings, fingerprint
-from st_xlret.evaluation.retrieval_data import read_beir
-from st_xlret.search import top_k
+from st_xlret.data.beir import read_qrels
+from st_xlret.data.lines import DataError, PathLike, read_jsonl
+from st_xlret.encoding import KeptVectors, Role, fingerprint
+from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, choose, macro_average, naming
+from st_xlret.search import top_k, unit_rows
 
-Similarity = Literal["cosine", "dot"]
-_FIRST_RESULTS = [f"{what}_{which}_language" for what in ("right", "wrong") for which in ("same", "other")]
-Metric = Callable[[NDArray[np.bool_], NDArray[np.int64]], NDArray[np.float64]]
-Data: TypeAlias = Any
-"""What is searched: `RetrievalData`, or other data with `corpus`, `queries` and `judged`."""
+Values = NDArray[np.float64]
+Qrels = Mapping[str, Mapping[str, int]]
+"""Query id to document id to judgement; a document is relevant where it is above 0."""
+
+
+def mrr_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
+    """Reciprocal rank of the first hit of each query among its k best results, 0 if there is none: (Q,).
+
+    Args:
+        hits: Boolean (Q, K), whether the result at each rank is relevant, best first. Ranks beyond K are no hits.
+        relevant: (Q,), the number of documents that are relevant to each query, found or not; at least 1.
+        k: Number of results per query that are considered.
+    """
+    best = np.asarray(hits, dtype=bool)[:, :k]
+    return np.where(best.any(axis=1), 1.0 / (best.argmax(axis=1) + 1), 0.0)
+
+
+def recall_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
+    """Fraction of the relevant documents of each query that are among its k best results; see `mrr_at_k`.
+
+    Example:
+        >>> recall_at_k([[False, True, True], [False, False, True]], [4, 1], k=3).tolist()
+        [0.5, 1.0]
+    """
+    return np.asarray(hits, dtype=bool)[:, :k].sum(axis=1) / np.asarray(relevant)
+
+
+def map_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
+    """Average precision of the k best results of each query, whose mean is mAP@k; see `mrr_at_k`.
+
+    `AP@k = sum_{r<=k} hit_r * (hits among the first r) / r / min(R, k)` with R relevant documents. (trec_eval's
+    `map_cut` divides by R.)
+
+    Example:
+        >>> map_at_k([[True, False, True], [False, True, True]], [2, 5], k=2).tolist()
+        [0.5, 0.25]
+    """
+    best = np.asarray(hits, dtype=bool)[:, :k]
+    ranks = np.arange(1, best.shape[1] + 1)
+    return (best * best.cumsum(axis=1) / ranks).sum(axis=1) / np.minimum(np.asarray(relevant), k)
+
+
+def ndcg_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
+    """Normalised discounted cumulative gain of the k best results of each query; see `mrr_at_k`.
+
+    Example:
+        >>> ndcg_at_k([[True, False, True]], [1 + 1], k=3).round(4).tolist()
+        [0.9197]
+    """
+    best, discounts = np.asarray(hits, dtype=bool)[:, :k], 1 / np.log2(np.arange(2, k + 2))
+    ideal = discounts.cumsum()[np.minimum(np.asarray(relevant), k) - 1]
+    return (best * discounts[: best.shape[1]]).sum(axis=1) / ideal
+
+
+METRICS = {"mrr": mrr_at_k, "recall": recall_at_k, "map": map_at_k, "ndcg": ndcg_at_k}
+
+
+def language_metrics(
+    ranking: NDArray[np.int64],
+    relevant: Sequence[NDArray[np.int64]],
+    query_languages: Sequence[str],
+    document_languages: Sequence[str],
+) -> dict[str, Values]:
+    """What a search finds in the query's language and in others, each (Q,); NaN for queries that it is not defined for.
+
+    The relevant documents of a query are taken to be translations of each other, as in LAReQA. The preference rate, the
+    language-aware nDCG and the four-way split have the names and the purpose of MLAIRE
+    ([arXiv:2605.07249](https://arxiv.org/abs/2605.07249)); they are defined here, and not copied from there:
+
+    - `recall_at_10_same_language`, `recall_at_10_other_languages`: Recall@10 of the relevant documents in the query's
+      language, and of those in other languages.
+    - `language_preference`: How much more often the first min(R, 20) results share the query's language than the R
+      relevant documents do, from -1 to 1: 0 for a perfect ranking.
+    - `language_preference_rate`: Whether the first relevant result is in the query's language, for queries with
+      relevant documents in it and in others, of which the ranking has one.
+    - `language_ndcg_at_10`: nDCG@10 with a gain of 2 for a relevant document in the query's language, else of 1.
+    - `right_same_language`, `right_other_language`, `wrong_same_language`, `wrong_other_language`: What the first
+      result is; the four sum to 1.
+
+    Args:
+        ranking: Shape (Q, K), corpus rows, best first.
+        relevant: The relevant corpus rows of each query.
+        query_languages: (Q,) languages.
+        document_languages: (C,) languages of the corpus.
+    """
+    of_documents, discounts = np.asarray(document_languages), 1 / np.log2(np.arange(2, 12))
+    kinds = [f"{what}_{which}_language" for what in ("right", "wrong") for which in ("same", "other")]
+    rows: list[dict[str, Any]] = []
+    for ranked, gold, language in zip(ranking, relevant, query_languages, strict=True):
+        is_own, is_found = of_documents[gold] == language, np.isin(gold, ranked[:10])
+        is_right, is_same = np.isin(ranked, gold), of_documents[ranked] == language
+        gains, ideal = (is_right * (1 + is_same))[:10], np.sort(1 + is_own)[::-1][:10]
+        has_both = is_own.any() and not is_own.all()
+        first = f"{'right' if is_right[0] else 'wrong'}_{'same' if is_same[0] else 'other'}_language"
+        rows.append(
+            {
+                "recall_at_10_same_language": is_found[is_own].mean() if is_own.any() else np.nan,
+                "recall_at_10_other_languages": is_found[~is_own].mean() if not is_own.all() else np.nan,
+                "language_preference_rate": is_same[is_right.argmax()] if has_both and is_right.any() else np.nan,
+                "language_ndcg_at_10": gains @ discounts[: len(gains)] / (ideal @ discounts[: len(ideal)]),
+                **{kind: kind == first for kind in kinds},
+                "language_preference": is_same[: min(len(gold), 20)].mean() - is_own.mean(),
+            }
+        )
+    return {name: np.array([row[name] for row in rows], dtype=np.float64) for name in (rows[0] if rows else ())}
+
+
+def texts_table(rows: Iterable[tuple[str, str, str, str]]) -> Dataset:
+    """Rows (id, title, text, language) as a table: a corpus, or queries. Without any title it has no such column."""
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
+    table = dict(zip(("id", "title", "text", "language"), columns, strict=True))
+    return Dataset.from_dict({name: column for name, column in table.items() if name != "title" or any(column)})
+
+
+def full_texts(table: Dataset) -> list[str]:
+    """What is encoded: title and text, joined with a space as in BEIR and mteb."""
+    if "title" not in table.column_names:
+        return list(table["text"][:])  # as it stands: XQuAD-R's candidates begin with spaces
+    return [f"{title} {text}".strip() for title, text in zip(table["title"][:], table["text"][:], strict=True)]
+
+
+@dataclass(frozen=True)
+class RetrievalData:
+    """A corpus, queries and judgements. Those queries count that have a relevant document, found or not.
+
+    Attributes:
+        corpus: Columns `id`, `text`, `language` and, for some, `title`, as `texts_table` makes it, in memory or on the
+            disk.
+        queries: The same.
+        qrels: Query id to document id to judgement.
+        file: File of the judgements, for messages.
+
+    Raises:
+        DataError: If no query has a relevant document, or an id that is judged is not in its table exactly once.
+    """
+
+    corpus: Dataset
+    queries: Dataset
+    qrels: Qrels
+    file: str = "qrels"
+
+    def __post_init__(self) -> None:
+        _ = self._relevant
+
+    @cached_property
+    def _relevant(self) -> dict[int, NDArray[np.int64]]:
+        """Row of each query that counts to the corpus rows relevant to it."""
+        judged = {document for judgements in self.qrels.values() for document in judgements}
+        query_rows, document_rows = _rows_named(self.queries, self.qrels), _rows_named(self.corpus, judged)
+        counts = Counter(name for name, _ in query_rows) + Counter(name for name, _ in document_rows)
+        wrong = [f"{n!r} stands {counts[n]} times in the texts" for n in (*self.qrels, *judged) if counts[n] != 1]
+        relevant: dict[int, NDArray[np.int64]] = {}
+        if not wrong:
+            row_of = dict(document_rows)
+            for query, row in query_rows:
+                rows = sorted(row_of[document] for document, value in self.qrels[query].items() if value > 0)
+                relevant |= {row: np.array(rows)} if rows else {}
+        if not relevant:
+            raise DataError((wrong or ["no query has a relevant document"])[0], file=self.file)
+        return relevant
+
+    @property
+    def relevant(self) -> list[NDArray[np.int64]]:
+        """The corpus rows relevant to each of the `judged` queries."""
+        return list(self._relevant.values())
+
+    @cached_property
+    def judged(self) -> Dataset:
+        """The queries that count, in their order."""
+        return self.queries.select(list(self._relevant))
+
+    def of_languages(self, languages: Sequence[str], *, corpus: bool = False) -> RetrievalData:
+        """The queries of some languages only; with `corpus`, the documents of these languages only.
+
+        Raises:
+            ValueError: If one of them has no query.
+        """
+        chosen = set(choose(languages, self.queries.unique("language"), self.file))
+
+        def part(table: Dataset) -> Dataset:
+            return table.select([row for row, code in enumerate(table["language"][:]) if code in chosen])
+
+        queries, documents = part(self.queries), part(self.corpus) if corpus else self.corpus
+        asked, left = set(queries["id"][:]), set(documents["id"][:]) if corpus else None
+        qrels = {
+            query: {name: value for name, value in judgements.items() if left is None or name in left}
+            for query, judgements in self.qrels.items()
+            if query in asked
+        }
+        return RetrievalData(documents, queries, qrels, self.file)
+
+
+def _rows_named(table: Dataset, names: Collection[str]) -> list[tuple[str, int]]:
+    """The ids among the names, and their rows; of a large table, a part of the ids is in memory at a time."""
+    batches = table.select_columns(["id"]).iter(batch_size=100_000)
+    ids: Iterator[str] = (name for batch in batches for name in batch["id"])  # type: ignore[index]
+    return [(name, row) for row, name in enumerate(ids) if name in names]
 
 
 class RetrievalEvaluator(BenchmarkEvaluator):
     """Retrieval from one or more pools of documents, scored per language of the queries and averaged over languages.
 
-    Its own files are a pool in BEIR's layout, see [`read_beir`][st_xlret.evaluation.read_beir]. A subclass defines its
-    benchmark, metrics and task, and reads its files. One with another way of scoring overrides `score_pool`.
+    Its own files are a pool in BEIR's layout, see [`read_beir`][st_xlret.evaluation.read_beir]. A pool in several
+    languages also gets `recall_at_10` and the metrics of
+    [`language_metrics`][st_xlret.evaluation.language_metrics]. A subclass defines its benchmark, metrics and task, and
+    reads its files; one with another way of scoring overrides `score_pool`.
 
     Args:
-        pools: Name to data, or to a function that loads them. With functions, one pool is in memory at a time.
+        pools: Name to data, or to a function that loads them: one pool is in memory at a time.
         split: Name of the split, for the result.
         similarity: `"cosine"` or `"dot"`. Default: that of the model.
-        embed_corpus: A cache that keeps the embeddings of the corpora on disk. Default: they are encoded into memory.
+        keep_vectors: Folder that keeps the vectors of the corpora on the disk: an interrupted run goes on from there.
+        distributed: With `keep_vectors`, share the corpora among the processes of torchrun.
+        notes: Further entries of the protocol.
         **options: Those of [`BenchmarkEvaluator`][st_xlret.evaluation.BenchmarkEvaluator].
-
-    Raises:
-        ValueError: If there are no pools, or the calibration does not know a language.
     """
 
     benchmark = "retrieval"
@@ -52,121 +249,84 @@ class RetrievalEvaluator(BenchmarkEvaluator):
 
     def __init__(
         self,
-        pools: Mapping[str, Data | Callable[[], Data]],
+        pools: Mapping[str, Any | Callable[[], Any]],
         *,
         split: str = "test",
-        similarity: Similarity | None = None,
-        embed_corpus: EmbeddingCache | None = None,
+        similarity: Literal["cosine", "dot"] | None = None,
+        keep_vectors: PathLike | None = None,
+        distributed: bool = False,
+        notes: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
         self.primary = self.primary or self.metrics[0]
         super().__init__(**options)
-        if not pools:
-            raise ValueError("there is nothing to evaluate: no pools were given.")
-        self.embedder = replace(self.embedder, show_progress_bar=self.show_progress_bar)
-        self.pools = dict(pools)
-        self.split = split
-        self.similarity = similarity
-        self.embed_corpus = embed_corpus
-        for pool in self.pools.values():
-            if not callable(pool):
-                self._require_languages(pool)
+        self.pools, self.split, self.similarity, self.notes = dict(pools), split, similarity, dict(notes or {})
+        self.keep_vectors, self.distributed = keep_vectors, distributed
 
     @classmethod
-    def read(cls, folder: Path | None, languages: list[str] | None, *, split: str = "test", **_: Any) -> dict[str, Any]:
+    def read(cls, folder: Path | None, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
         """One pool, and the queries of a split."""
         assert folder is not None
         data = read_beir(folder, split=split)
-        return {"pools": {"all": data if languages is None else data.of_languages(languages)}, "split": split}
+        return cls({"all": data if languages is None else data.of_languages(languages)}, split=split, **options)
 
-    def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
-        """Scores per query language, their averages, and the protocol."""
+    def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:
+        """Language of the queries to metric to value."""
         scores: dict[str, dict[str, float]] = {}
-        documents, queries = {}, 0
-        pools = tqdm(self.pools.items(), desc=self.name, disable=not self.show_progress_bar or len(self.pools) < 2)
-        for name, pool in pools:
+        self.sizes = dict[str, int]()
+        for name, pool in self.pools.items():
             data = pool() if callable(pool) else pool
-            self._require_languages(data)
-            of_pool = self.score_pool(model, data)
-            if twice := sorted(set(of_pool) & set(scores)):
-                raise ValueError(f"pool {name!r} has queries in {twice}, as another pool does.")
-            scores.update(of_pool)
-            documents[name] = len(data.corpus)
-            queries += len(data.judged)
-        sizes = [f"{name} {size}" for name, size in documents.items()]
-        protocol = {
-            **self.protocol(model),
-            "similarity": similarity_of(model, self.similarity),
-            "languages": str(len(scores)),
-            "queries": str(queries),
-            "corpus_size": ", ".join(sizes) if len(sizes) > 1 else str(sum(documents.values())),
-        }
-        return BenchmarkResult(self.benchmark, scores, macro_average(scores), protocol)
+            self.sizes[name] = len(data.corpus)
+            scores |= self.score_pool(model, data)
+        return scores
 
-    def score_pool(self, model: SentenceTransformer, data: Data) -> dict[str, dict[str, float]]:
-        """Language of the queries to metric to value, for one pool.
-
-        A pool in several languages also gets `recall_at_10`, `language_preference` and the metrics of
-        [`language_metrics`][st_xlret.evaluation.language_metrics].
-        """
+    def score_pool(self, model: SentenceTransformer, data: Any) -> dict[str, dict[str, float]]:
+        """Language of the queries of one pool to metric to value."""
         queries, documents = self.embed_pool(model, data)
-        depth = max(10, *(parse_metric(name)[1] for name in self.metrics))
+        depth = max(10, *(int(name.rpartition("_")[2]) for name in self.metrics))
         return score_ranking(search(queries, documents, depth), data, self.metrics)
 
-    def embed_pool(self, model: SentenceTransformer, data: Data) -> tuple[Tensor, Tensor | StoredEmbeddings]:
-        """The embeddings of the queries that count, and of the corpus, whose dot products are the similarity.
+    def embed_pool(self, model: SentenceTransformer, data: Any) -> tuple[Tensor, Tensor | KeptVectors]:
+        """Vectors of the queries that count and of the corpus, whose dot products are the similarity."""
 
-        Raises:
-            ValueError: If the model returns NaN or infinite values for a text.
-        """
-        normalize = similarity_of(model, self.similarity) == "cosine"
-        queries, corpus, embedder = data.judged, data.corpus, self.embedder
-        asked = embedder.embed(model, queries.full_texts(), queries.languages_of(), role="query", normalize=normalize)
+        def embed(table: Dataset, role: Role) -> Tensor:
+            vectors = self.embed(model, full_texts(table), table["language"][:], role)
+            return unit_rows(vectors) if self._is_cosine(model) else vectors
 
-        def embed(texts: Sequence[str], languages: Sequence[str]) -> Tensor:
-            return embedder.embed(model, texts, languages, role="document", normalize=normalize)
+        if self.keep_vectors is None:
+            return embed(data.judged, "query"), embed(data.corpus, "document")
+        how = self.protocol(model), model.prompts, model.default_prompt_name, data.corpus._fingerprint
+        parts = [fingerprint(model), "" if self.calibration is None else fingerprint(self.calibration), repr(how)]
+        folder = Path(self.keep_vectors, hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32])
+        vectors = KeptVectors(folder, distributed=self.distributed)
+        vectors.write(data.corpus, lambda rows: embed(data.corpus.select(range(rows.start, rows.stop)), "document"))
+        return embed(data.judged, "query"), vectors
 
-        if self.embed_corpus is None:
-            return asked, embed(corpus.full_texts(), corpus.languages_of())
-        identity = {
-            "model": fingerprint(model),
-            "calibration": None if embedder.calibration is None else fingerprint(embedder.calibration),
-            "prompt": embedder.prompt(model, "document"),
-            "layer": embedder.layer,
-            "pooling": embedder.pooling,
-            "normalize": normalize,
-            "precision": embedder.describe(model)["precision"],
-        }
-        embedder = replace(embedder, show_progress_bar=False)  # the cache has a bar of its own
-        return asked, self.embed_corpus.embed(corpus, embed, identity=identity)
+    def _is_cosine(self, model: SentenceTransformer) -> bool:
+        return {"cosine": True, "dot": False}[self.similarity or str(model.similarity_fn_name)]
 
-    def _require_languages(self, data: Data) -> None:
-        self.embedder.require_languages([*data.queries.language_set(), *data.corpus.language_set()])
+    def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
+        """Scores per query language, their averages, and the protocol with the sizes of the pools."""
+        result = super().evaluate(model)
+        sizes = [f"{name} {size}" if len(self.sizes) > 1 else str(size) for name, size in self.sizes.items()]
+        result.protocol.update(languages=str(len(result.scores)), corpus_size=", ".join(sizes))
+        return BenchmarkResult(self.benchmark, result.scores, macro_average(result.scores), result.protocol)
 
-    def protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
+    def protocol(self, model: SentenceTransformer) -> dict[str, str]:
         """What determines the scores, apart from the weights of the model."""
-        return {"task": self.task, "split": self.split, "direction": self.direction, **self.embedder.describe(model)}
+        about = {"task": self.task, "split": self.split, "direction": self.direction, **super().protocol(model)}
+        return {**about, "similarity": "cosine" if self._is_cosine(model) else "dot", **self.notes}
 
 
-def similarity_of(model: SentenceTransformer, similarity: Similarity | None = None) -> Similarity:
-    """The similarity by which documents are searched: the given one, else that of the model."""
-    chosen = similarity if similarity is not None else str(model.similarity_fn_name)
-    if chosen not in ("cosine", "dot"):
-        raise ValueError(
-            f'similarity must be "cosine" or "dot", got {chosen!r}; give one that retrieval can search by.'
-        )
-    return chosen  # type: ignore[return-value]
-
-
-def search(queries: Tensor, documents: Tensor | StoredEmbeddings, k: int) -> NDArray[np.int64]:
+def search(queries: Tensor, documents: Tensor | KeptVectors, k: int) -> NDArray[np.int64]:
     """The corpus rows of the k best documents of each query, best first; of equal scores, the lower row comes first."""
     depth = min(k, len(documents))
-    found = top_k(queries, documents, depth) if isinstance(documents, Tensor) else documents.top_k(queries, depth)
-    return found[1].cpu().numpy()
+    best = top_k(queries, documents, depth) if isinstance(documents, Tensor) else documents.top_k(queries, depth)
+    return best[1].cpu().numpy()
 
 
 def score_ranking(
-    ranking: NDArray[np.int64], data: Data, metrics: Sequence[str] = ("mrr_at_100", "recall_at_100")
+    ranking: NDArray[np.int64], data: RetrievalData, metrics: Sequence[str] = ("mrr_at_100", "recall_at_100")
 ) -> dict[str, dict[str, float]]:
     """Language of the queries to metric to its mean over them; metrics by language only for a corpus in several.
 
@@ -176,204 +336,78 @@ def score_ranking(
         metrics: Names such as `"mrr_at_100"`, `"recall_at_100"`, `"map_at_20"`.
 
     Raises:
-        ValueError: If a metric is unknown or needs more results per query than the ranking has.
+        KeyError: If a metric is unknown.
     """
-    hits = hits_of_ranking(ranking, data.relevant, len(data.corpus))
-    counts = np.array([len(rows) for rows in data.relevant])
-    is_mixed = len(data.corpus.language_set()) > 1
-    values: dict[str, NDArray[np.float64]] = {}
+    hits = np.array([np.isin(ranked, gold) for ranked, gold in zip(ranking, data.relevant, strict=True)])
+    counts, asked = np.array([len(gold) for gold in data.relevant]), np.array(data.judged["language"][:])
+    is_mixed = len(data.corpus.unique("language")) > 1
+    values = {}
     for name in (*metrics, "recall_at_10") if is_mixed else metrics:
-        metric, k = parse_metric(name)
-        if hits.shape[1] < min(k, len(data.corpus)):
-            raise ValueError(f"{name} needs {k} results a query; the ranking has {hits.shape[1]}.")
-        values[name] = metric(hits, counts)
-    languages = np.array(data.judged.languages_of())
+        kind, _, k = name.partition("_at_")
+        values[name] = METRICS[kind](hits, counts, int(k))
     if is_mixed:
-        given = ranking, data.relevant, languages, data.corpus.languages_of()
-        values |= language_metrics(*given)
-        values["language_preference"] = language_preference(*given)
-    scores: dict[str, dict[str, float]] = {}
-    for language in data.judged.language_set():
-        means = {name: of_query[languages == language] for name, of_query in values.items()}
-        scores[language] = {name: float(np.nanmean(each)) for name, each in means.items() if not np.isnan(each).all()}
+        values |= language_metrics(ranking, data.relevant, asked.tolist(), data.corpus["language"][:])
+    scores = {}
+    for code in dict.fromkeys(asked.tolist()):
+        means = {name: of_queries[asked == code] for name, of_queries in values.items()}
+        scores[code] = {name: float(np.nanmean(each)) for name, each in means.items() if not np.isnan(each).all()}
     return scores
 
 
-def mean_average_precision(queries: Tensor, documents: Tensor, relevant: Sequence[NDArray[np.int64]]) -> NDArray[Any]:
-    """Average precision of each query over the whole ranking, of equal scores the lower row first."""
-    found = []
-    for start in range(0, len(queries), 256):
-        scores = (queries[start : start + 256] @ documents.T).cpu().numpy()
-        for row, gold in zip(scores, relevant[start : start + 256], strict=True):
-            before = [np.count_nonzero(row > row[at]) + np.count_nonzero(row[:at] == row[at]) for at in gold]
-            found.append(float((np.arange(1, len(gold) + 1) / (np.sort(before) + 1)).mean()))
-    return np.array(found)
+def read_beir(folder: PathLike, *, split: str = "test", language: str | None = None) -> RetrievalData:
+    """Read a pool in BEIR's layout: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv`, plain or gzip.
 
-
-def hits_of_ranking(ranking: ArrayLike, relevant: Sequence[ArrayLike], corpus_size: int) -> NDArray[np.bool_]:
-    """Which of the ranked rows are relevant."""
-    rows = np.asarray(ranking, dtype=np.int64)
-    if rows.ndim != 2 or len(rows) != len(relevant):
-        raise ValueError(f"a ranking of shape {rows.shape} does not fit {len(relevant)} queries.")
-    gold = [np.asarray(documents, dtype=np.int64) + query * corpus_size for query, documents in enumerate(relevant)]
-    gold_keys = np.concatenate(gold) if gold else np.empty(0, dtype=np.int64)
-    return np.isin(rows + np.arange(len(rows))[:, None] * corpus_size, gold_keys)
-
-
-def mrr_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> NDArray[np.float64]:
-    """Reciprocal rank of the first hit of each query among its k best results, 0 if there is none: (Q,), float64.
+    Documents may name what they are translations of: `translation_of`, in the record or in its `metadata`, is the id of
+    the original. The judgement of a document holds for its translations too, unless they are judged.
 
     Args:
-        hits: Boolean (Q, K), whether the result at each rank is relevant, best first. Missing ranks (K < k) are no
-            hits.
-        relevant: (Q,), the number of documents that are relevant to each query, found or not; at least 1.
-        k: Number of results per query that are considered.
+        folder: The folder of these files.
+        split: Name of the judgements. Queries without a judgement are left out.
+        language: Language of the texts that have no `metadata.language` and no field `language`.
 
     Raises:
-        ValueError: If the shapes disagree, k is below 1, or a query has no relevant document or more hits than those.
+        FileNotFoundError: If a file is missing.
+        DataError: If a file is malformed (file and line are named).
     """
-    found, _ = _checked(hits, relevant, k)
-    if not found.size:
-        return np.zeros(len(found))
-    return np.where(found.any(axis=1), 1.0 / (found.argmax(axis=1) + 1), 0.0)
-
-
-def recall_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> NDArray[np.float64]:
-    """Fraction of the relevant documents of each query that are among its k best results; see `mrr_at_k`.
-
-    Example:
-        >>> recall_at_k([[False, True, True], [False, False, True]], [4, 1], k=3).tolist()
-        [0.5, 1.0]
-    """
-    found, counts = _checked(hits, relevant, k)
-    return found.sum(axis=1) / counts
-
-
-def map_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> NDArray[np.float64]:
-    """Average precision of the k best results of each query, whose mean is mAP@k; see `mrr_at_k`.
-
-    `AP@k = sum_{r<=k} hit_r * (hits among the first r) / r / min(R, k)` with R relevant documents. A perfect ranking
-    thus has 1 even if more than k documents are relevant. (trec_eval's `map_cut` divides by R. The two agree if R <= k,
-    as on LAReQA and Mewsli-X.)
-
-    Example:
-        >>> map_at_k([[True, False, True], [False, True, True]], [2, 5], k=2).tolist()
-        [0.5, 0.25]
-    """
-    found, counts = _checked(hits, relevant, k)
-    ranks = np.arange(1, found.shape[1] + 1)
-    return (found * found.cumsum(axis=1) / ranks).sum(axis=1) / np.minimum(counts, k)
-
-
-def ndcg_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> NDArray[np.float64]:
-    """Normalised discounted cumulative gain of the k best results of each query; see `mrr_at_k`.
-
-    Example:
-        >>> ndcg_at_k([[True, False, True]], [1 + 1], k=3).round(4).tolist()
-        [0.9197]
-    """
-    found, counts = _checked(hits, relevant, k)
-    discounts = 1 / np.log2(np.arange(2, k + 2))
-    return (found * discounts[: found.shape[1]]).sum(axis=1) / discounts.cumsum()[np.minimum(counts, k) - 1]
-
-
-def _checked(hits: ArrayLike, relevant: ArrayLike, k: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    found, counts = np.asarray(hits, dtype=bool), np.asarray(relevant, dtype=np.int64)
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got {k}.")
-    if found.ndim != 2 or counts.shape != (len(found),):
-        raise ValueError(
-            f"expected hits (Q, K) and numbers of relevant documents (Q,), got {found.shape}, {counts.shape}."
-        )
-    bad = (counts < 1) | (found.sum(axis=1) > counts)
-    if bad.any():
-        row = int(bad.nonzero()[0][0])
-        raise ValueError(f"query row {row} has {int(found[row].sum())} hits and {int(counts[row])} relevant documents.")
-    return found[:, :k], counts
-
-
-_METRICS = {"mrr": mrr_at_k, "recall": recall_at_k, "map": map_at_k, "ndcg": ndcg_at_k}
-
-
-def parse_metric(name: str) -> tuple[Metric, int]:
-    """The function and the k of a metric, by its name."""
-    match = re.fullmatch(r"(mrr|recall|map|ndcg)_at_([1-9]\d*)", name)
-    if match is None:
-        raise ValueError(f"unknown metric {name!r}: give names such as 'mrr_at_100', 'recall_at_100', 'map_at_20'.")
-    function, k = _METRICS[match[1]], int(match[2])
-    return lambda hits, relevant: function(hits, relevant, k), k
-
-
-def language_preference(
-    ranking: NDArray[np.int64],
-    relevant: Sequence[NDArray[np.int64]],
-    query_languages: ArrayLike,
-    document_languages: ArrayLike,
-    *,
-    k: int = 20,
-) -> NDArray[np.float64]:
-    """How much more often top results share the query's language than the relevant documents do: (Q,), from -1 to 1.
-
-    For a query with R relevant documents, the top min(R, k) results are considered: a perfect ranking has 0 whatever
-    its languages, and a model that groups texts by language has nearly 1 minus the share of the query's language.
-
-    Args:
-        ranking: Shape (Q, K), corpus rows, best first.
-        relevant: The relevant corpus rows of each query.
-        query_languages: (Q,) languages, or numbers of them.
-        document_languages: (C,) languages of the corpus.
-        k: Maximum number of results per query that are considered.
-    """
-    of_documents = np.asarray(document_languages)
-    return np.array(
-        [
-            (of_documents[ranked[: min(len(gold), k)]] == language).mean() - (of_documents[gold] == language).mean()
-            for ranked, gold, language in zip(ranking, relevant, np.asarray(query_languages), strict=True)
-        ]
+    corpus, queries, qrels = (
+        find_file(folder, name) for name in ("corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv")
     )
+    group_of: dict[str, list[str]] = {}
+    documents = texts_table(_read_texts(corpus, language, group_of))
+    judgements, names = read_qrels(qrels), set(documents["id"][:])
+    for of_query in judgements.values():
+        judged = dict(of_query)
+        for name, value in judged.items():
+            for other in (names & {*group_of.get(name, ())}) - judged.keys():
+                of_query[other] = max(value, of_query.get(other, value))
+    return RetrievalData(documents, texts_table(_read_texts(queries, language, {})), judgements, str(qrels))
 
 
-def language_metrics(
-    ranking: NDArray[np.int64],
-    relevant: Sequence[NDArray[np.int64]],
-    query_languages: ArrayLike,
-    document_languages: ArrayLike,
-) -> dict[str, NDArray[np.float64]]:
-    """What a search finds in the query's language and in others, each (Q,); NaN for queries that it is not defined for.
+def _read_texts(
+    file: Path, language: str | None, group_of: dict[str, list[str]]
+) -> Iterator[tuple[str, str, str, str]]:
+    """The rows of a file of BEIR's; fills in the ids of texts that say the same, by each of these ids."""
+    for number, record in read_jsonl(file):
+        with naming(file, number):
+            about = {"language": language, **record, **(record.get("metadata") or {})}
+            name, title = str(record["_id"] if "_id" in record else record["id"]), record.get("title") or ""
+            _ = title + record["text"] + about["language"]  # a TypeError unless all are strings
+            original = str(name if about.get("translation_of") is None else about["translation_of"])
+        if original != name:
+            same, group = group_of.get(name, [name]), group_of.setdefault(original, [original])
+            group += same
+            group_of.update(dict.fromkeys(same, group))
+        yield name, title, record["text"], about["language"]
 
-    The relevant documents of a query are taken to be translations of each other, as in LAReQA; for other pools
-    [`read_beir`][st_xlret.evaluation.read_beir] takes them from the documents' `translation_of`. The preference rate,
-    the language-aware nDCG and the four-way split have the names and the purpose of MLAIRE
-    ([arXiv:2605.07249](https://arxiv.org/abs/2605.07249)); they are defined here, and not copied from there:
 
-    - `recall_at_10_same_language`, `recall_at_10_other_languages`: Recall@10 of the relevant documents in the query's
-      language, and of those in other languages.
-    - `language_preference_rate`: Whether the first relevant result is in the query's language, for queries with
-      relevant documents in it and in others, of which the ranking has one.
-    - `language_ndcg_at_10`: nDCG@10 with a gain of 2 for a relevant document in the query's language, and of 1 for one
-      in another language.
-    - `right_same_language`, `right_other_language`, `wrong_same_language`, `wrong_other_language`: What the first
-      result is; the four sum to 1.
+def find_file(folder: PathLike, *patterns: str) -> Path:
+    """The file that matches the first of several patterns that any matches, plain or gzipped.
 
-    The arguments are those of `language_preference`.
+    Raises:
+        FileNotFoundError: If there is none. The message says what is there.
     """
-    of_documents = np.asarray(document_languages)
-    discounts = 1 / np.log2(np.arange(2, 12))
-    rows: list[dict[str, float]] = []
-    for ranked, gold, language in zip(ranking, relevant, np.asarray(query_languages), strict=True):
-        is_own, is_found = of_documents[gold] == language, np.isin(gold, ranked[:10])
-        is_right, is_same = np.isin(ranked, gold), of_documents[ranked] == language
-        gains = (is_right * (1 + is_same))[:10]
-        best = np.sort(1 + is_own)[::-1][:10]
-        is_defined = is_own.any() and not is_own.all() and is_right.any()
-        first = f"{'right' if is_right[0] else 'wrong'}_{'same' if is_same[0] else 'other'}_language"
-        rows.append(
-            {
-                "recall_at_10_same_language": is_found[is_own].mean() if is_own.any() else np.nan,
-                "recall_at_10_other_languages": is_found[~is_own].mean() if not is_own.all() else np.nan,
-                "language_preference_rate": float(is_same[is_right.argmax()]) if is_defined else np.nan,
-                "language_ndcg_at_10": gains @ discounts[: len(gains)] / (best @ discounts[: len(best)]),
-                **{name: float(name == first) for name in _FIRST_RESULTS},
-            }
-        )
-    return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
+    for pattern in patterns:
+        if files := sorted({*Path(folder).glob(pattern), *Path(folder).glob(f"{pattern}.gz")}):
+            return files[0]
+    names = sorted(path.name for path in Path(folder).glob("*"))[:12]
+    raise FileNotFoundError(f"expected {Path(folder) / patterns[0]} (or .gz); the folder holds {names}")

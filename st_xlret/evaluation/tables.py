@@ -1,10 +1,11 @@
-"""Tables of results: one beside published ones with their sources, and several systems with the means of seeds."""
+"""Tables and plots of results: one beside published ones with their sources, several systems with their seeds."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -13,13 +14,17 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from statistics import fmean, stdev
+from textwrap import fill
 from typing import Any
 
-from st_xlret.evaluation.base import BenchmarkResult
-from st_xlret.evaluation.benchmarks import BENCHMARKS
-from st_xlret.files import check_output_file, write_text
+from st_xlret.evaluation.base import BenchmarkResult, naming
+from st_xlret.files import atomic_file, check_output_file, write_text
+
+logger = logging.getLogger(__name__)
 
 NOT_COMPARABLE = "†"
+_LABELLED_LANGUAGES, _MOST_LABELS = 40, 60
+_INCHES_PER_BAR, _CHARACTERS_PER_LABEL = 0.2, 22
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
@@ -29,15 +34,9 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left
         header: Names of the columns.
         rows: One sequence of cells per row. Characters that would break the table are escaped.
         left: How many columns are aligned to the left. The others, which hold figures, are aligned to the right.
-
-    Raises:
-        ValueError: If a row has another number of cells than the header.
     """
     from tabulate import tabulate
 
-    for row in rows:
-        if len(row) != len(header):
-            raise ValueError(f"the header has {len(header)} cells and this row {len(row)}: {list(row)}.")
     cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in (header, *rows)]
     alignment = ["left" if column < left else "right" for column in range(len(header))]
     return tabulate(cells[1:], cells[0], tablefmt="pipe", colalign=alignment if rows else None, disable_numparse=True)
@@ -46,13 +45,6 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left
 def percent(value: float | None) -> str:
     """A fraction as a percentage with one decimal, `-` for None."""
     return "-" if value is None else f"{100 * value:.1f}"
-
-
-def scores_table(result: BenchmarkResult) -> str:
-    """A table with one row per language and one column per metric, in percent; the average is the last row."""
-    header = ["language", *result.average]
-    rows = [[language, *map(percent, values.values())] for language, values in result.scores.items()]
-    return markdown_table(header, [*rows, ["average", *map(percent, result.average.values())]])
 
 
 @dataclass(frozen=True)
@@ -102,41 +94,36 @@ class PublishedRow:
 
 
 def published_rows(benchmark: str, *, metric: str | None = None, ablations: bool = False) -> list[PublishedRow]:
-    """The published rows of one benchmark, in the order of the papers' tables.
+    """The published rows of one benchmark, in the order of the papers' tables; none for an unknown one.
 
     Args:
         benchmark: Such as `"tatoeba"`.
         metric: Only rows of one metric, such as `"mrr_at_100"`. Default: all.
         ablations: Include the rows of ablations.
-
-    Raises:
-        ValueError: If there are none for this benchmark.
     """
-    if benchmark not in _published():
-        raise ValueError(f"no published rows for {benchmark!r}; there are some for {sorted(_published())}.")
-    rows = [
+
+    def fractions(values: Mapping[str, float], table: Mapping[str, Any]) -> dict[str, float]:
+        is_fraction = table.get("unit") == "fraction"
+        return {name: value if is_fraction else round(value / 100, 6) for name, value in values.items()}
+
+    return [
         PublishedRow(
             system=row["system"],
-            scores={language: _fraction(value, table) for language, value in row.get("scores", {}).items()},
-            average={name: _fraction(value, table) for name, value in row.get("average", {}).items()},
+            scores=fractions(row.get("scores", {}), table),
+            average=fractions(row.get("average", {}), table),
             bilingual_data=row["bilingual_data"],
             **{name: value for name, value in table.items() if name not in ("rows", "unit", "note")},
         )
-        for table in _published()[benchmark]
+        for table in _published().get(benchmark, [])
         for row in table["rows"]
-        if ablations or not table.get("ablation", False)
+        if (ablations or not table.get("ablation")) and metric in (None, table.get("metric", "accuracy"))
     ]
-    return [row for row in rows if metric is None or row.metric == metric]
 
 
 @cache
 def _published() -> dict[str, Any]:
     file = resources.files("st_xlret.evaluation") / "published_results.json"
     return json.loads(file.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
-
-
-def _fraction(value: float, table: dict[str, Any]) -> float:
-    return value if table.get("unit") == "fraction" else round(value / 100, 6)
 
 
 def results_table(
@@ -161,18 +148,12 @@ def results_table(
         languages: The columns. Default: all languages of the result.
         published_average: An average of the published rows over the languages of the result, such as `"average_112"`
             for all of Tatoeba. A further column then compares the averages.
-
-    Raises:
-        ValueError: If a language was not evaluated.
     """
     shown = list(result.scores if languages is None else languages)
-    missing = [language for language in shown if language not in result.scores]
-    if missing:
-        raise ValueError(f"{missing} were not evaluated; there are results for {list(result.scores)}.")
 
     def row(system: str, scores: Mapping[str, float], average: float | None, source: str) -> list[str]:
-        known = [scores[language] for language in shown if language in scores]
-        mean = sum(known) / len(known) if known and len(known) == len(shown) else None
+        is_whole = bool(shown) and all(language in scores for language in shown)
+        mean = sum(scores[language] for language in shown) / len(shown) if is_whole else None
         cells = [system, *(percent(scores.get(language)) for language in shown), percent(mean)]
         return [*cells, *([percent(average)] if published_average else []), source]
 
@@ -188,69 +169,54 @@ def results_table(
     return markdown_table(["system", *shown, "mean", *extra, "source"], rows)
 
 
-def markdown_row(result: BenchmarkResult, model_name: str) -> str:
-    """A table of one row: benchmark, model, averages in percent, and over what they are averaged."""
-    protocol = {
-        name: result.protocol[name] for name in ("split", "direction", "corpus_size") if name in result.protocol
-    }
-    header = ["benchmark", "model", *result.average, "languages", *protocol]
-    row = [result.benchmark, model_name, *map(percent, result.average.values()), str(len(result.scores))]
-    return markdown_table(header, [[*row, *protocol.values()]], left=2)
-
-
 def report(result: BenchmarkResult, model_name: str) -> str:
     """The whole result for a terminal or a Markdown file, beside published figures if there are any."""
-    protocol = "\n".join(f"- {name}: {value}" for name, value in result.protocol.items())
     short_name = os.path.basename(os.path.normpath(model_name))
+    about = [name for name in ("split", "direction", "corpus_size") if name in result.protocol]
+    averages = [*map(percent, result.average.values())]
+    line = [result.benchmark, short_name, *averages, str(len(result.scores)), *map(result.protocol.get, about)]
+    languages = [[code, *map(percent, values.values())] for code, values in result.scores.items()]
     parts = [
         f"{result.benchmark}, {model_name}, in percent",
-        markdown_row(result, short_name),
-        scores_table(result),
-        protocol,
+        markdown_table(["benchmark", "model", *result.average, "languages", *about], [line], left=2),
+        markdown_table(["language", *result.average], [*languages, ["average", *averages]]),
+        "\n".join(f"- {name}: {value}" for name, value in result.protocol.items()),
     ]
-    if result.benchmark in BENCHMARKS and result.benchmark in _published():
-        parts += _beside_published(result, short_name)
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(part for part in [*parts, *_beside_published(result, short_name)] if part)
 
 
 def _beside_published(result: BenchmarkResult, model_name: str) -> list[str]:
     """One table per metric that the papers report, and notes on the published rows."""
-    known = BENCHMARKS[result.benchmark]
+    from st_xlret.evaluation import BENCHMARKS
+
+    kind = BENCHMARKS.get(result.benchmark)
     parts = []
-    for metric in known.published_metrics:
+    for metric in kind.published_metrics if kind is not None else ():
         published = published_rows(result.benchmark, metric=metric)
         shown = [language for language in result.scores if any(language in row.scores for row in published)]
-        count = known.languages_in_all
-        whole = f"average_{count}" if len(result.scores) == count else None
-        published = [
-            row for row in published if whole in row.average or any(language in row.scores for language in shown)
-        ]
+        whole = f"average_{kind.languages_in_all}" if len(result.scores) == kind.languages_in_all else None
+        published = [row for row in published if whole in row.average or any(code in row.scores for code in shown)]
         if not published or metric not in result.average:
             continue
-        table = results_table(
-            result, model_name=model_name, published=published, metric=metric, languages=shown, published_average=whole
-        )
+        how: Any = {"published": published, "metric": metric, "languages": shown, "published_average": whole}
+        table = results_table(result, model_name=model_name, **how)
         parts.append(f"{metric} beside published figures (the papers' own; other training data and sizes):\n\n{table}")
         parts.append(_differences(result, published))
-        protocols = dict.fromkeys(f"- {_table_of(row)}: {row.protocol}" for row in published)
+        protocols = dict.fromkeys(f"- {row.short_source}, {row.table}: {row.protocol}" for row in published)
         parts.append("\n".join(["Of the published figures:\n", *protocols]))
     return parts
 
 
-def _table_of(row: PublishedRow) -> str:
-    return f"{row.short_source}, {row.table}"
-
-
 def _differences(result: BenchmarkResult, published: list[PublishedRow]) -> str:
     """How the marked rows of a table were measured differently; an empty string if none is marked."""
-    found: dict[str, dict[str, dict[str, None]]] = {}
+    tables_by_value: dict[str, dict[str, dict[str, None]]] = {}
     for row in published:
         for name, value in row.differences(result.protocol).items():
-            found.setdefault(name, {}).setdefault(value, {})[_table_of(row)] = None
+            tables_by_value.setdefault(name, {}).setdefault(value, {})[f"{row.short_source}, {row.table}"] = None
     lines = [
         f"- {name}: {result.protocol[name]} here; "
         + "; ".join(f"{value} in {' and '.join(tables)}" for value, tables in values.items())
-        for name, values in found.items()
+        for name, values in tables_by_value.items()
     ]
     title = f"{NOT_COMPARABLE} measured differently, or in a way that is not said, and therefore not comparable:\n"
     return "\n".join([title, *lines]) if lines else ""
@@ -276,31 +242,26 @@ def compare(results: Mapping[str, Sequence[BenchmarkResult]]) -> list[ComparedRo
         results: Name of each system to the results of its seeds. The metrics that all results share are compared.
 
     Raises:
-        ValueError: If nothing is given, or the results differ in benchmark, languages or protocol of measurement.
+        ValueError: If the results differ in benchmark, languages or protocol of measurement.
 
     Example:
         >>> seeds = [BenchmarkResult("own", {}, {"accuracy": value}) for value in (0.5, 0.6)]
         >>> compare({"ours": seeds})[0].means
         {'accuracy': 0.55}
     """
-    every = [(name, result) for name, seeds in results.items() for result in seeds]
-    if not every:
-        raise ValueError("there are no results to compare.")
-    first_name, first = every[0]
-    for name, result in every[1:]:
-        for what, one, other in (
-            ("benchmark", first.benchmark, result.benchmark),
-            ("languages", sorted(first.scores), sorted(result.scores)),
-            *((entry, first.protocol.get(entry), result.protocol.get(entry)) for entry in ("split", "candidate")),
-        ):
-            if one != other:
-                raise ValueError(f"{name!r} and {first_name!r} differ in their {what}: {other} and {one}.")
-    metrics = [metric for metric in first.average if all(metric in result.average for _, result in every)]
+    every = [result for seeds in results.values() for result in seeds]
+    measured = [
+        (each.benchmark, *sorted(each.scores), *(each.protocol.get(entry) for entry in ("split", "candidate")))
+        for each in every
+    ]
+    if other := next((each for each in measured if each != measured[0]), None):
+        raise ValueError(f"the results differ in benchmark, languages or protocol: {measured[0]} and {other}")
+    metrics = [metric for metric in every[0].average if all(metric in result.average for result in every)]
     rows = []
     for name, seeds in results.items():
         values = {metric: [result.average[metric] for result in seeds] for metric in metrics}
-        means = {metric: round(fmean(found), 12) for metric, found in values.items()}
-        intervals = {metric: half_interval(found) for metric, found in values.items()}
+        means = {metric: round(fmean(of_seeds), 12) for metric, of_seeds in values.items()}
+        intervals = {metric: half_interval(of_seeds) for metric, of_seeds in values.items()}
         rows.append(ComparedRow(name, means, intervals, len(seeds)))
     return rows
 
@@ -318,23 +279,16 @@ def read_results(files: Sequence[str]) -> dict[str, list[BenchmarkResult]]:
     """Read results that `st-xlret evaluate` has written: `file.json`, or `NAME=file.json` with a name for the table.
 
     Files with the same name are the seeds of one system. Without a name, a file is named after itself.
-
-    Raises:
-        ValueError: If a file is no such result.
-        FileNotFoundError: If it is missing.
     """
     results: dict[str, list[BenchmarkResult]] = {}
-    for given in files:
-        name, equals, path = given.partition("=")
-        file = Path(path if equals else given)
-        try:
+    for word in files:
+        name, equals, path = word.partition("=")
+        file = Path(path if equals else word)
+        with naming(file):
             content = json.loads(file.read_text(encoding="utf-8"))
             fields = {key: content[key] for key in ("benchmark", "scores", "average", "protocol")}
-            averages = {metric: float(value) for metric, value in fields["average"].items()}
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise ValueError(f"{file} is no result that st-xlret evaluate has written ({reason}).") from error
-        results.setdefault(name if equals else file.stem, []).append(BenchmarkResult(**{**fields, "average": averages}))
+            fields["average"] = {metric: float(value) for metric, value in fields["average"].items()}
+            results.setdefault(name if equals else file.stem, []).append(BenchmarkResult(**fields))
     return results
 
 
@@ -342,21 +296,15 @@ def comparison_tables(rows: Sequence[ComparedRow]) -> dict[str, str]:
     """The table as `".md"`, `".csv"` (fractions) and `".tex"`; in percent, with ± half of the interval."""
     from tabulate import tabulate
 
-    metrics = list(rows[0].means)
-
-    def cells(row: ComparedRow) -> list[str]:
-        halves = [row.intervals[metric] for metric in metrics]
-        intervals = ["" if half is None else f" ± {100 * half:.1f}" for half in halves]
-        means = [f"{100 * row.means[metric]:.1f}{half}" for metric, half in zip(metrics, intervals, strict=True)]
-        return [row.name, *means, str(row.seeds)]
-
-    header, lines = ["system", *metrics, "seeds"], [cells(row) for row in rows]
-    text = io.StringIO()
+    text, lines, metrics = io.StringIO(), [], list(rows[0].means)
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["system", "seeds", *(f"{metric}{of}" for metric in metrics for of in ("", "_interval"))])
     for row in rows:
         halves = [(row.means[metric], row.intervals[metric]) for metric in metrics]
+        cells = [percent(mean) + ("" if half is None else f" ± {percent(half)}") for mean, half in halves]
+        lines.append([row.name, *cells, str(row.seeds)])
         writer.writerow([row.name, row.seeds, *("" if each is None else each for pair in halves for each in pair)])
+    header = ["system", *metrics, "seeds"]
     alignment = ["left", *("right" for _ in header[1:])]
     latex = tabulate(lines, header, tablefmt="latex", colalign=alignment, disable_numparse=True)
     tex = latex.replace("±", r"$\pm$")
@@ -369,10 +317,131 @@ def write_comparison(files: Sequence[str], output: str | os.PathLike[str]) -> st
     Returns:
         The table in Markdown.
     """
-    targets = {ending: Path(output).with_suffix(ending) for ending in (".md", ".csv", ".tex")}
-    for target in targets.values():
-        check_output_file(target)
+    targets = {ending: check_output_file(Path(output).with_suffix(ending)) for ending in (".md", ".csv", ".tex")}
     tables = comparison_tables(compare(read_results(files)))
     for ending, target in targets.items():
         write_text(target, tables[ending])
     return tables[".md"]
+
+
+def plot_training(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> Path | None:
+    """Draw the losses of a run, and its average scores or MRR@10, over the steps of `trainer.state.log_history`.
+
+    None is returned where matplotlib is not installed or the history holds no losses and no scores.
+    """
+    names = {key for line in history for key in line}
+    losses = sorted(key for key in names if key.startswith("loss_")) or sorted(names & {"loss"})
+    scores = sorted(key for key in names if key.startswith("eval_") and ("average" in key or key.endswith("mrr@10")))
+    panels = [(title, keys) for title, keys in (("training loss", losses), ("evaluation", scores)) if keys]
+    if not panels or (figure := _figure(path, 6 * len(panels), 4.5)) is None:
+        return None
+    axes = figure.subplots(1, len(panels), squeeze=False)
+    for axis, (title, keys) in zip(axes[0], panels, strict=True):
+        for key in keys:
+            points = [(line["step"], line[key]) for line in history if key in line]
+            axis.plot(*zip(*points, strict=True), marker=".", label=key.removeprefix("loss_").removeprefix("eval_"))
+        axis.set(title=title, xlabel="step")
+        axis.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.18))
+        axis.grid(alpha=0.3)
+    return _save(figure, path)
+
+
+def plot_stages(
+    stages: Mapping[str, Mapping[str, float]],
+    path: str | os.PathLike[str],
+    *,
+    title: str = "bilingual retrieval",
+    metric: str = "accuracy",
+) -> Path | None:
+    """Draw scores as groups of horizontal bars: one group per benchmark or kind of language, one bar per stage.
+
+    Args:
+        stages: Stage -> group, such as "all" -> score in [0, 1]. Every stage has the same groups.
+        path: PNG file.
+        title: Title of the plot.
+        metric: What the scores are, for the label of the axis.
+    """
+    groups = list(next(iter(stages.values())))
+    bars = len(groups) * (len(stages) + 1)
+    figure = _figure(path, 8, 1.2 + _INCHES_PER_BAR * (bars + len(stages) / 2))
+    if figure is None:
+        return None
+    axis = figure.subplots()
+    width = 1 / (len(stages) + 1)  # the space of one bar lies between two groups
+    for number, (stage, scores) in enumerate(stages.items()):
+        places = [group + (number - (len(stages) - 1) / 2) * width for group in range(len(groups))]
+        drawn = axis.barh(places, [100 * scores[group] for group in groups], 0.95 * width, label=stage)
+        axis.bar_label(drawn, fmt="%.1f", fontsize=7, padding=2)
+    axis.set_yticks(range(len(groups)), [fill(group.replace("_", " "), _CHARACTERS_PER_LABEL) for group in groups])
+    axis.invert_yaxis()  # the first group and the first stage at the top, as in the legend
+    axis.margins(x=0.08, y=0.02)
+    axis.set(title=title, xlabel=f"{metric} (%)")
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.legend(fontsize="small", loc="outside lower center", ncols=2)
+    return _save(figure, path)
+
+
+def plot_language_bias(languages: Sequence[str], shares: Any, path: str | os.PathLike[str]) -> Path | None:
+    """Draw a heat map of `shares` (L, L): the language of a query against the languages of its nearest neighbours.
+
+    The figures are written into the squares of up to 40 languages. Of more, the picture stays as large, and of more
+    than 60, every second, third and so on is labelled.
+    """
+    step = -(-len(languages) // _MOST_LABELS)
+    places = range(0, len(languages), step)
+    size = 2.5 + 0.42 * min(len(languages), _LABELLED_LANGUAGES)
+    if (figure := _figure(path, size + 1, size)) is None:
+        return None
+    axis = figure.subplots()
+    image = axis.imshow(100 * shares, cmap="viridis", vmin=0, vmax=100)
+    font = 10 * min(1, _LABELLED_LANGUAGES / len(places))
+    axis.set_xticks(places, languages[::step], rotation=90, fontsize=font)
+    axis.set_yticks(places, languages[::step], fontsize=font)
+    axis.set(xlabel="language of the neighbours", ylabel="language of the query")
+    for i, row in enumerate(shares) if len(languages) <= _LABELLED_LANGUAGES else ():
+        for j, share in enumerate(row):
+            if share >= 0.005:
+                colour = "black" if share > 0.6 else "white"
+                axis.text(j, i, f"{100 * share:.0f}", ha="center", va="center", fontsize=7, color=colour)
+    figure.colorbar(image, label="share of the nearest neighbours (%)", shrink=0.8)
+    return _save(figure, path)
+
+
+def plot_strengths(rows: Sequence[Mapping[str, float]], path: str | os.PathLike[str]) -> Path | None:
+    """Draw what a calibration keeps within a language against what it finds in others, a point for each strength.
+
+    Args:
+        rows: A mapping with `strength`, `neighbours_kept`, `same_language_share` and `chance` for each strength.
+        path: PNG file.
+    """
+    if (figure := _figure(path, 6, 4.5)) is None:
+        return None
+    axis = figure.subplots()
+    points = [(100 * row["neighbours_kept"], 100 * (1 - row["same_language_share"])) for row in rows]
+    axis.plot(*zip(*points, strict=True), marker="o")
+    for row, point in zip(rows, points, strict=True):
+        axis.annotate(f"{row['strength']:g}", point, xytext=(5, 5), textcoords="offset points", fontsize="small")
+    axis.axhline(100 * (1 - rows[0]["chance"]), linestyle="--", color="grey", label="without language bias")
+    axis.set(xlabel="neighbours kept within a language (%)", ylabel="results in other languages (%)", title="strength")
+    axis.invert_xaxis()  # from the vectors as they are, at the left
+    axis.grid(alpha=0.3)
+    axis.legend(loc="lower right")
+    return _save(figure, path)
+
+
+def _figure(path: str | os.PathLike[str], width: float, height: float) -> Any:
+    """A figure outside of pyplot, whose global state belongs to the caller's program."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        logger.warning(
+            '%s is not drawn, as matplotlib is not installed: pip install "st-xlret[plots]"', Path(path).name
+        )
+        return None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _save(figure: Any, path: str | os.PathLike[str]) -> Path:
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, dpi=120)
+    return Path(path)

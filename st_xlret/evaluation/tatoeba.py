@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import combinations
 from pathlib import Path
@@ -13,44 +12,37 @@ from typing import Any, TypeVar
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
-from tqdm.auto import tqdm
+from typing_extensions import Self
 
-from st_xlret.data.lines import DataError, read_lines
-from st_xlret.evaluation.base import BenchmarkEvaluator
-from st_xlret.evaluation.retrieval_data import find_file
+from st_xlret.data.lines import PathLike
+from st_xlret.evaluation.base import BenchmarkEvaluator, choose, naming
+from st_xlret.evaluation.retrieval import find_file
 from st_xlret.search import neighbours_both_ways, unit_rows
 
 HUB_DATASET = "mteb/tatoeba-bitext-mining"
-_PAIRS = "de-el de-it ru-nl fr-de it-ru ar-ru zh-es zh-ja ja-fr es-pt it-ro sv-da da-no nl-de ur-ru"
-CCP_PAIRS = tuple(_PAIRS.split())
+CCP_PAIRS = (
+    *("de-el", "de-it", "ru-nl", "fr-de", "it-ru", "ar-ru", "zh-es", "zh-ja"),
+    *("ja-fr", "es-pt", "it-ro", "sv-da", "da-no", "nl-de", "ur-ru"),
+)
 """The pairs of Table 2 of the CCP paper, as it names them."""
 
 SentencePairs = dict[str, tuple[list[str], list[str]]]
 Text = TypeVar("Text")
 
-_JOINED = "English-centric test sets joined on English"
-_DRAWN = "drawn from the linked sentences of Tatoeba's export"
-_SAME_LANGUAGE = {"no": "nb"}  # Tatoeba's Norwegian is Bokmål.
-_LARGEST_ID = 1 << 30  # A byte of memory is kept for each id.
-_SENTENCES_PER_PAIR = 1_000
-
 
 class BilingualRetrievalEvaluator(BenchmarkEvaluator):
     """Accuracy of the nearest neighbour by cosine between translations, in both directions, for each pair of languages.
 
-    Each text of a language is embedded once, in however many pairs it stands. Metrics: `average_accuracy` (primary),
-    `average_accuracy_forward`, `average_accuracy_backward`, and the same per pair.
+    Metrics: `average_accuracy` (primary), `average_accuracy_forward`, `average_accuracy_backward`; the same per pair.
 
     Args:
         sentences: Pair, such as `"de-el"`, to (sentences in the first language, their translations in the second).
         origin: Where the pairs are from, for the result.
-        max_sentences: Maximum pairs of sentences per pair of languages, taken from the start, which makes the task
-            easier.
+        max_sentences: Maximum pairs of sentences per pair of languages, from the start: the task is easier then.
         **options: Those of [`BenchmarkEvaluator`][st_xlret.evaluation.BenchmarkEvaluator].
 
     Raises:
-        ValueError: If there are no pairs, a name is no pair of two languages, a pair has no sentences or another number
-            of translations, or the calibration does not know a language.
+        ValueError: If there are no pairs, or a pair has no sentences or another number of translations.
     """
 
     benchmark = "bilingual"
@@ -67,26 +59,20 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        if max_sentences is not None and max_sentences < 1:
-            raise ValueError(f"max_sentences must be at least 1, got {max_sentences}.")
-        if not sentences:
-            raise ValueError("there are no languages to evaluate.")
-        for name, (first, second) in sentences.items():
-            if len(first) != len(second) or not len(first):
-                raise ValueError(
-                    f"{name!r} has {len(first)} sentences and {len(second)} translations: give it the same, positive "
-                    "number of both."
-                )
-        self.embedder.require_languages([code for name in sentences for code in self.languages_of(name)])
-        self.sentences = {
-            name: (list(first)[:max_sentences], list(second)[:max_sentences])
-            for name, (first, second) in sentences.items()
-        }
-        self.origin = origin
-        self.max_sentences = max_sentences
+        counts = {name: (len(one), len(other)) for name, (one, other) in sentences.items()}
+        if not counts or (uneven := {name: of for name, of in counts.items() if of[0] != of[1] or not of[0]}):
+            raise ValueError(f"give as many sentences as translations of each pair, got {uneven if counts else 'none'}")
+        cut = slice(max_sentences)
+        self.sentences = {name: (list(one)[cut], list(other)[cut]) for name, (one, other) in sentences.items()}
+        self.origin = origin if max_sentences is None else f"the first {max_sentences} of each language"
 
     @classmethod
-    def of_parallel(cls, sentences: Mapping[str, Sequence[str]], **options: Any) -> BilingualRetrievalEvaluator:
+    def read(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
+        """Every language with English, as Tatoeba's files."""
+        return cls({f"{code}-en": sides for code, sides in load_tatoeba(folder, languages).items()}, **options)
+
+    @classmethod
+    def of_parallel(cls, sentences: Mapping[str, Sequence[str]], **options: Any) -> Self:
         """Every two languages of a set of translations, of which the i-th sentences belong together."""
         pairs = combinations(sentences, 2)
         return cls({f"{one}-{other}": (sentences[one], sentences[other]) for one, other in pairs}, **options)
@@ -94,45 +80,45 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
     @staticmethod
     def languages_of(name: str) -> tuple[str, str]:
         """The two languages of a pair."""
-        return split_pair(name)
+        one, _, other = name.partition("-")
+        if not one or not other or one == other:
+            raise ValueError(f"{name!r} is no pair of two languages: give it as de-fr")
+        return one, other
 
     def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:
-        """Accuracies per pair."""
-        texts_of: dict[str, dict[str, int]] = {}
+        """Accuracies per pair; each text of a language is embedded once, in however many pairs it stands."""
+        row_of: dict[str, dict[str, int]] = {}
         for name, sides in self.sentences.items():
             for code, texts in zip(self.languages_of(name), sides, strict=True):
-                rows = texts_of.setdefault(code, {})
+                rows = row_of.setdefault(code, {})
                 for text in texts:
                     rows.setdefault(text, len(rows))
-        bar = tqdm(texts_of.items(), desc=self.name, disable=not self.show_progress_bar)
-        embeddings = {code: self.embedder.embed(model, list(rows), code) for code, rows in bar}
-
-        def side(code: str, texts: Sequence[str]) -> Tensor:
-            return embeddings[code][[texts_of[code][text] for text in texts]]
-
+        vectors = {code: self.embed(model, list(rows), [code] * len(rows)) for code, rows in row_of.items()}
         scores: dict[str, dict[str, float]] = {}
         for name, sides in self.sentences.items():
-            rows_of_sides = [side(*each) for each in zip(self.languages_of(name), sides, strict=True)]
-            accuracies = retrieval_accuracy(*rows_of_sides)
-            both = dict(zip(self.directions, accuracies, strict=True))
-            scores[name] = {"accuracy": sum(accuracies) / 2, **both, **self.more(*rows_of_sides)}
+            codes = self.languages_of(name)
+            both = [
+                vectors[code][[row_of[code][text] for text in texts]] for code, texts in zip(codes, sides, strict=True)
+            ]
+            accuracies = retrieval_accuracy(*both)
+            by_direction = dict(zip(self.directions, accuracies, strict=True))
+            scores[name] = {"accuracy": sum(accuracies) / 2, **by_direction, **self.more(*both)}
         return scores
 
     def more(self, first: Tensor, second: Tensor) -> dict[str, float]:
         """Further metrics of a pair."""
         return {}
 
-    def protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
+    def protocol(self, model: SentenceTransformer) -> dict[str, str]:
         """What determines the scores, apart from the weights of the model."""
-        counts = {len(texts) for texts, _ in self.sentences.values()}
-        first = f"the first {self.max_sentences} of each language"
+        counts = [len(one) for one, _ in self.sentences.values()]
         return {
             "task": "nearest neighbour by cosine within the language pair, equal cosines to the lower row",
             "direction": self.direction,
-            **self.embedder.describe(model),
-            "languages": str(len(self.sentences)),
-            "sentences": self.origin if self.max_sentences is None else first,
-            "sentences_per_language": f"{min(counts)} to {max(counts)}" if len(counts) > 1 else str(max(counts)),
+            **super().protocol(model),
+            "languages": str(len(counts)),
+            "sentences": self.origin,
+            "sentences_per_language": f"{min(counts)} to {max(counts)}",
         }
 
 
@@ -146,8 +132,7 @@ class TatoebaEvaluator(BilingualRetrievalEvaluator):
     The folder has LASER's layout, such as its `data/tatoeba/v1`. Languages are ISO 639-1 codes (`fr`) or the files' own
     ISO 639-3 codes (`fra`).
 
-    Metrics: `average_accuracy` (primary), `average_accuracy_to_en`, `average_accuracy_from_en`, and the same per
-    language.
+    Metrics: `average_accuracy` (primary), `average_accuracy_to_en`, `average_accuracy_from_en`; the same per language.
 
     Args:
         sentences: Language to (sentences, their English translations), row-aligned.
@@ -164,21 +149,25 @@ class TatoebaEvaluator(BilingualRetrievalEvaluator):
     direction = "to_en: X to English; from_en: English to X; accuracy: mean of both"
 
     def __init__(
-        self, sentences: Mapping[str, tuple[Sequence[str], Sequence[str]]], *, mteb_f1: bool = False, **options: Any
+        self,
+        sentences: Mapping[str, tuple[Sequence[str], Sequence[str]]],
+        *,
+        mteb_f1: bool = False,
+        origin: str = "all",
+        **options: Any,
     ) -> None:
-        super().__init__(sentences, **{"origin": "all", **options})
+        super().__init__(sentences, origin=origin, **options)
         self.mteb_f1 = mteb_f1
+
+    @classmethod
+    def read(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
+        """Language to sentences and their English translations."""
+        return cls(load_tatoeba(folder, languages), **options)
 
     @staticmethod
     def languages_of(name: str) -> tuple[str, str]:
         """The language, and English."""
         return name, "en"
-
-    @classmethod
-    def read(cls, folder: Path | None, languages: list[str] | None, **_: Any) -> dict[str, Any]:
-        """Language to sentences and their English translations."""
-        found = load_tatoeba_hub(languages) if folder is None else load_tatoeba_directory(folder, languages)
-        return {"sentences": found}
 
     def more(self, first: Tensor, second: Tensor) -> dict[str, float]:
         """The F1 of mteb, if it is asked for."""
@@ -189,11 +178,10 @@ class TatoebaPairsEvaluator(BilingualRetrievalEvaluator):
     """Accuracy of the nearest neighbour by cosine between languages other than English, in both directions.
 
     CCP ([Wu et al., 2022](https://arxiv.org/abs/2206.03281), Table 2) reports the mean of both directions for 15 pairs,
-    with up to 1 000 linked sentences of each. The sentences that the authors drew are not published: they are drawn
-    anew from Tatoeba's export (`sentences.csv` and `links.csv`), or two languages of the English-centric test set of
-    LASER or of the Hub are joined where they have the same English sentence, which leaves few sentences for most pairs
-    and is easier. The result has the numbers. The languages to choose are pairs, such as `["de-el", "zh-ja"]`; default:
-    the 15 of the paper.
+    with up to 1 000 linked sentences of each. The authors' sentences are not published: they are drawn anew from
+    Tatoeba's export (`sentences.csv` and `links.csv`), or two languages of the English-centric test set of LASER or of
+    the Hub are joined where they have the same English sentence, which leaves few sentences for most pairs and is
+    easier. The languages to choose are pairs, such as `["de-el", "zh-ja"]`; default: the 15 of the paper.
     """
 
     benchmark = "tatoeba-pairs"
@@ -203,24 +191,25 @@ class TatoebaPairsEvaluator(BilingualRetrievalEvaluator):
     is_on_hub = True
 
     @classmethod
-    def read(cls, folder: Path | None, languages: list[str] | None, **_: Any) -> dict[str, Any]:
-        """Pair to the sentences of both sides, and where they are from."""
-        pairs = list(CCP_PAIRS) if languages is None else languages
-        codes = dict.fromkeys(_canonical(code) for pair in pairs for code in split_pair(pair))
-        if folder is None:
-            return {"sentences": join_on_english(load_tatoeba_hub(), pairs), "origin": _JOINED}
-        if any((folder / f"sentences.csv{ending}").is_file() for ending in ("", ".gz")):
-            return {"sentences": load_pairs_of_export(folder, pairs), "origin": _DRAWN}
-        return {"sentences": join_on_english(load_tatoeba_directory(folder, list(codes)), pairs), "origin": _JOINED}
-
-    def protocol(self, model: SentenceTransformer | None = None) -> dict[str, str]:
-        """What determines the scores, apart from the weights of the model."""
-        counts = ", ".join(f"{pair} {len(first)}" for pair, (first, _) in self.sentences.items())
-        return {**super().protocol(model), "sentences_per_language": counts}
+    def read(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
+        """Pair to the sentences of both sides."""
+        codes_of = {name: [_bokmal(code) for code in cls.languages_of(name)] for name in languages or CCP_PAIRS}
+        if folder is not None and any(folder.glob("sentences.csv*")):
+            origin = "drawn from the linked sentences of Tatoeba's export"
+            return cls(_of_export(folder, codes_of), origin=origin, **options)
+        english_of = load_tatoeba(folder, [code for codes in codes_of.values() for code in codes])
+        pairs: dict[str, list[tuple[str, str]]] = {}
+        for name, (one, other) in codes_of.items():
+            translation_of: dict[str, str] = {}
+            for text, english in zip(*english_of[other], strict=True):
+                translation_of.setdefault(english, text)
+            both = ((text, translation_of.pop(english, None)) for text, english in zip(*english_of[one], strict=True))
+            pairs[name] = _distinct((text, translation) for text, translation in both if translation is not None)
+        return cls(_sides(pairs), origin="English-centric test sets joined on English", **options)
 
 
 def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> tuple[float, float]:
-    """Accuracy of the nearest neighbour by cosine, in both directions, for row-aligned translations.
+    """Accuracy of the nearest neighbour by cosine, in both directions, of row-aligned translations.
 
     Of equal cosines, the lower row is the nearest: the second of two identical sentences is counted wrong, as in the
     published protocol of Tatoeba.
@@ -233,50 +222,40 @@ def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> 
         `(forward, backward)`: source to target and target to source, fractions in [0, 1].
 
     Raises:
-        ValueError: If the shapes differ, there are no rows, or a row holds NaN or infinite values.
+        ValueError: If the widths differ, or a row holds NaN or infinite values.
     """
-    (forward, target), (backward, source) = _nearest(source_embeddings, target_embeddings)
+    forward, backward = _nearest(source_embeddings, target_embeddings)
     expected = torch.arange(len(forward))
-    # Rounding must not decide between equal rows: the first of them is the nearest.
-    return _share(_first_equal_row(target)[forward] == expected), _share(_first_equal_row(source)[backward] == expected)
+    return float((forward == expected).double().mean()), float((backward == expected).double().mean())
 
 
 def weighted_f1(source_embeddings: Tensor, target_embeddings: Tensor) -> float:
     """F1 of the nearest neighbour by cosine, source to target: what mteb reports as `f1` for Tatoeba.
 
-    Each target row is a class, and the source rows whose nearest neighbour it is are predicted to belong to it. The
-    mean of the F1 of all classes, which scikit-learn calls weighted, is at most the accuracy. The arguments and errors
-    are those of `retrieval_accuracy`.
+    Each target row is a class, and the source rows whose nearest neighbour it is are predicted to belong to it: the
+    mean of the F1 of all classes, which scikit-learn calls weighted. The arguments are those of `retrieval_accuracy`.
 
     Example:
         >>> round(weighted_f1(torch.tensor([[1.0, 0.0], [0.9, 0.1]]), torch.eye(2)), 4)
         0.3333
     """
-    (nearest, _), _ = _nearest(source_embeddings, target_embeddings)
-    found = torch.bincount(nearest, minlength=len(nearest))
-    right = (nearest == torch.arange(len(nearest))).double()
-    return float((2 * right / (1 + found)).mean())
+    nearest, _ = _nearest(source_embeddings, target_embeddings)
+    predicted = torch.bincount(nearest, minlength=len(nearest))
+    return float((2 * (nearest == torch.arange(len(nearest))).double() / (1 + predicted)).mean())
 
 
-def _nearest(source: Any, target: Any) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """For each direction, the nearest rows and the unit rows that they are of, on the CPU."""
-    source, target = torch.as_tensor(source), torch.as_tensor(target)
-    if source.shape != target.shape or not len(source):
-        shapes = f"{tuple(source.shape)} and {tuple(target.shape)}"
-        raise ValueError(f"source and target must be row-aligned and not empty, got shapes {shapes}.")
-    x, y = unit_rows(source, "source"), unit_rows(target, "target", device=source.device)
+def _nearest(source: Any, target: Any) -> tuple[Tensor, Tensor]:
+    """The nearest rows of both directions."""
+    x, y = unit_rows(torch.as_tensor(source)), unit_rows(torch.as_tensor(target))
     _, forward, _, backward = neighbours_both_ways(x, y, 1, cosine=False)
-    return (forward[:, 0].cpu(), y.cpu()), (backward[:, 0].cpu(), x.cpu())
+    # Rounding must not decide between equal rows: the first of them is the nearest.
+    return _first_equal_row(y)[forward[:, 0].cpu()], _first_equal_row(x)[backward[:, 0].cpu()]
 
 
-def _first_equal_row(embeddings: Tensor) -> Tensor:
+def _first_equal_row(rows: Tensor) -> Tensor:
     """For every row, the lowest row with the same values."""
     seen: dict[bytes, int] = {}
-    return torch.tensor([seen.setdefault(row.tobytes(), index) for index, row in enumerate(embeddings.numpy())])
-
-
-def _share(hits: Tensor) -> float:
-    return int(hits.sum()) / len(hits)
+    return torch.tensor([seen.setdefault(row.tobytes(), number) for number, row in enumerate(rows.cpu().numpy())])
 
 
 @cache
@@ -284,170 +263,92 @@ def tatoeba_language(code: str) -> str:
     """The ISO 639-1 code of an ISO 639-3 code of Tatoeba, or the code itself if there is none."""
     import langcodes
 
-    if code == "tgl":  # CLDR prefers "fil", which is no ISO 639-1 code
-        return "tl"
-    tag = langcodes.standardize_tag(code, macro=True)
+    tag = "tl" if code == "tgl" else langcodes.standardize_tag(code, macro=True)  # CLDR prefers "fil"
     return tag if len(tag) == 2 else code
 
 
-def load_tatoeba_directory(path: str | os.PathLike[str], languages: Sequence[str] | None = None) -> SentencePairs:
-    """Read `tatoeba.<xxx>-eng.<xxx>` and `tatoeba.<xxx>-eng.eng`, see `TatoebaEvaluator`.
+def load_tatoeba(folder: PathLike | None, languages: Sequence[str] | None = None) -> SentencePairs:
+    """Language (ISO 639-1 where there is such a code) to its sentences and the English ones.
 
-    Returns:
-        ISO 639-1 code (639-3 where there is none) to (sentences, English sentences).
+    Args:
+        folder: Folder of LASER's files; None: `mteb/tatoeba-bitext-mining` on the Hub.
+        languages: The languages to read, in this order. Default: all there.
     """
-    folder = Path(path)
-    codes = sorted({file.name.split(".")[1].removesuffix("-eng") for file in folder.glob("tatoeba.*-eng.*")})
-    if not codes:
-        inner = sorted({file.parent for file in folder.glob("**/tatoeba.*-eng.*")})
-        hint = f" There are some in {inner[0]}: give that directory." if inner else ""
-        raise FileNotFoundError(f"{folder} holds no files such as tatoeba.fra-eng.fra.{hint}")
-    found: SentencePairs = {}
-    for code in _choose(codes, languages, where=str(folder)):
-        files = [folder / f"tatoeba.{code}-eng.{side}" for side in (code, "eng")]
-        for file in files:
-            if not file.is_file():
-                raise FileNotFoundError(f"{file} is missing: {files[0].name} and {files[1].name} belong together.")
-        texts, english = map(_lines, files)
-        if len(texts) != len(english):
-            raise ValueError(
-                f"{files[0]} has {len(texts)} lines and {files[1]} has {len(english)}: "
-                "the two must be aligned line by line."
-            )
-        found[tatoeba_language(code)] = texts, english
-    return found
+    if folder is None:
+        from datasets import load_dataset
 
-
-def load_tatoeba_hub(languages: Sequence[str] | None = None) -> SentencePairs:
-    """Load the test split of `mteb/tatoeba-bitext-mining`, as `load_tatoeba_directory`."""
-    from datasets import load_dataset
-
-    dataset = load_dataset(HUB_DATASET, split="test")
-    pairs: SentencePairs = {}
-    for row in dataset:
-        texts, translations = pairs.setdefault(row["lang"].removesuffix("-eng"), ([], []))
+        rows = load_dataset(HUB_DATASET, split="test").to_pandas().groupby("lang")
         # The rows still end with the newline of LASER's files.
-        texts.append(row["sentence1"].rstrip("\r\n"))
-        translations.append(row["sentence2"].rstrip("\r\n"))
-    return {tatoeba_language(code): pairs[code] for code in _choose(sorted(pairs), languages, where=HUB_DATASET)}
+        texts = {
+            code.removesuffix("-eng"): [of[f"sentence{side}"].str.rstrip("\r\n").tolist() for side in (1, 2)]
+            for code, of in rows
+        }
+        codes = sorted(texts)
+    else:
+        codes = sorted(file.name.split(".")[1][:-4] for file in Path(folder).glob("tatoeba.*-eng.eng"))
+        texts = {}
+    code_of = {name: code for code in codes for name in (tatoeba_language(code), code)}
+    own_names = [tatoeba_language(code) for code in codes]
+    chosen = [code_of[name] for name in choose(own_names if languages is None else languages, code_of, str(folder))]
+    for code in chosen if folder is not None else ():
+        texts[code] = [_read_side(Path(folder or "", f"tatoeba.{code}-eng.{side}")) for side in (code, "eng")]
+    return {tatoeba_language(code): (texts[code][0], texts[code][1]) for code in chosen}
 
 
-def _choose(codes: Sequence[str], languages: Sequence[str] | None, *, where: str) -> list[str]:
-    """The files' codes of the languages asked for, in the order asked for."""
-    if languages is None:
-        return list(codes)
-    code_of = {name: code for code in codes for name in (code, tatoeba_language(code))}
-    unknown = [language for language in languages if language not in code_of]
-    if unknown:
-        raise ValueError(f"{where} has no {unknown}; it has {sorted(map(tatoeba_language, codes))}.")
-    return list(dict.fromkeys(code_of[language] for language in languages))
+def _read_side(file: Path) -> list[str]:
+    with naming(file):
+        # Not splitlines(), which also splits at characters that end no line; blank lines count, as positions do.
+        lines = file.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+    return [line.removesuffix("\r") for line in lines]
 
 
-def _lines(path: Path) -> list[str]:
-    # splitlines() would also split at characters that end no line of a text file.
-    lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
-    texts = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            texts.append(line.decode("utf-8").removesuffix("\r"))
-        except UnicodeDecodeError as error:
-            reason = f"not UTF-8 text ({error.reason} at byte {error.start})"
-            raise DataError(reason, file=str(path), line=number) from None
-    return texts if lines != [b""] else []
+def _of_export(folder: Path, codes_of: Mapping[str, Sequence[str]]) -> SentencePairs:
+    """Up to 1 000 linked sentences of each pair, drawn at random from Tatoeba's export."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv
+
+    def table(name: str, *columns: str) -> pa.Table:
+        read = csv.ReadOptions(column_names=columns, block_size=1 << 24)
+        return csv.read_csv(find_file(folder, name), read, csv.ParseOptions(delimiter="\t", quote_char=False))
+
+    sentences = table("sentences.csv", "id", "language", "text")
+    codes = sentences["language"].dictionary_encode().combine_chunks()
+    # An unknown language is \N there.
+    names = [_bokmal(tatoeba_language(code)) if code.isalpha() else code for code in codes.dictionary.to_pylist()]
+    sentences = sentences.set_column(1, "language", pa.array(names).take(codes.indices))
+    wanted = pa.array(sorted({code for both in codes_of.values() for code in both}))
+    sentences = sentences.filter(pc.is_in(sentences["language"], wanted))
+    languages = sentences.drop_columns(["text"])
+    linked = table("links.csv", "id", "other").join(languages, "id", join_type="inner")
+    linked = linked.join(languages, "other", "id", join_type="inner", right_suffix="_other")
+    drawn: dict[str, list[tuple[int, int]]] = {}
+    for name, (one, other) in codes_of.items():
+        part = linked.filter(pc.and_(pc.equal(linked["language"], one), pc.equal(linked["language_other"], other)))
+        order = sorted({*zip(part["id"].to_pylist(), part["other"].to_pylist(), strict=True)})
+        random.Random(0).shuffle(order)
+        drawn[name] = _distinct(order)[:1_000]
+    ids = pa.array({identifier for pairs in drawn.values() for pair in pairs for identifier in pair}, pa.int64())
+    kept = sentences.filter(pc.is_in(sentences["id"], ids))
+    text_of = dict(zip(kept["id"].to_pylist(), kept["text"].to_pylist(), strict=True))
+    return _sides({name: [(text_of[one], text_of[other]) for one, other in pairs] for name, pairs in drawn.items()})
 
 
-def split_pair(pair: str) -> tuple[str, str]:
-    """The two languages of a pair."""
-    sides = pair.split("-")
-    if len(sides) != 2 or not all(sides) or sides[0] == sides[1]:
-        raise ValueError(f"{pair!r} is no pair of two languages: give it as de-fr.")
-    return sides[0], sides[1]
+def _bokmal(code: str) -> str:
+    return "nb" if code == "no" else code  # Tatoeba's Norwegian
 
 
-def load_pairs_of_export(path: str | os.PathLike[str], pairs: Sequence[str]) -> SentencePairs:
-    """Draw linked sentences from Tatoeba's own export: `sentences.csv` and `links.csv`, plain or gzip."""
-    layout = ": sentences.csv and links.csv belong together"
-    sentences, links = (find_file(path, name, layout=layout) for name in ("sentences.csv", "links.csv"))
-    codes = [_canonical(code) for pair in pairs for code in split_pair(pair)]
-    number_of = {code: number for number, code in enumerate(dict.fromkeys(codes), start=1)}
-    language_of = bytearray()
-    for identifier, code, _ in _sentences(sentences):
-        # An unknown language is \\N there.
-        if number := number_of.get(_canonical(tatoeba_language(code) if code.isalpha() else code), 0):
-            language_of.extend(bytes(max(0, identifier + 1 - len(language_of))))
-            language_of[identifier] = number
-    numbers_of = {pair: tuple(number_of[_canonical(code)] for code in split_pair(pair)) for pair in pairs}
-    found: dict[tuple[int, ...], list[tuple[int, int]]] = {numbers: [] for numbers in numbers_of.values()}
-    for first, second in _links(links):
-        if max(first, second) < len(language_of):
-            of_pair = found.get((language_of[first], language_of[second]))
-            if of_pair is not None:
-                of_pair.append((first, second))
-    drawn = {pair: _draw(found[numbers]) for pair, numbers in numbers_of.items()}
-    if empty := [pair for pair, chosen in drawn.items() if not chosen]:
-        raise ValueError(f"{links} links no sentences of {', '.join(empty)}.")
-    ids = {identifier for chosen in drawn.values() for pair in chosen for identifier in pair}
-    text_of = {identifier: text for identifier, _, text in _sentences(sentences) if identifier in ids}
-    return {
-        pair: ([text_of[first] for first, _ in chosen], [text_of[second] for _, second in chosen])
-        for pair, chosen in drawn.items()
-    }
-
-
-def join_on_english(sentences: SentencePairs, pairs: Sequence[str]) -> SentencePairs:
-    """Join two languages of the English-centric test set where they have the same English sentence."""
-    joined: SentencePairs = {}
-    for pair in pairs:
-        first, second = (sentences[_canonical(code)] for code in split_pair(pair))
-        translation_of: dict[str, str] = {}
-        for text, english in zip(*second, strict=True):
-            translation_of.setdefault(english, text)
-        both = ((text, translation_of.pop(english, None)) for text, english in zip(*first, strict=True))
-        taken = _distinct((text, other) for text, other in both if other is not None)
-        if not taken:
-            raise ValueError(
-                f"{pair}: the two languages share no English sentence in the English-centric test set. "
-                "Give a folder with sentences.csv and links.csv of Tatoeba's own export instead."
-            )
-        joined[pair] = ([text for text, _ in taken], [other for _, other in taken])
-    return joined
-
-
-def _canonical(code: str) -> str:
-    return _SAME_LANGUAGE.get(code, code)
-
-
-def _draw(links: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Links between distinct sentences, drawn at random."""
-    order = sorted(set(links))
-    random.Random(0).shuffle(order)
-    return _distinct(order)[:_SENTENCES_PER_PAIR]
+def _sides(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> SentencePairs:
+    return {name: ([one for one, _ in of], [other for _, other in of]) for name, of in pairs.items()}
 
 
 def _distinct(pairs: Iterable[tuple[Text, Text]]) -> list[tuple[Text, Text]]:
     """The pairs of which neither side occurs earlier."""
     seen: tuple[set[Text], set[Text]] = (set(), set())
-    chosen = []
-    for first, second in pairs:
-        if first not in seen[0] and second not in seen[1]:
-            seen[0].add(first)
-            seen[1].add(second)
-            chosen.append((first, second))
-    return chosen
-
-
-def _sentences(file: Path) -> Iterator[tuple[int, str, str]]:
-    for number, line in read_lines(file):
-        fields = line.split("\t")
-        if len(fields) < 3 or not fields[0].isdecimal() or int(fields[0]) > _LARGEST_ID:
-            reason = f"expected an id, a language and a sentence with tabs between them, got {line[:60]!r}"
-            raise DataError(reason, file=str(file), line=number)
-        yield int(fields[0]), fields[1], fields[2]
-
-
-def _links(file: Path) -> Iterator[tuple[int, int]]:
-    for number, line in read_lines(file):
-        fields = line.split("\t")
-        if len(fields) != 2 or not all(field.isdecimal() for field in fields):
-            raise DataError(f"expected two ids with a tab between them, got {line[:60]!r}", file=str(file), line=number)
-        yield int(fields[0]), int(fields[1])
+    distinct = []
+    for one, other in pairs:
+        if one not in seen[0] and other not in seen[1]:
+            seen[0].add(one)
+            seen[1].add(other)
+            distinct.append((one, other))
+    return distinct

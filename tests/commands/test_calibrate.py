@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,8 @@ from sentence_transformers import SentenceTransformer
 import st_xlret
 import tests.commands.bias_files as bias_files
 from st_xlret import VectorCalibration
-from st_xlret.commands.calibrate import main
+from st_xlret.calibration import compare_calibrations, usual_calibrations
+from st_xlret.commands.calibrate import _recommend, main
 from st_xlret.commands.report import main as report
 from tests import tiny
 from tests.commands.bias_files import WORDS, sentences
@@ -181,6 +183,22 @@ def test_a_model_without_sentence_embeddings_is_named(calibrate: Calibrate, fold
     assert not (folder / "bias.json").exists()
 
 
+def test_the_options_that_save_what_is_recommended(capsys) -> None:
+    clouds = {code: torch.randn(60, 4) for code in ("en", "fr")}
+    comparison = compare_calibrations(usual_calibrations(clouds, clouds), clouds, chosen="shift")
+    for name, options in {
+        "lsar": "--steps lsar --overwrite, and without --strength, --keep_mean, --queries, --by_role",
+        "lsar, queries apart": "--steps lsar --by_role --overwrite, and without --strength, --keep_mean.",
+        "shift coral": "--steps shift coral --overwrite, and without",
+        "shift": "",
+        "as it is": "",
+    }.items():
+        row = replace(comparison.rows[name], kept=9.0)  # the best score
+        _recommend(replace(comparison, rows={**comparison.rows, name: row}))
+        printed = capsys.readouterr().out
+        assert options in printed and bool(printed) == bool(options)
+
+
 @pytest.fixture
 def vectors(tmp_path: Path) -> Path:
     """Stored vectors of three languages, each in a region of its own, and three of a fourth."""
@@ -206,8 +224,10 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
     assert f"{name} (used)" in printed and printed.count("Recommended") == 1
     assert f"Of the strengths, {chosen:g} has the highest score" in printed
     assert "left out, with fewer than 50 vectors: sw 3" in printed
-    for line in ("Search over all languages", "Search within a language", "| en "):
+    for line in ("Search over all languages", "Search within a language", "Scores change", "| en "):
         assert line in printed
+    other = "Both sides" if queries_only else "Queries alone"
+    assert printed.count(f"{other} mapped instead, at the best strength, ") == 1
     assert re.search(r"\| strength +\| +both sides: own .* queries only: own ", printed)
     assert (f"st-xlret apply {output}" in printed) != queries_only
     # The lines that are printed run.
@@ -223,23 +243,23 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
     report(["--vectors", str(vectors), "--output", str(tmp_path / "bias.json")])
     assert json.loads((tmp_path / "bias.json").read_text()) == before
     reported = capsys.readouterr().out
-    assert "used" not in reported
-    assert all(f"| {name} " in reported for name in ("lsar", "lsar, queries only", "shift"))
+    assert "used" not in reported and "instead" not in reported
+    assert all(f"| {name} " in reported for name in ("lsar", "lsar, queries only", "shift", "shift coral"))
     with pytest.raises(FileExistsError, match=r"map already holds files; replace it \(--overwrite"):
         main(["--vectors", str(vectors), "--output", str(output)])
     main(["--vectors", str(vectors), "--output", str(output), "--overwrite", "--strength", "0"])
-    assert np.allclose(VectorCalibration.load(output).dense()[0], np.eye(16))
+    assert np.allclose(VectorCalibration.load(output).weight, np.eye(16))
     (output / "calibration.json").unlink()
     with pytest.raises(FileExistsError, match="is not empty and holds no saved model"):
         main(["--vectors", str(vectors), "--output", str(output), "--overwrite"])
     main(["--vectors", str(vectors), "--output", str(tmp_path / "other"), "--steps", "shift"])
     assert 'language="fr"' in capsys.readouterr().out
     main(["--vectors", str(vectors), "--output", str(tmp_path / "both"), "--steps", "shift", "coral"])
-    assert "queries only: own" not in capsys.readouterr().out  # coral maps documents, too
+    assert "instead" not in capsys.readouterr().out  # coral maps documents, too
 
 
 def test_stored_vectors_of_200_languages(tmp_path: Path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr("st_xlret.calibration.choose.STRENGTHS", (0.0, 1.0))  # eleven take a while
+    monkeypatch.setattr("st_xlret.calibration.choosing.STRENGTHS", (0.0, 1.0))  # eleven take a while
     generator = np.random.default_rng(0)
     topics = generator.normal(size=(3, 208))
     clouds = [topics + 2 * generator.normal(size=208) + 0.3 * generator.normal(size=(3, 208)) for _ in range(200)]
@@ -251,7 +271,7 @@ def test_stored_vectors_of_200_languages(tmp_path: Path, capsys, monkeypatch) ->
     printed = capsys.readouterr().out
     sampled = next(line for line in printed.splitlines() if line.startswith("sampled: "))
     assert sampled.endswith("l029 3, ... (200 in all)") and len(re.findall(r"\n\| l\d{3} ", printed)) == 200
-    assert VectorCalibration.load(tmp_path / "map").dimension == 208
+    assert VectorCalibration.load(tmp_path / "map").weight.shape == (1, 208, 208)
     assert len(json.loads((tmp_path / "map" / "language_bias.json").read_text())["after"]["languages"]) == 200
 
 
@@ -259,6 +279,7 @@ def test_stored_vectors_of_200_languages(tmp_path: Path, capsys, monkeypatch) ->
     ("options", "named"),
     [
         (["--model", "m", "--documents", "d"], "leave --model and --documents out"),
+        (["--steps", "to_pivot"], "to_pivot moves documents .* one map for both"),
         (["--steps", "rotate", "--pivot", "ja"], "no embeddings of the pivot language 'ja': there are de, en, fr"),
         (["--languages", "en"], "one language .en."),
         (["--queries_only", "--steps", "coral"], "'coral' moves documents"),

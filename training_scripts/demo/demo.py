@@ -40,13 +40,13 @@ from st_xlret import (
     fit_calibration,
 )
 from st_xlret.calibration import embed_texts
+from st_xlret.encoding import role_prompt
 from st_xlret.evaluation import map_at_k, markdown_table
-from st_xlret.evaluation.plots import plot_language_bias, plot_stages
+from st_xlret.evaluation.tables import plot_language_bias, plot_stages
 from st_xlret.files import check_output_directory, save_model, write_json
 from st_xlret.hub.card import card_data, set_card_data
 from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
-from st_xlret.prompts import role_prompt
 from st_xlret.search import top_k
 from st_xlret.training.script import run_script
 from st_xlret.training.teacher import distillation_data, role_prompts

