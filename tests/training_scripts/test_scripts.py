@@ -165,4 +165,4 @@ def test_loss_options_reach_the_losses(
     settings = made.get_config_dict() | vars(made.batches)
     assert {key: settings[key] for key in expected} == expected
     if name == "msm":  # what is not given stays
-        assert made.networks.document_encoders[0].max_sentences == 4
+        assert made.document_encoder.max_sentences == 4

@@ -28,7 +28,7 @@ def test_options_reach_the_losses_and_their_batches(train: Runner) -> None:
     ).loss
     loss, pairs = losses["msm"], losses["pairs"]
     assert (loss.num_negatives, loss.mini_batch_size, loss.batches.block_size) == (None, 7, 5)
-    assert loss.networks.document_encoders[0].max_sentences == 5 and isinstance(loss.mlm, MaskedLMLoss)
+    assert loss.document_encoder.max_sentences == 5 and isinstance(loss.mlm, MaskedLMLoss)
     # Batches of the other losses have as much text.
     assert pairs.batches.batch_scale == 2.5
     losses = train.built("msm", "").loss
