@@ -12,13 +12,12 @@ and itself (Wortsman et al., CVPR 2022); several with shares are task arithmetic
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 
 import torch
 
 from st_xlret.files import save_model
-from st_xlret.hub.export import load_model
+from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
 
 
@@ -28,33 +27,22 @@ class Arguments:
 
     model: str = field(metadata={"help": "The checkpoint that all runs started from."})
     output: str = field(metadata={"help": "Folder for the merged model."})
-    add: list[str] = option([], "Trained models, FOLDER or FOLDER:SHARE.")
+    add: list[str] = option([], "Trained models, each FOLDER for their mean, or each FOLDER:SHARE.")
     overwrite: bool = option(False, "Replace a model that is there.")
 
 
 @torch.no_grad()
 def main(arguments: list[str] | None = None) -> None:
     """Merge the models as the command line says."""
-    (given,) = parse([Arguments], sys.argv[1:] if arguments is None else arguments, description=__doc__)
-    if not given.add:
-        raise ValueError("there is nothing to merge: give --add FOLDER ...")
-    if len({":" in entry for entry in given.add}) > 1:
-        raise ValueError("--add: give a share to each folder, or to none, which is their mean")
+    (given,) = parse([Arguments], arguments, description=__doc__)
+    shares = dict(entry.rsplit(":", 1) if ":" in entry else (entry, 1 / len(given.add)) for entry in given.add)
     merged = load_model(given.model, "cpu")
-    weights = merged.state_dict()
+    weights = {name: weight for name, weight in merged.state_dict().items() if weight.is_floating_point()}
     original = {name: weight.clone() for name, weight in weights.items()}
-    for entry in given.add:
-        folder, colon, share = entry.rpartition(":")
-        try:
-            folder, factor = (folder, float(share)) if colon else (entry, 1 / len(given.add))
-        except ValueError:
-            raise ValueError(f"--add {entry}: write a folder and a share, such as runs/a/model:0.7") from None
+    for folder, share in shares.items():
         trained = load_model(folder, "cpu").state_dict()
-        if {name: weight.shape for name, weight in trained.items()} != {n: w.shape for n, w in original.items()}:
-            raise ValueError(f"--add {entry}: this model has other weights than {given.model}")
         for name, weight in weights.items():
-            if weight.is_floating_point():
-                weight += factor * (trained[name] - original[name])
+            weight += float(share) * (trained[name] - original[name])
     save_model(merged, given.output, overwrite=given.overwrite)
 
 

@@ -20,8 +20,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ import yaml
 
 from st_xlret.files import write_json, write_text
 from st_xlret.options import option, parse
-from training_scripts.studies.tables import Found, figure, write_table
+from training_scripts.studies.tables import Measured, figure, write_table
 
 REPOSITORY = Path(__file__).parents[2]
 MERGE = "training_scripts.studies.merge_models"
@@ -47,7 +47,6 @@ class Arguments:
     rows: list[str] = option([], "Rows to run, each in quotes, with those that they need. All by default.")
     seeds: list[int] = option([0], "Seeds of each row.")
     rates: list[float] = option([], "Learning rates to choose from, in place of those of the file.")
-    further_rates: int | None = option(None, "Rates beyond an end to try, in place of the file's number.")
     options: str = option("", "Options that are added to each training command, such as '--max_steps 1000'.")
     table_only: bool = option(False, "Only tabulate what is finished.")
 
@@ -69,27 +68,26 @@ class Row:
         return [*self.merged, *filter(None, [self.start])]
 
 
-def read_rows(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
+def read_rows(content: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
     """The rows of a study by their names.
 
     Args:
-        found: Name -> fields of `Row`, and `like`: an earlier row whose script, options and rates it has too.
+        content: Name -> fields of `Row`, and `like`: an earlier row whose script, options and rates it has too.
 
     Raises:
-        ValueError: If a field is unknown, or a row that another one names does not come before it.
+        ValueError: If a row that another one names does not come before it.
+        TypeError: If a field is unknown.
     """
     rows: dict[str, Row] = {}
-    for name, content in found.items():
-        given = dict(content)
-        named = [given.get("like"), given.get("rate_of"), given.get("start"), *given.get("merged", {})]
-        if missing := [other for other in named if other is not None and other not in rows]:
+    for name, fields in content.items():
+        mentioned = [fields.get("like"), fields.get("rate_of"), fields.get("start"), *fields.get("merged", {})]
+        if missing := [other for other in mentioned if other is not None and other not in rows]:
             raise ValueError(f"row {name!r} names {missing[0]!r}: there is no such row before it")
-        if unknown := set(given) - {"like", *(each.name for each in fields(Row))}:
-            raise ValueError(f"row {name!r} has unknown fields: {', '.join(sorted(unknown))}")
-        base = rows[given.pop("like")] if "like" in given else Row()
-        given["options"] = {**base.options, **given.get("options", {})}
-        given["rates"] = [float(rate) for rate in given.get("rates", base.rates)]
-        rows[name] = replace(Row(base.script), **given)
+        base = rows[fields["like"]] if "like" in fields else Row()
+        options = {**base.options, **fields.get("options", {})}
+        rates = [float(rate) for rate in fields.get("rates", base.rates)]
+        others = {key: value for key, value in fields.items() if key not in ("like", "options", "rates")}
+        rows[name] = replace(Row(base.script, options, rates), **others)
     return rows
 
 
@@ -119,7 +117,7 @@ def words_of(options: Mapping[str, Any], values: Mapping[str, str]) -> list[str]
         ['--pairs', 'd/a', 'b', '--bf16', 'true', '--rates', '{"head": 0.1}']
     """
 
-    def words(value: Any) -> Iterable[str]:
+    def words(value: Any) -> Iterator[str]:
         if isinstance(value, list):
             for each in value:
                 yield from words(each)
@@ -128,11 +126,10 @@ def words_of(options: Mapping[str, Any], values: Mapping[str, str]) -> list[str]
         elif isinstance(value, str):
             for name, text in values.items():
                 value = value.replace(f"{{{name}}}", text)
-            if "{" in value:
-                raise ValueError(f"{value}: give --{value.partition('{')[2].partition('}')[0]}")
-            if not (found := sorted(glob(value)) if "*" in value else [value]):
-                raise ValueError(f"there is no {value}")
-            yield from found
+            files = sorted(glob(value)) if "*" in value else [value]
+            if "{" in value or not files:
+                raise ValueError(f"there is no {value}: is --data or --model missing?")
+            yield from files
         else:
             yield f"{value:g}" if isinstance(value, float) else str(value)
 
@@ -159,7 +156,7 @@ def trials(
         inner = ascending[1] if best == ascending[0] else ascending[-2]
         beyond = float(f"{best * best / inner:.0e}")
         # Rates that are close to each other may have no round one between themselves and the next.
-        if not (beyond < ascending[0] if best == ascending[0] else beyond > ascending[-1]):
+        if ascending[0] <= beyond <= ascending[-1]:
             break
         scores[beyond] = score_of(beyond)
     return scores
@@ -168,10 +165,8 @@ def trials(
 def best_of(scores: Mapping[float, float | None]) -> float | None:
     """The rate of the highest score; None if one is to be tried still, or all have failed."""
     known = {rate: score for rate, score in scores.items() if score is not None}
-    if not known or len(known) < len(scores):
-        return None
-    best = max(known, key=lambda rate: known[rate])
-    return None if known[best] == -math.inf else best
+    best = max(known, key=lambda rate: known[rate], default=None)
+    return None if best is None or len(known) < len(scores) or known[best] == -math.inf else best
 
 
 class Study:
@@ -184,13 +179,9 @@ class Study:
             self.rows = {name: replace(row, rates=rates if row.rates else []) for name, row in self.rows.items()}
         self.arguments, self.output, self.seeds = arguments, Path(arguments.output), arguments.seeds
         self.tune: dict[str, Any] = self.content.get("tune", {})
-        self.values = {"output": arguments.output}
-        self.values |= {name: value for name in ("data", "model") if (value := getattr(arguments, name)) is not None}
+        values = {"output": arguments.output, "data": arguments.data, "model": arguments.model}
+        self.values = {name: value for name, value in values.items() if value is not None}
         self.made: dict[str, bool] = {}
-
-    def seeds_of(self, name: str) -> list[int]:
-        """The seeds of a row. The checkpoint has one."""
-        return self.seeds if self.rows[name].script or self.rows[name].merged else [0]
 
     def folder(self, name: str, seed: int, rate: float | None = None) -> Path:
         """The folder of a model: with a rate, or with the one that was chosen."""
@@ -201,6 +192,10 @@ class Study:
         """The folder of a row's finished model; that of the checkpoint if it is not trained."""
         row = self.rows[name]
         return self.folder(name, seed) / "model" if row.script or row.merged else Path(self.values["model"])
+
+    def seeds_of(self, name: str) -> list[int]:
+        """The seeds of a row. The checkpoint has one."""
+        return self.seeds if self.rows[name].script or self.rows[name].merged else [0]
 
     def rate(self, name: str) -> float | None:
         """The learning rate that was chosen for a row; None if it is not chosen yet, or is among the options."""
@@ -218,19 +213,16 @@ class Study:
                 return None
             return -math.inf if (score := figure(folder, self.tune["by"])) is None else score
 
-        further = self.arguments.further_rates
-        return trials(
-            self.rows[name].rates, score_of, further=self.tune.get("further", 0) if further is None else further
-        )
+        return trials(self.rows[name].rates, score_of, further=self.tune.get("further", 0))
 
-    def found(self, name: str) -> Found:
+    def measured(self, name: str) -> Measured:
         """The folders of a row's measured models, its rate, and whose rate it is."""
         row, folders = self.rows[name], []
         if not row.rates or self.rate(name) is not None:
             folders = [self.folder(name, seed) for seed in self.seeds_of(name)]
         files = [*self.content["measure"], *(["results.json"] if row.script else [])]
-        measured = [folder for folder in folders if all((folder / file).exists() for file in files)]
-        return Found(measured, self.rate(name) if row.rates else row.options.get("learning_rate"), row.rate_of)
+        folders = [folder for folder in folders if all((folder / file).exists() for file in files)]
+        return Measured(folders, self.rate(name) if row.rates else row.options.get("learning_rate"), row.rate_of)
 
     def run(self, names: Iterable[str]) -> None:
         """Train and measure rows and those that they are made of, and choose the rates that they take, row by row."""
@@ -269,10 +261,8 @@ class Study:
         while new := [rate for rate, score in self.trials(name).items() if score is None and rate not in tried]:
             for rate in new:
                 tried.add(rate)
-                folder = self.folder(name, seed, rate)
-                done = self.make(name, seed, rate) and self.measure(
-                    folder, folder / "model", seed, self.tune["measure"]
-                )
+                folder, commands = self.folder(name, seed, rate), self.tune["measure"]
+                done = self.make(name, seed, rate) and self.measure(folder, folder / "model", seed, commands)
                 if not done and rate not in row.rates:  # large ones may fail, which is no reason to choose none
                     print(f"{name}: {rate:g} counts as the worst; remove {folder / file} to try it again", flush=True)
                     write_json(folder / file, {key: None})
@@ -283,11 +273,8 @@ class Study:
     def run_row(self, name: str) -> bool:
         """Train and measure each seed of a row; whether all models are there."""
         row = self.rows[name]
-        if failed := [other for other in row.needs if not self.made[other]]:
-            print(f"{name} is left out: {' and '.join(failed)} failed", file=sys.stderr, flush=True)
-            return False
-        if row.rates and self.rate(name) is None:
-            print(f"{name} is left out: its learning rate was not found", file=sys.stderr, flush=True)
+        if not all(self.made[other] for other in row.needs) or (row.rates and self.rate(name) is None):
+            print(f"{name} is left out: a row or a learning rate that it needs failed", file=sys.stderr, flush=True)
             return False
         made = {seed: self.make(name, seed, self.rate(name)) for seed in self.seeds_of(name)}
         for seed in (seed for seed in made if made[seed]):
@@ -301,11 +288,11 @@ class Study:
             ValueError: If it was made by another command.
         """
         row, folder = self.rows[name], self.folder(name, seed, rate)
-        values = {"folder": str(folder), "seed": str(seed)}
+        values, further = {"folder": str(folder), "seed": str(seed)}, list[str]()
         if row.merged:
             parts = [f"{self.model(other, seed)}:{share}" for other, share in row.merged.items()]
             options = {"model": "{model}", "add": parts, "output": "{folder}/model", "overwrite": True}
-            command, further = {"script": MERGE, "options": options}, []
+            command = {"script": MERGE, "options": options}
         elif row.script:
             options = {**row.options, **({} if rate is None else {"learning_rate": rate}), "output_dir": "{folder}"}
             command, further = {"script": row.script, "options": options}, shlex.split(self.arguments.options)
@@ -317,7 +304,6 @@ class Study:
             if file.read_text(encoding="utf-8") != line:
                 raise ValueError(f"{folder} was made by another command, see {file}; remove it or use another --output")
             return True
-        folder.mkdir(parents=True, exist_ok=True)
         write_text(file, line)
         return self.command(folder, command, values, further)
 
@@ -346,22 +332,19 @@ class Study:
         return not failed
 
 
-def main(given: Sequence[str] | None = None) -> str:
+def main(arguments: Sequence[str] | None = None) -> str:
     """Run what is missing, and print the table."""
-    (arguments,) = parse([Arguments], given, description=__doc__)
-    study = Study(arguments)
-    rows = arguments.rows or list(study.rows)
+    (given,) = parse([Arguments], arguments, description=__doc__)
+    study = Study(given)
+    rows = given.rows or list(study.rows)
     if unknown := [row for row in rows if row not in study.rows]:
         raise ValueError(f"there is no row {unknown[0]!r}; there are {', '.join(map(repr, study.rows))}")
-    if not arguments.table_only:
+    if not given.table_only:
         study.run(rows)
-    table = write_table(study.content, {row: study.found(row) for row in rows}, study.output)
+    table = write_table(study.content, {row: study.measured(row) for row in rows}, study.output)
     print(table)
     return table
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
+    main()
