@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import torch
 
 from st_xlret.files import save_model
-from st_xlret.hub.loading import load_model
+from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
 
 

@@ -156,7 +156,7 @@ def trials(
         inner = ascending[1] if best == ascending[0] else ascending[-2]
         beyond = float(f"{best * best / inner:.0e}")
         # Rates that are close to each other may have no round one between themselves and the next.
-        if ascending[0] <= beyond <= ascending[-1]:
+        if beyond >= ascending[0] if best == ascending[0] else beyond <= ascending[-1]:
             break
         scores[beyond] = score_of(beyond)
     return scores
