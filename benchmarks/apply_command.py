@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.measuring import machine
 from st_xlret import VectorCalibration
+from st_xlret.calibration.steps import Maps
 from st_xlret.files import write_json
 from st_xlret.stores import apply_calibration, open_store
 
@@ -55,7 +56,7 @@ def write_vectors(folder: Path, rows: int, dimension: int) -> None:
 
 def multiply(stored: np.ndarray, calibration: VectorCalibration) -> None:
     """The product in NumPy."""
-    weight, bias = calibration.weight[0].T, calibration.bias[0]
+    weight, bias = (part.astype(np.float32).T for part in calibration.dense())
     for start in range(0, len(stored), _CHUNK):
         mapped = stored[start : start + _CHUNK].astype(np.float32) @ weight
         mapped += bias
@@ -86,7 +87,8 @@ def measure(folder: Path, rows: int, dimension: int, rounds: int) -> dict[str, A
     write_vectors(folder, rows, dimension)
     generator = np.random.default_rng(1)
     weight = generator.standard_normal((1, dimension, dimension), dtype=np.float32)
-    calibration = VectorCalibration(weight, generator.standard_normal((1, dimension), dtype=np.float32))
+    maps = Maps(weight, generator.standard_normal((1, dimension), dtype=np.float32))
+    calibration = VectorCalibration(np.eye(dimension, dtype=np.float32), maps)
     shutil.rmtree(folder / "map", ignore_errors=True)
     calibration.save(folder / "map")
     in_memory = np.load(folder / "vectors.npy")

@@ -42,7 +42,7 @@ _HOMES = {
     "SimilarityDistillationLoss": "st_xlret.losses",
     "TatoebaEvaluator": "st_xlret.evaluation",
     "TatoebaPairsEvaluator": "st_xlret.evaluation",
-    "VectorCalibration": "st_xlret.vectors.calibration",
+    "VectorCalibration": "st_xlret.calibration",
     "Windows": "st_xlret.batches",
     "XORRetrieveEvaluator": "st_xlret.evaluation",
     "build_word_samples": "st_xlret.data",
@@ -53,7 +53,7 @@ _HOMES = {
     "load_documents": "st_xlret.data",
     "load_pairs": "st_xlret.data",
     "load_retrieval": "st_xlret.data",
-    "measure_language_bias": "st_xlret.evaluation.language_bias",
+    "measure_language_bias": "st_xlret.calibration",
     "read_dictionary": "st_xlret.data",
 }
 

@@ -75,7 +75,7 @@ def encode(
         >>> from sentence_transformers.sentence_transformer.modules import BoW
         >>> from st_xlret import CalibrationLayer, export
         >>> calibration = CalibrationLayer(2, ["en", "fr"], pivot="en")
-        >>> calibration.bias[1] = torch.tensor([0.5, 0.0])
+        >>> calibration.offset[1] = torch.tensor([0.5, 0.0])
         >>> model = export(SentenceTransformer(modules=[BoW(vocab=["one", "two"])], device="cpu"), calibration)
         >>> encode(model, ["one", "one"], ["fr-CA", "eng"], role="query").tolist()
         [[1.5, 0.0], [1.0, 0.0]]

@@ -23,7 +23,7 @@ TEXTS = ["sun moon", "star rain wind", "snow", "tree leaf root fish", "bird wolf
 
 def calibration(dimension: int) -> CalibrationLayer:
     layer = CalibrationLayer(dimension, LANGUAGES, pivot="fr")
-    layer.bias.copy_(torch.arange(5.0)[:, None].expand(5, dimension))
+    layer.offset.copy_(torch.arange(5.0)[:, None].expand(5, dimension))
     return layer
 
 
@@ -104,7 +104,7 @@ def test_a_model_without_maps_is_called_as_it_is(base: SentenceTransformer) -> N
 def test_queries_may_have_maps_of_their_own() -> None:
     base = tiny.static()
     documents, queries = CalibrationLayer(8, ["en", "fr"], pivot="en"), CalibrationLayer(8, ["en", "fr"], pivot="en")
-    queries.bias[1] += 3
+    queries.offset[1] += 3
     model = export(base, documents, query_calibration=queries)
     assert languages_of(model) == {"en": "en", "fr": "fr", "query_en": "en", "query_fr": "fr"}
     codes = ["fra", "en", "fr", "en", "en"]

@@ -11,8 +11,7 @@ without translations, as similar to the one side of a translation as to the othe
 Every step takes a batch of each kind and runs backward on one loss after the other: the memory is that of the largest
 part. --model takes any checkpoint, such as the model of train_ccp.py. With --test, the finished model is measured on
 XQuAD-R, zero-shot, and none of its questions is trained on. Interrupted? The same command with --resume repeats what
-the uninterrupted run would have done. The model is in OUTPUT_DIR/model, the scores in OUTPUT_DIR/results.json, the
-curves in OUTPUT_DIR/training.png.
+the uninterrupted run would have done. OUTPUT_DIR has the model, results.json and the curves, training.png.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from st_xlret.batches import Rows, pairs_and_others
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training import script
-from st_xlret.training.data import Documents, Pairs, Questions
+from st_xlret.training.data import Documents, Pairs, Questions, summary, texts_of
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best, loss_options, run_script
 
@@ -41,22 +40,15 @@ class IRArguments:
 
     _argument_group_name = "method"
 
-    temperature: float = option(
-        0.05, "Temperature of the retrieval loss. The paper's Eq. 1 has none, which is 1; 0.05 is the host's."
-    )
-    semantic_weight: float = option(
-        0.01, "Factor w_s on the loss of translations; 0 leaves it out. From scratch, 1 is better."
-    )
+    temperature: float = option(0.05, "Temperature of the retrieval loss. The paper's Eq. 1 has none, which is 1.")
+    semantic_weight: float = option(0.01, "Factor w_s on the loss of translations, 0: none. From scratch, 1 is better.")
     language_weight: float = option(
         0.001,
         "Factor w_l on the language loss, the sum of Eq. 3's terms divided by R (R - 2) for R sentences in a batch. "
         "With a trained encoder, whose cosines lie close together, 1 is still too small to count. 0 leaves it out.",
     )
     language_smoothing: float = option(0.7, "Languages are sampled in proportion to their size raised to this power.")
-    two_encoders: bool = option(
-        False,
-        "Train an encoder of questions and one of passages, as the paper does; translations are learned by the latter.",
-    )
+    two_encoders: bool = option(False, "Train an encoder of questions and, with translations, one of passages (paper).")
     loss_options: str = loss_options("semantic, language, retrieval", '{"language": {"batches": {"batch_scale": 0.5}}}')
 
 
@@ -64,9 +56,7 @@ class IRArguments:
 class TrainingArguments(script.TrainingArguments):
     """The host's training arguments, with the paper's batch size and learning rate; the losses of a step are summed."""
 
-    per_device_train_batch_size: int = option(
-        48, "Questions in a batch, per device; the paper has 48 on all 8 devices."
-    )
+    per_device_train_batch_size: int = option(48, "Questions in a batch, per device; the paper has 48 on all 8.")
     learning_rate: float = option(1e-5, "Peak learning rate. 1e-5 suits XLM-R, 1e-3 --from_scratch mini, 1e-2 static.")
     joint: bool = option(True, "Sum the losses of all kinds of batches in every step.")
 
@@ -85,10 +75,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         raise ValueError("there are no translations: give --pairs, or set --semantic_weight and --language_weight to 0")
 
     # 2. The encoder, or two of them, which start alike.
-    texts = [(questions, side, "language") for side in ("query", "positive")]
-    texts += [] if pairs is None else [(pairs, side, f"{side}_language") for side in ("source", "target")]
-    texts += [] if others is None else [(others, "sentence", "language")]
-    model = encoder.load(texts, args)
+    model = encoder.load(texts_of(questions=questions, pairs=pairs, others=others), args)
     model = with_two_encoders(model) if method.two_encoders else model
 
     # 3. The three losses with their weights. Retrieval comes last: it uses both encoders, which DDP needs at the end.
@@ -96,34 +83,21 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     smoothing = {"language_smoothing": method.language_smoothing}
     if method.semantic_weight:
         datasets["semantic"] = pairs_and_others(pairs, None)
-        losses["semantic"] = SemanticContrastiveLoss(
-            model,
-            **run.loss_options("semantic", temperature=0.07, weight=method.semantic_weight, batches=smoothing),
-        )
+        given = run.loss_options("semantic", temperature=0.07, weight=method.semantic_weight, batches=smoothing)
+        losses["semantic"] = SemanticContrastiveLoss(model, **given)
     if method.language_weight:
         datasets["language"] = pairs_and_others(pairs, others, args.seed)
-        losses["language"] = LangContrastiveLoss(
-            model,
-            **run.loss_options("language", reduction="paper", weight=method.language_weight, batches=smoothing),
-        )
-    datasets["retrieval"] = questions
-    losses["retrieval"] = RetrievalContrastiveLoss(
-        model,
-        **run.loss_options("retrieval", temperature=method.temperature, batches=Rows(method.language_smoothing)),
-    )
+        given = run.loss_options("language", reduction="paper", weight=method.language_weight, batches=smoothing)
+        losses["language"] = LangContrastiveLoss(model, **given)
+    given = run.loss_options("retrieval", temperature=method.temperature, batches=Rows(method.language_smoothing))
+    datasets["retrieval"], losses["retrieval"] = questions, RetrievalContrastiveLoss(model, **given)
 
     # 4. Train, measure and save.
     evaluators = [evaluator for evaluator in (question_evaluator, pair_evaluator) if evaluator is not None]
     of_pairs = "eval_pairs_average_accuracy" if pair_evaluator else None
     keep_best(args, "eval_questions_cosine_mrr@10" if question_evaluator else of_pairs)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluators or None)
-    about = {
-        "languages": sorted({code for dataset, _, column in texts for code in dataset.unique(column)}),
-        "questions": len(questions),
-        "pairs": 0 if pairs is None else len(pairs),
-        "others": 0 if others is None else len(others),
-    }
-    tag = "language-agnostic-retrieval"
+    about, tag = summary(questions=questions, pairs=pairs, others=others), "language-agnostic-retrieval"
     return run.train_and_save(trainer, about, evaluators=evaluators, test=data.lareqa(), tag=tag)
 
 

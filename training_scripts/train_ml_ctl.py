@@ -12,8 +12,7 @@ saved, unless --pooling checkpoint keeps that of the checkpoint. --mode chooses 
 ML-CTL-info, which the paper does not have. info-snt and CZ-snt train on sentences alone: they need no dictionaries, and
 take --from_scratch static too. Words of Chinese, Japanese and Thai, and the default lists of stop words, need the extra
 st-xlret[words]. Some pairs are held out to choose the best checkpoint. Interrupted? The same command with --resume
-repeats what the uninterrupted run would have done. The model is in OUTPUT_DIR/model, the scores and what became of the
-pairs in OUTPUT_DIR/results.json, the curves in OUTPUT_DIR/training.png.
+repeats what the uninterrupted run would have done. OUTPUT_DIR has the model, results.json and the curves, training.png.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from st_xlret import ContextualEncoder, CrossLingualTrainer, CZNCELoss
 from st_xlret.modules import first_last_encoder
 from st_xlret.options import option, parse
 from st_xlret.training import script
-from st_xlret.training.data import Words
+from st_xlret.training.data import Words, summary, texts_of
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best, loss_options, run_script
 
@@ -53,9 +52,7 @@ class MLCTLArguments:
         choices=list(MODES),
     )
     temperature: float = option(0.07, "Temperature of the contrastive loss.")
-    mlm_weight: float = option(
-        0.1, "Factor on masked language modelling of the same sentences, which is added; 0 leaves it out."
-    )
+    mlm_weight: float = option(0.1, "Factor on masked words of the same sentences, which is added; 0 leaves it out.")
     language_mixing: float = option(1.0, "1 mixes all language pairs in a batch; 0 takes one, as the paper does.")
     language_smoothing: float = option(0.7, "Pairs are sampled by size to this power; the paper: all alike (0).")
     loss_options: str = loss_options("pairs", '{"pairs": {"gather_across_devices": false}}')
@@ -83,7 +80,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         raise ValueError("there is nothing to train on: give parallel sentences with --pairs")
 
     # 2. The encoder, with the paper's sentence vector (first and last layer) unless another one is asked for.
-    texts = [(pairs, side, f"{side}_language") for side in ("source", "target")]
+    texts = texts_of(pairs=pairs)
     model = encoder.load(texts, args)
     if isinstance(model[0], Transformer) and encoder.pooling is None:
         model = first_last_encoder(model)
@@ -111,12 +108,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     )
     keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, samples, loss=loss, evaluator=evaluator)
-    about = {
-        "mode": method.mode,
-        "languages": sorted({code for _, _, column in texts for code in pairs.unique(column)}),
-        "pairs": len(pairs),
-        "word_samples": counts,
-    }
+    about = {"mode": method.mode, **summary(pairs=pairs), "word_samples": counts}
     return run.train_and_save(trainer, about, evaluators=[evaluator], tag="ml-ctl")
 
 

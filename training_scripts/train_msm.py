@@ -10,12 +10,12 @@ remains. The paper's setting, which starts from XLM-R base, on several GPUs:
 On two CPU cores in minutes, a small Transformer from scratch, whose document encoder learns more slowly:
 
     python training_scripts/train_msm.py --from_scratch mini --documents documents/ --output_dir runs/msm-mini \
-        --max_steps 2000 --learning_rate 1e-3 --learning_rate_mapping '{"document_encoder|projections": 4e-4}'
+        --max_steps 2000 --learning_rate 1e-3 --learning_rate_mapping '{"networks": 4e-4}'
 
 Documents are JSON lines {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}. Parallel sentences
 (--pairs) are not part of the paper: they are trained on beside the documents, and some are held out to choose the best
-checkpoint. Interrupted? The same command with --resume repeats what the uninterrupted run would have done. The model is
-in OUTPUT_DIR/model, the scores in OUTPUT_DIR/results.json, the curves in OUTPUT_DIR/training.png.
+checkpoint. Interrupted? The same command with --resume repeats what the uninterrupted run would have done. OUTPUT_DIR
+has the model, results.json and the curves, training.png.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from st_xlret import CrossLingualTrainer, MSMLoss, SemanticContrastiveLoss
 from st_xlret.data import pack_documents
 from st_xlret.options import option, parse
 from st_xlret.training import script
-from st_xlret.training.data import Documents, Pairs
+from st_xlret.training.data import Documents, Pairs, summary, texts_of
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best, loss_options, run_script
 
@@ -44,13 +44,9 @@ class MSMArguments:
     _argument_group_name = "method"
 
     block_sentences: int = option(32, "Sentences of a document that are read together; longer ones are split.")
-    pack_tokens: int = option(
-        0, "Pack consecutive sentences into units of up to this many tokens; the authors' program uses 64."
-    )
+    pack_tokens: int = option(0, "Pack sentences into units of up to so many tokens; the authors' program uses 64.")
     negatives: int = option(512, "Maximum negatives of a sentence from other documents; 0 takes all.")
-    sum_mlm: bool = option(
-        False, "Add masked language modelling to each batch (Eq. 3), instead of giving it batches of its own."
-    )
+    sum_mlm: bool = option(False, "Add masked words to each batch (Eq. 3), in place of batches of their own.")
     mlm_ratio: float = option(1.0, "Relative frequency of batches of masked language modelling.")
     pairs_ratio: float = option(1.0, "Relative frequency of batches of pairs; 0 only evaluates.")
     language_smoothing: float = option(0.7, "Languages are sampled in proportion to their size raised to this power.")
@@ -75,8 +71,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
     # 1. Data: documents as sentences in their order, and parallel sentences, some of which are held out.
     documents, (pairs, evaluator) = data.load_documents(), data.load_pairs(args.seed)
-    texts = [] if documents is None else [(documents, "sentence", "language")]
-    texts += [] if pairs is None else [(pairs, side, f"{side}_language") for side in ("source", "target")]
+    texts = texts_of(sentences=documents, pairs=pairs)
     if documents is None and (pairs is None or not method.pairs_ratio):
         raise ValueError("there is nothing to train on: give --documents, or --pairs with a --pairs_ratio above 0")
 
@@ -88,39 +83,29 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     datasets, losses, smoothing = {}, {}, {"language_smoothing": method.language_smoothing}
     if documents is not None:
         batches = {"batch_scale": method.block_sentences, **smoothing}
-        options = {} if method.sum_mlm else run.loss_options("mlm", batches=batches, ratio=method.mlm_ratio)
+        given = {} if method.sum_mlm else run.loss_options("mlm", batches=batches, ratio=method.mlm_ratio)
         with_words = method.sum_mlm or method.mlm_ratio
-        words = encoder.masked_words(model, texts, args, **options) if with_words else None
-        datasets["msm"] = documents
-        losses["msm"] = MSMLoss(
-            model,
-            mlm=words if method.sum_mlm else None,
-            **run.loss_options(
-                "msm",
-                document_encoder={"max_sentences": method.block_sentences},
-                num_negatives=method.negatives or None,
-                mini_batch_size=128,
-                batches={"block_size": method.block_sentences, **smoothing},
-            ),
+        words = encoder.masked_words(model, texts, args, **given) if with_words else None
+        given = run.loss_options(
+            "msm",
+            document_encoder={"max_sentences": method.block_sentences},
+            num_negatives=method.negatives or None,
+            mini_batch_size=128,
+            batches={"block_size": method.block_sentences, **smoothing},
         )
+        datasets["msm"], losses["msm"] = documents, MSMLoss(model, mlm=words if method.sum_mlm else None, **given)
         if words is not None and not method.sum_mlm:
             datasets["mlm"], losses["mlm"] = documents, words
     if pairs is not None and method.pairs_ratio:
         batches = {"batch_scale": method.block_sentences / 2, **smoothing}
-        datasets["pairs"] = pairs
-        losses["pairs"] = SemanticContrastiveLoss(
-            model, **run.loss_options("pairs", temperature=0.05, batches=batches, ratio=method.pairs_ratio)
-        )
+        given = run.loss_options("pairs", temperature=0.05, batches=batches, ratio=method.pairs_ratio)
+        datasets["pairs"], losses["pairs"] = pairs, SemanticContrastiveLoss(model, **given)
 
     # 3. Train, measure and save.
     keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluator)
-    about = {
-        "languages": sorted({code for dataset, _, column in texts for code in dataset.unique(column)}),
-        "sentences": 0 if documents is None else len(documents),
-        "pairs": 0 if pairs is None else len(pairs),
-    }
-    return run.train_and_save(trainer, about, evaluators=[evaluator], tag=next(iter(datasets)))
+    about, tag = summary(sentences=documents, pairs=pairs), next(iter(datasets))
+    return run.train_and_save(trainer, about, evaluators=[evaluator], tag=tag)
 
 
 if __name__ == "__main__":

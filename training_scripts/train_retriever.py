@@ -10,8 +10,8 @@ Every row has the language of its question. The negatives are the other passages
 devices too, and with --hard_negatives some of each question's own, which the files hold or the model finds before it is
 trained. No batch has a passage that answers two of its questions. Two encoders (--two_encoders) train one of questions
 and another of passages. With --test, the finished model is measured on XQuAD-R. Interrupted? The same command with
---resume repeats what the uninterrupted run would have done. The model is in OUTPUT_DIR/model, the scores in
-OUTPUT_DIR/results.json, the curves in OUTPUT_DIR/training.png.
+--resume repeats what the uninterrupted run would have done. OUTPUT_DIR has the model, results.json and the curves,
+training.png.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from st_xlret.batches import DistinctRows
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training import script
-from st_xlret.training.data import Questions
+from st_xlret.training.data import Questions, texts_of
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best, run_script
 
@@ -42,29 +42,14 @@ class RetrieverArguments:
 
     _argument_group_name = "method"
 
-    temperature: float = option(
-        0.05, "Divisor of the similarities. DPR, which the papers follow, has 1 with --similarity dot."
-    )
-    similarity: str = option(
-        "cosine",
-        "How vectors are compared, in training and by the finished model. DPR, which the papers follow, has dot.",
-        choices=["cosine", "dot"],
-    )
+    temperature: float = option(0.05, "Divisor of similarities. DPR, which the papers follow, has 1 with dot.")
+    similarity: str = option("cosine", "Of vectors, also in the finished model; DPR: dot.", choices=["cosine", "dot"])
     mini_batch_size: int | None = option(
         None, "Embed so many texts at a time (gradient caching): large batches fit, in a fifth more time."
     )
-    language_smoothing: float = option(
-        1.0,
-        "Languages are sampled in proportion to their size raised to this power. 1: each question once in an epoch.",
-    )
-    language_mixing: float = option(
-        1.0,
-        "1: a batch mixes the languages, as DPR's program does. 0: it is of one, with negatives in the passage's "
-        "language.",
-    )
-    two_encoders: bool = option(
-        False, "Train an encoder of questions and another of passages, as DPR does, instead of a shared one."
-    )
+    language_smoothing: float = option(1.0, "Languages are sampled by size to this power; 1: each question once.")
+    language_mixing: float = option(1.0, "1: a batch mixes the languages, as DPR's program does; 0: it is of one.")
+    two_encoders: bool = option(False, "Train an encoder of questions and another of passages, as DPR does.")
 
 
 @dataclass
@@ -87,7 +72,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     languages = dict(Counter(questions["language"]).most_common())
 
     # 2. The encoder, or two of them, which start alike.
-    model = encoder.load([(questions, side, "language") for side in ("query", "positive")], args)
+    model = encoder.load(texts_of(questions=questions), args)
     model = with_two_encoders(model) if method.two_encoders else model
     model.similarity_fn_name = method.similarity
 

@@ -10,8 +10,7 @@ English side has. With English questions, which are optional, other batches teac
 among those of its paragraph; with --contrastive_ratio, others draw the two texts of a pair together. At the end the
 weights go part of the way back to the original ones (--keep_trained), which keeps what the encoder could do before.
 Pairs need English, or another --pivot, on one side. Interrupted? The same command with --resume repeats what the
-uninterrupted run would have done. The model is in OUTPUT_DIR/model, the scores in OUTPUT_DIR/results.json, the curves
-in OUTPUT_DIR/training.png.
+uninterrupted run would have done. OUTPUT_DIR has the model, results.json and the curves, training.png.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from st_xlret import CrossLingualTrainer, RetrievalContrastiveLoss, SemanticCont
 from st_xlret.batches import LengthGroupedBatches, Rows
 from st_xlret.options import option, parse
 from st_xlret.training import script
-from st_xlret.training.data import Answers, Pairs
+from st_xlret.training.data import Answers, Pairs, summary
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best, loss_options, run_script
 from st_xlret.training.teacher import ROLES, distillation_data, pairs_of, role_prompts, teacher_vectors
@@ -48,13 +47,11 @@ class SearchArguments:
     bank_size: int = option(8192, "English vectors to compare with.")
     english_share: float = option(0.15, "Share of English texts, by which they keep their place.")
     questions_ratio: float = option(0.3, "Share of batches of questions (--retrieval); the others are translations.")
-    contrastive_ratio: float = option(
-        0.0, "Share of the batches of translations that draw pairs together (InfoNCE). 1: all."
-    )
+    contrastive_ratio: float = option(0.0, "Share of the batches of translations that draw pairs together (InfoNCE).")
     negatives: int = option(4, "Sentences of its paragraph that a question is to tell from the answer.")
     mini_batch_num_tokens: int = option(0, "Tokens to embed at a time, by gradient caching; 0: all.")
     teacher_cache: str | None = option(
-        None, "Folder that keeps English vectors, for several runs. By default OUTPUT_DIR/teacher."
+        None, "Folder of English vectors for several runs. By default OUTPUT_DIR/teacher."
     )
     loss_options: str = loss_options("pairs, query, document, questions", '{"query": {"cosine_weight": 0}}')
 
@@ -118,8 +115,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     args.prompts = args.prompts or role_prompts(model, datasets)
     keep_best(args, None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses)
-    languages = sorted({*pairs.unique("source_language"), *pairs.unique("target_language")})
-    about = {"languages": languages, "pairs": len(pairs), "questions": 0 if questions is None else len(questions)}
+    about = {**summary(pairs=pairs), "questions": 0 if questions is None else len(questions)}
     evaluators, tag = [pair_evaluator, question_evaluator], "multilingual-knowledge-distillation"
     return run.train_and_save(trainer, about, evaluators=evaluators, tag=tag)
 

@@ -1,50 +1,38 @@
-"""Fit calibrations: shift, scale and rotation between languages (CCP), and projections that remove language bias."""
+"""Fit calibrations: shift, scale and rotation between languages (CCP), and projections that remove language bias.
+
+Names load on first use: to apply a calibration of stored vectors needs no PyTorch.
+"""
 
 from __future__ import annotations
 
-from st_xlret.calibration.calibrate import calibrate
-from st_xlret.calibration.choosing import compare_strengths, fit_and_compare, usual_calibrations
-from st_xlret.calibration.comparison import Comparison, compare_calibrations
-from st_xlret.calibration.embedding import embed_pairs, embed_texts
-from st_xlret.calibration.fit import (
-    STEPS,
-    CalibrationOptions,
-    RoleCalibrations,
-    fit_calibration,
-    fit_calibration_stages,
-    fit_role_calibrations,
-)
-from st_xlret.calibration.rotation import (
-    AdversarialOptions,
-    RotationOptions,
-    mean_csls_criterion,
-    procrustes,
-    unsupervised_rotation,
-)
-from st_xlret.calibration.sampling import Sample, sample_questions, sample_texts, usual_texts
+import importlib
+from typing import Any
 
-__all__ = [
-    "STEPS",
-    "AdversarialOptions",
-    "CalibrationOptions",
-    "Comparison",
-    "RoleCalibrations",
-    "RotationOptions",
-    "Sample",
-    "calibrate",
-    "compare_calibrations",
-    "compare_strengths",
-    "embed_pairs",
-    "embed_texts",
-    "fit_and_compare",
-    "fit_calibration",
-    "fit_calibration_stages",
-    "fit_role_calibrations",
-    "mean_csls_criterion",
-    "procrustes",
-    "sample_questions",
-    "sample_texts",
-    "unsupervised_rotation",
-    "usual_calibrations",
-    "usual_texts",
-]
+_HOMES = {
+    "Comparison": "choose",
+    "LanguageBias": "bias",
+    "STEPS": "steps",
+    "Sample": "model",
+    "VectorCalibration": "calibration",
+    "calibrate": "model",
+    "embed_pairs": "model",
+    "embed_texts": "model",
+    "fit_and_compare": "choose",
+    "fit_calibration": "calibration",
+    "judged_recall": "judged",
+    "mean_csls_criterion": "rotation",
+    "measure": "bias",
+    "measure_language_bias": "bias",
+    "procrustes": "rotation",
+    "sample_questions": "model",
+    "sample_texts": "model",
+    "unsupervised_rotation": "rotation",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

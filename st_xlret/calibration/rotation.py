@@ -2,98 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+import logging
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
-from st_xlret.search import csls_nearest, mutual_nearest_neighbours
+from st_xlret.calibration.steps import Maps
+from st_xlret.search import unit_rows
 
-_MOST_OF_THE_WAY = 0.75
+logger = logging.getLogger(__name__)
+
+MAX_TEXTS, HELD_OUT = 5000, 0.25
+NEIGHBOURS, REFINEMENTS = 10, 5
+MOST_OF_THE_WAY = 0.75
+
+# The adversarial training. Conneau et al. (2018, section 3.2) have a larger discriminator (2,048), far more steps and,
+# instead, a lower rate of the rotation (0.1).
+EPOCHS, STEPS_PER_EPOCH, DISCRIMINATOR_STEPS = 10, 400, 2
+BATCH_SIZE, HIDDEN, DROPOUT, SMOOTHING = 32, 128, 0.1, 0.2
+RATE, ROTATION_RATE, DECAY, BETA = 0.1, 1.0, 0.95, 0.01
 
 
-@dataclass(frozen=True)
-class AdversarialOptions:
-    """Options of the adversarial training, by SGD.
+def rotations(
+    rows: Mapping[str, NDArray[Any]],
+    maps: Maps,
+    pivot: str,
+    pairs: Mapping[str, tuple[NDArray[Any], NDArray[Any]]],
+    strength: float,
+    *,
+    adversarial: bool = True,
+    seed: int = 0,
+) -> tuple[Maps, dict[str, str]]:
+    """The rotation of every language into the pivot's space, and how each was found.
 
-    The defaults are those of Conneau et al. (2018, section 3.2) except for a smaller discriminator (`hidden` is 2,048
-    there), far fewer steps and, to make up for that, a higher learning rate of the rotation (0.1 there).
-    `beta` is the strength of the pull towards orthogonal matrices: `W <- (1 + beta) W - beta (W W^T) W`. Each epoch
-    yields a candidate rotation.
+    Args:
+        rows: Language -> vectors (n, d).
+        maps: The maps of the steps so far, in the order of the languages.
+        pivot: The language that is not rotated.
+        pairs: Language -> row-aligned vectors of its sentences and of the pivot's; these get the closed-form solution.
+        strength: How far to go, see `partial_rotation`.
+        adversarial: Whether the search without pairs also starts from adversarial training.
+        seed: Seed of the draws and of the training.
+
+    Raises:
+        ValueError: If a language has fewer texts, or pairs, than dimensions: most of its rotation would be arbitrary.
     """
+    codes, width = list(rows), maps.offset.shape[1]
+    counts = {code: len(pairs[code][0]) if code in pairs else len(vectors) for code, vectors in rows.items()}
+    if set(codes) - {pivot} <= set(pairs):
+        del counts[pivot]  # its own texts are not used then
+    if strength and len(codes) > 1 and (few := {code: count for code, count in counts.items() if count < width}):
+        raise ValueError(f"a rotation in {width} dimensions needs as many texts, or pairs, of each language: {few}")
 
-    epochs: int = 10
-    steps_per_epoch: int = 400
-    discriminator_steps: int = 2
-    batch_size: int = 32
-    hidden: int = 128
-    learning_rate: float = 0.1
-    rotation_learning_rate: float = 1.0
-    learning_rate_decay: float = 0.95
-    input_dropout: float = 0.1
-    smoothing: float = 0.2
-    beta: float = 0.01
+    def mapped(code: str, vectors: NDArray[Any]) -> Tensor:
+        matrix, offset = maps.of(codes.index(code))
+        moved = vectors + offset.astype(vectors.dtype)
+        if matrix is not None:
+            moved = moved + vectors @ matrix.T.astype(vectors.dtype)
+        return torch.from_numpy(moved)
 
-
-@dataclass(frozen=True)
-class RotationOptions:
-    """Options of the search for a rotation without parallel sentences.
-
-    Attributes:
-        initial: Start of the refinement: "identity" (seconds), "adversarial" (about a minute per language on one
-            core), or "both", between which the criterion chooses.
-        refinements: Rounds of matching by CSLS and Procrustes on the matches.
-        neighbours: k of CSLS.
-        max_texts: Maximum number of texts drawn from each language. The time grows with its square.
-        validation_fraction: Fraction of the texts on which candidates are compared, and which are not fitted to.
-        min_agreement: A rotation is used only if the same search on two disjoint halves of the texts gives two
-            rotations that agree at least this well (see `rotation_agreement`), and if the criterion rises three
-            quarters of the way from the identity's to that of a language matched with itself. 0 skips both checks.
-            Few texts in many dimensions lower the agreement of right rotations, too: planted ones of 1 190 sentences in
-            64 dimensions had 0.53 to 0.64, and wrong ones of 300 noisy texts 0.57 and 0.59. 0.5 takes both kinds.
-        prior: Weight of staying near the current map (see `procrustes`). The fit applies it with pairs too.
-        adversarial: Options of the adversarial stage.
-    """
-
-    initial: Literal["identity", "adversarial", "both"] = "both"
-    refinements: int = 5
-    neighbours: int = 10
-    max_texts: int = 5000
-    validation_fraction: float = 0.25
-    min_agreement: float = 0.8
-    prior: float = 0.0
-    adversarial: AdversarialOptions = field(default_factory=AdversarialOptions)
-
-    def __post_init__(self) -> None:
-        if self.initial not in ("identity", "adversarial", "both"):
-            raise ValueError(f"initial must be 'identity', 'adversarial' or 'both', got {self.initial!r}")
-        if not 0 <= self.min_agreement <= 1:
-            raise ValueError(f"min_agreement must lie between 0 and 1, got {self.min_agreement}")
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction}")
-        if self.refinements < 0 or self.neighbours < 1 or self.max_texts < 4:
-            raise ValueError(
-                "refinements must be at least 0, neighbours at least 1 and max_texts at least 4, got "
-                f"{self.refinements}, {self.neighbours} and {self.max_texts}"
+    matrices, notes = np.zeros((len(codes), width, width)), {}
+    for number, code in enumerate(codes):
+        if code == pivot or not strength:
+            continue
+        if code in pairs:
+            sides = (mapped(side, vectors).double() for side, vectors in zip((code, pivot), pairs[code], strict=True))
+            rotation, note = procrustes(*sides), f"Procrustes on {len(pairs[code][0])} pairs"
+        else:
+            clouds = (mapped(side, rows[side]) for side in (code, pivot))
+            rotation, note = unsupervised_rotation(
+                *clouds, adversarial=adversarial, seed=seed + zlib.crc32(code.encode())
             )
-
-
-class Candidate(NamedTuple):
-    """A rotation that was considered.
-
-    Its name is its origin, for example "adversarial, refined 2x"; the criterion is `mean_csls_criterion` on held-out
-    texts; agreement is that of two halves of the texts, None if it was not checked; one not trusted is not used.
-    """
-
-    name: str
-    criterion: float
-    rotation: Tensor
-    agreement: float | None = None
-    trusted: bool = True
+        logger.info("rotation of %s into %s: %s", code, pivot, note)
+        notes[f"rotate {code}"] = note
+        matrices[number] = partial_rotation(rotation, strength).numpy() - np.eye(width)
+    return Maps(matrices, np.zeros((len(codes), width))), notes
 
 
 def nearest_orthogonal(matrix: Tensor) -> Tensor:
@@ -107,20 +96,14 @@ def nearest_orthogonal(matrix: Tensor) -> Tensor:
     return left @ right
 
 
-def procrustes(source: Tensor, target: Tensor, *, prior: float = 0.0) -> Tensor:
+def procrustes(source: Tensor, target: Tensor) -> Tensor:
     """Compute the orthogonal W for which `source W^T` is nearest to `target` in squared distance, in closed form.
 
-    The solution is `W = U V^T` with `U S V^T = SVD(target^T source)` (Conneau et al. 2018, Eq. 2).
-
-    Args:
-        source: Rows (n, d).
-        target: Rows (n, d), aligned with `source`.
-        prior: Weight of the identity. The mean singular value times `prior` is added to the diagonal: directions about
-            which the pairs say little stay as they are. If there are fewer pairs than dimensions, a small weight is
-            always added, since some directions would be rotated at random otherwise.
+    The solution is `W = U V^T` with `U S V^T = SVD(target^T source)` (Conneau et al. 2018, Eq. 2). Rows (n, d) are
+    aligned. If there are fewer pairs than dimensions, directions about which they say nothing stay as they are.
 
     Raises:
-        ValueError: If the shapes differ, there is no pair, or `prior` is negative.
+        ValueError: If the shapes differ, or there is no pair.
 
     Example:
         >>> source = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -128,17 +111,12 @@ def procrustes(source: Tensor, target: Tensor, *, prior: float = 0.0) -> Tensor:
         [[0.0, -1.0], [1.0, 0.0]]
     """
     if source.shape != target.shape or source.ndim != 2 or not len(source):
-        raise ValueError(
-            f"Procrustes needs row-aligned pairs, got shapes {tuple(source.shape)} and {tuple(target.shape)}"
-        )
-    if prior < 0:
-        raise ValueError(f"prior must not be negative, got {prior}")
+        raise ValueError(f"Procrustes needs row-aligned pairs, got {tuple(source.shape)} and {tuple(target.shape)}")
     correlation = target.double().T @ source.double()
     singular = torch.linalg.svdvals(correlation)
-    if singular[-1] <= 1e-12 * singular[0]:
-        prior = max(prior, 1e-6)
-    identity = torch.eye(len(correlation), dtype=correlation.dtype, device=correlation.device)
-    return nearest_orthogonal(correlation + prior * singular.mean() * identity)
+    if singular[-1] <= 1e-12 * singular[0]:  # else some directions would be rotated at random
+        correlation = correlation + 1e-6 * singular.mean() * torch.eye(len(correlation)).to(correlation)
+    return nearest_orthogonal(correlation)
 
 
 def partial_rotation(rotation: Tensor, strength: float) -> Tensor:
@@ -154,16 +132,14 @@ def partial_rotation(rotation: Tensor, strength: float) -> Tensor:
         True
     """
     identity = torch.eye(len(rotation), dtype=torch.float64, device=rotation.device)
-    return nearest_orthogonal((1 - strength) * identity + strength * rotation.double())
+    return nearest_orthogonal((1 - strength) * identity + strength * rotation.double()).cpu()
 
 
 def rotation_agreement(one: Tensor, other: Tensor) -> float:
     """Measure what two rotations have in common beyond the identity: the cosine of their parts off it.
 
-    The part of W off the identity is `W - (tr W / d) I`. Rotations that were fitted to noise give about 0 (0.1 for
-    static embeddings of unrelated documents in two languages), and rotations that follow a true one give nearly 1.
-
-    It is 1 if either is the identity.
+    The part of W off the identity is `W - (tr W / d) I`. Rotations that were fitted to noise give about 0, and
+    rotations that follow a true one nearly 1. It is 1 if either is the identity.
 
     Example:
         >>> turn = torch.tensor([[0.6, -0.8], [0.8, 0.6]])
@@ -175,7 +151,7 @@ def rotation_agreement(one: Tensor, other: Tensor) -> float:
     return float((parts[0] * parts[1]).sum()) / lengths if lengths else 1.0
 
 
-def mean_csls_criterion(source: Tensor, target: Tensor, neighbours: int = 10) -> float:
+def mean_csls_criterion(source: Tensor, target: Tensor, neighbours: int = NEIGHBOURS) -> float:
     """Mean cosine of the source rows to the target rows that CSLS matches them with.
 
     It is the unsupervised criterion of Conneau et al. (2018, section 3.3): it needs no pairs and follows translation
@@ -185,116 +161,125 @@ def mean_csls_criterion(source: Tensor, target: Tensor, neighbours: int = 10) ->
         >>> mean_csls_criterion(torch.eye(3), torch.eye(3).flip(0), neighbours=1)
         1.0
     """
-    return float(csls_nearest(source, target, neighbours)[1].mean())
+    cosines, scores = csls(source, target, neighbours)
+    return float(cosines.gather(1, scores.argmax(dim=1, keepdim=True)).mean())
+
+
+def csls(source: Tensor, target: Tensor, neighbours: int = NEIGHBOURS) -> tuple[Tensor, Tensor]:
+    """The cosines (S, T) of all rows, and `CSLS(x, y) = 2 cos(x, y) - r_T(x) - r_S(y)` (Conneau et al. 2018, Eq. 3).
+
+    r_T(x) is the mean cosine of x with its nearest target rows, and r_S(y) that of y with its nearest source rows.
+    Hubs, which are near to everything, thus lose their advantage.
+    """
+    cosines = unit_rows(source, "source") @ unit_rows(target, "target").T
+    of_source, of_target = (
+        side.topk(min(neighbours, side.shape[1]), dim=1).values.mean(dim=1) for side in (cosines, cosines.T)
+    )
+    return cosines, 2 * cosines - of_source[:, None] - of_target
+
+
+class _Candidate(NamedTuple):
+    """A rotation with its origin, its criterion, and whether it was verified by two halves of the texts."""
+
+    name: str
+    criterion: float
+    rotation: Tensor
+    agreement: float | None = None
+    trusted: bool = True
+
+    def __str__(self) -> str:
+        agreement = "" if self.agreement is None else f", agreement {self.agreement:.2f}"
+        return f"{self.name} (criterion {self.criterion:.3f}{agreement})"
 
 
 def unsupervised_rotation(
-    source: Tensor,
-    target: Tensor,
-    options: RotationOptions | None = None,
-    *,
-    seed: int = 0,
-    show_progress_bar: bool = False,
-) -> list[Candidate]:
+    source: Tensor, target: Tensor, *, adversarial: bool = True, min_agreement: float = 0.8, seed: int = 0
+) -> tuple[Tensor, str]:
     """Find the rotation of one language's embeddings onto another's without any pairs (Conneau et al. 2018).
 
     Both the identity and the result of the adversarial stage are refined by Procrustes on the mutual nearest neighbours
     under CSLS. Every matrix on the way is a candidate, the identity too, and the criterion on held-out texts ranks
     them.
 
-    The criterion alone cannot be trusted. For one encoder and documents on different topics it rises when topics are
-    turned onto each other while translations drift apart: on static embeddings of novels and articles, retrieval fell
-    from 47 to 25 %. Two checks refuse what cannot be verified, and the identity remains. First, two halves of the texts
-    must give nearly the same rotation. Second, the criterion must come three quarters of the way from the identity's to
-    that of a language whose texts are matched with other texts of its own: a search that ends in a wrong optimum is as
-    stable as one that ends in the right one, but its matches stay far from each other.
+    The criterion alone cannot be trusted: where documents are on different topics it rises when topics are turned onto
+    each other while translations drift apart (retrieval fell from 47 to 25 % on novels and articles). Two checks
+    refuse what cannot be verified, and the identity remains. Two halves of the texts must give nearly the same
+    rotation; and the criterion must come three quarters of the way from the identity's to that of a language whose
+    texts are matched with other texts of its own.
 
     Args:
-        source: Embeddings (S, d) with their mean near the origin (shift first).
+        source: Embeddings (S, d) with their mean near the origin (shift first); 5 000 of them are drawn at most.
         target: Embeddings (T, d), likewise.
-        options: Options of the search.
+        adversarial: Whether to start from adversarial training, too, about a minute on one core.
+        min_agreement: How well the rotations of two halves must agree (see `rotation_agreement`); 0 skips both checks.
         seed: Seed. Equal seeds give equal results on one machine.
-        show_progress_bar: Show a progress bar over the adversarial stage.
 
     Returns:
-        All candidates, the best first and those of refused starts last.
+        The rotation W (d, d), float64, for `source @ W.T`, and a line about it and the candidate it is preferred to.
 
     Raises:
         ValueError: If a side has fewer than 4 rows.
 
     Example:
         >>> rows = torch.randn(80, 2, generator=torch.Generator().manual_seed(0)) * torch.tensor([3.0, 1.0])
-        >>> options = RotationOptions(initial="identity", refinements=1)
-        >>> unsupervised_rotation(rows, rows, options)[0].rotation.round().abs().tolist()
+        >>> unsupervised_rotation(rows, rows, adversarial=False)[0].round().abs().tolist()
         [[1.0, 0.0], [0.0, 1.0]]
     """
-    options = options or RotationOptions()
+    candidates = _candidates(source, target, adversarial, min_agreement, seed)
+    best = candidates[0]
+    words = [str(best)]
+    if best.name != "identity":
+        words.append(f"instead of {next(other for other in candidates if other.name == 'identity')}")
+    words += [f"not verified: {other}" for other in candidates if not other.trusted][:1]
+    return best.rotation, "; ".join(words)
+
+
+def _candidates(source: Tensor, target: Tensor, adversarial: bool, min_agreement: float, seed: int) -> list[_Candidate]:
+    """All rotations that were considered, the best first and those of refused starts last."""
     generator = torch.Generator().manual_seed(seed)
-    fit_source, held_source = _draw(source, options, generator)
-    fit_target, held_target = _draw(target, options, generator)
+    fit_source, held_source = _draw(source, generator)
+    fit_target, held_target = _draw(target, generator)
+    unchanged = torch.eye(source.shape[1], dtype=torch.float64, device=source.device)
 
     def criterion(rotation: Tensor) -> float:
-        return mean_csls_criterion(held_source @ rotation.T.to(held_source), held_target, options.neighbours)
+        return mean_csls_criterion(held_source @ rotation.T.to(held_source), held_target)
 
-    def start(initial: str, part: slice) -> Tensor:
-        if initial == "identity":
-            return unchanged
-        trained = adversarial_rotations(
-            fit_source[part],
-            fit_target[part],
-            options.adversarial,
-            seed=seed + (part.start or 0),
-            show_progress_bar=show_progress_bar,
-        )
-        return max((nearest_orthogonal(rotation) for rotation in trained), key=criterion)
+    def trained(half: int, step: int) -> Tensor:
+        epochs = adversarial_rotations(fit_source[half::step], fit_target[half::step], seed=seed + half)
+        return max((nearest_orthogonal(rotation) for rotation in epochs), key=criterion)
 
-    def refined(rotation: Tensor, part: slice) -> list[Tensor]:
-        return [rotation, *_refinements(rotation, fit_source[part], fit_target[part], options)]
+    def refined(rotation: Tensor, half: int = 0, step: int = 1) -> list[Tensor]:
+        return [rotation, *_refinements(rotation, fit_source[half::step], fit_target[half::step])]
 
-    everything, halves = slice(None), (slice(0, None, 2), slice(1, None, 2))
-    unchanged = torch.eye(source.shape[1], dtype=torch.float64, device=fit_source.device)
-    identity = Candidate("identity", criterion(unchanged), unchanged)
+    identity = _Candidate("identity", criterion(unchanged), unchanged)
     # What a right rotation comes near to: a language's held-out texts, matched with others of its own.
-    own = min(
-        mean_csls_criterion(held, fitted[: len(held)], options.neighbours)
+    reachable = min(
+        mean_csls_criterion(held, fitted[: len(held)])
         for held, fitted in ((held_source, fit_source), (held_target, fit_target))
     )
-    wanted = identity.criterion + _MOST_OF_THE_WAY * max(0.0, own - identity.criterion)
+    least = identity.criterion + MOST_OF_THE_WAY * max(0.0, reachable - identity.criterion)
+    starts: dict[str, Callable[[int, int], Tensor]] = {"identity": lambda half, step: unchanged}
+    if adversarial:
+        starts["adversarial"] = trained
     candidates = [identity]
-    for initial in ("identity", "adversarial"):
-        if options.initial not in (initial, "both"):
-            continue
+    for name, start in starts.items():
         # Where halves are to agree, the first one's start serves the whole: training is what takes the time.
-        first = start(initial, halves[0] if options.min_agreement else everything)
+        first = start(0, 2 if min_agreement else 1)
         path = [
-            Candidate(f"{initial}, refined {rounds}x" if rounds else initial, criterion(rotation), rotation)
-            for rounds, rotation in enumerate(refined(first, everything))
+            _Candidate(f"{name}, refined {rounds}x" if rounds else name, criterion(rotation), rotation)
+            for rounds, rotation in enumerate(refined(first))
         ]
-        path = [entry for entry in path if entry.name != "identity"]
-        if options.min_agreement and any(entry.criterion > identity.criterion for entry in path):
-            second = start(initial, halves[1])
-            agreement = rotation_agreement(refined(first, halves[0])[-1], refined(second, halves[1])[-1])
-            agree = agreement >= options.min_agreement
-            path = [entry._replace(agreement=agreement, trusted=agree and entry.criterion >= wanted) for entry in path]
+        path = [candidate for candidate in path if candidate.name != "identity"]
+        if min_agreement and any(candidate.criterion > identity.criterion for candidate in path):
+            agreement = rotation_agreement(refined(first, 0, 2)[-1], refined(start(1, 2), 1, 2)[-1])
+            path = [
+                candidate._replace(
+                    agreement=agreement, trusted=agreement >= min_agreement and candidate.criterion >= least
+                )
+                for candidate in path
+            ]
         candidates += path
-    return sorted(candidates, key=lambda entry: (not entry.trusted, -entry.criterion))
-
-
-def describe_candidates(candidates: Sequence[Candidate]) -> str:
-    """Describe in one line which candidate was chosen and which were not."""
-
-    def describe(entry: Candidate) -> str:
-        agreement = "" if entry.agreement is None else f", agreement {entry.agreement:.2f}"
-        return f"{entry.name} (criterion {entry.criterion:.3f}{agreement})"
-
-    best, *others = candidates
-    parts = [describe(best)]
-    if best.name != "identity":
-        parts.append(f"instead of {describe(next(entry for entry in others if entry.name == 'identity'))}")
-    refused = [entry for entry in others if not entry.trusted]
-    if refused:
-        parts.append(f"not verified: {describe(refused[0])}")
-    return "; ".join(parts)
+    return sorted(candidates, key=lambda candidate: (not candidate.trusted, -candidate.criterion))
 
 
 def pull_to_orthogonal(matrix: Tensor, beta: float) -> Tensor:
@@ -302,65 +287,50 @@ def pull_to_orthogonal(matrix: Tensor, beta: float) -> Tensor:
     return (1 + beta) * matrix - beta * (matrix @ matrix.T) @ matrix
 
 
-def adversarial_rotations(
-    source: Tensor,
-    target: Tensor,
-    options: AdversarialOptions | None = None,
-    *,
-    seed: int = 0,
-    show_progress_bar: bool = False,
-) -> Iterator[Tensor]:
+def adversarial_rotations(source: Tensor, target: Tensor, *, seed: int = 0) -> Iterator[Tensor]:
     """Train a rotation against a discriminator that tells rotated source rows from target rows (Conneau et al. 2018).
 
     The training starts from the identity and compares the shapes of the two point clouds. It finds rotations around the
     identity reliably, but not arbitrary ones: of ten seeds on a cloud of 30 topics in six dimensions, all recovered
-    half of a random rotation and two to four recovered a whole one. Which seeds succeed changes with the rounding of
-    the machine. The criterion on held-out texts tells failures from successes.
+    half of a random rotation and two to four recovered a whole one.
 
     Rows have unit length. Equal seeds give equal rotations on one machine; PyTorch's random state is not changed.
 
     Yields:
         The matrix W (d, d), float64, after each epoch. It is nearly orthogonal, and `W x` is in the target's space.
     """
-    options = options or AdversarialOptions()
     dimension = source.shape[1]
     # Rows of length sqrt(d) have entries of about 1, which the discriminator's initial weights are made for.
     source, target = (rows.float() * dimension**0.5 for rows in (source, target))
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        widths = (dimension, options.hidden, options.hidden)
+        widths = (dimension, HIDDEN, HIDDEN)
         layers = [part for i in (0, 1) for part in (nn.Linear(widths[i], widths[i + 1]), nn.LeakyReLU(0.2))]
-        discriminator = nn.Sequential(*layers, nn.Linear(options.hidden, 1)).to(source.device)
+        discriminator = nn.Sequential(*layers, nn.Linear(HIDDEN, 1)).to(source.device)
     parameters = list(discriminator.parameters())
     rotation = torch.eye(dimension, device=source.device, requires_grad=True)
-    comes_from_source = torch.full((2 * options.batch_size,), options.smoothing, device=source.device)
-    comes_from_source[: options.batch_size] = 1 - options.smoothing
+    comes_from_source = torch.full((2 * BATCH_SIZE,), SMOOTHING, device=source.device)
+    comes_from_source[:BATCH_SIZE] = 1 - SMOOTHING
 
     def draw(rows: Tensor) -> Tensor:
-        return rows[torch.randint(len(rows), (options.batch_size,), generator=generator).to(rows.device)]
+        return rows[torch.randint(len(rows), (BATCH_SIZE,), generator=generator).to(rows.device)]
 
     def loss(matrix: Tensor, labels: Tensor) -> Tensor:
         rows = torch.cat([draw(source) @ matrix.T, draw(target)])
         # Dropout by hand: nn.Dropout would draw from PyTorch's global random state.
-        keep = torch.rand(rows.shape, generator=generator) >= options.input_dropout
-        rows = rows * keep.to(rows) / (1 - options.input_dropout)
+        keep = torch.rand(rows.shape, generator=generator) >= DROPOUT
+        rows = rows * keep.to(rows) / (1 - DROPOUT)
         return F.binary_cross_entropy_with_logits(discriminator(rows)[:, 0], labels)
 
-    steps = options.epochs * options.steps_per_epoch
-    with tqdm(total=steps, desc="adversarial", disable=not show_progress_bar, leave=False) as bar:
-        for epoch in range(options.epochs):
-            decay = options.learning_rate_decay**epoch
-            for _ in range(options.steps_per_epoch):
-                for _ in range(options.discriminator_steps):
-                    seen_through = loss(rotation.detach(), comes_from_source)
-                    _descend(seen_through, parameters, decay * options.learning_rate)
-                fooled = loss(rotation, 1 - comes_from_source)
-                _descend(fooled, [rotation], decay * options.rotation_learning_rate)
-                with torch.no_grad():
-                    rotation.copy_(pull_to_orthogonal(rotation, options.beta))
-                bar.update()
-            yield rotation.detach().double()
+    for epoch in range(EPOCHS):
+        for _ in range(STEPS_PER_EPOCH):
+            for _ in range(DISCRIMINATOR_STEPS):
+                _descend(loss(rotation.detach(), comes_from_source), parameters, DECAY**epoch * RATE)
+            _descend(loss(rotation, 1 - comes_from_source), [rotation], DECAY**epoch * ROTATION_RATE)
+            with torch.no_grad():
+                rotation.copy_(pull_to_orthogonal(rotation, BETA))
+        yield rotation.detach().double()
 
 
 @torch.no_grad()
@@ -370,24 +340,24 @@ def _descend(loss: Tensor, parameters: Sequence[Tensor], rate: float) -> None:
         parameter.sub_(gradient, alpha=rate)
 
 
-def _refinements(start: Tensor, source: Tensor, target: Tensor, options: RotationOptions) -> Iterator[Tensor]:
-    rotation = start
-    for _ in range(options.refinements):
+def _refinements(rotation: Tensor, source: Tensor, target: Tensor) -> Iterator[Tensor]:
+    """Rounds of Procrustes on the rows that are each other's best match under CSLS."""
+    for _ in range(REFINEMENTS):
         mapped = source @ rotation.T.to(source)
-        matches = mutual_nearest_neighbours(mapped, target, options.neighbours)
-        if not len(matches.source):
+        scores = csls(mapped, target)[1]
+        best, rows = scores.argmax(dim=1), torch.arange(len(scores), device=scores.device)
+        mutual = scores.argmax(dim=0)[best] == rows
+        if not mutual.any():
             return
-        # The prior keeps near to where we are: it is applied to the mapped rows and chained.
-        step = procrustes(mapped[matches.source], target[matches.target], prior=options.prior)
-        rotation = nearest_orthogonal(step @ rotation)
+        rotation = nearest_orthogonal(procrustes(mapped[mutual], target[best[mutual]]) @ rotation)
         yield rotation
 
 
-def _draw(rows: Tensor, options: RotationOptions, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _draw(rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Draw unit-length rows to fit on, and rows to hold out, with a seed."""
     if len(rows) < 4:
         raise ValueError(f"a rotation needs at least 4 texts of each language, got {len(rows)}")
-    order = torch.randperm(len(rows), generator=generator)[: options.max_texts]
-    held = max(1, int(options.validation_fraction * len(order)))
+    order = torch.randperm(len(rows), generator=generator)[:MAX_TEXTS]
+    held = max(1, int(HELD_OUT * len(order)))
     drawn = F.normalize(rows[order.to(rows.device)].float(), dim=1)
     return drawn[held:], drawn[:held]

@@ -1,244 +1,187 @@
-"""Affine maps, the means and covariances of embeddings under them, and the map of each step of a calibration."""
+"""The steps of a calibration: from the moments of languages to an affine map of each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+STEPS = ("shift", "scale", "rotate", "lir", "lsar", "coral", "to_pivot")
+"""The steps of a calibration, the first three in the order of the CCP paper."""
+
+OF_MEANS = frozenset({"shift", "lsar", "to_pivot"})
+"""The steps that means determine. They change vectors in the span of the languages' means alone."""
+
+FLOOR, RIDGE, SHRINK = 0.01, 1.0, 0.5  # without them coral loses up to ten points on other documents
 
 
-class Affine(NamedTuple):
-    """The map `x -> W x + b` on rows.
+class Maps(NamedTuple):
+    """Maps `x -> x + M x + m` of several languages: M (L or 1, r, r), None for zeros, and m (L, r).
 
     Example:
-        >>> half = Affine(torch.eye(2) / 2, torch.ones(2))
-        >>> half(torch.tensor([[4.0, 0.0]]))
-        tensor([[3., 1.]])
-        >>> half.then(half)(torch.tensor([[4.0, 0.0]]))
-        tensor([[2.5000, 1.5000]])
+        >>> doubled, moved = Maps(np.eye(2)[None], np.zeros((1, 2))), Maps(None, np.ones((1, 2)))
+        >>> moved.then(doubled).offset.tolist()
+        [[2.0, 2.0]]
     """
 
-    weight: Tensor
-    bias: Tensor
+    matrix: NDArray[Any] | None
+    offset: NDArray[Any]
 
-    @classmethod
-    def identity(cls, dimension: int) -> Affine:
-        """The map that changes nothing, in float64."""
-        return cls.linear(torch.eye(dimension, dtype=torch.float64))
+    def of(self, number: int) -> Maps:
+        """The map of one language, as M (r, r) and m (r,)."""
+        matrix = None if self.matrix is None else self.matrix[min(number, len(self.matrix) - 1)]
+        return Maps(matrix, self.offset[number])
 
-    @classmethod
-    def linear(cls, weight: Tensor) -> Affine:
-        """The map `x -> W x`."""
-        return cls(weight, torch.zeros_like(weight[0]))
-
-    @classmethod
-    def translation(cls, offset: Tensor) -> Affine:
-        """The map `x -> x + offset`."""
-        return cls(torch.eye(len(offset), dtype=offset.dtype, device=offset.device), offset)
-
-    def then(self, following: Affine) -> Affine:
-        """This map followed by another one."""
-        return Affine(following.weight @ self.weight, following.weight @ self.bias + following.bias)
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """Map rows (n, d), in their own type and on their device."""
-        return rows @ self.weight.T.to(rows) + self.bias.to(rows)
+    def then(self, following: Maps) -> Maps:
+        """These maps, followed by others."""
+        offset = self.offset + following.offset
+        if following.matrix is None:
+            return Maps(self.matrix, offset)
+        offset = offset + _each(following.matrix, self.offset)
+        if self.matrix is None:
+            return Maps(following.matrix, offset)
+        return Maps(self.matrix + following.matrix + following.matrix @ self.matrix, offset)
 
 
 class Moments(NamedTuple):
-    """Number, mean (d,) and population covariance (d, d) of one language's embeddings, in float64.
+    """Means (L, r) and population covariances (L, r, r) of languages, float64, in the coordinates of some basis.
 
-    An affine map changes them in closed form: the embeddings are read once however many steps follow.
+    An affine map changes them in closed form: vectors are read once, however many steps and strengths follow.
     """
 
-    texts: int
-    mean: Tensor
-    covariance: Tensor
+    means: Floats
+    covariances: Floats | None = None
+
+    @classmethod
+    def of(cls, rows: Mapping[str, NDArray[Any]], *, covariances: bool = False, min_texts: int = 2) -> Moments:
+        """The moments of rows (n, d) by language, a language at a time.
+
+        Raises:
+            ValueError: If a language has fewer than `min_texts` rows, or a value is NaN or infinite.
+        """
+        if few := {code: len(vectors) for code, vectors in rows.items() if len(vectors) < min_texts}:
+            raise ValueError(f"a language needs {min_texts} texts at least (min_texts), and these have fewer: {few}")
+        means = np.stack([vectors.mean(axis=0, dtype=np.float64) for vectors in rows.values()])
+        if not (finite := np.isfinite(means).all(axis=1)).all():
+            raise ValueError(f"NaN or infinite numbers in the vectors of {list(rows)[int(np.argmin(finite))]}")
+        if not covariances:
+            return cls(means)
+        centred = (vectors.astype(np.float64) - mean for vectors, mean in zip(rows.values(), means, strict=True))
+        return cls(means, np.stack([vectors.T @ vectors / len(vectors) for vectors in centred]))
 
     @property
-    def variance(self) -> Tensor:
-        """Variance of each dimension (d,)."""
-        return self.covariance.diagonal().clamp_min(0.0)
+    def spreads(self) -> Floats:
+        """The covariances, where a step needs them."""
+        assert self.covariances is not None
+        return self.covariances
 
-    def after(self, step: Affine) -> Moments:
-        """Moments of the embeddings after an affine map."""
-        return Moments(self.texts, step.weight @ self.mean + step.bias, step.weight @ self.covariance @ step.weight.T)
+    def within(self, basis: Floats) -> Moments:
+        """The moments of the coordinates `x @ basis` for an orthonormal basis (d, r)."""
+        spreads = None if self.covariances is None else basis.T @ self.covariances @ basis
+        return Moments(self.means @ basis, spreads)
+
+    def after(self, maps: Maps) -> Moments:
+        """The moments of mapped vectors."""
+        means = self.means + maps.offset
+        if maps.matrix is None:
+            return Moments(means, self.covariances)
+        whole = np.eye(self.means.shape[1]) + maps.matrix
+        spreads = None if self.covariances is None else whole @ self.covariances @ whole.swapaxes(1, 2)
+        return Moments(means + _each(maps.matrix, self.means), spreads)
 
 
-def moments_of(embeddings: Tensor, language: str, *, min_texts: int = 2, chunk_size: int = 8192) -> Moments:
-    """Compute the mean and covariance of one language in float64, a chunk of rows at a time.
+def shift(moments: Moments, strength: float, common: Floats, keep_mean: float) -> Maps:
+    """Minus the language's mean (CCP, section 3.2); a part of the mean `common` (r,) of all languages is kept."""
+    back = moments.means.mean(axis=0) - (1 - keep_mean) * common
+    return Maps(None, strength * (back - moments.means))
+
+
+def to_pivot(moments: Moments, strength: float, pivot: int) -> Maps:
+    """Plus the difference of the pivot's mean and the language's ("Shift", arXiv 2606.18801)."""
+    return Maps(None, strength * (moments.means[pivot] - moments.means))
+
+
+def lsar(
+    moments: Moments, strength: float, common: Floats, keep_mean: float, rank: int | None = None, width: int = 0
+) -> Maps:
+    """Minus the projection on the subspace in which the languages' means differ (LSAR, Xie et al. 2022).
+
+    `width` is that of whole vectors, where the moments are in coordinates. (The paper re-centres on a vector orthogonal
+    to the subspace, which does not change the subspace.)
 
     Raises:
-        ValueError: If there are fewer than `min_texts` rows, or a value is NaN or infinite; the message names the
-            language.
+        ValueError: If the rank is not between 0 and languages - 1, or no dimension would be left.
     """
-    if embeddings.ndim != 2:
-        raise ValueError(f"embeddings of {language!r} must be (texts, dimensions), got {tuple(embeddings.shape)}")
-    count = len(embeddings)
-    if count < min_texts:
+    means, width = moments.means, width or moments.means.shape[1]
+    most = len(means) - 1
+    _, singular, directions = np.linalg.svd(means - means.mean(axis=0), full_matrices=False)
+    removed = min(int((singular > 1e-10 * np.linalg.norm(means)).sum()), most if rank is None else rank)
+    # Of the full width: in coordinates of the means nothing is left anyway.
+    if removed >= width or not 0 <= (most if rank is None else rank) <= most:
         raise ValueError(
-            f"language {language!r} has {count} texts, and a calibration needs at least {min_texts}: "
-            "give it more text, leave it out, or lower min_texts"
+            f"lsar would remove {removed} of {width} dimensions for {len(means)} languages, rank {rank}: take a rank "
+            f"from 0 to {most}, fewer languages, or the step shift"
         )
-    total = torch.zeros(embeddings.shape[1], dtype=torch.float64)
-    for chunk in embeddings.split(chunk_size):
-        total += chunk.double().sum(dim=0).cpu()
-    mean = total / count
-    if not bool(torch.isfinite(mean).all()):
-        raise ValueError(f"embeddings of {language!r} contain NaN or infinite values")
-    scatter = torch.zeros(len(mean), len(mean), dtype=torch.float64)
-    for chunk in embeddings.split(chunk_size):
-        centred = chunk.double().cpu() - mean
-        scatter += centred.T @ centred
-    return Moments(count, mean, scatter / count)
+    matrix = -strength * directions[:removed].T @ directions[:removed]
+    offset = -(1 - keep_mean) * strength * (common + matrix @ common)
+    return Maps(matrix[None], np.broadcast_to(offset, means.shape))
 
 
-def shift_map(moments: Moments, strength: float = 1.0) -> Affine:
-    """The map `x - strength * mean`: at full strength, the language's mean becomes the origin (CCP, section 3.2).
-
-    Example:
-        >>> shift_map(moments_of(torch.tensor([[1.0], [3.0]]), "en"))(torch.tensor([[2.0]]))
-        tensor([[0.]])
-    """
-    return Affine.translation(-strength * moments.mean)
-
-
-def scale_map(
-    moments: Moments,
-    language: str,
-    strength: float = 1.0,
-    *,
-    scale_by: Literal["std", "variance"] = "std",
-    floor: float = 0.01,
-) -> Affine:
-    """The map `x / spread ** strength` in each dimension (CCP, section 3.2).
-
-    The spread is the standard deviation, or the variance as the paper words it. `floor` is the smallest standard
-    deviation of a dimension, as a fraction of the root mean square over all dimensions: a constant dimension is divided
-    by it instead of by zero.
+def scale(moments: Moments, strength: float) -> Maps:
+    """Divided by the language's standard deviation in each dimension (CCP, section 3.2), to the power of the strength.
 
     Raises:
-        ValueError: If no dimension varies, or `scale_by` is unknown.
-
-    Example:
-        >>> moments = moments_of(torch.tensor([[0.0, 2.0], [4.0, 0.0]]), "en")
-        >>> scale_map(moments, "en")(torch.tensor([[4.0, 2.0]]))
-        tensor([[2., 2.]])
+        ValueError: If no dimension of a language varies.
     """
-    if scale_by not in ("std", "variance"):
-        raise ValueError(f"scale_by must be 'std' or 'variance', got {scale_by!r}")
-    typical = moments.variance.mean().sqrt()
-    if not typical > 0:
-        raise ValueError(f"all {moments.texts} embeddings of {language!r} are the same: there is nothing to scale by")
-    spread = moments.variance.sqrt().clamp_min(floor * float(typical))
-    if scale_by == "variance":
-        spread = spread.square()
-    return Affine.linear(torch.diag(spread**-strength))
+    variances = np.diagonal(moments.spreads, axis1=1, axis2=2).clip(0)
+    typical = np.sqrt(variances.mean(axis=1, keepdims=True))
+    if not (typical > 0).all():
+        raise ValueError("all vectors of a language are the same: there is nothing to scale by")
+    deviations = np.sqrt(variances).clip(FLOOR * typical)  # a constant dimension is not divided by zero
+    factors = deviations**-strength - 1
+    return Maps(factors[:, :, None] * np.eye(factors.shape[1]), np.zeros_like(moments.means))
 
 
-def lir_map(moments: Moments, components: int = 1, strength: float = 1.0) -> Affine:
-    """Remove the top principal components of one language (LIR, Yang et al. 2021).
+def lir(moments: Moments, strength: float, components: int = 1) -> Maps:
+    """Minus the projection on the language's top principal components, not centred (LIR, Yang et al. 2021)."""
+    second = moments.spreads + moments.means[:, :, None] * moments.means[:, None, :]
+    top = np.linalg.eigh(second).eigenvectors[:, :, second.shape[1] - components :]
+    return Maps(-strength * top @ top.swapaxes(1, 2), np.zeros_like(moments.means))
 
-    The map is `x - strength * C C^T x`, where the columns of C are the leading right singular vectors of the language's
-    embeddings. They are not centred, as in that paper: without a shift before it, the first component is close to the
-    language's mean.
 
-    Raises:
-        ValueError: If `components` is negative or leaves no dimension.
+def coral(moments: Moments, strength: float, whole: Floats | None = None) -> Maps:
+    """The covariance of all languages for each, whose mean stays (correlation alignment, Sun et al. 2016).
 
-    Example:
-        >>> moments = moments_of(torch.tensor([[2.0, 1.0], [2.0, -1.0]]), "en")
-        >>> lir_map(moments)(torch.tensor([[2.0, 1.0]])).tolist()
-        [[0.0, 1.0]]
+    `whole` is what `recolouring` gives for the covariances, where it is known already.
     """
-    dimension = len(moments.mean)
-    if not 0 <= components < dimension:
-        raise ValueError(f"components must lie between 0 and {dimension - 1}, got {components}")
-    second_moment = moments.covariance + torch.outer(moments.mean, moments.mean)
-    return _removal(torch.linalg.eigh(second_moment).eigenvectors[:, dimension - components :], strength)
+    recoloured = recolouring(moments.spreads) if whole is None else whole
+    matrix = strength * (recoloured - np.eye(recoloured.shape[1]))
+    return Maps(matrix, -_each(matrix, moments.means))
 
 
-def lsar_map(
-    means: Sequence[Tensor],
-    rank: int | None = None,
-    strength: float = 1.0,
-    keep_mean: float = 1.0,
-    common_mean: Tensor | None = None,
-) -> Affine:
-    """Project out the subspace in which the languages' means differ (LSAR, Xie et al. 2022).
+def recolouring(covariances: Floats) -> Floats:
+    """`(T + r I)^(1/2) ((1 - a) S + a T + r I)^(-1/2)` of each language, for the mean T of the covariances S.
 
-    The map is `x - strength * M M^T x`, where the columns of M are the leading left singular vectors of the means,
-    centred on their average. (The paper re-centres on a vector orthogonal to the subspace. That changes the vector, not
-    the subspace.) One map serves all languages: the language of a text need not be known.
-
-    Args:
-        means: The mean (d,) of each language; all have equal weight.
-        rank: Number of dimensions to remove. None removes all in which the means differ, at most languages - 1.
-        strength: Fraction of each dimension to remove.
-        keep_mean: Fraction of the mean of all languages to keep; the paper keeps it all. What all texts have in common
-            hides how they differ: on a contrastive encoder, 0.25 finds more than 1.
-        common_mean: The mean (d,) of which `keep_mean` is kept. Default: the average of `means`. For a map of queries
-            it is that of the documents: queries keep their offset from documents.
-
-    Raises:
-        ValueError: If `rank` is negative, exceeds languages - 1, or would leave no dimension.
-
-    Example:
-        >>> means = [torch.tensor([1.0, 3.0]), torch.tensor([5.0, 3.0])]
-        >>> lsar_map(means)(torch.tensor([[7.0, 4.0]])).tolist()
-        [[0.0, 4.0]]
+    a is `SHRINK`, and r is `RIDGE` times the mean variance. Without them, what the texts of a language are about is
+    taken for the language.
     """
-    matrix = torch.stack(list(means)).double()
-    most = len(matrix) - 1
-    if rank is not None and not 0 <= rank <= most:
-        raise ValueError(f"rank must lie between 0 and languages - 1 = {most}, got {rank}")
-    _, singular, directions = torch.linalg.svd(matrix - matrix.mean(dim=0), full_matrices=False)
-    kept = min(int((singular > 1e-10 * matrix.norm()).sum()), most if rank is None else rank)
-    if kept >= matrix.shape[1]:
-        raise ValueError(
-            f"the means of {len(matrix)} languages differ in all {matrix.shape[1]} dimensions, so that lsar leaves "
-            "nothing: take fewer languages, or the step shift"
-        )
-    common = matrix.mean(dim=0) if common_mean is None else common_mean
-    centre = Affine.translation(-(1 - keep_mean) * strength * common)
-    return centre.then(_removal(directions[:kept].T, strength))
+    every = covariances.mean(axis=0)
+    ridge = RIDGE * np.trace(every) / len(every) * np.eye(len(every))
+    root = _power(every + ridge, 0.5)
+    return np.stack([root @ _power((1 - SHRINK) * spread + SHRINK * every + ridge, -0.5) for spread in covariances])
 
 
-def coral_map(
-    moments: Moments, covariance: Tensor, ridge: float = 1.0, shrink: float = 0.5, strength: float = 1.0
-) -> Affine:
-    """Give one language the covariance of all of them (CORAL: correlation alignment, Sun et al. 2016).
-
-    With the language's mean m and covariance S, the covariance T of all languages, a = `shrink` and
-    r = `ridge` * trace(T) / d, the map is `m + (T + r I)^(1/2) ((1 - a) S + a T + r I)^(-1/2) (x - m)`. The mean stays
-    where it is. Without enough shrinkage and ridge, what the texts of a language are about is taken for the language.
-
-    Raises:
-        ValueError: If `ridge` is not positive.
-
-    Example:
-        >>> moments = moments_of(torch.tensor([[1.0, 0.0], [3.0, 0.0], [2.0, 1.0], [2.0, -1.0]]), "en")
-        >>> map_ = coral_map(moments, 4 * moments.covariance, ridge=1e-9, shrink=0)
-        >>> [round(value, 4) for value in map_(torch.tensor([[3.0, 1.0]]))[0].tolist()]
-        [4.0, 2.0]
-    """
-    if ridge <= 0:
-        raise ValueError(f"ridge must be positive, got {ridge}")
-    added = ridge * covariance.diagonal().mean() * torch.eye(len(covariance), dtype=covariance.dtype)
-    own = torch.lerp(moments.covariance, covariance, shrink)
-    map_ = _power(covariance + added, 0.5) @ _power(own + added, -0.5)
-    weight = torch.lerp(torch.eye(len(map_), dtype=map_.dtype), map_, strength)
-    return Affine(weight, moments.mean - weight @ moments.mean)
+def _each(matrices: NDArray[Any], vectors: NDArray[Any]) -> NDArray[Any]:
+    """Each matrix (L or 1, r, r) times its vector (L, r)."""
+    product: NDArray[Any] = (matrices @ vectors[:, :, None])[:, :, 0]
+    return product
 
 
-def _power(symmetric: Tensor, exponent: float) -> Tensor:
-    values, vectors = torch.linalg.eigh(symmetric)
-    return (vectors * values.clamp_min(torch.finfo(values.dtype).tiny) ** exponent) @ vectors.T
-
-
-def _removal(directions: Tensor, strength: float) -> Affine:
-    """The map `x - strength * D D^T x` for orthonormal columns D."""
-    identity = torch.eye(len(directions), dtype=directions.dtype)
-    return Affine.linear(identity - strength * directions @ directions.T)
+def _power(symmetric: Floats, exponent: float) -> Floats:
+    values, vectors = np.linalg.eigh(symmetric)
+    power: Floats = (vectors * values.clip(np.finfo(np.float64).tiny) ** exponent) @ vectors.T
+    return power

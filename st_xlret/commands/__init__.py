@@ -64,7 +64,7 @@ def run(name: str, arguments: Sequence[str], *, prog: str) -> None:
         sys.exit(f"error: there is no command {name!r}; there are: {', '.join(COMMANDS)}")
     # PyTorch reads this on import. Beside other programs, threads that wait actively take four times as much time.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    module, function = {"report": ("report", "main")}.get(name, (name, "main"))
+    module, function = {"report": ("calibrate", "report")}.get(name, (name, "main"))
     if (
         module == "calibrate"
     ):  # NumPy's threads wait actively whatever that says; search needs them, its products are large

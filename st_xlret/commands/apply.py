@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from st_xlret.commands.stored_vectors import Stored
+from st_xlret.commands.calibrate import Stored
 from st_xlret.options import name_leading_words, option, parse
 
 

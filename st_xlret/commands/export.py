@@ -43,19 +43,26 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     (options,) = parse([Arguments], name_leading_words(arguments, "model"), description=__doc__, prog=prog)
     check_needed(options, "model", "output")
     import torch
+    from sentence_transformers.base.modules import Normalize
 
+    from st_xlret.calibration import VectorCalibration
     from st_xlret.hub.card import set_card_data
     from st_xlret.hub.export import check_finite, export, load_model, push
-    from st_xlret.modules import CalibrationLayer
     from st_xlret.training.trainable import merge_adapters
 
     target = check_output_directory(options.output, overwrite=options.overwrite)
     model = load_model(options.model, "cpu")
     before = sum(1 for _ in model.parameters())
-    calibration = None if options.calibration is None else CalibrationLayer.load(options.calibration)
-    plain = export(merge_adapters(model), calibration, default_language=options.default_language)
+    model, maps = merge_adapters(model), {}
+    if options.calibration is not None:
+        calibration = VectorCalibration.load(options.calibration)
+        if calibration.normalize and not isinstance(model[-1], Normalize):  # it was fitted on vectors of unit length
+            model.append(Normalize())
+        maps["calibration"] = calibration.layer("document")
+        maps["query_calibration"] = calibration.layer("query") if calibration.query is not None else None
+    plain = export(model, **maps, default_language=options.default_language)
     done = ["the adapters are merged"] if sum(1 for _ in model.parameters()) < before else []
-    done += ["the calibration is a part of it"] if calibration else []
+    done += ["the calibration is a part of it"] if maps else []
     if options.dtype != "auto":
         plain.to(getattr(torch, options.dtype))
         check_finite(plain)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from st_xlret.evaluation.answers import AnsweredQuestions, AnswerEvaluator, NQEvaluator, XORRetrieveEvaluator
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, choose, macro_average
 from st_xlret.evaluation.bucc import BUCCCorpus, BUCCEvaluator, load_bucc
-from st_xlret.evaluation.language_bias import LanguageBias, measure_language_bias
 from st_xlret.evaluation.lareqa import LAReQAEvaluator, read_lareqa
 from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
 from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator
@@ -60,7 +59,6 @@ __all__ = [
     "BenchmarkResult",
     "BilingualRetrievalEvaluator",
     "LAReQAEvaluator",
-    "LanguageBias",
     "MewsliXEvaluator",
     "MrTyDiEvaluator",
     "NQEvaluator",
@@ -77,7 +75,6 @@ __all__ = [
     "macro_average",
     "map_at_k",
     "markdown_table",
-    "measure_language_bias",
     "mrr_at_k",
     "ndcg_at_k",
     "published_rows",

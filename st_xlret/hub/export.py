@@ -62,7 +62,7 @@ def export(
         >>> from sentence_transformers.sentence_transformer.modules import BoW
         >>> model = SentenceTransformer(modules=[BoW(vocab=["one", "two"])], device="cpu")
         >>> calibration = CalibrationLayer(2, ["en", "fr"], pivot="en")
-        >>> calibration.bias[1] = torch.tensor([0.5, 0.0])
+        >>> calibration.offset[1] = torch.tensor([0.5, 0.0])
         >>> exported = export(model, calibration)
         >>> exported.encode("one", task="fr").tolist(), exported.encode("one").tolist()
         ([1.5, 0.0], [1.0, 0.0])

@@ -34,6 +34,12 @@ from st_xlret.training.script import TrainingArguments, made_once
 
 logger = logging.getLogger(__name__)
 
+_COLUMNS = {
+    "sentences": [("sentence", "language")],
+    "others": [("sentence", "language")],
+    "pairs": [("source", "source_language"), ("target", "target_language")],
+    "questions": [("query", "language"), ("positive", "language")],
+}
 # More of a test set's questions than chance explains.
 _TOO_MANY_KNOWN = 0.05
 
@@ -45,9 +51,7 @@ class Texts:
     _argument_group_name = "data"
 
     languages: list[str] = option([], "Languages to keep (ISO 639-1 codes). All by default.")
-    exclude: list[str] = option(
-        [], "Text files with sentences that must not be trained on, such as the English side of a test set."
-    )
+    exclude: list[str] = option([], "Text files with sentences that must not be trained on, such as those of a test.")
     skip_bad_lines: bool = option(False, "Skip and count bad lines of the data instead of stopping at the first one.")
 
 
@@ -78,12 +82,9 @@ class Pairs(Texts):
         "Parallel sentences, as files or folders: JSON lines, Moses (X.en-fr.en beside X.en-fr.fr), WikiMatrix, or two "
         "columns (X.en-fr.tsv, word lists too).",
     )
-    pairs_per_language: int | None = option(
-        None,
-        "Maximum pairs per language pair. Samples are nested: a 500-pair sample is contained in the 5,000-pair one.",
-    )
+    pairs_per_language: int | None = option(None, "Maximum pairs per language pair. A larger sample has the smaller.")
     evaluation_pairs: int = option(
-        200, "Pairs per language pair to hold out: they measure the run and choose the best checkpoint."
+        200, "Pairs per language pair to hold out: they measure the run, and choose the best."
     )
 
     def load_pairs(self, seed: int) -> tuple[Dataset | None, TatoebaEvaluator | None]:
@@ -115,13 +116,10 @@ class Words(Pairs):
     )
     stop_words: list[str] = option(
         ["default"],
-        "Words to make no samples of: default (the long lists of the library stopwordsiso), none, or files of your "
-        "own with one word per line, named after their language, such as en.txt; a language without a file has the "
-        "default list.",
+        "Words to make no samples of: default (the lists of stopwordsiso), none, or files with a word per line, named "
+        "after their language, such as en.txt; a language without a file has the default list.",
     )
-    samples_per_pair: int | None = option(
-        None, "Maximum words of a pair of sentences, chosen at random. By default all that are found."
-    )
+    samples_per_pair: int | None = option(None, "Maximum words of a pair of sentences, drawn. By default all.")
 
     def word_samples(
         self, pairs: Dataset, model: SentenceTransformer, args: TrainingArguments
@@ -159,9 +157,7 @@ class Answers(Texts):
         'Questions with passages: BEIR folders (their training split), or JSON lines {"query", "positive"} and, where '
         'there are any, "negatives", "title", "answers" and "language".',
     )
-    context: bool = option(
-        False, "Put its passage after each sentence that may answer, as evaluate --context does: for search in such."
-    )
+    context: bool = option(False, "Put its passage after each sentence that may answer, as evaluate --context does.")
 
     def load_answers(
         self, args: TrainingArguments, language: str, negatives: int, evaluated: int
@@ -194,22 +190,16 @@ class Questions(Answers):
     """Questions with passages to train on, and a test set."""
 
     positives: str = option(
-        "passage",
-        "What a question is to find: the whole passage with its title, or the sentence with the answer.",
-        choices=["passage", "sentence"],
+        "passage", "What a question is to find: the passage, or the sentence with the answer.", ["passage", "sentence"]
     )
     hard_negatives: int = option(
         0,
         "Hard negatives per question: those in the files, and with --positives sentence the other sentences of the "
         "passage; for other data, --model finds them among all passages before it is trained.",
     )
-    test: str | None = option(
-        None,
-        "XQuAD-R to measure the finished model on, as a BEIR folder or LAReQA's release. Its questions are not "
-        "trained on.",
-    )
+    test: str | None = option(None, "XQuAD-R to measure the finished model on; its questions are not trained on.")
     evaluation_questions: int = option(
-        1000, "Questions to hold out, at most a tenth: they measure the run and choose the best checkpoint."
+        1000, "Questions to hold out, at most a tenth: they measure the run as pairs do."
     )
 
     def load_questions(
@@ -256,6 +246,17 @@ class Questions(Answers):
     def lareqa(self) -> LAReQAEvaluator | None:
         """The evaluator of `test`."""
         return LAReQAEvaluator.from_directory(self.test, context=self.context) if self.test else None
+
+
+def texts_of(**datasets: Dataset | None) -> list[tuple[Dataset, str, str]]:
+    """Every column of texts with that of its languages, of `sentences`, `others`, `pairs` and `questions`."""
+    return [(rows, *names) for kind, rows in datasets.items() if rows is not None for names in _COLUMNS[kind]]
+
+
+def summary(**datasets: Dataset | None) -> dict[str, Any]:
+    """The languages of data sets as in `texts_of`, and how many rows each has, for `results.json`."""
+    languages = {code for rows, _, column in texts_of(**datasets) for code in rows.unique(column)}
+    return {"languages": sorted(languages), **{kind: len(rows or ()) for kind, rows in datasets.items()}}
 
 
 def without_test_questions(questions: Dataset, test: str) -> Dataset:

@@ -86,7 +86,8 @@ class EncoderArguments:
             return model
 
         def train(folder: Path) -> None:
-            sample = list(balanced_texts(texts, CHARACTERS, seed=args.seed))
+            if not (sample := list(balanced_texts(texts, CHARACTERS, seed=args.seed))):
+                raise ValueError(f"--from_scratch {self.from_scratch}: there are no texts to train a tokenizer on")
             logger.info("training a tokenizer of %d tokens on %d texts", self.vocabulary, len(sample))
             train_tokenizer(sample, self.vocabulary, show_progress=True).save_pretrained(folder)
 

@@ -31,29 +31,22 @@ from st_xlret.training.trainer import CrossLingualTrainer
 
 logger = logging.getLogger(__name__)
 
-# Options that a resumed run may change: they do not change what is learned.
+# Beginnings of options that a resumed run may change: they do not change what is learned.
 _FREE = ("log", "save_", "eval_", "hub_", "push_", "report_", "resume", "dataloader_", "trackio_", "ddp_", "multi_")
 _FREE += ("output_dir", "overwrite", "license", "run_name", "project", "disable_tqdm", "local_rank", "batch_sampler")
-_SOURCES = ("documents", "pairs", "retrieval", "dictionaries")
 
 
 @dataclass
 class TrainingArguments(CrossLingualTrainingArguments):
     """The training arguments with the defaults of this package's scripts; a script overrides those of its paper."""
 
-    _argument_group_name = "training (these are the host's options, and a few more)"
+    _argument_group_name = "training (the host's options, and a few more)"
 
     output_dir: str = field(metadata={"help": "Folder for the model, checkpoints, results and plots."})
     max_steps: int = option(10_000, "Optimizer steps. --num_train_epochs replaces it.")
-    num_train_epochs: float | None = option(  # type: ignore[assignment]
-        None, "Passes over the data, in place of --max_steps."
-    )
+    num_train_epochs: float | None = option(None, "Passes over the data, in place of --max_steps.")  # type: ignore[assignment]
     per_device_train_batch_size: int = option(32, "Windows, sentences or pairs in a batch, per device.")
-    learning_rate: float = option(
-        3e-5,
-        "Peak learning rate. 3e-5 suits XLM-R, 3e-6 a trained sentence encoder such as E5, 5e-4 a small "
-        "Transformer from scratch.",
-    )
+    learning_rate: float = option(3e-5, "Peak learning rate. 3e-5 suits XLM-R, 3e-6 E5 and its like, 5e-4 small ones.")
     warmup_steps: float = option(0.1, "Steps of linear warm-up; a number below 1 is a share of all steps.")
     weight_decay: float = option(0.01, "Weight decay.")
     logging_steps: float = option(50, "Steps between two lines of losses.")
@@ -62,9 +55,7 @@ class TrainingArguments(CrossLingualTrainingArguments):
     seed: int = option(0, "Seed of everything random.")
     resume: bool = option(False, "Continue from the last complete checkpoint in the output folder.")
     overwrite: bool = option(False, "Replace the model and the checkpoints in the output folder.")
-    license: str | None = option(
-        None, "Licence of the model, for its card. By default the base model's, if it is known."
-    )
+    license: str | None = option(None, "Licence of the model, for its card. By default the base model's.")
 
     def __post_init__(self) -> None:
         check_license(self.license)
@@ -118,8 +109,9 @@ class Run:
         Where both are mappings, or the script's is a dataclass such as `Rows()`, what is given changes fields of it.
         """
         changes = self._losses.pop(name, {})
-        for key, default in defaults.items():
-            if isinstance(change := changes.get(key), dict):
+        for key in defaults.keys() & changes.keys():
+            default, change = defaults[key], changes[key]
+            if isinstance(change, dict):
                 changes[key] = replace(default, **change) if is_dataclass(default) else default | change  # type: ignore[type-var]
         return {**defaults, **changes}
 
@@ -194,13 +186,11 @@ class Run:
             logger.info("there is no complete checkpoint: continuing from the start")
             return None
         with safe_open(checkpoint / LOSS_STATE_FILE, "pt") as file:
-            then = json.loads(file.metadata()["options"])
-        changed = [name for name in then.keys() | self.options if then.get(name) != self.options.get(name)]
+            before, now = json.loads(file.metadata()["options"]), self.options
+        changed = sorted(name for name in before.keys() | now if before.get(name) != now.get(name))
         if changed:
-            listed = "".join(f"  {n} was {then.get(n)!r}, is {self.options.get(n)!r}\n" for n in sorted(changed))
-            sys.exit(
-                f"{checkpoint} is of other options:\n{listed}--resume_from_checkpoint {checkpoint} takes it as it is"
-            )
+            listed = "\n".join(f"  {name} was {before.get(name)!r}, is {now.get(name)!r}" for name in changed)
+            sys.exit(f"{checkpoint} has other options:\n{listed}\n--resume_from_checkpoint {checkpoint} takes them")
         return checkpoint
 
     def _train(self, trainer: CrossLingualTrainer, checkpoint: Path | None) -> None:
@@ -213,7 +203,7 @@ class Run:
             sys.exit(f"stopped at step {trainer.state.global_step}: {error!r}\n{how}")
 
     def _save(self, model: SentenceTransformer, results: dict[str, Any], tag: str) -> None:
-        sources = {use: self.options.get(use) or [] for use in _SOURCES}
+        sources = {use: self.options.get(use) or [] for use in ("documents", "pairs", "retrieval", "dictionaries")}
         languages = sorted(results.get("languages", []))
         set_card_data(model, license=self.args.license, data=sources, languages=languages, tags=[tag])
         path = save_model(model, self.output / "model", overwrite=self.args.overwrite or self.args.resume)
@@ -221,18 +211,12 @@ class Run:
         if self._push:
             name = self.args.hub_model_id or self.output.resolve().name
             print(f"pushed to {model.push_to_hub(name, private=self.args.hub_private_repo, token=self._token)}")
-        print(f"\nThe model is in {path}. Use it with Sentence Transformers alone:\n")
-        print(f'    from sentence_transformers import SentenceTransformer\n    model = SentenceTransformer("{path}")')
-        print('    model.similarity(model.encode_query(["good morning"]), model.encode_document(["bonjour"]))\n')
+        print(f'\nThe model is in {path}, for Sentence Transformers alone:\n\n    SentenceTransformer("{path}")\n')
 
 
 def loss_options(losses: str, example: str) -> Any:
     """The option `--loss_options` of a script, whose losses have these names."""
-    return option(
-        "{}",
-        f"Further arguments of the losses ({losses}) as JSON, such as '{example}'. The losses' docstrings name all; "
-        "`batches` sets how batches are drawn.",
-    )
+    return option("{}", f"Arguments of the losses ({losses}), as '{example}'; their docstrings name all.")
 
 
 def recorded_options(args: TrainingArguments, *groups: Any) -> dict[str, Any]:
@@ -261,10 +245,10 @@ def made_once(folder: Path, make: Callable[[Path], Any], *, keep: bool) -> Path:
 
 
 def keep_best(args: TrainingArguments, metric: str | None) -> None:
-    """Evaluate the run as it goes, and load its best checkpoint at the end, where every checkpoint is evaluated.
+    """Evaluate at every checkpoint, or as `args` say, and load the best checkpoint at the end, where all have a score.
 
     Args:
-        args: The training arguments, changed in place. Without `eval_strategy`, every checkpoint is evaluated.
+        args: The training arguments, changed in place.
         metric: The evaluator's metric, such as "eval_pairs_average_accuracy"; None without an evaluator.
     """
     saves = args.save_strategy != "no"
@@ -273,10 +257,8 @@ def keep_best(args: TrainingArguments, metric: str | None) -> None:
     elif args.eval_strategy == "no":
         args.eval_strategy = args.save_strategy if saves else "steps"  # type: ignore[assignment]
         args.eval_steps = args.eval_steps or args.save_steps
-    evaluated = args.eval_strategy == args.save_strategy and (
-        args.eval_strategy != "steps" or (args.save_steps / (args.eval_steps or 1)).is_integer()
-    )
-    args.load_best_model_at_end = metric is not None and saves and evaluated
+    in_step = args.eval_strategy != "steps" or (args.save_steps / (args.eval_steps or 1)).is_integer()
+    args.load_best_model_at_end = metric is not None and saves and args.eval_strategy == args.save_strategy and in_step
     args.metric_for_best_model, args.greater_is_better = metric, True
     # With 1, the host deletes the previous checkpoint before the new one is complete.
     args.save_total_limit = max(2, (args.save_total_limit or 2) + args.load_best_model_at_end)
@@ -290,14 +272,13 @@ def held_out_scores(evaluators: Sequence[Any], model: SentenceTransformer) -> di
 
 def restore_finished(trainer: CrossLingualTrainer, checkpoint: Path) -> bool:
     """Load the result of a run that was stopped after its last step: the host would train one step more."""
-    state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-    if state.global_step < (trainer.args.max_steps if trainer.args.max_steps > 0 else state.max_steps):
+    state, args = TrainerState.load_from_json(str(checkpoint / "trainer_state.json")), trainer.args
+    if state.global_step < (args.max_steps if args.max_steps > 0 else state.max_steps):
         return False
-    best = state.best_model_checkpoint if trainer.args.load_best_model_at_end else None
-    original = trainable_weights(trainer.model)
-    folder = checkpoint.parent / Path(best or checkpoint).name
+    best = state.best_model_checkpoint if args.load_best_model_at_end else None
+    folder, original = checkpoint.parent / Path(best or checkpoint).name, trainable_weights(trainer.model)
     trainer.model.load_state_dict(SentenceTransformer(str(folder), device="cpu").state_dict())
-    interpolate(trainer.model, original, trainer.args.keep_trained)
+    interpolate(trainer.model, original, args.keep_trained)
     merge_adapters(trainer.model)
     trainer.state = state
     return True

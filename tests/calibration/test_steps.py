@@ -1,168 +1,135 @@
+"""Each step against the formula of its paper."""
+
 from __future__ import annotations
 
+import numpy as np
 import pytest
-import torch
+from numpy.typing import NDArray
 
-from st_xlret.calibration.steps import Affine, coral_map, lir_map, lsar_map, moments_of, scale_map, shift_map
+from st_xlret.calibration.steps import Maps, Moments, coral, lir, lsar, recolouring, scale, shift, to_pivot
+from tests.calibration.clouds import CODES, clouds, mean_of
 
-
-def test_moments_equal_the_definitions_in_any_chunks() -> None:
-    rows = torch.randn(37, 3) + 100
-    moments = moments_of(rows, "en", chunk_size=5)
-    exact = rows.double()
-    mean = exact.sum(0) / 37
-    torch.testing.assert_close(moments.mean, mean)
-    torch.testing.assert_close(moments.variance, ((exact - mean) ** 2).mean(0))
-    covariance = sum(torch.outer(row - mean, row - mean) for row in exact) / 37
-    torch.testing.assert_close(moments.covariance, covariance, rtol=1e-9, atol=1e-9)
+ROWS = clouds()
+MOMENTS = Moments.of(ROWS, covariances=True)
+COMMON = MOMENTS.means.mean(axis=0)
 
 
-def test_moments_follow_an_affine_map() -> None:
-    rows = torch.randn(50, 3, dtype=torch.float64)
-    step = Affine(torch.randn(3, 3, dtype=torch.float64), torch.randn(3, dtype=torch.float64))
-    predicted, measured = moments_of(rows, "en").after(step), moments_of(step(rows), "en")
-    torch.testing.assert_close(predicted.mean, measured.mean)
-    torch.testing.assert_close(predicted.covariance, measured.covariance)
+def apply(maps: Maps, rows: NDArray, number: int) -> NDArray:
+    matrix, offset = maps.of(number)
+    return rows + offset + (0 if matrix is None else rows @ matrix.T)
 
 
-def test_maps_compose() -> None:
-    first, second = (
-        Affine(torch.randn(3, 3, dtype=torch.float64), torch.randn(3, dtype=torch.float64)) for _ in range(2)
+def test_moments_equal_the_definitions_and_follow_maps() -> None:
+    for i, rows in enumerate(ROWS.values()):
+        np.testing.assert_allclose(MOMENTS.means[i], rows.mean(axis=0))
+        np.testing.assert_allclose(MOMENTS.spreads[i], np.cov(rows.T, bias=True))
+    generator = np.random.default_rng(1)
+    maps = Maps(generator.normal(size=(4, 12, 12)), generator.normal(size=(4, 12)))
+    mapped = Moments.of({code: apply(maps, rows, i) for i, (code, rows) in enumerate(ROWS.items())}, covariances=True)
+    for predicted, measured in zip(MOMENTS.after(maps), mapped, strict=True):
+        np.testing.assert_allclose(predicted, measured, atol=1e-9)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("second", [True, False])
+def test_maps_compose(first: bool, second: bool) -> None:
+    generator = np.random.default_rng(1)
+    one, other = (
+        Maps(generator.normal(size=(1, 12, 12)) if has_matrix else None, generator.normal(size=(4, 12)))
+        for has_matrix in (first, second)
     )
-    rows = torch.randn(4, 3, dtype=torch.float64)
-    torch.testing.assert_close(first.then(second)(rows), second(first(rows)))
+    for i, rows in enumerate(ROWS.values()):
+        np.testing.assert_allclose(apply(one.then(other), rows, i), apply(other, apply(one, rows, i), i))
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
-def test_shift_moves_by_part_of_the_mean(strength: float) -> None:
-    rows = torch.randn(20, 3).double() + 2
-    torch.testing.assert_close(shift_map(moments_of(rows, "en"), strength)(rows), rows - strength * rows.mean(dim=0))
+def test_steps_equal_their_formulas(strength: float) -> None:
+    maps = {
+        "shift": shift(MOMENTS, strength, COMMON, 0.25),
+        "to_pivot": to_pivot(MOMENTS, strength, 1),
+        "scale": scale(MOMENTS, strength),
+        "lir": lir(MOMENTS, strength, 2),
+    }
+    for i, rows in enumerate(ROWS.values()):
+        mean, top = rows.mean(axis=0), np.linalg.svd(rows)[2][:2]
+        expected = {
+            "shift": rows - strength * (mean - 0.25 * COMMON),
+            "to_pivot": rows + strength * (ROWS["en"].mean(axis=0) - mean),
+            "scale": rows / rows.std(axis=0) ** strength,
+            "lir": rows - strength * rows @ top.T @ top,
+        }
+        for step, formula in expected.items():
+            np.testing.assert_allclose(apply(maps[step], rows, i), formula, atol=1e-10, err_msg=step)
 
 
-@pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
-def test_scale_divides_by_the_population_s_spread(strength: float) -> None:
-    rows = torch.randn(20, 3).double() * torch.tensor([1.0, 5.0, 0.1])
-    moments = moments_of(rows, "en")
-    deviation = rows.std(dim=0, correction=0)
-    torch.testing.assert_close(scale_map(moments, "en", strength)(rows), rows / deviation**strength)
-    torch.testing.assert_close(
-        scale_map(moments, "en", strength, scale_by="variance")(rows), rows / (deviation**2) ** strength
-    )
-
-
-def test_a_constant_dimension_does_not_explode() -> None:
-    rows = torch.randn(200, 3)
-    rows[:, 1] = 7.0
-    step = scale_map(moments_of(rows, "en"), "en", floor=0.01)
-    typical = float((rows.double().var(dim=0, correction=0).mean()).sqrt())
-    assert float(step.weight[1, 1]) == pytest.approx(1 / (0.01 * typical))
-    assert torch.isfinite(step(rows)).all()
-
-
-def test_bad_input_is_named() -> None:
-    with pytest.raises(ValueError, match="'sw' has 3 texts.*at least 50"):
-        moments_of(torch.ones(3, 2), "sw", min_texts=50)
-    with pytest.raises(ValueError, match="'sw' contain NaN"):
-        moments_of(torch.tensor([[1.0], [float("nan")]]), "sw")
-    with pytest.raises(ValueError, match=r"'sw' must be .*\(4,\)"):
-        moments_of(torch.ones(4), "sw")
-    same = moments_of(torch.ones(4, 2), "sw")
-    with pytest.raises(ValueError, match="all 4 embeddings of 'sw' are the same"):
-        scale_map(same, "sw")
-    with pytest.raises(ValueError, match="got 'range'"):
-        scale_map(same, "sw", scale_by="range")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("components", [1, 2])
-@pytest.mark.parametrize("strength", [0.0, 0.4, 1.0])
-def test_lir_removes_the_leading_singular_vectors(components: int, strength: float) -> None:
-    rows = torch.randn(40, 5, dtype=torch.float64) * torch.tensor([5.0, 3.0, 1.0, 1.0, 1.0]) + 0.5
-    right = torch.linalg.svd(rows).Vh[:components]
-    expected = rows.clone()
-    for direction in right:
-        for i in range(len(rows)):
-            expected[i] -= strength * (rows[i] @ direction) * direction
-    mapped = lir_map(moments_of(rows, "en"), components, strength)(rows)
-    torch.testing.assert_close(mapped, expected)
-
-
-def test_lir_without_components_is_the_identity() -> None:
-    rows = torch.randn(40, 5)
-    torch.testing.assert_close(lir_map(moments_of(rows, "en"), 0)(rows), rows)
-
-
-def naive_lsar(means: torch.Tensor, rank: int) -> torch.Tensor:
+def published_lsar(means: NDArray, rank: int) -> NDArray:
     """The published algorithm, step by step: means (d, L) to a basis (d, rank) of the subspace."""
-    ones = torch.ones(means.shape[1], 1, dtype=means.dtype)
+    ones = np.ones((means.shape[1], 1))
     centre = means @ ones / means.shape[1]
-    left, singular, right = torch.linalg.svd(means - centre @ ones.T, full_matrices=False)
-    low_rank = centre @ ones.T + left[:, :rank] @ torch.diag(singular[:rank]) @ right[:rank]
-    pseudo = torch.linalg.pinv(low_rank, rtol=1e-10)
-    foot = pseudo.T @ ones
-    foot = foot / (foot.norm() ** 2)
-    return torch.linalg.svd(low_rank - foot @ ones.T, full_matrices=False).U[:, :rank]
+    left, singular, right = np.linalg.svd(means - centre @ ones.T, full_matrices=False)
+    low_rank = centre @ ones.T + left[:, :rank] * singular[:rank] @ right[:rank]
+    foot = np.linalg.pinv(low_rank, rcond=1e-10).T @ ones
+    return np.linalg.svd(low_rank - foot / np.linalg.norm(foot) ** 2 @ ones.T, full_matrices=False)[0][:, :rank]
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_lsar_equals_the_published_algorithm(rank: int) -> None:
-    means = torch.randn(6, 4, dtype=torch.float64) + 1
-    basis = naive_lsar(means, rank)
-    rows = torch.randn(9, 6, dtype=torch.float64)
-    torch.testing.assert_close(lsar_map(list(means.T), rank)(rows), rows - rows @ basis @ basis.T)
+    basis = published_lsar(MOMENTS.means.T, rank)
+    maps = lsar(MOMENTS, 1.0, COMMON, 1.0, rank)
+    for i, rows in enumerate(ROWS.values()):
+        np.testing.assert_allclose(apply(maps, rows, i), rows - rows @ basis @ basis.T, atol=1e-10)
 
 
-def test_after_lsar_all_languages_have_one_mean() -> None:
-    means = list(torch.randn(4, 6, dtype=torch.float64))
-    mapped = lsar_map(means)(torch.stack(means))
-    torch.testing.assert_close(mapped, mapped[:1].expand(4, 6))
+def test_after_lsar_all_languages_have_one_mean_and_a_part_of_the_common_one() -> None:
+    whole, part = (lsar(MOMENTS, 1.0, COMMON, kept) for kept in (1.0, 0.25))
+    mapped = mean_of({code: apply(whole, rows, i) for i, (code, rows) in enumerate(ROWS.items())})
+    np.testing.assert_allclose(mapped, np.broadcast_to(mapped[0], mapped.shape), atol=1e-10)
+    rows = ROWS["fr"]
+    np.testing.assert_allclose(apply(part, rows, 2), apply(whole, rows - 0.75 * COMMON, 2), atol=1e-10)
+    same = Moments(np.ones((4, 12)))
+    assert not lsar(same, 1.0, same.means[0], 1.0).matrix.any()  # type: ignore[union-attr]
 
 
-def test_lsar_of_one_language_is_the_identity() -> None:
-    rows = torch.randn(3, 6)
-    torch.testing.assert_close(lsar_map([torch.randn(6)])(rows), rows)
+def test_coral_gives_the_ridged_and_shrunk_covariance_and_keeps_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    from st_xlret.calibration import steps
+
+    every = MOMENTS.spreads.mean(axis=0)
+    for ridge, shrink in ((1.0, 0.5), (1e-9, 0.0)):
+        monkeypatch.setattr(steps, "RIDGE", ridge)
+        monkeypatch.setattr(steps, "SHRINK", shrink)
+        added = ridge * np.trace(every) / 12 * np.eye(12)
+        whole = recolouring(MOMENTS.spreads)
+        for i, rows in enumerate(ROWS.values()):
+            own = (1 - shrink) * MOMENTS.spreads[i] + shrink * every + added
+            np.testing.assert_allclose(whole[i] @ own @ whole[i].T, every + added, atol=1e-8)
+            mapped = apply(coral(MOMENTS, 0.4), rows, i)
+            np.testing.assert_allclose(mapped.mean(axis=0), rows.mean(axis=0), atol=1e-10)
+            centred = rows - rows.mean(axis=0)
+            np.testing.assert_allclose(
+                mapped - rows.mean(axis=0), 0.6 * centred + 0.4 * centred @ whole[i].T, atol=1e-10
+            )
 
 
-def test_lsar_of_equal_means_is_the_identity() -> None:
-    rows = torch.randn(3, 6)
-    torch.testing.assert_close(lsar_map([torch.ones(6)] * 4)(rows), rows)
+def test_a_constant_dimension_is_not_divided_by_zero() -> None:
+    rows = np.random.default_rng(0).normal(size=(50, 3))
+    rows[:, 1] = 7
+    moments = Moments.of({"en": rows}, covariances=True)
+    matrix, _ = scale(moments, 1.0).of(0)
+    typical = np.sqrt(rows.var(axis=0).mean())
+    assert matrix is not None and 1 + matrix[1, 1] == pytest.approx(1 / (0.01 * typical))
+    with pytest.raises(ValueError, match="same"):
+        scale(Moments.of({"en": np.ones((4, 2))}, covariances=True), 1.0)
 
 
-def test_bad_sizes_of_removals_are_named() -> None:
-    with pytest.raises(ValueError, match="between 0 and 2, got 3"):
-        lir_map(moments_of(torch.randn(9, 3), "en"), 3)
-    with pytest.raises(ValueError, match="= 1, got 2"):
-        lsar_map([torch.ones(3), torch.zeros(3)], 2)
-    with pytest.raises(ValueError, match="5 languages differ in all 3 dimensions"):
-        lsar_map(list(torch.randn(5, 3)))
-
-
-def test_lsar_keeps_a_share_of_the_common_mean() -> None:
-    rows = {"en": torch.randn(50, 6, dtype=torch.float64) + 2, "fr": torch.randn(50, 6, dtype=torch.float64) - 1}
-    means = [cloud.mean(dim=0) for cloud in rows.values()]
-    mapped = lsar_map(means, keep_mean=0.25)
-    common = torch.stack(means).mean(dim=0)
-    plain = lsar_map(means)
-    torch.testing.assert_close(mapped(rows["en"]), plain(rows["en"] - 0.75 * common))
-    torch.testing.assert_close(lsar_map(means, strength=0.0, keep_mean=0.25)(rows["en"]), rows["en"])
-
-
-@pytest.mark.parametrize("strength", [0.0, 0.5, 1.0])
-def test_coral_gives_the_covariance_asked_for_and_keeps_the_mean(strength: float) -> None:
-    rows = torch.randn(200, 4, dtype=torch.float64) @ torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0]).double()) + 5
-    moments, target = moments_of(rows, "en"), torch.diag(torch.tensor([4.0, 3.0, 2.0, 1.0]).double())
-    mapped = coral_map(moments, target, ridge=1e-9, shrink=0, strength=strength)(rows)
-    torch.testing.assert_close(mapped.mean(dim=0), rows.mean(dim=0))
-    if strength == 1:
-        torch.testing.assert_close(torch.cov(mapped.T, correction=0), target, rtol=1e-6, atol=1e-6)
-    if strength == 0:
-        torch.testing.assert_close(mapped, rows)
-
-
-def test_coral_with_much_ridge_changes_little() -> None:
-    rows = torch.randn(50, 4, dtype=torch.float64) * 3
-    moments = moments_of(rows, "en")
-    torch.testing.assert_close(
-        coral_map(moments, torch.eye(4, dtype=torch.float64), ridge=1e9)(rows), rows, rtol=1e-4, atol=1e-4
-    )
-    with pytest.raises(ValueError, match="ridge must be positive, got 0"):
-        coral_map(moments, torch.eye(4, dtype=torch.float64), ridge=0)
+def test_bad_vectors_and_ranks_are_named() -> None:
+    with pytest.raises(ValueError, match="50.*'sw': 3"):
+        Moments.of({**ROWS, "sw": np.ones((3, 12))}, min_texts=50)
+    with pytest.raises(ValueError, match="sw"):
+        Moments.of({**ROWS, "sw": np.full((3, 12), np.nan)})
+    for rank in (-1, 4):
+        with pytest.raises(ValueError, match=f"{rank}"):
+            lsar(MOMENTS, 1.0, COMMON, 1.0, rank)
+    few = MOMENTS.within(np.eye(12)[:, :3])
+    with pytest.raises(ValueError, match="3 of 3 dimensions for 4 languages"):
+        lsar(few, 1.0, few.means.mean(axis=0), 1.0)
+    assert len(CODES) == 4

@@ -39,7 +39,7 @@ def llama_index(names: dict[str, Any]) -> Vectors:
 def moved(*languages: str) -> CalibrationLayer:
     """A map that tells roles and languages from each other."""
     layer = CalibrationLayer(32, languages, pivot="en") if languages else CalibrationLayer(32)
-    torch.nn.init.normal_(layer.bias)
+    torch.nn.init.normal_(layer.offset)
     return layer
 
 

@@ -157,7 +157,7 @@ def test_unknown_languages_are_named(tmp_path) -> None:
 def test_models_with_a_map_per_language_are_told_the_languages(static_model, tatoeba_folder, tmp_path) -> None:
     """German is turned upside down before its map turns it back, so that scores are low where the map is not used."""
     calibration = CalibrationLayer(16, ["en", "fr", "de"], pivot="en")
-    list(calibration.buffers())[0][2] *= -1
+    calibration.matrix[2].fill_diagonal_(-2)  # x - 2 x
     model = export(static_model, calibration)
     tatoeba = evaluate(model, mteb_task("tatoeba", tatoeba_folder))
     expected = TatoebaEvaluator.from_directory(tatoeba_folder, calibration=calibration).evaluate(static_model).scores

@@ -32,7 +32,7 @@ def test_writes_scores_and_prints_them_beside_the_papers(run, static_model, tato
     output.parent.mkdir()
     output.write_text("an older result")
     arguments = ["--model", tmp_path / "model", "--benchmark", "tatoeba", "--data", tatoeba_folder]
-    done = run(*arguments, "--languages", "fr", "de", "--output", output, "--quiet")
+    done = run(*arguments, "--languages", "fr", "de", "--output", output)
     assert done.returncode == 0, done.stderr
     written = json.loads(output.read_text())
     assert set(written) == {"benchmark", "model", "scores", "average", "protocol"}
@@ -74,7 +74,7 @@ def test_errors_name_the_argument(tatoeba_folder, tmp_path, changes, message) ->
     (tmp_path / "a-file").touch()
     places = {"EMPTY": str(tmp_path), "FILE/scores.json": str(tmp_path / "a-file" / "scores.json")}
     changes = {key: places.get(str(value), value) for key, value in changes.items()}
-    options = {"model": "unused", "data": str(tatoeba_folder), "output": "never-written.json", "quiet": True}
+    options = {"model": "unused", "data": str(tatoeba_folder), "output": "never-written.json"}
     with pytest.raises((ValueError, OSError), match=message):
         evaluate(Arguments(**{**options, **changes}))
 
@@ -89,7 +89,6 @@ def test_layer_and_calibration_reach_the_evaluator(transformer_model, tatoeba_fo
             output=str(tmp_path / "scores.json"),
             calibration=str(tmp_path / "calibration"),
             layer=2,
-            quiet=True,
         )
     )
     protocol = json.loads((tmp_path / "scores.json").read_text())["protocol"]
@@ -101,7 +100,7 @@ def test_layer_and_calibration_reach_the_evaluator(transformer_model, tatoeba_fo
 def arguments(model, tmp_path, **options):
     model.save_pretrained(str(tmp_path / "model"))
     output = str(tmp_path / "scores.json")
-    return Arguments(model=str(tmp_path / "model"), output=output, quiet=True, **options)
+    return Arguments(model=str(tmp_path / "model"), output=output, **options)
 
 
 def written(tmp_path: Path) -> dict:

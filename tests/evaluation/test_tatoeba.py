@@ -43,7 +43,7 @@ def test_directions_by_hand(static_model) -> None:
 
 def test_an_exported_model_by_task_equals_its_calibration(static_model, tatoeba_folder) -> None:
     calibration = CalibrationLayer(16, ["en", "fr", "de"], pivot="en")
-    list(calibration.buffers())[0][1:] = torch.randn(2, 16, 16)
+    calibration.matrix[1:] = torch.randn(2, 16, 16)
     calibrated = TatoebaEvaluator.from_directory(tatoeba_folder, calibration=calibration)(static_model)
     exported = export(static_model, calibration)
     by_task = TatoebaEvaluator.from_directory(tatoeba_folder)(exported)

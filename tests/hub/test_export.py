@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
 from torch import nn
 
-from st_xlret.calibration import CalibrationOptions, fit_calibration
+from st_xlret.calibration import fit_calibration
 from st_xlret.hub import export as module
 from st_xlret.hub.export import check_finite, export, load_model, push
 from st_xlret.modules import CalibrationLayer, static_encoder, train_tokenizer, transformer_encoder
@@ -47,7 +47,7 @@ def encode(model: SentenceTransformer, language: str, **options: str) -> torch.T
 
 def fit(model: SentenceTransformer, *steps: str) -> CalibrationLayer:
     vectors = {language: encode(model, language) for language in TEXTS}
-    return fit_calibration(vectors, steps=steps or ("shift", "scale"), options=CalibrationOptions(min_texts=2))
+    return fit_calibration(vectors, steps=steps or ("shift", "scale"), min_texts=2)
 
 
 @pytest.mark.parametrize("name", ["static", "transformer", "normalized"])
@@ -60,7 +60,7 @@ def test_export_agrees_with_the_layer(models: dict[str, SentenceTransformer], na
         expected = calibration.transform(encode(models[name], language), language)
         expected = F.normalize(expected, dim=1) if name == "normalized" else expected
         for result in (exported, loaded):
-            torch.testing.assert_close(encode(result, language, task=language), expected, atol=1e-6, rtol=1e-6)
+            torch.testing.assert_close(encode(result, language, task=language), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_text_without_a_task_takes_the_default_route(models: dict[str, SentenceTransformer]) -> None:
@@ -99,7 +99,7 @@ def test_prompts_and_facts_of_the_model_stay(models: dict[str, SentenceTransform
     assert loaded.similarity_fn_name == "dot" and loaded.max_seq_length == model.max_seq_length
     assert loaded.get_embedding_dimension() == model.get_embedding_dimension() == 32
     expected = calibration.transform(torch.from_numpy(model.encode_query(["the cat"])), "en")
-    np.testing.assert_allclose(loaded.encode_query(["the cat"]), expected, atol=1e-6)
+    np.testing.assert_allclose(loaded.encode_query(["the cat"]), expected, atol=1e-5)
     assert len(list(model.children())) == 2
 
 
@@ -110,7 +110,7 @@ def test_lsar_exports_to_one_dense(models: dict[str, SentenceTransformer], tmp_p
     *_, dense, normalize = loaded.children()
     assert isinstance(dense, Dense) and isinstance(normalize, Normalize)
     expected = F.normalize(calibration.transform(encode(models["normalized"], "fr")), dim=1)
-    torch.testing.assert_close(encode(loaded, "fr"), expected, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(encode(loaded, "fr"), expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("after", [[], [Normalize()]])
@@ -120,7 +120,7 @@ def test_a_layer_in_the_model_is_exported_in_its_place(
     layer = fit(models["static"])
     inside = SentenceTransformer(modules=[*models["static"].children(), layer, *after], device="cpu")
     expected = torch.from_numpy(inside.encode(TEXTS["fr"], language="fr"))
-    torch.testing.assert_close(encode(export(inside), "fr", task="fr"), expected, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(encode(export(inside), "fr", task="fr"), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_half_precision_models_stay_in_half_precision(models: dict[str, SentenceTransformer]) -> None:
@@ -202,4 +202,4 @@ def test_exports_load_where_we_are_not_installed(models: dict[str, SentenceTrans
     )
     assert done.returncode == 0, done.stderr
     for language, vectors in json.loads(done.stdout.split("RESULT")[1]).items():
-        torch.testing.assert_close(torch.tensor(vectors), encode(model, language, task=language), atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(torch.tensor(vectors), encode(model, language, task=language), atol=1e-5, rtol=1e-5)

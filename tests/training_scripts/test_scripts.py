@@ -1,19 +1,17 @@
-"""What all six scripts promise: a plain model, its scores and curves; exact resume; a short help."""
+"""What all six scripts promise: a plain model, its scores and curves; exact resume; options that reach the losses."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.training import CrossLingualTrainingArguments
+from st_xlret.training import LOSS_STATE_FILE
 from tests.training_scripts.scripts import SCRIPTS, Runner, checkpoints, equal_weights, figures, logged, script
 
 PAIRS, QUESTIONS = "pairs_average_accuracy", "questions_cosine_mrr@10"
@@ -57,22 +55,17 @@ def whole(script_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_plain_model_its_scores_and_curves(case: str, whole: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plain_model_its_scores_and_curves(case: str, whole: Any) -> None:
     results, run = whole(case)
-    _, losses, scores, tag = CASES[case]
+    options, losses, scores, tag = CASES[case]
     assert json.loads((run / "results.json").read_text()) == results
     assert results["steps"] == 12 and results["tokens"] > 0 and {"en", "fr"} <= set(results["languages"])
-    before, after = results["held_out_before"], results["held_out"]
-    assert before.keys() == after.keys() and scores <= after.keys()
-    assert all(isinstance(value, float) for value in (*before.values(), *after.values()))
-    assert results["command"].startswith("python training_scripts/train_") and "--max_steps 12" in results["command"]
-    if "--test" in CASES[case][0]:
+    assert results["held_out_before"].keys() == results["held_out"].keys() >= scores
+    if "--test" in options:
         assert set(results["xquad_r"]["scores"]) == {"en", "fr"} and results["xquad_r"]["average"]["mrr_at_100"] > 0
-
     modules = json.loads((run / "model" / "modules.json").read_text())
     assert all(module["type"].startswith("sentence_transformers.") for module in modules)
-    model = SentenceTransformer(str(run / "model"), device="cpu")
-    assert model.encode(["sun", "soleil"]).shape[0] == 2
+    assert SentenceTransformer(str(run / "model"), device="cpu").encode(["sun", "soleil"]).shape[0] == 2
     card = (run / "model" / "README.md").read_text(encoding="utf-8")
     assert f"- {tag}\n" in card and str(run.parent) not in card
     assert (run / "training.png").read_bytes().startswith(b"\x89PNG")
@@ -83,54 +76,26 @@ def test_a_plain_model_its_scores_and_curves(case: str, whole: Any, capsys: pyte
 @pytest.mark.parametrize("case", CASES)
 def test_a_resumed_run_ends_as_the_uninterrupted_one(case: str, whole: Any, train: Runner, tmp_path: Path) -> None:
     results, folder = whole(case)
-    name, given = case.split()[0], (CASES[case][0].format(data=train.data), STEPS)
-    named = r"(?s)stopped at step 6: KeyboardInterrupt\n.*checkpoint-4 is complete.*--resume"
-    with train.stopped(name, 6), pytest.raises(SystemExit, match=named):
+    name, given, run = case.split()[0], (CASES[case][0].format(data=train.data), STEPS), tmp_path / "run"
+    with train.stopped(name, 6), pytest.raises(SystemExit, match=r"(?s)step 6: KeyboardInterrupt.*checkpoint-4"):
         train(name, *given)
-    run = tmp_path / "run"
     assert checkpoints(run) == ["checkpoint-4"] and not (run / "model").exists()
-    with pytest.raises(FileExistsError, match="holds checkpoints of an earlier run; use --resume.*--overwrite"):
+    with pytest.raises(FileExistsError, match="checkpoints"):
         train(name, *given)
     # As if the next checkpoint had been cut short by a power cut.
-    shutil.copytree(run / "checkpoint-4", run / "checkpoint-8", ignore=shutil.ignore_patterns("manifest.json"))
+    shutil.copytree(run / "checkpoint-4", run / "checkpoint-8", ignore=shutil.ignore_patterns(LOSS_STATE_FILE))
     torch.manual_seed(123)
     resumed = train(name, *given, "--resume")
-    assert equal_weights(run / "model", folder / "model")
-    assert figures(resumed) == figures(results)
-
-
-def groups(name: str) -> list[type]:
-    """The groups of options of a script."""
-    with patch.object(script(name), "parse", side_effect=InterruptedError) as parse, pytest.raises(InterruptedError):
-        script(name).main([])
-    return list(parse.call_args.args[0])
+    assert equal_weights(run / "model", folder / "model") and figures(resumed) == figures(results)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_is_short_and_so_is_its_help(
-    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_is_short_and_has_a_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(Path(str(script(name).__file__)).read_text(encoding="utf-8").splitlines()) <= 130
-    of_the_trainer = {option.name for option in fields(CrossLingualTrainingArguments)}
-    own = [
-        option
-        for group in groups(name)
-        for option in fields(group)
-        if option.init and option.name not in of_the_trainer
-    ]
-    assert len(own) <= 25, [option.name for option in own]
-
-    monkeypatch.setenv("COLUMNS", "1000")
-    printed = {}
-    for flag in ("--help", "--help_all"):
-        with pytest.raises(SystemExit, match="0"):
-            script(name).main([flag])
-        printed[flag] = " ".join(capsys.readouterr().out.split())
-    for option in own:
-        assert f"--{option.name}" in printed["--help_all"]
-        assert " ".join(option.metadata["help"].split()) in printed["--help_all"], option.name
-    assert "--per_device_train_batch_size" in printed["--help"] and "--deepspeed" not in printed["--help"]
-    assert "--deepspeed" in printed["--help_all"]
+    with pytest.raises(SystemExit, match="0"):
+        script(name).main(["--help"])
+    printed = capsys.readouterr().out
+    assert "--output_dir" in printed and "--temperature" in printed or "--block_sentences" in printed
 
 
 @pytest.mark.parametrize(
@@ -140,17 +105,14 @@ def test_a_script_is_short_and_so_is_its_help(
             *("ccp", "ccp", {"bank_size": 0, "head": {"normalization": "batch"}, "batches": {"window_size": 2}}),
             {"bank_size": 0, "normalization": "batch", "window_size": 2, "language_smoothing": 0.7},
         ),
-        (
-            *("msm", "msm", {"mu": 0.3, "document_encoder": {"layers": 1}, "batches": {"block_size": 3}}),
-            {"mu": 0.3, "document_encoder_layers": 1, "block_size": 3},
-        ),
+        ("msm", "msm", {"mu": 0.3, "batches": {"block_size": 3}}, {"mu": 0.3, "block_size": 3}),
         (
             *("ml-ctl", "pairs", {"gather_across_devices": False, "batches": {"language_mixing": 0.5}}),
             {"gather_across_devices": False, "language_mixing": 0.5, "language_smoothing": 0.7},
         ),
         (
-            *("language-agnostic-ir", "language", {"reduction": "mean", "batches": {"pairs": 3, "others": 2}}),
-            {"reduction": "mean", "pairs": 3, "others": 2, "language_smoothing": 0.7},
+            *("language-agnostic-ir", "language", {"reduction": "mean", "batches": {"language_mixing": 0.5}}),
+            {"reduction": "mean", "language_mixing": 0.5, "language_smoothing": 0.7},
         ),
         ("search", "query", {"cosine_weight": 0.0, "bank_size": 7}, {"cosine_weight": 0.0, "bank_size": 7}),
     ],
@@ -164,5 +126,3 @@ def test_loss_options_reach_the_losses(
     made = made[loss] if isinstance(made, dict) else made
     settings = made.get_config_dict() | vars(made.batches)
     assert {key: settings[key] for key in expected} == expected
-    if name == "msm":  # what is not given stays
-        assert made.document_encoder.max_sentences == 4

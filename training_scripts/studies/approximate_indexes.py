@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tabulate import tabulate
 from torch import Tensor
 
-from st_xlret.calibration import fit_role_calibrations
+from st_xlret.calibration import VectorCalibration
 from st_xlret.evaluation.base import macro_average
 from st_xlret.evaluation.retrieval import score_ranking
 from st_xlret.files import write_text
@@ -58,8 +58,7 @@ def main(arguments: list[str] | None = None) -> dict[str, list[tuple[float, floa
     data, queries, documents = read_vectors(given)
     languages = np.array(data.corpus["language"][:])
     by_language = {code: documents[torch.from_numpy(languages == code)] for code in data.corpus.unique("language")}
-    lsar = fit_role_calibrations(by_language, queries_only=True).query
-    assert lsar is not None
+    lsar = VectorCalibration.fit(by_language, queries_only=True, normalize=False).layer("query")
     asked = [queries.numpy(), unit_rows(lsar.transform(queries)).numpy()]
     exact: list[NDArray[np.int64]] = []
     figures: dict[str, list[tuple[float, float]]] = {}

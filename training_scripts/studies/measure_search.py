@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from st_xlret.calibration import fit_calibration, fit_role_calibrations
+from st_xlret.calibration import VectorCalibration, fit_calibration
 from st_xlret.encoding import Role, encode
 from st_xlret.evaluation import BUCCEvaluator, LAReQAEvaluator, TatoebaEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
@@ -136,11 +136,11 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
         data = read_lareqa(given.pool, context=given.context)
         documents = embedder.by_language(model, data.corpus, "document")
         queries = embedder.by_language(model, data.queries, "query")
-        aligned = fit_role_calibrations(documents, queries, steps=["shift", "coral"])
+        aligned = VectorCalibration.fit(documents, queries=queries, steps=["shift", "coral"], normalize=False)
         ways: dict[str, tuple[dict[str, Any], str | None]] = {
             "raw": ({}, given.tatoeba),
             "calibrated": ({"calibration": fit_calibration(documents)}, given.tatoeba),
-            "aligned": ({"calibration": aligned.document, "query_calibration": aligned.query}, None),
+            "aligned": ({"calibration": aligned.layer(), "query_calibration": aligned.layer("query")}, None),
         }
         for name, (maps, tatoeba) in ways.items():
             calibrated = replace(embedder, **maps)

@@ -34,8 +34,7 @@ from tabulate import tabulate
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.calibration import CalibrationOptions, fit_calibration
-from st_xlret.calibration.choosing import fit_and_compare
+from st_xlret.calibration import fit_and_compare, fit_calibration
 from st_xlret.encoding import Role, encode
 from st_xlret.evaluation.base import macro_average
 from st_xlret.evaluation.lareqa import read_lareqa
@@ -227,17 +226,17 @@ def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
     raw = CalibrationLayer(documents.shape[1])
     figures = {"as it is": figures_of(raw, raw)}
     for row, (steps, amount, options) in ROWS.items():
-        layer = fit_calibration(by_language, steps=steps, strength=amount, options=CalibrationOptions(**options))
+        layer = fit_calibration(by_language, steps=steps, strength=amount, **options)
         figures[f"{row}, queries alone"] = figures_of(layer, raw)
         figures[f"{row}, both sides"] = figures_of(layer, layer)
         if row == "lsar":
             for strength in (0.2, 0.4, 0.6, 0.8, 1.0):
                 figures[f"{row}, both sides, prefer {strength:g}"] = figures_of(layer, layer, preferred=strength)
     for queries_only in (True, False):
-        fitted, _ = fit_and_compare(by_language, strength="auto", queries_only=queries_only, others=False)
+        fitted, _ = fit_and_compare(by_language, strength="auto", queries_only=queries_only, normalize=False)
         side = "queries alone" if queries_only else "both sides"
         name = f"st-xlret calibrate, {side}, strength {fitted.strength:g}"
-        figures[name] = figures_of(fitted.query or fitted.document, fitted.document)
+        figures[name] = figures_of(fitted.layer("query"), fitted.layer())
     columns = (*COLUMNS, *OF_TATOEBA) if pairs else COLUMNS
     table = tabulate([[row, *values] for row, values in figures.items()], ["", *columns], "pipe", floatfmt=".1f")
     shown = {row: dict(zip(columns, values, strict=True)) for row, values in figures.items()}

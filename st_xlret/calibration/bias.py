@@ -1,0 +1,353 @@
+"""How much the neighbours of a text share its language, before and after calibrations, without labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from st_xlret.calibration.calibration import Role, VectorCalibration, as_array
+
+AS_IT_IS = "as it is"
+TEXTS, NEIGHBOURS, WITHIN = 300, 20, 10
+
+
+@dataclass(frozen=True)
+class LanguageBias:
+    """The languages of the nearest neighbours in a pool with as many texts of each language.
+
+    Attributes:
+        languages: The languages, in the order of the rows and columns of `shares`.
+        shares: Shape (L, L). Row i holds the languages of the neighbours of texts in language i; rows sum to 1.
+        expected: Shape (L, L). The same for an encoder that does not see languages; not quite even, because texts from
+            the same document are no neighbours.
+        texts: Texts of each language.
+        neighbours: Neighbours of each text.
+    """
+
+    languages: list[str]
+    shares: NDArray[np.float64]
+    expected: NDArray[np.float64]
+    texts: int
+    neighbours: int
+
+    @property
+    def same_language_share(self) -> float:
+        """Mean over languages of the share of neighbours in the text's own language."""
+        return float(np.diag(self.shares).mean())
+
+    @property
+    def chance(self) -> float:
+        """The share of same-language neighbours for an encoder that does not see languages."""
+        return float(np.diag(self.expected).mean())
+
+    @property
+    def lift(self) -> float:
+        """How many times more often than by chance neighbours are in the text's language."""
+        return self.same_language_share / (self.chance or np.nan)
+
+    @property
+    def imbalance(self) -> float:
+        """Mean distance (total variation) of the neighbours' languages from the expected mixture, from 0 to 1."""
+        return float(np.abs(self.shares - self.expected).sum(axis=1).mean() / 2)
+
+    def own_shares(self) -> dict[str, float]:
+        """Language to the share of neighbours in the text's own language."""
+        return dict(zip(self.languages, np.diag(self.shares).tolist(), strict=True))
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything in JSON's types."""
+        return {
+            "languages": {
+                code: {
+                    "same_language_share": float(self.shares[i, i]),
+                    "chance": float(self.expected[i, i]),
+                    "neighbours": dict(zip(self.languages, self.shares[i].tolist(), strict=True)),
+                }
+                for i, code in enumerate(self.languages)
+            },
+            "same_language_share": self.same_language_share,
+            "chance": self.chance,
+            "texts_per_language": self.texts,
+            "neighbours": self.neighbours,
+        }
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a calibration does to a search over all languages, and to one within a language.
+
+    Attributes:
+        search: The languages that a text finds as a query.
+        documents: The same between documents, as in mining.
+        kept: Share of the ten nearest neighbours within a language that stay.
+        queries_only: Whether documents stay as they are.
+        needs_language: Whether the language of a text has to be known.
+    """
+
+    search: LanguageBias
+    documents: LanguageBias
+    kept: float = 1.0
+    queries_only: bool = False
+    needs_language: bool = False
+
+    def score(self, queries_only: bool | None = None) -> float:
+        """The criterion without labels, from 0 to 1: the root of the share kept times the evenness of the languages.
+
+        Evenness is 1 minus the imbalance, averaged over the search and the neighbours between documents; of the search
+        alone where documents stay as they are, or as `queries_only` says.
+        """
+        alone = self.queries_only if queries_only is None else queries_only
+        counted = [self.search] if alone else [self.search, self.documents]
+        return float(self.kept**0.5 * (1 - np.mean([bias.imbalance for bias in counted])))
+
+    def as_json(self) -> dict[str, Any]:
+        """What `st-xlret report` writes: the bias of the search, and under `"documents"` that between documents."""
+        return {**self.search.as_json(), "documents": self.documents.as_json()}
+
+
+def measure_language_bias(
+    embeddings: Mapping[str, ArrayLike],
+    documents: Mapping[str, ArrayLike] | None = None,
+    *,
+    queries: Mapping[str, ArrayLike] | None = None,
+    neighbours: int = NEIGHBOURS,
+) -> LanguageBias:
+    """Search each text's nearest neighbours, by cosine, among equally many texts of every language.
+
+    Args:
+        embeddings: Language to (n, d). Languages with more texts than the smallest one give only their first ones.
+        documents: Language to (n,) document ids, row-aligned. Neighbours from the text's own document are left out.
+        queries: Language to (m, d), if texts as queries have embeddings of their own: of the first m texts.
+        neighbours: How many neighbours to look at.
+
+    Raises:
+        ValueError: If there are fewer than two languages, or fewer texts than neighbours.
+
+    Example:
+        >>> apart = {"en": torch.eye(4)[:2].repeat(9, 1), "fr": torch.eye(4)[2:].repeat(9, 1)}
+        >>> round(measure_language_bias(apart, neighbours=5).same_language_share, 2)
+        1.0
+    """
+    size = min(map(len, embeddings.values()), default=0)  # type: ignore[arg-type]
+    if size * len(embeddings) <= neighbours + 1:
+        raise ValueError(f"{size} texts in each of {len(embeddings)} languages are too few for {neighbours} neighbours")
+    return measure(embeddings, {}, queries, documents, texts=size, neighbours=neighbours)[AS_IT_IS].search
+
+
+def measure(
+    documents: Mapping[str, ArrayLike],
+    calibrations: Mapping[str, VectorCalibration],
+    queries: Mapping[str, ArrayLike] | None = None,
+    ids: Mapping[str, ArrayLike] | None = None,
+    *,
+    texts: int = TEXTS,
+    neighbours: int = NEIGHBOURS,
+) -> dict[str, Figures]:
+    """The figures of vectors as they are (`AS_IT_IS`), and after each calibration, in one pass over the sample.
+
+    A calibration of means changes r coordinates of a vector and leaves the rest: the dot products of the rest are
+    computed once for all of them, and each then costs r multiplications for a pair instead of d.
+
+    Args:
+        documents: Language -> (n, d) vectors of texts as documents.
+        calibrations: Name -> calibration.
+        queries: Language -> (m, d) vectors of the first of these texts as queries, where the model embeds them
+            differently.
+        ids: Language -> (n,) numbers of the documents that the texts are from. Neighbours from a text's own document do
+            not count.
+        texts: Texts of each language that are looked at; the first ones.
+        neighbours: Nearest neighbours to look at.
+
+    Raises:
+        ValueError: If there are fewer than two languages.
+
+    Example:
+        >>> clouds = {"en": np.random.normal(1, 1, (60, 8)), "fr": np.random.normal(-1, 1, (60, 8))}
+        >>> found = measure(clouds, {"lsar": VectorCalibration.fit(clouds)})
+        >>> found["as it is"].search.same_language_share > found["lsar"].search.same_language_share
+        True
+    """
+    if len(documents) < 2:
+        raise ValueError(f"a language bias needs texts in two languages at least, got {', '.join(documents) or 'none'}")
+    sample = _Sample.of(documents, list(calibrations.values()), queries, ids, texts, neighbours)
+    apart = queries is not None or any(c.query is not None and not c.queries_only for c in calibrations.values())
+    search = sample.search("query", calibrations, keeps_both=not apart)
+    between = sample.search("document", calibrations, keeps_both=True) if apart else search
+    figures = {}
+    for name in (AS_IT_IS, *calibrations):
+        calibration = calibrations.get(name)
+        only = calibration is not None and calibration.queries_only
+        kept = (search if only else between)[name].kept
+        needs = calibration is not None and bool(calibration.languages)
+        figures[name] = Figures(
+            search[name].bias,
+            between[AS_IT_IS if only else name].bias,
+            1.0 if calibration is None else kept,
+            only,
+            needs,
+        )
+    return figures
+
+
+class _Found(NamedTuple):
+    """What one search found, by one calibration."""
+
+    bias: LanguageBias
+    kept: float
+
+
+@dataclass
+class _Counts:
+    """What has to be multiplied for one calibration, and what was counted so far."""
+
+    asked: NDArray[Any]
+    pool: NDArray[Any]
+    lengths: NDArray[Any]
+    within: bool
+    """Whether its neighbours within a language are compared with those of before."""
+    shares: NDArray[np.float64]
+    kept: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Equally many vectors of each language, and their coordinates in the common basis of the calibrations."""
+
+    codes: list[str]
+    sides: dict[Role, NDArray[Any]]
+    inside: dict[Role, NDArray[Any]]
+    outside: NDArray[Any]
+    basis: NDArray[Any]
+    document_of: NDArray[np.int64]
+    neighbours: int
+
+    @classmethod
+    def of(
+        cls,
+        documents: Mapping[str, ArrayLike],
+        calibrations: list[VectorCalibration],
+        queries: Mapping[str, ArrayLike] | None,
+        ids: Mapping[str, ArrayLike] | None,
+        texts: int,
+        neighbours: int,
+    ) -> _Sample:
+        codes, clouds = sorted(documents), {code: as_array(rows) for code, rows in documents.items()}
+        size = min(texts, *map(len, clouds.values()))
+        pool = np.concatenate([clouds[code][:size] for code in codes])
+        sides: dict[Role, NDArray[Any]] = {"query": pool, "document": pool}
+        if queries is not None:
+            asked = [as_array(queries[code])[:size] for code in codes]
+            sides["query"] = np.concatenate([rows[: min(map(len, asked))] for rows in asked])
+        document_of = np.arange(len(pool))
+        if ids is not None:
+            names = [[f"{code} {name}" for name in np.asarray(ids[code])[:size].tolist()] for code in codes]
+            document_of = np.unique(np.concatenate(names), return_inverse=True)[1]
+        basis = _common_basis(calibrations, pool.shape[1]).astype(pool.dtype)
+        inside = {role: rows @ basis for role, rows in sides.items()}
+        # It may round below zero.
+        outside = (_squares(pool) - _squares(inside["document"])).clip(0)
+        return cls(codes, sides, inside, outside, basis, document_of, min(neighbours, len(pool) - 2))
+
+    def search(
+        self, role: Role, calibrations: Mapping[str, VectorCalibration], *, keeps_both: bool
+    ) -> dict[str, _Found]:
+        """Search all documents by the texts of a role, as they are and after each calibration."""
+        size, asked = (len(self.sides[side]) // len(self.codes) for side in ("document", role))
+        counts = {AS_IT_IS: self._counts(None, role, True)}
+        for name, calibration in calibrations.items():
+            counts[name] = self._counts(calibration, role, calibration.queries_only or keeps_both)
+        expected = np.empty((len(self.codes), len(self.codes)))
+        buffer = torch.empty(asked, len(self.sides["document"]), dtype=torch.from_numpy(self.outside).dtype)
+        language_of = np.repeat(np.arange(len(self.codes)), size)
+        before = np.empty(0, bool)
+        for i in range(len(self.codes)):
+            rows, same_language = slice(i * asked, (i + 1) * asked), slice(i * size, (i + 1) * size)
+            rest = _product(self.sides[role][rows], self.sides["document"])
+            rest -= _product(self.inside[role][rows], self.inside["document"])
+            # The text's own document has no neighbours of it; the text itself is none either.
+            own = self.document_of[i * size : i * size + asked, None] == self.document_of
+            left = len(language_of) - own.sum(axis=1)
+            expected[i] = (size / left).mean()
+            expected[i, i] = ((size - own.sum(axis=1)) / left).mean()
+            for name, count in counts.items():
+                scores = _product(count.asked[rows], count.pool, buffer)
+                if count.pool.shape[1] == self.basis.shape[1]:
+                    scores += rest
+                scores /= count.lengths
+                if count.within:
+                    near = _nearest_within(scores[:, same_language])
+                    before = near if name == AS_IT_IS else before
+                    count.kept.append(float((near & before).sum() / before.sum()))
+                scores[own] = -np.inf
+                top = np.argpartition(scores, -self.neighbours, axis=1)[:, -self.neighbours :]
+                neighbours = top[np.take_along_axis(scores, top, axis=1) > -np.inf]
+                shares = np.bincount(language_of[neighbours], minlength=len(self.codes))
+                count.shares[i] = shares / len(neighbours)
+        return {
+            name: _Found(
+                LanguageBias(self.codes, count.shares, expected, size, self.neighbours),
+                float(np.mean(count.kept)) if count.kept else 1.0,
+            )
+            for name, count in counts.items()
+        }
+
+    def _counts(self, calibration: VectorCalibration | None, role: Role, within: bool) -> _Counts:
+        pool = self._coordinates(calibration, "document")
+        asked = self._coordinates(calibration, role)
+        outside = self.outside if pool.shape[1] == self.basis.shape[1] else 0
+        lengths = np.sqrt(_squares(pool) + outside)
+        lengths[lengths == 0] = 1
+        return _Counts(asked, pool, lengths, within, np.empty((len(self.codes), len(self.codes))))
+
+    def _coordinates(self, calibration: VectorCalibration | None, role: Role) -> NDArray[Any]:
+        """The mapped coordinates that calibrations of means change; whole mapped vectors for other calibrations."""
+        if calibration is None:
+            return self.inside[role]
+        thin = calibration.basis.shape[1] < calibration.dimension
+        basis = calibration.basis.astype(self.basis.dtype)
+        parts = np.split(self.sides[role] @ basis, len(self.codes))
+        numbers = [calibration.languages.index(code) if calibration.languages else 0 for code in self.codes]
+        change = np.concatenate(
+            [calibration.change(part, role, number) for part, number in zip(parts, numbers, strict=True)]
+        )
+        if not thin:
+            return self.sides[role] + change
+        return self.inside[role] + change @ (basis.T @ self.basis)
+
+
+def _common_basis(calibrations: list[VectorCalibration], width: int) -> NDArray[Any]:
+    """An orthonormal basis of what the calibrations of means change: their own, or one that holds them all."""
+    bases: list[NDArray[Any]] = []
+    for calibration in calibrations:
+        thin = calibration.basis.shape[1] < width
+        if thin and not any(np.array_equal(calibration.basis, basis) for basis in bases):
+            bases.append(calibration.basis)
+    if not bases:
+        return np.empty((width, 0))
+    return bases[0] if len(bases) == 1 else np.linalg.qr(np.concatenate(bases, axis=1))[0]
+
+
+def _nearest_within(scores: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which texts of the same language are among the ten nearest of each text, which is none itself."""
+    scores, places = scores.copy(), np.arange(len(scores))
+    scores[places, places] = -np.inf
+    nearest = min(WITHIN, scores.shape[1] // 2)
+    near = np.zeros(scores.shape, bool)
+    np.put_along_axis(near, np.argpartition(scores, -nearest, axis=1)[:, -nearest:], True, axis=1)
+    return near
+
+
+def _squares(rows: NDArray[Any]) -> NDArray[Any]:
+    squares: NDArray[Any] = np.einsum("nd,nd->n", rows, rows)
+    return squares
+
+
+def _product(left: NDArray[Any], right: NDArray[Any], into: torch.Tensor | None = None) -> NDArray[Any]:
+    """`left @ right.T` by PyTorch, whose threads sleep where NumPy's wait actively: 0.4 ms for 13 on a busy machine."""
+    product: NDArray[Any] = torch.mm(torch.from_numpy(left), torch.from_numpy(right).T, out=into).numpy()
+    return product

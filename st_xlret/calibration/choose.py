@@ -1,0 +1,312 @@
+"""Fit a calibration at the strength that is best without labels, and compare it with others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from st_xlret.calibration.bias import AS_IT_IS, NEIGHBOURS, TEXTS, Figures, measure
+from st_xlret.calibration.calibration import QUERY_STEPS, VectorCalibration, check_steps
+from st_xlret.files import write_json
+
+STRENGTHS = tuple(tenth / 10 for tenth in range(11))
+QUERIES = 100  # texts of each language that are embedded as queries, to compare
+TIE, LITTLE, BELOW_CHANCE = 0.005, 2.0, 0.01
+
+
+def fit_and_compare(
+    documents: Mapping[str, ArrayLike],
+    queries: Mapping[str, ArrayLike] | None = None,
+    ids: Mapping[str, ArrayLike] | None = None,
+    *,
+    questions: Mapping[str, ArrayLike] | None = None,
+    steps: Sequence[str] = ("lsar",),
+    strength: float | Literal["auto"] = 1.0,
+    queries_only: bool = False,
+    texts: int = TEXTS,
+    neighbours: int = NEIGHBOURS,
+    **how: Any,
+) -> tuple[VectorCalibration, Comparison]:
+    """Fit a calibration, take the strength with the highest score or the one given, and compare it with others.
+
+    Both ways (both sides, and queries alone where the steps can) are measured at all strengths, in one pass. A
+    calibration that needs the language is also compared with `shift coral`. A rotation is fitted once.
+
+    Args:
+        documents: Language -> (n, d) vectors of texts as documents.
+        queries: Language -> (m, d) vectors of the first of these texts as queries, where the model embeds them
+            differently; they are measured only.
+        ids: Language -> (n,) numbers of the documents that the texts are from, see `measure`.
+        questions: Language -> (k, d), what maps of queries of their own are fitted to.
+        steps: The steps.
+        strength: From 0 to 1, or `"auto"`.
+        queries_only: Map queries alone.
+        texts: Texts of each language that are measured; the first ones.
+        neighbours: Nearest neighbours to look at.
+        **how: Further arguments of [`VectorCalibration.fit`][st_xlret.VectorCalibration].
+
+    Returns:
+        The calibration, and the comparison.
+
+    Raises:
+        ValueError: As in `VectorCalibration.fit`, or if the strength is `"auto"` and `"rotate"` is among the steps.
+
+    Example:
+        >>> clouds = {code: np.random.normal(mean, 1, (60, 8)) for code, mean in (("en", 1), ("fr", -1))}
+        >>> fitted, comparison = fit_and_compare(clouds, strength="auto")
+        >>> fitted.strength > 0, comparison.chosen == comparison.recommended
+        (True, True)
+    """
+    check_steps(steps, strength)
+    searched = "rotate" in steps
+    first = 1.0 if strength == "auto" else strength
+    fits = {queries_only: VectorCalibration.fit(
+        documents, queries=questions, steps=steps, strength=first, queries_only=queries_only, **how
+    )}  # fmt: skip
+    if set(steps) <= {*QUERY_STEPS}:
+        other_way = not queries_only
+        fits[other_way] = VectorCalibration.fit(
+            documents, queries=questions, steps=steps, queries_only=other_way, **how
+        )
+    at_strengths = {
+        (only, at): fit.at(at) for only, fit in ({} if searched else fits).items() for at in {*STRENGTHS, first}
+    }
+    at_strengths[queries_only, first] = fits[queries_only]
+    usual = _usual(documents, questions, bool(fits[queries_only].languages), how)
+    named = {**usual, **{f"{only} {at}": each for (only, at), each in at_strengths.items()}}
+    measured = measure(documents, named, queries, ids, texts=texts, neighbours=neighbours)
+    by_strength = {
+        only: {at: measured[f"{only} {at}"] for at in STRENGTHS if (only, at) in at_strengths and not searched}
+        for only in (queries_only, not queries_only)
+    }
+    amount = best_strength(by_strength[queries_only]) if strength == "auto" else strength
+    chosen = name_of(steps, amount, how.get("keep_mean"), apart=questions is not None, queries_only=queries_only)
+    figures = {name: measured[name] for name in (AS_IT_IS, *usual) if name != chosen}
+    figures[chosen] = measured[f"{queries_only} {amount}"]
+    apart = queries is not None or questions is not None
+    return at_strengths[queries_only, amount], Comparison(figures, chosen, amount, by_strength, apart)
+
+
+def best_strength(figures: Mapping[float, Figures]) -> float:
+    """The strength with the highest score."""
+    return max(figures, key=lambda strength: figures[strength].score())
+
+
+def name_of(
+    steps: Sequence[str],
+    strength: float = 1.0,
+    keep_mean: float | None = None,
+    *,
+    apart: bool = False,
+    queries_only: bool = False,
+) -> str:
+    """A calibration in words, such as "shift, strength 0.7, queries only"."""
+    words = [" ".join(steps)]
+    if strength != 1:
+        words.append(f"strength {strength:g}")
+    if keep_mean is not None:
+        words.append(f"keep_mean {keep_mean:g}")
+    return ", ".join([*words, *["queries apart"] * apart, *["queries only"] * queries_only])
+
+
+def _usual(
+    documents: Mapping[str, ArrayLike],
+    questions: Mapping[str, ArrayLike] | None,
+    with_languages: bool,
+    how: Mapping[str, Any],
+) -> dict[str, VectorCalibration]:
+    """The calibrations that suit search, by their names, with the default of what they keep of the mean."""
+    plain = {name: how[name] for name in ("min_texts", "normalize", "metric") if name in how}
+    width = np.shape(next(iter(documents.values())))[1]
+    usual = {}
+    for steps in [("lsar",), ("shift",), ("shift", "coral")][: 3 if with_languages else 2]:
+        if steps == ("lsar",) and len(documents) > width:  # it would leave nothing
+            continue
+        ways = [(False, False), (True, False), (False, True)]
+        for apart, only in ways:
+            if (apart and questions is None) or (only and not set(steps) <= {*QUERY_STEPS}):
+                continue
+            usual[name_of(steps, apart=apart, queries_only=only)] = VectorCalibration.fit(
+                documents, queries=questions if apart else None, steps=steps, queries_only=only, **plain
+            )
+    return usual
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Calibrations side by side; `str(comparison)` has the tables, what the chosen one does, and the verdict.
+
+    Attributes:
+        figures: Name -> what was measured. The first one is of the vectors as they are.
+        chosen: Name of the one that the words are about.
+        strength: Its strength.
+        strengths: Whether queries alone are mapped -> strength -> what was measured.
+        roles_apart: Whether searches and neighbours between documents differ.
+        used: Whether the chosen one is used; a report alone uses none.
+    """
+
+    figures: Mapping[str, Figures]
+    chosen: str
+    strength: float
+    strengths: Mapping[bool, Mapping[float, Figures]]
+    roles_apart: bool = False
+    used: bool = True
+
+    @property
+    def before(self) -> Figures:
+        """The vectors as they are."""
+        return self.figures[AS_IT_IS]
+
+    @property
+    def after(self) -> Figures:
+        """What the chosen calibration does."""
+        return self.figures[self.chosen]
+
+    @property
+    def recommended(self) -> str:
+        """Name of the calibration with the highest score; the chosen one where no other is better by 0.005.
+
+        Where the chosen calibration needs no language, those that need one are no alternative and are left out. So are
+        those that change documents where the chosen one leaves them as they are, and the other way round.
+        """
+        scores = {
+            name: self._score(name)
+            for name, each in self.figures.items()
+            if name == AS_IT_IS
+            or (each.queries_only == self.after.queries_only and each.needs_language <= self.after.needs_language)
+        }
+        best = max(scores, key=lambda name: scores[name])
+        return self.chosen if scores[best] <= scores[self.chosen] + TIE else best
+
+    def _score(self, name: str) -> float:
+        """The score; of the vectors as they are, by what the chosen calibration is scored by."""
+        return self.figures[name].score(self.after.queries_only if name == AS_IT_IS else None)
+
+    def table(self) -> str:
+        """The figures of every calibration, in Markdown."""
+        from st_xlret.evaluation import markdown_table
+
+        header = ["calibration", "needs the language", "results in the query's language (%)"]
+        header += ["between documents (%)"] * self.roles_apart + ["lift", "neighbours kept (%)", "score"]
+        cells = []
+        for name, each in self.figures.items():
+            share = f"{100 * each.search.same_language_share:.1f}{' (below chance)' * _overshoots(each)}"
+            between = [f"{100 * each.documents.same_language_share:.1f}"] * self.roles_apart
+            used = " (used)" * (self.used and name == self.chosen)
+            rest = [f"{each.search.lift:.1f}", f"{100 * each.kept:.1f}", f"{self._score(name):.3f}"]
+            cells.append([f"{name}{used}", "yes" if each.needs_language else "no", share, *between, *rest])
+        return markdown_table(header, cells)
+
+    def languages_table(self) -> str:
+        """How often each language finds itself, before and after, in Markdown."""
+        from st_xlret.evaluation import markdown_table
+
+        before, after = self.before.search, self.after.search
+        cells = []
+        for i, code in enumerate(before.languages):
+            chance, shares = before.expected[i, i], [bias.shares[i, i] for bias in (before, after)]
+            cells.append([code, *(f"{100 * share:.1f}" for share in (*shares, chance))])
+            cells[-1] += [f"{share / (chance or np.nan):.1f}" for share in shares]
+        return markdown_table(["language", "before (%)", "after (%)", "chance (%)", "lift before", "lift after"], cells)
+
+    def strengths_table(self) -> str:
+        """What each strength does to both sides and to queries alone, in Markdown: every second one, and the best."""
+        from st_xlret.evaluation import markdown_table
+
+        ways = {only: self.strengths[only] for only in (False, True) if self.strengths.get(only)}
+        best = {only: best_strength(figures) for only, figures in ways.items()}
+        header, cells = ["strength"], []
+        for only in ways:
+            header += [
+                f"{('both sides', 'queries only')[only]}: {what}" for what in ("own language (%)", "kept (%)", "score")
+            ]
+        for strength in sorted({*STRENGTHS[::2], *best.values()}) if ways else ():
+            cells.append([f"{strength:g}"])
+            for only, figures in ways.items():
+                each, mark = figures[strength], " (best)" * (strength == best[only])
+                share = 100 * each.search.same_language_share
+                cells[-1] += [f"{share:.1f}", f"{100 * each.kept:.1f}", f"{each.score():.3f}{mark}"]
+        return markdown_table(header, cells) if cells else ""
+
+    def verdict(self) -> str:
+        """Which calibration is recommended and why, and whether the chosen one overshoots."""
+        best, used = self.recommended, ", which was used" * self.used
+        kind = "" if self.after.needs_language else " of the calibrations that need no language at search time"
+        as_it_is = best == AS_IT_IS or (best == self.chosen and self.strength == 0)
+        name = "the vectors as they are" if as_it_is else best
+        lines = [
+            f"Recommended: {name}: the score, {self._score(best):.3f}, is the highest{kind}, or within {TIE} of it."
+        ]
+        if best != self.chosen:
+            lines[0] += f" {self.chosen}{used}{',' * self.used} has {self._score(self.chosen):.3f}."
+        if as_it_is:
+            little = "The encoder prefers the query's language little. " * (self.before.search.lift < LITTLE)
+            lines.append(
+                f"{little}What a calibration gains across languages is less than what it changes within one; calibrate "
+                "if results in other languages matter more."
+            )
+        if figures := self.strengths.get(self.after.queries_only):
+            strength = best_strength(figures)
+            score = figures[strength].score()
+            lines.append(f"Of the strengths, {strength:g} has the highest score without labels, {score:.3f} (auto).")
+        if _overshoots(self.after):
+            search = self.after.search
+            lines.append(
+                f"warning: {self.chosen} overshoots: {100 * search.same_language_share:.1f} % of the results are in "
+                f"the query's language, and chance is {100 * search.chance:.1f} %. A lower strength removes less."
+            )
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        before, after = self.before.search, self.after.search
+        shares = [100 * bias.same_language_share for bias in (before, after)]
+        apart = " The first share is of texts embedded as queries, the second between texts embedded as documents."
+        words = (
+            f"Each text searches a pool with {before.texts} texts of each language; its {before.neighbours} nearest "
+            "ones count, without those of its own document. Lift is the share in the query's language over chance. "
+            "'Kept' are the ten nearest neighbours within one language that stay. The score is the root of the share "
+            f"kept times the evenness of the neighbours' languages.{apart * self.roles_apart}\n\n"
+            f"Search over all languages: {shares[0]:.1f} of 100 results are in the query's language before and "
+            f"{shares[1]:.1f} after (chance: {100 * after.chance:.1f}; lift {before.lift:.1f} -> {after.lift:.1f}).\n"
+            f"Search within a language: {100 * self.after.kept:.1f} of 100 neighbours stay."
+        )
+        parts = [self.languages_table(), self.strengths_table(), self.table(), words, self.verdict()]
+        return "\n\n".join(filter(None, parts))
+
+    def as_json(self) -> dict[str, Any]:
+        """The language bias before and after, and the figures of each strength, in JSON's types."""
+        report: dict[str, Any] = {"before": self.before.as_json(), "after": self.after.as_json()}
+        if figures := self.strengths.get(self.after.queries_only):
+            report["strengths"] = [
+                {
+                    "strength": strength,
+                    "neighbours_kept": each.kept,
+                    "same_language_share": each.search.same_language_share,
+                    "chance": each.search.chance,
+                    "score": each.score(),
+                }
+                for strength, each in figures.items()
+            ]
+        return report
+
+    def write(self, folder: str | os.PathLike[str], **more: Any) -> None:
+        """Write `language_bias.json`, with entries `more`, and pictures into a folder that is there."""
+        from st_xlret.evaluation.plots import plot_language_bias, plot_strengths
+
+        report, path = self.as_json(), Path(folder)
+        for when, each in (("before", self.before), ("after", self.after)):
+            plot_language_bias(each.search.languages, each.search.shares, path / f"language_bias_{when}.png")
+        if "strengths" in report:
+            plot_strengths(report["strengths"], path / "strength.png")
+        write_json(path / "language_bias.json", report | more)
+
+
+def _overshoots(figures: Figures) -> bool:
+    """Whether results are in the query's language less often than by chance, by more than a point."""
+    return figures.search.same_language_share < figures.search.chance - BELOW_CHANCE

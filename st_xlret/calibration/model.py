@@ -1,0 +1,406 @@
+"""Calibrating a model in one call: texts are drawn and embedded, and the calibration becomes a part of the model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from datasets import Dataset
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+from st_xlret.calibration.calibration import check_steps
+from st_xlret.calibration.choose import QUERIES, Comparison, fit_and_compare
+from st_xlret.calibration.steps import OF_MEANS
+from st_xlret.data.documents import Unit, read_documents
+from st_xlret.data.lines import BadLines, DataError, read_lines
+from st_xlret.data.sources import first_record
+from st_xlret.encoding import embeds_roles_apart, encode, role_prompt
+from st_xlret.hub.card import set_card_data
+from st_xlret.hub.export import check_routes, export, load_model
+from st_xlret.languages import LanguageIdentifier, check_language, check_languages, language_in_name, match_language
+
+logger = logging.getLogger(__name__)
+
+_TEXT_COLUMNS = ("text", "sentence", "query", "question")
+
+_Entries = Iterator[tuple[str, str, str, str]]
+"""Language, text, file and document of texts."""
+
+
+class Sample(NamedTuple):
+    """Distinct texts of one language, and the numbers of the documents that they are from (n,)."""
+
+    texts: list[str]
+    documents: NDArray[np.int64]
+
+
+def calibrate(
+    model: SentenceTransformer | str,
+    texts: Any,
+    *,
+    steps: Sequence[str] = ("lsar",),
+    queries: Any = None,
+    pairs: Dataset | None = None,
+    queries_only: bool = False,
+    strength: float | Literal["auto"] = 1.0,
+    pivot: str = "en",
+    keep_mean: float | None = None,
+    languages: Sequence[str] | None = None,
+    texts_per_language: int | None = None,
+    min_texts: int = 50,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
+    batch_size: int = 64,
+    precision: str = "auto",
+    seed: int = 0,
+    report: Callable[[Comparison], object] | None = None,
+    show_progress_bar: bool = True,
+) -> SentenceTransformer:
+    """Remove a model's preference for the language of the query, on texts without labels.
+
+    The texts are sampled and embedded, the calibration is fitted and becomes a part of the model. By default it needs
+    no language: `encode_query` and `encode_document` of the result give calibrated vectors. The other steps need the
+    language of each text: [`encode`][st_xlret.encode].
+
+    Args:
+        model: A Sentence Transformer, a folder, or a name on the Hub. It is not changed.
+        texts: What is to be searched, or other texts in its languages: language -> texts, a data set, or paths of
+            documents or of a folder in BEIR's layout; see [`sample_texts`][st_xlret.calibration.sample_texts].
+        steps: The steps, see [`VectorCalibration.fit`][st_xlret.VectorCalibration].
+        queries: Questions without labels, for maps of queries of their own: language -> questions, a data set, or
+            paths; see `sample_questions`.
+        pairs: Parallel sentences with the pivot, for the step `"rotate"`, as `load_pairs` returns them.
+        queries_only: Map queries alone, so that an index of documents goes on working: `encode_document` of the result
+            is that of the model. For the steps `"lsar"` and `"shift"`.
+        strength: From 0, which leaves the model as it is, to 1; `"auto"` takes the one with the highest score on the
+            sample, out of 0, 0.1 to 1.
+        pivot: Language of the steps `"rotate"` and `"to_pivot"`, and of texts that name none.
+        keep_mean: Share of the mean of all languages that is kept, see `VectorCalibration.fit`.
+        languages: Languages to calibrate. Default: all of the texts.
+        texts_per_language: Texts of each language to embed, drawn at random. Default: 300 where means determine the
+            steps (`"lsar"`, `"shift"`, `"to_pivot"`), and 1 500 for the others.
+        min_texts: Fewest texts of a language.
+        query_prompt: Put before queries: a text, or the name of one of the model's prompts. Default: its own.
+        document_prompt: The same for documents. The result keeps both prompts.
+        batch_size: Size of a forward pass, in texts of 64 tokens.
+        precision: `"auto"` is bfloat16 where the processor computes in it; or `"fp32"`, `"bf16"`.
+        seed: Seed of the draws and of the rotation.
+        report: Called with a [`Comparison`][st_xlret.calibration.Comparison] of this and other calibrations, measured
+            on the same texts: `report=print` shows its table.
+        show_progress_bar: Show progress bars.
+
+    Returns:
+        The calibrated model, of modules of Sentence Transformers alone.
+
+    Raises:
+        ValueError: If a language has too few texts, a step is unknown or lacks what it needs, or the model cannot be
+            calibrated.
+
+    Example:
+        >>> import random
+        >>> from sentence_transformers.sentence_transformer.modules import BoW
+        >>> words = {"en": ["red", "blue", "big"], "fr": ["rouge", "bleu", "grand"]}
+        >>> random.seed(0)
+        >>> texts = {code: [" ".join(random.choices(known, k=9)) for _ in range(80)] for code, known in words.items()}
+        >>> model = SentenceTransformer(modules=[BoW(vocab=[*words["en"], *words["fr"]])], device="cpu")
+        >>> calibrated = calibrate(model, texts, show_progress_bar=False)
+        >>> calibrated.encode_document(["big red", "rouge"]).shape
+        (2, 6)
+    """
+    check_steps(steps, strength, queries_only=queries_only, apart=queries is not None, pairs=pairs is not None)
+    drawn: Any = {"texts_per_language": texts_per_language or usual_texts(steps), "min_texts": min_texts, "seed": seed}
+    sample = sample_texts(texts, languages=languages, **drawn)
+    by_language = {code: part.texts for code, part in sample.items()}
+    asked = None if queries is None else sample_questions(queries, list(sample), **drawn)
+    encoder = load_model(model) if isinstance(model, str) else model
+    check_routes(encoder, by_language=list(steps) != ["lsar"])
+    prompts = {
+        "query": role_prompt(encoder, "query", query_prompt),
+        "document": role_prompt(encoder, "document", document_prompt),
+    }
+
+    def embedded(role: Any, which: Mapping[str, Sequence[str]]) -> dict[str, Tensor]:
+        how: Any = {"batch_size": batch_size, "precision": precision, "show_progress_bar": show_progress_bar}
+        return embed_texts(encoder, which, role=role, prompt=prompts[role], **how)
+
+    as_queries, parallel = None, None
+    if embeds_roles_apart(encoder, prompts["query"], prompts["document"]):
+        few = min(QUERIES, *map(len, by_language.values()))
+        as_queries = embedded("query", {code: part[:few] for code, part in by_language.items()})
+    if pairs is not None:
+        others = [code for code in sample if code != pivot]
+        parallel = embed_pairs(
+            encoder, pairs, pivot=pivot, languages=others, batch_size=batch_size, show_progress_bar=show_progress_bar
+        )
+    fitted, comparison = fit_and_compare(
+        embedded("document", by_language),
+        as_queries,
+        {code: part.documents for code, part in sample.items()},
+        questions=None if asked is None else embedded("query", asked),
+        steps=steps,
+        strength=strength,
+        queries_only=queries_only,
+        pivot=pivot,
+        keep_mean=keep_mean,
+        pairs=parallel,
+        min_texts=min_texts,
+        normalize=False,
+        seed=seed,
+    )
+    if report is not None:
+        report(comparison)
+    layer = fitted.layer()
+    shares = [100 * figures.search.same_language_share for figures in (comparison.before, comparison.after)]
+    layer.notes["results in the query's language"] = (
+        f"{shares[0]:.1f} % before, {shares[1]:.1f} % after (chance: {100 * comparison.after.search.chance:.1f} %), on "
+        "the texts of the calibration"
+    )
+    calibrated = export(encoder, layer, query_calibration=fitted.layer("query") if fitted.query is not None else None)
+    calibrated.prompts.update(prompts)
+    name = model if isinstance(model, str) else None
+    set_card_data(calibrated, languages=sorted(sample), base_model=name, tags=["calibration", *steps])
+    return calibrated
+
+
+def embed_texts(
+    model: SentenceTransformer, texts: Mapping[str, Sequence[str]], *, batch_size: int = 64, **how: Any
+) -> dict[str, Tensor]:
+    """Embed the texts of each language, at the full width of the model whatever its `truncate_dim`.
+
+    Args:
+        model: The encoder. One with maps per language is told the languages.
+        texts: Language -> texts.
+        batch_size: Size of a forward pass, in texts of 64 tokens.
+        **how: Further arguments of [`encode`][st_xlret.encode]: `role`, `prompt`, `precision`, `show_progress_bar`.
+
+    Returns:
+        Language -> (n, d), float32 on the CPU.
+    """
+    codes = [code for code, part in texts.items() for _ in part]
+    everything = [text for part in texts.values() for text in part]
+    with model.truncate_embeddings(None):  # a calibration maps whole embeddings, which are cut afterwards
+        rows = encode(model, everything, codes, batch_size=batch_size, convert_to_tensor=True, **how).float().cpu()
+    return dict(zip(texts, rows.split([len(part) for part in texts.values()]), strict=True))
+
+
+def embed_pairs(
+    model: SentenceTransformer,
+    pairs: Dataset,
+    *,
+    pivot: str = "en",
+    languages: Iterable[str] | None = None,
+    **how: Any,
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Embed both sides of the parallel sentences that have the pivot on one side.
+
+    Args:
+        model: The encoder. Its `encode` is used as it is.
+        pairs: What [`load_pairs`][st_xlret.load_pairs] returns. Pairs without the pivot are left out.
+        pivot: The language into which the others are rotated.
+        languages: The other languages to embed. Default: all.
+        **how: As for `embed_texts`.
+
+    Returns:
+        Language -> row-aligned embeddings (n, d) of its sentences and of the pivot's, float32 on the CPU.
+
+    Raises:
+        ValueError: If no pair has the pivot on one side and a wanted language on the other.
+    """
+    wanted = None if languages is None else set(languages)
+    sides: dict[str, tuple[list[str], list[str]]] = {}
+    for pair in pairs:
+        text_of = {pair["source_language"]: pair["source"], pair["target_language"]: pair["target"]}
+        language = next((code for code in text_of if code != pivot), None)
+        if language is not None and pivot in text_of and (wanted is None or language in wanted):
+            own, other = sides.setdefault(language, ([], []))
+            own.append(text_of[language])
+            other.append(text_of[pivot])
+    if not sides:
+        raise ValueError(f"none of the {len(pairs)} pairs is between the pivot {pivot!r} and {wanted or 'another'}")
+    rows = embed_texts(model, {code: own + other for code, (own, other) in sorted(sides.items())}, **how)
+    return {code: (both[: len(both) // 2], both[len(both) // 2 :]) for code, both in rows.items()}
+
+
+def usual_texts(steps: Sequence[str]) -> int:
+    """Texts of each language that a calibration needs: 300 for steps that means determine, and 1 500 for others.
+
+    Example:
+        >>> usual_texts(["lsar"]), usual_texts(["shift", "coral"])
+        (300, 1500)
+    """
+    return 300 if OF_MEANS.issuperset(steps) else 1500
+
+
+def sample_texts(
+    texts: Any,
+    *,
+    languages: Sequence[str] | None = None,
+    texts_per_language: int = 1500,
+    min_texts: int = 1,
+    unit: Unit | None = None,
+    skip_bad_lines: bool = False,
+    seed: int = 0,
+) -> dict[str, Sample]:
+    """Draw distinct texts of each language at random: evenly from its files, and within a file from its documents.
+
+    Args:
+        texts: Language -> texts; or a data set with the columns `text` or `sentence`, `language` and, if texts are from
+            documents, `document`, as `load_documents` returns it; or the path of a folder in BEIR's layout, or paths of
+            documents as `load_documents` reads them. Samples that were drawn before are taken as they are.
+        languages: Languages to keep; all by default.
+        texts_per_language: How many, at most. A smaller sample is the beginning of a larger one.
+        min_texts: Fewest texts of a language.
+        unit: What a text of files is, see `read_documents`. By default a document of a folder in BEIR's layout, and a
+            sentence of other sources.
+        skip_bad_lines: Skip bad lines of files, and log how many there were.
+        seed: Seed of the draw.
+
+    Returns:
+        Language -> its sample.
+
+    Raises:
+        DataError: If there is a single language, a language has fewer than `min_texts` texts, or texts do not name
+            their language.
+
+    Example:
+        >>> found = sample_texts({"en": ["one", "two", "two"], "fr": ["un", "deux"]}, texts_per_language=2)
+        >>> {code: sorted(sample.texts) for code, sample in found.items()}
+        {'en': ['one', 'two'], 'fr': ['deux', 'un']}
+    """
+    wanted = check_languages(languages or None)
+    if isinstance(texts, Mapping) and all(isinstance(part, Sample) for part in texts.values()):
+        drawn = {code: part for code, part in texts.items() if wanted is None or code in wanted}
+    else:
+        drawn = _draw(_entries(texts, wanted, unit, skip_bad_lines), texts_per_language, seed)
+    few = {code: len(drawn[code].texts) if code in drawn else 0 for code in sorted({*drawn, *(wanted or ())})}
+    if len(few) < 2 or min(few.values()) < min_texts:
+        raise DataError(
+            f"texts in two languages at least are needed, and {min_texts} distinct ones of each (min_texts), got {few}"
+        )
+    return drawn
+
+
+def sample_questions(
+    questions: Any, languages: Sequence[str], *, texts_per_language: int = 1500, min_texts: int = 1, seed: int = 0
+) -> dict[str, list[str]]:
+    """Draw distinct questions of each language at random.
+
+    Args:
+        questions: Language -> questions; a data set with the columns `text`, `query` or `question` and `language`; or
+            paths: folders in BEIR's layout, JSON lines with such fields, or text files with a question per line, named
+            after their language (`questions.fr.txt`).
+        languages: The languages of the documents. Questions in others are left out. Those that name no language are
+            identified among these, which needs the extra `langid`.
+        texts_per_language: How many, at most.
+        min_texts: Languages with fewer questions are left out.
+        seed: Seed of the draw.
+
+    Returns:
+        Language -> questions.
+
+    Raises:
+        DataError: If a source cannot be read, or fewer than two languages have enough questions.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for language, text in _questions(questions, check_languages(list(languages)) or frozenset()):
+        found.setdefault(language, {})[text] = None
+    generator = np.random.default_rng([seed, 31])
+    drawn = {}
+    for language in sorted(found):
+        texts = list(found[language])
+        drawn[language] = [texts[i] for i in generator.permutation(len(texts))[:texts_per_language]]
+    enough = {code: texts for code, texts in drawn.items() if len(texts) >= min_texts}
+    if len(enough) < 2:
+        counts = {code: len(texts) for code, texts in drawn.items()}
+        raise DataError(
+            f"{min_texts} distinct questions (min_texts) in two languages of the documents are needed: {counts}"
+        )
+    return enough
+
+
+def _draw(entries: _Entries, texts_per_language: int, seed: int) -> dict[str, Sample]:
+    places: dict[str, dict[str, tuple[int, int]]] = {}  # language -> text -> the numbers of its file and document
+    files: dict[str, int] = {}
+    numbers: dict[tuple[str, str], int] = {}
+    for language, text, file, document in entries:
+        place = files.setdefault(file, len(files)), numbers.setdefault((file, document), len(numbers))
+        places.setdefault(language, {}).setdefault(text, place)
+    generator = np.random.default_rng([seed, 29])
+    drawn = {}
+    for language in sorted(places):
+        distinct = list(places[language])
+        file_of, documents = np.array(list(places[language].values())).T
+        # One of each document before a second one of any: else long documents, such as novels, would decide.
+        order = generator.permutation(len(documents))
+        order = order[_take_turns(documents[order])]
+        order = order[_take_turns(file_of[order])][:texts_per_language]
+        drawn[language] = Sample([distinct[i] for i in order], documents[order])
+    return drawn
+
+
+def _take_turns(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places of rows such that each group gives its first row before any gives its second one.
+
+    Example:
+        >>> _take_turns(np.array([7, 7, 7, 8, 8])).tolist()
+        [0, 3, 1, 4, 2]
+    """
+    taken: dict[int, int] = {}
+    turns = np.empty(len(groups), dtype=np.int64)
+    for place, group in enumerate(groups.tolist()):
+        turns[place] = taken[group] = taken.get(group, -1) + 1
+    return np.argsort(turns, kind="stable")
+
+
+def _questions(questions: Any, wanted: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Language and text of questions; those that name no language are identified one by one."""
+    if isinstance(questions, Mapping | Dataset):
+        yield from ((language, text) for language, text, *_ in _entries(questions, wanted, None, False))
+        return
+    for source in [questions] if isinstance(questions, str | Path) else list(questions):
+        path = next(iter(sorted(Path(source).glob("queries.jsonl*"))), Path(source))
+        if ".jsonl" in path.name:
+            column = next((name for name in _TEXT_COLUMNS if name in (first_record(path) or {})), None)
+            for document in read_documents([path], languages=wanted, unit="text", column=column):
+                yield from ((document.language, text) for text in filter(None, document.sentences))
+            continue
+        try:
+            identify: Callable[[str], str | None] = partial(
+                lambda code, _: code, match_language(language_in_name(path), wanted)
+            )
+        except ValueError:
+            identify = LanguageIdentifier(wanted).identify
+        for _, text in read_lines(path):
+            if text.strip() and (language := identify(text)) is not None:
+                yield language, text.strip()
+
+
+def _entries(texts: Any, wanted: frozenset[str] | None, unit: Unit | None, skip_bad_lines: bool) -> _Entries:
+    if isinstance(texts, Mapping):
+        yield from _of_rows(((code, text, str(row)) for code in texts for row, text in enumerate(texts[code])), wanted)
+    elif isinstance(texts, Dataset):
+        column = next((name for name in _TEXT_COLUMNS if name in texts.column_names), None)
+        if column is None or "language" not in texts.column_names:
+            raise ValueError(f"the data set needs a column 'text' or 'sentence', and 'language': {texts.column_names}")
+        documents = texts["document"] if "document" in texts.column_names else range(len(texts))
+        yield from _of_rows(zip(texts["language"], texts[column], map(str, documents), strict=True), wanted)
+    else:
+        bad_lines = BadLines(skip_bad_lines)
+        sources = [texts] if isinstance(texts, str | Path) else list(texts)
+        for entry in read_documents(sources, languages=wanted, unit=unit, bad_lines=bad_lines):
+            for text in filter(None, entry.sentences):  # a document in several languages is one in each
+                yield entry.language, text, entry.file, f"{entry.language} {entry.name}"
+        bad_lines.warn(logger)
+
+
+def _of_rows(rows: Iterable[tuple[str, str, str]], wanted: frozenset[str] | None) -> _Entries:
+    for code, text, document in rows:
+        language = match_language(check_language(code), wanted)
+        if language is not None and text.strip():
+            yield language, text.strip(), language, document

@@ -1,1 +1,0 @@
-"""A calibration of stored vectors, and what judged queries find among them."""

@@ -1,0 +1,112 @@
+"""Figures of calibrations, against loops over every text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from st_xlret.calibration import VectorCalibration, measure_language_bias
+from st_xlret.calibration.bias import AS_IT_IS, measure
+from tests.calibration.clouds import CODES, clouds
+
+DOCUMENTS = clouds(texts=30)
+IDS = {code: np.arange(30) // 4 for code in CODES}
+AS_QUERIES = {code: rows[:17] + 0.3 for code, rows in clouds(texts=30).items()}
+RAW = {"normalize": False, "min_texts": 2}
+
+
+def unit(rows: NDArray) -> NDArray:
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+def mapped(calibration: VectorCalibration, rows: dict, role: str) -> dict[str, NDArray]:
+    result = {}
+    for code, part in rows.items():
+        number = calibration.languages.index(code) if calibration.languages else 0
+        weight, bias = calibration.dense(role, number)  # type: ignore[arg-type]
+        result[code] = part @ weight.T + bias
+    return result
+
+
+def brute_shares(queries: dict, documents: dict, ids: dict, k: int) -> NDArray:
+    entries = [(code, ids[code][i], row) for code in CODES for i, row in enumerate(unit(documents[code]))]
+    shares = np.zeros((len(CODES), len(CODES)))
+    for i, code in enumerate(CODES):
+        for place, query in enumerate(unit(queries[code])):
+            others = [each for each in entries if each[:2] != (code, ids[code][place])]
+            for other, *_ in sorted(others, key=lambda each: -float(query @ each[2]))[:k]:
+                shares[i, CODES.index(other)] += 1
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def brute_kept(before: tuple[dict, dict], after: tuple[dict, dict]) -> float:
+    kept = []
+    for code in CODES:
+        found = []
+        for queries, documents in (before, after):
+            scores = unit(queries[code]) @ unit(documents[code]).T
+            np.fill_diagonal(scores, -np.inf)
+            found.append(np.argsort(-scores, axis=1)[:, :10])
+        kept.append(np.mean([len({*one} & {*other}) / 10 for one, other in zip(*found, strict=True)]))
+    return float(np.mean(kept))
+
+
+@pytest.mark.parametrize("as_queries", [None, AS_QUERIES])
+@pytest.mark.parametrize("with_ids", [True, False])
+def test_one_pass_equals_every_map_applied_and_every_cosine_computed(as_queries: dict | None, with_ids: bool) -> None:
+    questions, ids = clouds(3, texts=40), IDS if with_ids else {code: np.arange(30) for code in CODES}
+    fit = VectorCalibration.fit
+    calibrations = {
+        "lsar": fit(DOCUMENTS, **RAW),
+        "half": fit(DOCUMENTS, strength=0.5, **RAW),
+        "shift apart": fit(DOCUMENTS, queries=questions, steps=["shift"], **RAW),  # in another basis
+        "coral": fit(DOCUMENTS, steps=["shift", "coral"], **RAW),
+        "only": fit(DOCUMENTS, steps=["shift"], queries_only=True, **RAW),
+    }
+    figures = measure(DOCUMENTS, calibrations, as_queries, ids if with_ids else None, neighbours=7)
+    asked = as_queries or DOCUMENTS
+    assert list(figures) == [AS_IT_IS, *calibrations] and figures[AS_IT_IS].kept == 1
+    for name, calibration in calibrations.items():
+        found, documents = figures[name], mapped(calibration, DOCUMENTS, "document")
+        queries = mapped(calibration, asked, "query")
+        np.testing.assert_allclose(found.search.shares, brute_shares(queries, documents, ids, 7), err_msg=name)
+        np.testing.assert_allclose(found.documents.shares, brute_shares(documents, documents, ids, 7), err_msg=name)
+        before, after = (DOCUMENTS, DOCUMENTS), (documents, documents)
+        if name == "only":
+            before, after = (asked, DOCUMENTS), (queries, documents)
+        assert found.kept == pytest.approx(brute_kept(before, after)), name
+        assert (found.queries_only, found.needs_language) == (name == "only", bool(calibration.languages))
+    bias = measure_language_bias(DOCUMENTS, ids, queries=as_queries, neighbours=7)
+    np.testing.assert_array_equal(bias.shares, figures[AS_IT_IS].search.shares)
+
+
+def test_an_encoder_that_sees_no_language_has_no_imbalance_beyond_chance() -> None:
+    # All texts of a language are from two documents, so that half of its texts are never found.
+    rows = {code: np.random.default_rng(i).normal(size=(400, 6)) for i, code in enumerate(("de", "en", "fr"))}
+    bias = measure_language_bias(rows, {code: np.arange(400) // 200 for code in rows})
+    assert bias.chance == pytest.approx(200 / 1000) and bias.imbalance < 0.05
+    np.testing.assert_allclose(bias.expected[0], [0.2, 0.4, 0.4])
+    written = bias.as_json()
+    assert written["languages"]["en"]["same_language_share"] == bias.own_shares()["en"]
+    assert written["same_language_share"] == bias.same_language_share and written["texts_per_language"] == 400
+
+
+def test_an_encoder_that_sees_nothing_else_is_as_far_from_chance_as_can_be() -> None:
+    rows = {code: np.eye(3)[i] + 0.01 * np.random.default_rng(i).normal(size=(30, 3)) for i, code in enumerate("abc")}
+    bias = measure_language_bias(rows, neighbours=5)
+    assert bias.same_language_share == 1 and bias.imbalance == pytest.approx(1 - bias.chance)
+
+
+def test_the_score_is_of_the_search_where_documents_stay() -> None:
+    figures = measure(DOCUMENTS, {"lsar": VectorCalibration.fit(DOCUMENTS, queries_only=True, **RAW)})["lsar"]
+    assert figures.score() == pytest.approx(figures.kept**0.5 * (1 - figures.search.imbalance))
+    both = (figures.search.imbalance + figures.documents.imbalance) / 2
+    assert figures.score(queries_only=False) == pytest.approx(figures.kept**0.5 * (1 - both))
+
+
+def test_too_few_languages_or_texts_are_named() -> None:
+    with pytest.raises(ValueError, match="en"):
+        measure_language_bias({"en": np.eye(40)})
+    with pytest.raises(ValueError, match="2 texts in each of 2 languages.*20"):
+        measure_language_bias({"en": np.eye(2), "fr": np.eye(2)})

@@ -1,0 +1,299 @@
+"""A calibration: fitted in thin factors, applied by NumPy alone, saved for any language."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from st_xlret import CalibrationLayer, VectorCalibration, fit_calibration
+from st_xlret.calibration.steps import Maps
+from tests.calibration.clouds import CODES, clouds, mean_of
+
+DOCUMENTS, QUERIES = clouds(), clouds(1, offset=3.0)
+CHAINS = [("lsar",), ("shift",), ("shift", "coral"), ("lsar", "shift"), ("scale", "lir"), ("to_pivot", "lsar")]
+RAW = {"normalize": False}
+
+
+def maps_of(calibration: VectorCalibration, role: str = "document") -> list[NDArray]:
+    count = max(1, len(calibration.languages))
+    return [np.column_stack(calibration.dense(role, number)) for number in range(count)]  # type: ignore[arg-type]
+
+
+def apply(calibration: VectorCalibration, rows: NDArray, role: str, code: str) -> NDArray:
+    weight, bias = calibration.dense(role, calibration.languages.index(code) if calibration.languages else 0)  # type: ignore[arg-type]
+    return rows @ weight.T + bias
+
+
+@pytest.mark.parametrize("steps", CHAINS)
+@pytest.mark.parametrize("queries", [None, QUERIES])
+def test_another_strength_equals_a_fit_at_it_and_zero_changes_nothing(steps: tuple, queries: dict | None) -> None:
+    fitted = VectorCalibration.fit(DOCUMENTS, queries=queries, steps=steps, **RAW)
+    for strength in (0.0, 0.4):
+        again = VectorCalibration.fit(DOCUMENTS, queries=queries, steps=steps, strength=strength, **RAW)
+        for role in ("document", "query"):
+            np.testing.assert_allclose(maps_of(fitted.at(strength), role), maps_of(again, role), atol=1e-12)
+            if strength == 0:
+                for weight_and_bias in maps_of(again, role):
+                    np.testing.assert_allclose(weight_and_bias, np.eye(12, 13))
+
+
+@pytest.mark.parametrize("steps", [("lsar",), ("shift",), ("lsar", "shift"), ("to_pivot", "lsar")])
+@pytest.mark.parametrize("queries", [None, QUERIES])
+def test_thin_factors_equal_full_ones(steps: tuple, queries: dict | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    thin = VectorCalibration.fit(DOCUMENTS, queries=queries, steps=steps, **RAW)
+    assert thin.basis.shape == (12, 8 if queries else 4)
+    monkeypatch.setattr("st_xlret.calibration.calibration.OF_MEANS", frozenset())
+    full = VectorCalibration.fit(DOCUMENTS, queries=queries, steps=steps, keep_mean=0.25, **RAW)
+    assert full.basis.shape == (12, 12)
+    for role in ("document", "query"):
+        np.testing.assert_allclose(maps_of(thin, role), maps_of(full, role), atol=1e-12)
+
+
+@pytest.mark.parametrize("dimension", [3, 4, 5])
+def test_as_many_languages_as_dimensions(dimension: int) -> None:
+    rows = {code: part[:, :dimension] for code, part in DOCUMENTS.items()}
+    if dimension == 3:
+        with pytest.raises(ValueError, match="3 of 3 dimensions"):
+            VectorCalibration.fit(rows)
+    shifted = VectorCalibration.fit(rows, steps=["shift"], keep_mean=0, **RAW)
+    means = mean_of({code: apply(shifted, part, "document", code) for code, part in rows.items()})
+    np.testing.assert_allclose(means, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("steps", [("lsar",), ("shift",)])
+def test_mapped_queries_rank_documents_as_they_are_like_mapped_ones(steps: tuple) -> None:
+    both = VectorCalibration.fit(DOCUMENTS, steps=steps, keep_mean=1, **RAW)
+    alone = VectorCalibration.fit(DOCUMENTS, steps=steps, keep_mean=1, queries_only=True, **RAW)
+    assert alone.document is None and alone.queries_only
+    asked, pool = apply(alone, QUERIES["en"], "query", "en"), DOCUMENTS["fr"]
+    np.testing.assert_allclose(asked, apply(both, QUERIES["en"], "query", "en"))
+    np.testing.assert_allclose(apply(alone, pool, "document", "fr"), pool)
+    if steps == ("lsar",):
+        np.testing.assert_allclose(asked @ pool.T, asked @ apply(both, pool, "document", "fr").T, atol=1e-10)
+
+
+@pytest.mark.parametrize(("queries_only", "kept"), [(False, 0.25), (True, 0.5)])
+def test_a_part_of_the_mean_is_kept_where_the_steps_suit_search(queries_only: bool, kept: float) -> None:
+    how = {"queries_only": queries_only, **RAW}
+    default, given = (VectorCalibration.fit(DOCUMENTS, keep_mean=keep_mean, **how) for keep_mean in (None, kept))
+    np.testing.assert_array_equal(maps_of(default, "query"), maps_of(given, "query"))
+    paper = VectorCalibration.fit(DOCUMENTS, steps=["lsar", "scale"], keep_mean=None, **RAW)
+    whole = VectorCalibration.fit(DOCUMENTS, steps=["lsar", "scale"], keep_mean=1, **RAW)
+    np.testing.assert_array_equal(maps_of(paper), maps_of(whole))
+
+
+def test_queries_lose_their_languages_and_keep_their_offset_from_documents() -> None:
+    calibration = VectorCalibration.fit(DOCUMENTS, queries=QUERIES, steps=["shift"], keep_mean=0.25, **RAW)
+    alone = VectorCalibration.fit(DOCUMENTS, steps=["shift"], keep_mean=0.25, **RAW)
+    np.testing.assert_allclose(maps_of(calibration), maps_of(alone), atol=1e-12)
+    common = mean_of(DOCUMENTS).mean(axis=0)
+    for code in CODES:
+        own = apply(calibration, QUERIES[code], "query", code).mean(axis=0)
+        np.testing.assert_allclose(own, mean_of(QUERIES).mean(axis=0) - 0.75 * common, atol=1e-10)
+
+
+def test_documents_move_to_the_pivot_and_queries_stay() -> None:
+    calibration = VectorCalibration.fit(DOCUMENTS, queries=QUERIES, steps=["to_pivot"], pivot="fr", strength=0.5, **RAW)
+    means = dict(zip(CODES, mean_of(DOCUMENTS), strict=True))
+    for code in CODES:
+        np.testing.assert_allclose(apply(calibration, QUERIES[code], "query", code), QUERIES[code])
+        moved = DOCUMENTS[code] + 0.5 * (means["fr"] - means[code])
+        np.testing.assert_allclose(apply(calibration, DOCUMENTS[code], "document", code), moved)
+
+
+@pytest.mark.parametrize("steps", [("shift",), ("shift", "coral")])
+def test_a_language_without_queries_gets_the_map_of_its_documents(steps: tuple) -> None:
+    some = {code: QUERIES[code] for code in ("fr", "de")}
+    calibration = VectorCalibration.fit(DOCUMENTS, queries=some, steps=steps, **RAW)
+    for code, own, other in zip(CODES, maps_of(calibration), maps_of(calibration, "query"), strict=True):
+        assert np.array_equal(own, other) == (code not in some)
+
+
+def test_rotations_are_found_on_what_the_steps_before_leave() -> None:
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(12, 12)))[0]
+    rows = {"en": DOCUMENTS["en"], "fr": DOCUMENTS["en"] @ turn.T + 3}
+    pairs = {"fr": (torch.from_numpy(rows["fr"]), torch.from_numpy(rows["en"]))}
+    fitted = VectorCalibration.fit(rows, steps=["shift", "rotate"], pairs=pairs, keep_mean=0, **RAW)
+    english, french = (apply(fitted, part, "document", code) for code, part in rows.items())
+    np.testing.assert_allclose(english, french, atol=1e-10)
+    assert "80 pairs" in fitted.notes["rotate fr"]
+    with pytest.raises(ValueError, match="12 dimensions.*'fr': 5"):
+        VectorCalibration.fit({**rows, "fr": rows["fr"][:5]}, steps=["rotate"], min_texts=2)
+
+
+@pytest.mark.parametrize("steps", [("lsar",), ("shift",), ("shift", "coral")])
+def test_mapped_vectors_have_unit_length_whatever_the_length_of_the_stored_ones(steps: tuple) -> None:
+    calibration = VectorCalibration.fit(DOCUMENTS, steps=steps)
+    assert bool(calibration.languages) == (steps != ("lsar",))
+    for code, rows in DOCUMENTS.items():
+        mapped = calibration.transform(rows, "document", code)
+        np.testing.assert_allclose(np.linalg.norm(mapped, axis=1), 1, atol=1e-5)
+        np.testing.assert_allclose(calibration.transform(7 * rows, "query", code), mapped, atol=1e-5)
+        np.testing.assert_allclose(calibration.transform(rows[3], "query", code), mapped[3], atol=1e-6)
+
+
+def test_rows_name_their_languages_in_the_fit_and_in_the_map() -> None:
+    matrix, codes = np.concatenate([*DOCUMENTS.values()]), np.repeat(CODES, 80)
+    order = np.random.default_rng(1).permutation(len(matrix))
+    calibration = VectorCalibration.fit(matrix[order], codes[order].tolist(), steps=["shift"])
+    np.testing.assert_allclose(maps_of(calibration), maps_of(VectorCalibration.fit(DOCUMENTS, steps=["shift"])))
+    mapped = calibration.transform(matrix[order], "query", codes[order].tolist())
+    for i in (0, 50, 200):
+        alone = calibration.transform(matrix[order[i]], "query", codes[order[i]])
+        np.testing.assert_allclose(mapped[i], alone, atol=1e-6)
+
+
+@pytest.mark.parametrize("queries", [None, QUERIES])
+@pytest.mark.parametrize("how", [{}, {"steps": ["shift"]}, {"queries_only": True}, {"steps": ["coral"]}])
+def test_what_is_saved_is_used_by_its_own_description(
+    queries: dict | None, how: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calibration = VectorCalibration.fit(DOCUMENTS, queries=queries, model="me/encoder", metric="cosine", **how)
+    loaded = VectorCalibration.load(calibration.save(tmp_path / "map"))
+    names = ("queries_only", "metric", "model", "steps", "strength", "languages", "pivot", "fingerprint")
+    assert [getattr(loaded, name) for name in names] == [getattr(calibration, name) for name in names]
+    for role in ("document", "query"):
+        mapped = calibration.transform(DOCUMENTS["en"], role, "en")  # type: ignore[arg-type]
+        np.testing.assert_array_equal(loaded.transform(DOCUMENTS["en"], role, "en"), mapped)  # type: ignore[arg-type]
+    text = (tmp_path / "map" / "README.md").read_text(encoding="utf-8")
+    program = "\n".join(line.strip() for line in text.partition("With NumPy")[2].splitlines() if line[:4] == "    ")
+    monkeypatch.chdir(tmp_path / "map")
+    by_hand: dict = {"vector": DOCUMENTS["en"][3], "map": 1}
+    exec(program, by_hand)
+    np.testing.assert_allclose(by_hand["mapped"], mapped[3], atol=1e-6)
+    with pytest.raises(FileExistsError, match="map"):
+        calibration.save(tmp_path / "map")
+    with pytest.raises(ValueError, match="loaded"):
+        loaded.at(0.5)
+
+
+@pytest.mark.parametrize("queries", [None, QUERIES])
+def test_a_saved_map_is_a_layer_and_a_saved_layer_a_map(queries: dict | None, tmp_path: Path) -> None:
+    calibration = VectorCalibration.fit(DOCUMENTS, queries=queries, steps=["shift"], **RAW)
+    calibration.save(tmp_path / "map")
+    layer = CalibrationLayer.load(tmp_path / "map")
+    rows = DOCUMENTS["fr"].astype(np.float32)
+    expected = calibration.transform(rows, "document", "fr")
+    np.testing.assert_allclose(layer.transform(torch.from_numpy(rows), "fr"), expected, atol=1e-6)
+    np.testing.assert_allclose(calibration.layer().transform(rows, "fr"), expected, atol=1e-6)
+    asked = calibration.layer("query").transform(rows, "fr")
+    np.testing.assert_allclose(asked, calibration.transform(rows, "query", "fr"), atol=1e-6)
+    layer.save(tmp_path / "layer")
+    again = VectorCalibration.load(tmp_path / "layer")
+    np.testing.assert_array_equal(again.transform(rows, "document", "fr"), expected)
+    assert not fit_calibration(DOCUMENTS).languages
+    identity = VectorCalibration.fit(DOCUMENTS, queries_only=True).layer()
+    assert torch.equal(identity.transform(torch.ones(12)), torch.ones(12))
+
+
+def test_to_transform_takes_neither_torch_nor_a_model(tmp_path: Path) -> None:
+    VectorCalibration.fit(DOCUMENTS).save(tmp_path / "map")
+    program = (
+        f"import sys, numpy, st_xlret, st_xlret.calibration\n"
+        f"calibration = st_xlret.VectorCalibration.load({str(tmp_path / 'map')!r})\n"
+        "calibration.transform(numpy.ones(12))\n"
+        "assert not {'torch', 'transformers', 'pyarrow'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def with_row(number: float) -> dict[str, NDArray]:
+    return {**DOCUMENTS, "fr": np.concatenate([DOCUMENTS["fr"], np.full((1, 12), number)])}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"documents": with_row(np.nan)}, "'fr'.*row 80"),
+        ({"documents": with_row(0)}, "'fr'.*row 80"),
+        ({"documents": with_row(1e-25)}, "'fr'.*row 80"),
+        ({"documents": {"en": DOCUMENTS["en"]}}, "two languages"),
+        ({"documents": {}}, "two languages"),
+        ({"documents": {**DOCUMENTS, "ja": DOCUMENTS["en"][:3]}}, "'ja': 3"),
+        ({"documents": {**DOCUMENTS, "ja": DOCUMENTS["en"][:, :8]}}, r"'ja': \(80, 8\)"),
+        ({"metric": "dot"}, "dot.*unit length"),
+        ({"documents": DOCUMENTS["en"], "languages": ["en"] * 7}, "7"),
+        ({"steps": ["coral"], "queries_only": True}, "coral"),
+        ({"steps": ["twist"]}, "'twist'"),
+        ({"steps": "shift"}, "'shift'"),
+        ({"steps": []}, r"\[\]"),
+        ({"steps": ["shift", "shift"]}, "once"),
+        ({"strength": 1.5}, "1.5"),
+        ({"steps": ["to_pivot"], "pivot": "ja"}, "'ja'"),
+        ({"steps": ["lir"], "lir_components": 12}, "12"),
+        ({"queries": {"en": QUERIES["en"]}}, "'en'"),
+        ({"queries": QUERIES, "steps": ["rotate"]}, "'rotate'"),
+        ({"pairs": {"fr": (DOCUMENTS["fr"], DOCUMENTS["en"])}}, "'rotate'"),
+        ({"pairs": {"ja": (DOCUMENTS["fr"], DOCUMENTS["en"])}, "steps": ["rotate"]}, "'ja'"),
+        ({"pairs": {"fr": (DOCUMENTS["fr"], DOCUMENTS["en"][:5])}, "steps": ["rotate"]}, r"\(5, 12\)"),
+    ],
+)
+def test_what_cannot_be_fitted_is_named(arguments: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        VectorCalibration.fit(**{"documents": DOCUMENTS, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"vectors": np.ones(7)}, r"12 dimensions.*\(7,\)"),
+        ({"vectors": np.full((2, 12), np.nan)}, "2 of 2"),
+        ({"vectors": np.zeros(12)}, "zeros"),
+        ({"vectors": np.ones(12)}, "None.*de, en, fr, sw"),
+        ({"vectors": np.ones(12), "language": "ja"}, "ja.*de, en, fr, sw"),
+        ({"vectors": np.ones((2, 12)), "language": ["en"]}, "2 vectors and 1 languages"),
+        ({"vectors": np.ones(12), "role": "passage"}, "'passage'"),
+    ],
+)
+def test_vectors_that_cannot_be_mapped_are_named(given: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        VectorCalibration.fit(DOCUMENTS, steps=["shift"]).transform(**given)
+
+
+@pytest.mark.parametrize("other", [{"dimension": 8}, {"metric": "dot"}, {"model": "you/other"}])
+def test_a_map_for_other_vectors_is_refused(other: dict) -> None:
+    calibration = VectorCalibration.fit(DOCUMENTS, metric="cosine", model="me/encoder")
+    calibration.check(dimension=12, metric="cosine", model="me/encoder")
+    calibration.check(dimension=12)
+    with pytest.raises(ValueError, match=f"docs: .*{next(iter(other.values()))}"):
+        calibration.check(**{"dimension": 12, **other}, name="docs")
+
+
+def changed(**values: object) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        file = folder / "calibration.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: (folder / "calibration.json").write_text("{"),
+        lambda folder: (folder / "calibration.json").write_text("{}"),
+        lambda folder: (folder / "calibration.json").write_text("[7]"),
+        changed(dimension=5),
+        changed(languages=["en", "fr"]),
+        changed(more=1),
+        lambda folder: (folder / "model.safetensors").unlink(),
+        lambda folder: (folder / "model.safetensors").write_bytes(b"no"),
+        lambda folder: VectorCalibration(np.eye(12), Maps(None, np.full((1, 12), np.nan))).save(folder, overwrite=True),
+    ],
+)
+def test_a_damaged_map_is_named(damage: Callable[[Path], object], tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=str(tmp_path)):
+        VectorCalibration.load(tmp_path)
+    VectorCalibration.fit(DOCUMENTS).save(tmp_path / "map")
+    damage(tmp_path / "map")
+    with pytest.raises(ValueError, match=f"{tmp_path}/map"):
+        VectorCalibration.load(tmp_path / "map")

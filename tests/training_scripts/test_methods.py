@@ -1,0 +1,212 @@
+"""What each script does alone: which losses it makes of which data, and that they learn."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import load_from_disk
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize
+
+from st_xlret import MaskedLMLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss, SimilarityDistillationLoss
+from st_xlret.batches import LengthGroupedBatches, Rows
+from st_xlret.modules import ContextualEncoder, static_encoder
+from tests import tiny
+from tests.data.files import write_jsonl, write_text
+from tests.training_scripts.scripts import PROMPTS, WORDS, Runner, script, translations, weights
+
+SCORE = "pairs_average_accuracy"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "kinds"),
+    [
+        ("ccp", "--from_scratch tiny --mlm_ratio 2", {"ccp": 1, "mlm": 2, "pairs": 1}),
+        ("ccp", "--from_scratch tiny --mlm_ratio 0 --pairs_ratio 0.5", {"ccp": 1, "pairs": 0.5}),
+        ("ccp", "--pairs_ratio 0", {"ccp": 1}),
+        ("ccp", "--documents", {"pairs": 1}),
+        ("ccp", "--ccp_ratio 0", {"pairs": 1}),
+        ("msm", "", {"msm": 1, "mlm": 1, "pairs": 1}),
+        ("msm", "--pairs --sum_mlm", {"msm": 1}),
+        ("msm", "--pairs --mlm_ratio 0", {"msm": 1}),
+        ("msm", "--documents", {"pairs": 1}),
+        # Retrieval comes last: it uses both encoders, which several processes need at the end.
+        ("language-agnostic-ir", "", {"semantic": 1, "language": 1, "retrieval": 1}),
+        ("language-agnostic-ir", "--language_weight 0", {"semantic": 1, "retrieval": 1}),
+        ("language-agnostic-ir", "--pairs --semantic_weight 0 --language_weight 0", {"retrieval": 1}),
+        ("search", "--questions_ratio 0.3", {"query": 0.35, "document": 0.35, "questions": 0.3}),
+        (
+            *("search", "--contrastive_ratio 0.25 --questions_ratio 0.2 --context"),
+            {"pairs": 0.2, "query": 0.3, "document": 0.3, "questions": 0.2},
+        ),
+        ("search", "--contrastive_ratio 1 --retrieval", {"pairs": 1}),
+    ],
+)
+def test_what_is_given_decides_what_is_trained(name: str, options: str, kinds: dict[str, float], train: Runner) -> None:
+    made = train.built(name, options)
+    assert list(made.datasets) == list(made.loss) == list(kinds)
+    assert {kind: loss.ratio for kind, loss in made.loss.items()} == pytest.approx(kinds)
+    if name == "search":
+        classes = {"pairs": SemanticContrastiveLoss, "questions": RetrievalContrastiveLoss}
+        for kind, loss in made.loss.items():
+            assert type(loss) is classes.get(kind, SimilarityDistillationLoss) and loss.temperature == 0.02
+            assert isinstance(loss.batches, LengthGroupedBatches)
+            columns = set(made.datasets[kind].column_names) - {"label", "language"}
+            documents = {"document": columns, "questions": columns - {"query"}}.get(kind, set())
+            of_columns = {column: PROMPTS["document" if column in documents else "query"] for column in columns}
+            assert made.args.prompts[kind] == of_columns
+        # No goal, no vectors of a teacher.
+        assert (train.folder / "built" / "teacher").exists() == ("query" in kinds)
+
+
+def test_translations_come_together(train: Runner) -> None:
+    results = train("ccp", "--max_steps 60 --save_steps 20 --max_grad_norm 0 --learning_rate 5e-2")
+    assert results["held_out"][SCORE] > 0.5 and results["held_out"][SCORE] > results["held_out_before"][SCORE]
+    # A tenth of the pairs is put aside; pairs that share a sentence with it are left out.
+    assert results["sentences"] == 96 and 100 <= results["pairs"] <= 108
+
+
+@pytest.mark.parametrize("options", ["--lora_rank 4", "--freeze_embeddings", "--keep_trained 0.5"])
+def test_a_checkpoint_is_trained_on(options: str, train: Runner, tmp_path: Path) -> None:
+    if "lora" in options:
+        pytest.importorskip("peft")
+    first = tmp_path / "first"
+    tiny.transformer().save(str(first))
+    train("ccp", "--model", first, options, "--max_seq_length 12 --train_seq_length 6 --max_steps 4 --save_steps 2")
+    model = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
+    before, after = weights(first), model.state_dict()
+    assert before.keys() == after.keys() and model.max_seq_length == 12
+    trained = {name for name in before if not torch.equal(before[name], after[name])}
+    assert trained and ("keep" in options or not any("word_embeddings" in name for name in trained))
+    assert not list((tmp_path / "run" / "model").rglob("adapter_*"))
+
+
+def test_msm_packs_units_and_its_other_batches_have_as_much_text(train: Runner) -> None:
+    made = train.built("msm", "--block_sentences 5 --negatives 0 --sum_mlm --pack_tokens 60")
+    loss = made.loss["msm"]
+    assert (loss.num_negatives, loss.mini_batch_size, loss.batches.block_size) == (None, 128, 5)
+    assert isinstance(loss.mlm, MaskedLMLoss) and made.loss["pairs"].batches.batch_scale == 2.5
+    assert 0 < len(made.datasets["msm"]) < 96  # some sentences share a unit
+    assert train.built("msm", "").loss["mlm"].batches.batch_scale == 4
+
+
+def test_epochs_replace_the_steps_of_a_paper(tmp_path: Path) -> None:
+    def arguments(**options: float) -> Any:
+        return script("msm").TrainingArguments(output_dir=str(tmp_path), use_cpu=True, **options)
+
+    assert arguments().max_steps == 200_000 and arguments().get_warmup_steps(200_000) == 10_000
+    assert arguments(num_train_epochs=1).max_steps == -1
+
+
+def modules_of(model: Path) -> list[str]:
+    return [type(module).__name__ for module in SentenceTransformer(str(model), device="cpu").children()]
+
+
+def test_words_come_together_and_the_model_is_trained_on(train: Runner, tmp_path: Path) -> None:
+    results = train("ml-ctl", "--max_steps 60 --save_steps 30")
+    counts = results["word_samples"]["en>fr"]
+    assert counts["pairs"] == results["pairs"] >= counts["used"] > 90 and counts["samples"] > counts["used"]
+    assert results["mode"] == "ML-CTL-CZ" and results["held_out"][SCORE] > 0.3
+    model = tmp_path / "run" / "model"
+    assert modules_of(model) == ["Transformer", "WeightedLayerPooling", "Pooling"]
+    results = train("ml-ctl", "--mode CZ-snt --max_steps 2 --dictionaries --model", model, output="second")
+    assert results["word_samples"] is None and modules_of(tmp_path / "second" / "model") == modules_of(model)
+
+
+def test_the_sentence_vector_of_a_checkpoint_can_be_kept(train: Runner, tmp_path: Path) -> None:
+    checkpoint = tiny.transformer()
+    checkpoint.append(Normalize())
+    checkpoint.save(str(tmp_path / "checkpoint"))
+    options = "--max_steps 1 --learning_rate 1e-12 --save_strategy no --evaluation_pairs 0 --pooling checkpoint"
+    train("ml-ctl", options, "--model", tmp_path / "checkpoint")
+    model = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
+    torch.testing.assert_close(*(torch.from_numpy(one.encode(tiny.WORDS)) for one in (model, checkpoint)))
+
+
+@pytest.mark.parametrize("mode", ["info-snt", "CZ-snt", "ML-CTL-info", "ML-CTL-CZ"])
+def test_modes_reach_the_loss(mode: str, train: Runner) -> None:
+    loss = train.built("ml-ctl", f"--mode {mode} --mlm_weight 0.3 --language_mixing 0").loss
+    assert loss.objective == ("info_nce" if "info" in mode else "cz_nce") and isinstance(loss.mlm, MaskedLMLoss)
+    assert isinstance(loss.contextual_encoder, ContextualEncoder) == mode.startswith("ML-CTL")
+    assert (loss.batches.language_mixing, loss.mlm_weight) == (0, 0.3)
+    assert train.built("ml-ctl", f"--mode {mode} --mlm_weight 0").loss.mlm is None
+
+
+def test_stop_words_and_words_beyond_what_is_read_make_no_samples(train: Runner, tmp_path: Path) -> None:
+    pytest.importorskip("stopwordsiso")
+    listed = write_text(tmp_path / "own.en.txt", "\n".join(WORDS["en"][::2]).upper())
+
+    def samples(output: str, *options: Any) -> int:
+        given = "--max_steps 1 --save_strategy no --evaluation_pairs 0 --stop_words"
+        return int(train("ml-ctl", given, *options, output=output)["word_samples"]["en>fr"]["samples"])
+
+    every = samples("none", "none")
+    assert samples("own", listed) < 0.7 * every and 0 < samples("cut", "none", "--train_seq_length 9") < every
+
+
+def test_questions_find_passages_of_both_languages(train: Runner) -> None:
+    options = "--max_steps 40 --save_steps 20 --max_grad_norm 0 --learning_rate 5e-2 --semantic_weight 1"
+    results = train("language-agnostic-ir", options, f"--language_weight 0.5 --test {train.data}/xquad")
+    # A tenth of the 90 questions is put aside.
+    assert results["questions"] == 81 and results["others"] == 96
+    assert results["held_out"]["questions_cosine_mrr@10"] > 0.3 < results["held_out"][SCORE]
+    assert results["xquad_r"]["average"]["mrr_at_100"] > 0.3
+
+
+def test_questions_find_their_passages(train: Runner) -> None:
+    results = train("retriever", "--num_train_epochs 2 --save_strategy no --max_grad_norm 0 --learning_rate 5e-2")
+    # A tenth of the 120 questions is put aside, and with it the other question of each passage.
+    assert results["questions"] == sum(results["languages"].values()) == 108
+    assert results["held_out"]["questions_cosine_mrr@10"] > 0.9
+
+
+def test_two_encoders_in_two_stages_by_dot_product(train: Runner, tmp_path: Path) -> None:
+    method, first = "--similarity dot --temperature 1 --max_steps 3 --save_strategy no", tmp_path / "first" / "model"
+    train("retriever", method, "--two_encoders --hard_negatives 1 --model", train.data / "encoder", output="first")
+    results = train("retriever", method, "--languages fr --model", first)
+    assert list(results["languages"]) == ["fr"] and "questions_dot_mrr@10" in results["held_out"]
+    model = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
+    query, passage = (torch.from_numpy(encode(["sun"])) for encode in (model.encode_query, model.encode_document))
+    assert model.similarity_fn_name == "dot" and not torch.equal(query, passage)
+
+
+def test_hard_negatives_are_mined_where_the_files_hold_none(train: Runner, tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    rows = [json.loads(line) for line in (train.data / "questions.jsonl").read_text().splitlines()]
+    bare = write_jsonl(tmp_path / "bare.jsonl", [{k: v for k, v in row.items() if k != "negatives"} for row in rows])
+    given = ("--max_steps 2 --save_strategy no --hard_negatives 2 --retrieval", bare)
+    train("retriever", *given, "--model", train.data / "encoder")
+    mined = load_from_disk(str(tmp_path / "run" / "negatives"))
+    assert {"negative_1", "negative_2", "language"} < {*mined.column_names} and {*mined["language"]} == {"en", "fr"}
+
+
+def test_a_language_comes_to_english_and_english_stays(train: Runner, tmp_path: Path) -> None:
+    # An encoder of random weights knows its words by their vectors alone.
+    vectors = "--retrieval --no_freeze_embeddings --learning_rate 5e-3 --english_share 0.4 --keep_trained 1"
+    results = train("search", vectors, "--max_steps 120 --save_strategy no --evaluation_pairs 12")
+    assert results["held_out"][SCORE] > 0.6 > 0.3 > results["held_out_before"][SCORE]
+    raw = SentenceTransformer(str(train.data / "encoder"), device="cpu")
+    model = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
+    assert model.prompts == raw.prompts
+    dice = random.Random(7)
+    texts = [translations(dice) for _ in range(50)]
+    target = raw.encode_query([text["en"] for text in texts])
+
+    def distance(encoder: SentenceTransformer, language: str) -> float:
+        vectors = encoder.encode_query([text[language] for text in texts])
+        return 1 - raw.similarity_pairwise(target, vectors).mean().item()
+
+    assert distance(model, "fr") < 0.2 * distance(raw, "fr") and distance(model, "en") < 0.01
+
+
+def test_a_static_encoder_is_aligned_in_batches_of_rows(train: Runner, tmp_path: Path) -> None:
+    tokenizer = SentenceTransformer(str(train.data / "encoder"), device="cpu").tokenizer
+    static_encoder(tokenizer, features=8).save_pretrained(str(tmp_path / "static"))
+    options = "--max_steps 2 --save_strategy no --no_freeze_embeddings --model"
+    made = train.built("search", options, tmp_path / "static")
+    assert all(isinstance(loss.batches, Rows) for loss in made.loss.values())
