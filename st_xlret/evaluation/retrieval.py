@@ -172,14 +172,16 @@ class RetrievalData:
         """Row of each query that counts to the corpus rows relevant to it."""
         judged = {document for judgements in self.qrels.values() for document in judgements}
         query_rows, document_rows = _rows_named(self.queries, self.qrels), _rows_named(self.corpus, judged)
-        counts = Counter(name for name, _ in query_rows) + Counter(name for name, _ in document_rows)
-        wrong = [f"{n!r} stands {counts[n]} times in the texts" for n in (*self.qrels, *judged) if counts[n] != 1]
+        wrong = []
+        for names, rows in ((self.qrels, query_rows), (judged, document_rows)):
+            counts = Counter(name for name, _ in rows)
+            wrong += [f"{name!r} stands {counts[name]} times in the texts" for name in names if counts[name] != 1]
         relevant: dict[int, NDArray[np.int64]] = {}
         if not wrong:
             row_of = dict(document_rows)
             for query, row in query_rows:
-                rows = sorted(row_of[document] for document, value in self.qrels[query].items() if value > 0)
-                relevant |= {row: np.array(rows)} if rows else {}
+                gold = sorted(row_of[document] for document, value in self.qrels[query].items() if value > 0)
+                relevant |= {row: np.array(gold)} if gold else {}
         if not relevant:
             raise DataError((wrong or ["no query has a relevant document"])[0], file=self.file)
         return relevant
