@@ -10,7 +10,7 @@ remains. The paper's setting, which starts from XLM-R base, on several GPUs:
 On two CPU cores in minutes, a small Transformer from scratch, whose document encoder learns more slowly:
 
     python training_scripts/train_msm.py --from_scratch mini --documents documents/ --output_dir runs/msm-mini \
-        --max_steps 2000 --learning_rate 1e-3 --learning_rate_mapping '{"networks": 4e-4}'
+        --max_steps 2000 --learning_rate 1e-3 --learning_rate_mapping '{"document_encoder|projections": 4e-4}'
 
 Documents are JSON lines {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}. Parallel sentences
 (--pairs) are not part of the paper: they are trained on beside the documents, and some are held out to choose the best

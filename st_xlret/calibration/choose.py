@@ -297,7 +297,7 @@ class Comparison:
 
     def write(self, folder: str | os.PathLike[str], **more: Any) -> None:
         """Write `language_bias.json`, with entries `more`, and pictures into a folder that is there."""
-        from st_xlret.evaluation.plots import plot_language_bias, plot_strengths
+        from st_xlret.evaluation.tables import plot_language_bias, plot_strengths
 
         report, path = self.as_json(), Path(folder)
         for when, each in (("before", self.before), ("after", self.after)):

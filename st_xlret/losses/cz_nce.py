@@ -9,12 +9,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.merged_forward import merge_feature_batches
 from sentence_transformers.base.modules import Transformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import Tensor
 
 from st_xlret.functional import cz_nce_loss, info_nce_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss
-from st_xlret.losses.embedding import embed_columns, gather_columns, read_tags, translation_groups
+from st_xlret.losses.embedding import embed, gather_columns, read_tags, translation_groups
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
 
@@ -28,7 +27,6 @@ CITATION = """
 """
 
 OBJECTIVES = {"cz_nce": cz_nce_loss, "info_nce": info_nce_loss}
-SPAN = ("word_start", "word_end")
 
 
 class CZNCELoss(CrossLingualLoss):
@@ -65,8 +63,7 @@ class CZNCELoss(CrossLingualLoss):
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
     Raises:
-        ValueError: If the objective is unknown, the contextual encoder does not fit
-            the encoder, or `mlm` has another encoder.
+        ValueError: If the encoder gives no token vectors where they are needed, or `mlm` has another encoder.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -96,14 +93,14 @@ class CZNCELoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        if objective not in OBJECTIVES:
-            raise ValueError(f"objective must be one of {sorted(OBJECTIVES)}, got {objective!r}")
         if contextual_encoder is not None:
-            _prepare_for_words(model, contextual_encoder)
+            if not isinstance(model[0], Transformer):
+                self.refuse(f"words need token vectors, and a {type(model[0]).__name__} gives none")
+            model[0].unpad_inputs = False  # positions are those of the padded layout
         if mlm is not None and mlm.model is not model:
-            raise ValueError("mlm is of another encoder: build it with the model that CZNCELoss has")
+            self.refuse("mlm is a loss of another encoder")
         self.contextual_encoder, self.mlm = contextual_encoder, mlm
-        self.objective, self.temperature = objective, temperature
+        self.objective, self.equation, self.temperature = objective, OBJECTIVES[objective], temperature
         self.weight, self.mlm_weight = weight, mlm_weight
         self.gather_across_devices = gather_across_devices
 
@@ -125,85 +122,41 @@ class CZNCELoss(CrossLingualLoss):
                 where they are needed.
         """
         columns = self.read_columns(sentence_features, labels)
-        tags = read_tags(columns)
-        texts = [{key: value for key, value in column.items() if key not in SPAN} for column in columns]
+        tags, merged = read_tags(columns), merge_feature_batches(columns)
+        batches = columns if merged is None else [merged]
         if self.contextual_encoder is None:
-            anchor, positive = embed_columns(self.model, texts)
+            anchor, positive = embed(self.model, columns)
         else:
-            start, end = _spans(columns)
+            if not {"word_start", "word_end"} <= tags.keys():
+                self.refuse("the positions of words are not known, <column>_start and <column>_end of the data set")
+            anchor, positive = torch.cat([self._embed_words(features) for features in batches]).chunk(2)
             if "text_id" in tags:
-                tags["text_id"] = sample_ids(tags["text_id"], start, end)
-            anchor, positive = self._embed_words(texts, start, end).chunk(2)
+                tags["text_id"] = sample_ids(tags["text_id"], tags["word_start"], tags["word_end"])
         value = self.compute_loss_from_embeddings(anchor, positive, tags)
         if self.mlm is None:
-            return self._record(value)
-        merged = merge_feature_batches(texts)
-        masked = self.mlm_weight * self.mlm(texts if merged is None else [merged], labels)
-        self._record(value + masked)
-        return {self.objective: value, "mlm": masked}
+            return value
+        return {self.objective: value, "mlm": self.mlm_weight * self.mlm(batches, labels)}
+
+    def _embed_words(self, features: dict[str, Any]) -> Tensor:
+        assert self.contextual_encoder is not None
+        output = self.model(dict(features))
+        parts = ("sentence_embedding", "token_embeddings", "attention_mask")
+        return self.contextual_encoder(*(output[part] for part in parts), features["word_start"], features["word_end"])
 
     def compute_loss_from_embeddings(self, anchor: Tensor, positive: Tensor, tags: dict[str, Tensor]) -> Tensor:
         """Compute the contrastive part for row-aligned vectors (N, d) and tags (2N,), of which `text_id` is read."""
         if self.gather_across_devices:
             (anchor, positive), tags = gather_columns([anchor, positive], tags)
         group = translation_groups(tags["text_id"]) if "text_id" in tags else None
-        return self.weight * OBJECTIVES[self.objective](anchor, positive, temperature=self.temperature, text=group)
+        return self.weight * self.equation(anchor, positive, temperature=self.temperature, text=group)
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""
         further = {"words": self.contextual_encoder is not None, "mlm_weight": self.mlm_weight if self.mlm else 0.0}
         return {**super().get_config_dict(), **further}
 
-    def _embed_words(self, texts: list[dict[str, Any]], start: Tensor, end: Tensor) -> Tensor:
-        assert self.contextual_encoder is not None
-        merged = merge_feature_batches(texts)
-        vectors, done = [], 0
-        for features in texts if merged is None else [merged]:
-            output = self.model(features)
-            rows = slice(done, done + len(output["sentence_embedding"]))
-            done = rows.stop
-            vectors.append(
-                self.contextual_encoder(
-                    output["sentence_embedding"],
-                    output["token_embeddings"],
-                    output["attention_mask"],
-                    start[rows],
-                    end[rows],
-                )
-            )
-        return torch.cat(vectors)
-
 
 def sample_ids(text: Tensor, start: Tensor, end: Tensor) -> Tensor:
     """Compute ids of word-positioned samples, which are equal if text and word position are."""
     # Integers wrap around, which does no harm to a hash.
     return (text * 1_000_003 + start) * 1_000_003 + end
-
-
-def _prepare_for_words(model: SentenceTransformer, contextual_encoder: ContextualEncoder) -> None:
-    encoder = model[0]
-    if isinstance(encoder, StaticEmbedding):
-        raise ValueError(
-            "word-positioned samples need token vectors, and a StaticEmbedding gives none: "
-            "take a Transformer, or leave contextual_encoder out"
-        )
-    features = model.get_embedding_dimension()
-    if features != contextual_encoder.sentence_features:
-        raise ValueError(
-            f"contextual_encoder takes sentence vectors of {contextual_encoder.sentence_features} features, the "
-            f"encoder gives {features}"
-        )
-    if isinstance(encoder, Transformer):
-        # Positions are those of the padded layout.
-        encoder.unpad_inputs = False
-
-
-def _spans(columns: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
-    for number, features in enumerate(columns):
-        if not all(name in features for name in SPAN):
-            raise ValueError(
-                f"text column {number} comes without the position of its word: give the Trainer a "
-                "CrossLingualDataCollator and the dataset the columns <column>_start and <column>_end"
-            )
-    start, end = (torch.cat([features[name] for features in columns]) for name in SPAN)
-    return start, end

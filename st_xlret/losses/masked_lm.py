@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,8 @@ from sentence_transformers.util import batch_to_device
 from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor, nn
 from tqdm.auto import tqdm
-from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoModelForMaskedLM, PretrainedConfig
+from transformers import AutoModelForMaskedLM, PretrainedConfig
 from transformers.modeling_outputs import BaseModelOutput
-from transformers.utils import logging as transformers_logging
 
 from st_xlret.functional import chunked_cross_entropy
 from st_xlret.losses.base import Batches, CrossLingualLoss, unwrapped
@@ -106,13 +104,10 @@ class MaskedLMLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        if not 0 < mask_probability <= 1:
-            raise ValueError(f"mask_probability must lie in (0, 1], got {mask_probability}")
-        encoder = model[0]
-        if not isinstance(encoder, Transformer):
-            raise ValueError(
-                f"MaskedLMLoss needs an encoder that starts with a Transformer module, got {type(encoder).__name__}"
-            )
+        encoder: Any = model[0]
+        if not 0 < mask_probability <= 1 or not isinstance(encoder, Transformer):
+            kind = type(encoder).__name__
+            self.refuse(f"an encoder that starts with a {kind}, no Transformer, or mask_probability {mask_probability}")
         if encoder.tokenizer is None or encoder.tokenizer.mask_token_id is None:
             raise NoHeadError("MaskedLMLoss needs a tokenizer with a mask token, and this one has none")
         self.mask_probability, self.weight = mask_probability, weight
@@ -133,7 +128,7 @@ class MaskedLMLoss(CrossLingualLoss):
         loss = self._cross_entropy(vectors, target)
         if self.updates_state:
             self.steps += 1
-        return self._record(self.weight * loss * self._share_of_masked_tokens(target))
+        return self.weight * loss * _share_of_rank(len(target), loss.device)
 
     def train_head(
         self,
@@ -175,7 +170,7 @@ class MaskedLMLoss(CrossLingualLoss):
             True
         """
         if len(texts) < 20:
-            raise ValueError(f"{len(texts)} texts are too few to train a head on: give 20 or more, better thousands")
+            self.refuse(f"{len(texts)} texts are too few to train a head on: give 20 or more, better thousands")
         order = np.random.default_rng(int(self.seed)).permutation(len(texts)).tolist()
         size = min(held_out, len(texts) // 10)
         test, rest = order[:size], order[size:]
@@ -217,14 +212,14 @@ class MaskedLMLoss(CrossLingualLoss):
         """The encoder's vectors of hidden tokens (M, d), and these tokens (M,)."""
         vectors, targets = [], []
         for features in columns:
-            masked_ids, chosen = self.mask_tokens(features["input_ids"], features["attention_mask"])
-            masked = {**features, "input_ids": masked_ids}
-            everything = torch.arange(len(chosen), device=chosen.device)
-            for rows in parts_by_length(masked) or [everything]:
-                part = take_texts(masked, rows, multiple=16)
-                here = chosen[rows, : part["input_ids"].shape[1]]
+            ids = features["input_ids"]
+            masked_ids, chosen = self.mask_tokens(ids, features["attention_mask"])
+            masked = {**features, "input_ids": masked_ids, "chosen": chosen, "target": ids}
+            for rows in parts_by_length(masked) or [torch.arange(len(ids), device=ids.device)]:
+                part = take_texts(masked, rows)
+                here, target = part.pop("chosen"), part.pop("target")
                 vectors.append(_last_layer(self.model(part))[here])
-                targets.append(features["input_ids"][rows, : here.shape[1]][here])
+                targets.append(target[here])
         return torch.cat(vectors), torch.cat(targets)
 
     def _cross_entropy(self, vectors: Tensor, target: Tensor, *, frozen: bool = False) -> Tensor:
@@ -253,14 +248,6 @@ class MaskedLMLoss(CrossLingualLoss):
         random_ids = (_uniform(keys, 2) * self.vocabulary).long()
         masked = input_ids.masked_fill(chosen & (kind < 0.8), self.mask_token_id)
         return torch.where(chosen & (kind >= 0.9), random_ids, masked), chosen
-
-    def _share_of_masked_tokens(self, target: Tensor) -> Tensor | float:
-        # Ranks mask different numbers of tokens; gradients are averaged over ranks with equal weight.
-        if get_world_size() == 1:
-            return 1.0
-        total = torch.tensor(float(len(target)), device=target.device)
-        dist.all_reduce(total)
-        return len(target) * get_world_size() / total.clamp(min=1)
 
 
 class LanguageModelHead(nn.Module):
@@ -296,13 +283,10 @@ class _PassThrough(nn.Module):
 
 def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None, fresh: bool) -> Any:
     name = checkpoint or config.name_or_path
-    if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
-        raise NoHeadError(f"{type(config).__name__} has no masked language model")
     if not name:
         return AutoModelForMaskedLM.from_config(config)
     try:
-        with _quiet_loading():
-            mlm, info = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True)
+        mlm, info = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True)
     except (OSError, ValueError) as error:
         if fresh and not checkpoint:
             return AutoModelForMaskedLM.from_config(config)
@@ -311,25 +295,20 @@ def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None, fresh: boo
     # Biases that are missing are zero, as in a model that has none.
     if not fresh and any(key.endswith("weight") for key in missing):
         raise NoHeadError(
-            f"{name!r} has no trained language-model head (no {', '.join(sorted(missing))}); leave masked language "
-            "modelling out, take the head of another checkpoint of this size (lm_head_from=...), or train a new one "
+            f"{name!r} has no trained language-model head (no {', '.join(sorted(missing))}): leave masked language "
+            "modelling out, take the head of another checkpoint (lm_head_from=...), or train a new one "
             "(fresh_head=True, and train_head before the training)"
         )
     return mlm
 
 
-@contextmanager
-def _quiet_loading() -> Iterator[None]:
-    """Without the host's report of weights that are missing, which calls the checkpoint corrupted."""
-    verbosity, bar = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(verbosity)
-        if bar:
-            transformers_logging.enable_progress_bar()
+def _share_of_rank(masked: int, device: torch.device) -> Tensor | float:
+    """The weight of a rank's mean: ranks mask different numbers of tokens, and their gradients are averaged."""
+    if get_world_size() == 1:
+        return 1.0
+    total = torch.tensor(float(masked), device=device)
+    dist.all_reduce(total)
+    return masked * get_world_size() / total.clamp(min=1)
 
 
 def _any_on_a_rank(flags: Tensor) -> bool:

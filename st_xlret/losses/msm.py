@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_world_size
+from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_rank, get_world_size
 from torch import Tensor, nn
 
-from st_xlret.batches.blocks import Blocks
+from st_xlret.batches import Blocks
 from st_xlret.batches.collator import text_to_id
 from st_xlret.functional import masked_sentence_loss
 from st_xlret.functional.tensors import at_least_float32
-from st_xlret.languages import check_language, language_to_id
-from st_xlret.losses.base import Batches, CrossLingualLoss, embedding_size, unwrapped
-from st_xlret.losses.embedding import (
-    backward_one_after_the_other,
-    check_mini_batch,
-    embed,
-    merge_columns,
-    read_tags,
-    take_texts,
-    without_exchange,
-)
+from st_xlret.losses.base import Batches, CrossLingualLoss, unwrapped
+from st_xlret.losses.embedding import check_mini_batch, embed, read_tags, take_texts, token_counts
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import DocumentEncoder, ProjectionHead
-
-logger = logging.getLogger(__name__)
 
 CITATION = """
 @inproceedings{zhang2023modeling,
@@ -42,9 +29,6 @@ CITATION = """
     year = {2023},
 }
 """
-
-Heads = Literal["separate", "shared", "none"]
-WAY_OUT = "draw the batches with Blocks (CrossLingualTrainer does, or batch_sampler=Blocks() in the training arguments)"
 
 
 class MSMLoss(CrossLingualLoss):
@@ -79,23 +63,16 @@ class MSMLoss(CrossLingualLoss):
             "cross-doc" (Table 5).
         cross_language_negatives: Use rows of other languages as negatives too.
         mask_same_text: Do not use rows that have the sentence's own text as negatives. The paper does not say so.
-        language_groups: Groups of language codes that have a document encoder of their own (Table 4: `[["en"]]`). All
-            other languages share one more. None for one document encoder for all languages.
-        separate_heads: Give each group its own heads too.
-        mini_batch_size: Number of sentences per micro-batch of the encoder, which are of similar length and use
-            gradient caching (see `st_xlret.losses.embedding.embed`); None for none.
+        mini_batch_size: Number of sentences per micro-batch of the encoder (gradient caching); None for one pass.
         mlm: A masked-language-model loss of the same encoder that is added to each batch (Eq. 3); None if the two
-            alternate by batch. On each rank it reads `mini_batch_size` of the sentences, drawn at random.
+            alternate by batch. On each rank it reads at most `mini_batch_size` sentences, drawn at random.
         gather_across_devices: Use the rows of all ranks. If off, each rank computes its own loss.
         seed: Seed of the random draws.
         batches: How batches are drawn, see `CrossLingualLoss`. Default: `Blocks()`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
-    Attributes:
-        negatives_only: Number of sentences in blocks of one sentence, over all training steps and ranks.
-
     Raises:
-        ValueError: If an option is out of its range, or the document encoder or `mlm` does not fit the encoder.
+        ValueError: If the document encoder or `mlm` does not fit the encoder.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -109,11 +86,11 @@ class MSMLoss(CrossLingualLoss):
     """
 
     steps: Tensor
-    negatives_only: Tensor
 
-    takes = (
-        "sentences with their 'document', 'position' and 'language', as load_documents gives them, or a text column "
-        "for each sentence of a block"
+    takes = "sentences with 'document', 'position' and 'language', or a text column for each sentence of a block"
+    way_out = (
+        "use CrossLingualTrainer, or batch_sampler=Blocks() and data_collator=CrossLingualDataCollator("
+        "model.preprocess); with model.fit, InputExample(texts=[first, second, ...], label=document)"
     )
     citation = CITATION
 
@@ -122,15 +99,13 @@ class MSMLoss(CrossLingualLoss):
         model: SentenceTransformer,
         document_encoder: DocumentEncoder | Mapping[str, Any] | None = None,
         *,
-        heads: Heads = "separate",
+        heads: Literal["separate", "shared", "none"] = "separate",
         num_negatives: int | None = 512,
         mu: float = 0.5,
         temperature: float = 0.1,
         intra_document_negatives: bool = True,
         cross_language_negatives: bool = False,
         mask_same_text: bool = True,
-        language_groups: Sequence[Sequence[str]] | None = None,
-        separate_heads: bool = False,
         mini_batch_size: int | None = None,
         mlm: MaskedLMLoss | None = None,
         gather_across_devices: bool = True,
@@ -140,27 +115,20 @@ class MSMLoss(CrossLingualLoss):
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
         self.mini_batch_size = check_mini_batch(model, mini_batch_size)
-        self.uses_gradient_cache = self.mini_batch_size is not None  # wrappers of the host ask
-        features = embedding_size(model)
+        features = model.get_embedding_dimension() or 0
         if not isinstance(document_encoder, DocumentEncoder):
             document_encoder = DocumentEncoder(features, **(document_encoder or {}))
-        if document_encoder.features != features:
-            raise ValueError(
-                f"the document encoder takes {document_encoder.features} features and the encoder gives {features}: "
-                f"leave document_encoder out, or build it with DocumentEncoder({features})"
-            )
         if mlm is not None and mlm.model is not model:
-            raise ValueError("mlm is a loss of another encoder: build it with the model that MSMLoss has")
+            self.refuse("mlm is a loss of another encoder")
         self.num_negatives, self.mu, self.temperature = num_negatives, mu, temperature
         self.intra_document_negatives = intra_document_negatives
-        self.cross_language_negatives = cross_language_negatives
-        self.mask_same_text = mask_same_text
+        self.cross_language_negatives, self.mask_same_text = cross_language_negatives, mask_same_text
         self.gather_across_devices, self.seed = gather_across_devices, seed
-        self.networks = MSMNetworks(document_encoder, heads, language_groups or [], separate_heads=separate_heads)
-        self.mlm = mlm
-        self._languages_unknown = False
+        self.document_encoder, self.heads, self.mlm = document_encoder, heads, mlm
+        # The head of predictions comes first and the head of sentences last.
+        sides = {"separate": 2, "shared": 1, "none": 0}[heads]
+        self.projections = nn.ModuleList(ProjectionHead(features) for _ in range(sides))
         self.register_buffer("steps", torch.tensor(0))
-        self.register_buffer("negatives_only", torch.tensor(0))
 
     def default_batches(self) -> Blocks:
         """Blocks of documents, of one language in a batch."""
@@ -169,8 +137,7 @@ class MSMLoss(CrossLingualLoss):
     def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
         """Documents and positions, unless a row is a block already; languages, unless they do not matter."""
         if len(texts) > 1:
-            known = [name for name in columns if name in ("document", "label")]
-            return sorted(known)[:1]
+            return [name for name in ("document", "label") if name in columns][:1]
         return ["document", "position", *([] if self.cross_language_negatives else ["language"])]
 
     def forward(
@@ -188,229 +155,117 @@ class MSMLoss(CrossLingualLoss):
             A scalar. With `mlm`, the two parts by name, which the Trainer logs and sums.
 
         Raises:
-            ValueError: If tags are missing, blocks are not runs of a document's sentences, a block is too long for the
-                document encoder, or no block has two sentences.
+            ValueError: If tags are missing, a block is no run of a document's sentences, or none has two sentences.
         """
         columns = self.read_columns(sentence_features, labels)
         tags = read_tags(columns)
+        vectors = torch.cat(embed(self.model, columns, self.mini_batch_size))
         if len(columns) > 1:
-            features, tags = self._rows_of_blocks(columns, tags, labels)
-        else:
-            features = columns[0]
-            if not {"block_id", "sentence_position"} <= features.keys():
-                raise ValueError(
-                    "MSMLoss got one text column, and does not know which sentences are of one document: give the data "
-                    "set the columns 'document' and 'position' and use CrossLingualTrainer (or batch_sampler=Blocks() "
-                    "and data_collator=CrossLingualDataCollator(model.preprocess)); with model.fit, give a text column "
-                    "for each sentence of a block: InputExample(texts=[first, second, ...], label=document)"
-                )
-            tags |= {tag: features[tag] for tag in ("block_id", "sentence_position")}
-        mlm = self._mlm_of_some(features) if self.mlm is not None else None
-        vectors = embed(self.model, features, self.mini_batch_size)
+            vectors, tags = self._rows_of_blocks(vectors, columns, tags, labels)
+        elif not {"block_id", "sentence_position"} <= tags.keys():
+            self.refuse("one text column without documents and positions")
+        # Before the loss, which counts the step.
+        mlm = None if self.mlm is None else self._mlm_of_some(columns, labels)
         loss = self.compute_loss_from_embeddings(vectors, tags)
-        if mlm is None:
-            return self._record(loss)
-        self._record(loss.detach() + mlm.detach())
-        if loss.requires_grad:
-            loss = backward_one_after_the_other(mlm, loss)
-        return {"msm": loss, "mlm": mlm.detach()}
-
-    def _rows_of_blocks(
-        self, columns: list[dict[str, Any]], tags: dict[str, Tensor], labels: Tensor | None
-    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """One column of sentences, with its tags, of a column for each sentence of the blocks; without empty texts."""
-        features = merge_columns(columns)
-        if features is None:
-            raise ValueError(
-                f"the {len(columns)} text columns are tokenised in different ways, and MSMLoss reads them as one: give "
-                "them one prompt and one route, or one text column with 'document' and 'position'"
-            )
-        if "language_id" not in tags and not self.cross_language_negatives and not self._languages_unknown:
-            self._languages_unknown = True
-            logger.warning(
-                "MSMLoss does not know the languages of the texts: sentences of all languages are negatives of each "
-                "other, as with cross_language_negatives=True. To keep languages apart, use CrossLingualTrainer and "
-                "a 'language' column"
-            )
-        ids = features["input_ids"]
-        if "offsets" in features:
-            lengths = torch.diff(features["offsets"], append=features["offsets"].new_tensor([len(ids)]))
-        else:
-            special = torch.tensor(unwrapped(self.model).tokenizer.all_special_ids, device=ids.device)
-            lengths = (features["attention_mask"].bool() & ~torch.isin(ids, special)).sum(1)
-        rows = len(lengths) // len(columns)
-        # A block has the same number on no other rank.
-        block = torch.arange(rows, device=ids.device) + (dist.get_rank() << 40 if get_world_size() > 1 else 0)
-        if "document_id" not in tags:
-            if labels is not None and (labels.is_floating_point() or (rows > 1 and len(labels.unique()) == 1)):
-                raise ValueError(
-                    f"MSMLoss reads the label of a row as its document, and the {rows} rows of this batch have "
-                    f"{labels.unique().tolist()}: give each document a number of its own, "
-                    "InputExample(texts=[first, second, ...], label=document), in random order"
-                )
-            document = block if labels is None else labels
-            tags["document_id"] = document.repeat(len(columns))
-        tags["block_id"] = block.repeat(len(columns))
-        tags["sentence_position"] = torch.arange(len(columns), device=ids.device).repeat_interleave(rows)
-        filled = lengths > 0
-        if "text_id" in tags:
-            filled = tags["text_id"] != text_to_id("")
-        return take_texts(features, filled.nonzero()[:, 0]), {name: tag[filled] for name, tag in tags.items()}
+        return loss if mlm is None else {"msm": loss, "mlm": mlm}
 
     def compute_loss_from_embeddings(self, vectors: Tensor, tags: dict[str, Tensor]) -> Tensor:
         """Compute the loss of sentence vectors (S, d) with tags (S,): `block_id`, `sentence_position`, others if known.
 
         Raises:
-            ValueError: If `language_id` is missing where it is needed, the vectors have another size than the document
-                encoder, or the blocks are wrong as in `forward`.
+            ValueError: If `language_id` is missing where it is needed, or the blocks are wrong as in `forward`.
         """
-        mixed = self.cross_language_negatives or self._languages_unknown
-        if "language_id" not in tags and (self.networks.language_groups or not mixed):
-            raise ValueError(
-                "MSMLoss does not know the languages of the texts: give the data set a 'language' column and use "
-                "CrossLingualTrainer (or data_collator=CrossLingualDataCollator(model.preprocess)), or take "
-                "negatives of all languages: MSMLoss(model, cross_language_negatives=True)"
-            )
-        if vectors.shape[1] != self.networks.features:
-            raise ValueError(
-                f"MSMLoss has a document encoder for {self.networks.features} features and got vectors of "
-                f"{vectors.shape[1]}: MatryoshkaLoss cannot wrap MSMLoss; wrap a loss on pairs, or CCPLoss, instead"
-            )
-        rows, present = arrange_blocks(tags["block_id"], tags["sentence_position"])
-        check_blocks(rows, present, tags, neighbours=self.updates_state and not self.steps)
+        if "language_id" not in tags and not self.cross_language_negatives:
+            self.refuse("the languages are not known, which cross_language_negatives=True does not need")
         # The networks are in float32 where the encoder is in 16 bits.
         vectors = at_least_float32(vectors)
-        predictions, predicted = self.networks.predict(vectors, rows, present, tags.get("language_id"))
-        tags = {name: tag for name, tag in tags.items() if name != "sentence_position"}
-        tags["document_id"] = tags.get("document_id", tags.pop("block_id"))
+        predictions, predicted = self._predict(vectors, tags)
+        names = ("document_id", "language_id", "text_id")
+        document, language, text = (tags.get(name, tags["block_id"]) for name in names)
         if self.gather_across_devices and get_world_size() > 1:
-            both, predicted, tags = gather_ragged(torch.cat([predictions, vectors], 1), predicted, tags)
-            predictions, vectors = both.chunk(2, dim=1)
+            # Before the heads: else batch statistics differ by rank.
+            integers = torch.stack([document, language, text, predicted.long()], 1)
+            predictions, vectors, integers = gather_ragged(predictions, vectors, integers)
+            document, language, text, predicted = (*integers[:, :3].unbind(1), integers[:, 3].bool())
         if not predicted.any():
-            raise ValueError(
-                f"none of the {len(vectors)} sentences of the batch can be predicted, since each is the only one "
-                f"of its document: {WAY_OUT}, which leaves such documents out"
-            )
-        p, h = self.networks.project(predictions, vectors, predicted, tags.get("language_id"))
+            self.refuse("no block of the batch has two sentences")
+        if self.heads != "none":
+            # Rows that are not predicted stay out of the head's statistics.
+            projected = self.projections[0](predictions[predicted]).to(predictions.dtype)
+            predictions = predictions.index_copy(0, predicted.nonzero()[:, 0], projected)
+            vectors = self.projections[-1](vectors)
         loss = masked_sentence_loss(
-            p,
-            h,
-            tags["document_id"],
+            predictions,
+            vectors,
+            document,
             mu=self.mu,
             temperature=self.temperature,
             num_negatives=self.num_negatives,
             generator=self._generator(vectors.device),
             intra_document_negatives=self.intra_document_negatives,
             predicted=predicted,
-            language=None if self.cross_language_negatives else tags.get("language_id"),
-            text=tags.get("text_id") if self.mask_same_text else None,
+            language=None if self.cross_language_negatives else language,
+            text=text if self.mask_same_text and "text_id" in tags else None,
         )
         if self.updates_state:
             self.steps += 1
-            self.negatives_only += (~predicted).sum()
         return loss
+
+    def _predict(self, vectors: Tensor, tags: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Predict the sentences (S, d) of blocks of two and more from the others, and tell which (S,) they are."""
+        rows, present = arrange_blocks(tags["block_id"], tags["sentence_position"])
+        wrong = tags["sentence_position"][rows].diff() <= 0
+        for kind in {"document_id", "language_id"} & tags.keys():
+            wrong |= tags[kind][rows].diff() != 0
+        if (wrong & present[:, 1:]).any():
+            # On such blocks the loss would teach nonsense.
+            self.refuse("a block of the batch has two documents or languages, or two sentences at one position")
+        longer = present.sum(1) > 1
+        rows, present = rows[longer], present[longer]
+        predicted = torch.zeros(len(vectors), dtype=torch.bool, device=vectors.device)
+        predicted[rows[present]] = True
+        predictions = torch.zeros_like(vectors)
+        if len(rows):
+            of_places = self.document_encoder(vectors[rows], present)[present].to(predictions.dtype)
+            predictions = predictions.index_copy(0, rows[present], of_places)
+        return predictions, predicted
+
+    def _rows_of_blocks(
+        self, vectors: Tensor, columns: list[dict[str, Any]], tags: dict[str, Tensor], labels: Tensor | None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Vectors and tags of the sentences of blocks that have a column for each sentence, without empty texts."""
+        count, device = len(vectors) // len(columns), vectors.device
+        if labels is not None and count > 1 and len(labels.unique()) == 1:
+            self.refuse(f"the {count} blocks of the batch are all labelled as of the document {labels[0]}")
+        # A block has the same number on no other rank.
+        block = torch.arange(count, device=device) + (get_rank() << 40)
+        document = tags.get("document_id", (block if labels is None else labels).repeat(len(columns)))
+        position = torch.arange(len(columns), device=device).repeat_interleave(count)
+        tags = {**tags, "document_id": document, "block_id": block.repeat(len(columns)), "sentence_position": position}
+        if "text_id" in tags:
+            filled = tags["text_id"] != text_to_id("")
+        else:
+            filled = torch.cat([token_counts(unwrapped(self.model), features) for features in columns]) > 0
+        return vectors[filled], {name: tag[filled] for name, tag in tags.items()}
 
     def _generator(self, device: torch.device) -> torch.Generator:
         # From the step alone: the same on all ranks and after a resume.
         return torch.Generator(device).manual_seed(1_000_003 * self.seed + int(self.steps))
 
-    def _mlm_of_some(self, features: dict[str, Tensor]) -> Tensor:
+    def _mlm_of_some(self, columns: list[dict[str, Tensor]], labels: Tensor | None) -> Tensor:
+        """The loss of masked words of the sentences, or of as many as a micro-batch has, drawn at random."""
         assert self.mlm is not None
-        rows, size = len(features["input_ids"]), self.mini_batch_size
-        if size is not None and size < rows:
-            device = features["input_ids"].device
+        rows, size = len(columns[0]["input_ids"]), self.mini_batch_size
+        if len(columns) == 1 and size is not None and size < rows:
+            device = columns[0]["input_ids"].device
             chosen = torch.randperm(rows, generator=self._generator(device), device=device)[:size]
-            features = take_texts(features, chosen)
-        with without_exchange(self.model):
-            return self.mlm([dict(features)])
+            columns = [take_texts(columns[0], chosen)]
+        return self.mlm(columns, labels)
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""
         mlm = None if self.mlm is None else self.mlm.get_config_dict()
-        return {**super().get_config_dict(), **self.networks.get_config_dict(), "mlm": mlm}
-
-
-class MSMNetworks(nn.Module):
-    """Document encoder and projection heads, for all languages or for each group of them (MSM, Tables 4 and 7)."""
-
-    def __init__(
-        self,
-        document_encoder: DocumentEncoder,
-        heads: Heads = "separate",
-        language_groups: Sequence[Sequence[str]] = (),
-        *,
-        separate_heads: bool = False,
-    ) -> None:
-        super().__init__()
-        if heads not in ("separate", "shared", "none"):
-            raise ValueError(f"heads must be 'separate', 'shared' or 'none', got {heads!r}")
-        if separate_heads and (not language_groups or heads == "none"):
-            raise ValueError("separate_heads needs language_groups, and heads to separate")
-        self.features, self.heads, self.separate_heads = document_encoder.features, heads, separate_heads
-        self.language_groups = [[check_language(code) for code in group] for group in language_groups]
-        groups = 1 + len(self.language_groups)
-        encoders = [document_encoder, *(deepcopy(document_encoder) for _ in range(groups - 1))]
-        for encoder in encoders[1:]:
-            encoder.reset_parameters()
-        self.document_encoders = nn.ModuleList(encoders)
-        # In each group the head of predictions comes first and the head of sentences last.
-        sides = {"separate": 2, "shared": 1, "none": 0}[heads]
-        self.projections = nn.ModuleList(
-            nn.ModuleList(ProjectionHead(self.features) for _ in range(sides))
-            for _ in range(groups if separate_heads else 1)
-        )
-
-    def predict(
-        self, vectors: Tensor, rows: Tensor, present: Tensor, language_id: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Predict sentences from the others of their block."""
-        rows, present = (x[present.sum(1) > 1] for x in (rows, present))
-        predicted = torch.zeros(len(vectors), dtype=torch.bool, device=vectors.device)
-        predicted[rows[present]] = True
-        result = torch.zeros_like(vectors)
-        if not len(rows):
-            return result, predicted
-        group = self._groups_of(language_id)[rows[:, 0]] if self.language_groups else torch.zeros_like(rows[:, 0])
-        for number, encoder in enumerate(self.document_encoders):
-            mine = group == number
-            if mine.any():
-                places, there = rows[mine], present[mine]
-                predictions = encoder(vectors[places], there)[there]
-                result = result.index_copy(0, places[there], predictions.to(result.dtype))
-        return result, predicted
-
-    def project(
-        self, predictions: Tensor, vectors: Tensor, predicted: Tensor, language_id: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Pass predictions (S, d), where `predicted` (S,), and sentences (S, d) through the heads of their groups."""
-        if self.heads == "none":
-            return predictions, vectors
-        group = self._groups_of(language_id) if self.separate_heads else torch.zeros_like(predicted, dtype=torch.long)
-        everything = torch.ones_like(predicted)
-        return self._through(0, predictions, predicted, group), self._through(-1, vectors, everything, group)
-
-    def _through(self, side: int, x: Tensor, rows: Tensor, group: Tensor) -> Tensor:
-        result = x
-        for number, heads in enumerate(self.projections):
-            chosen = (rows & (group == number)).nonzero()[:, 0]
-            if len(chosen):
-                head: Any = list(heads.children())[side]
-                result = result.index_copy(0, chosen, head(x[chosen]).to(x.dtype))
-        return result
-
-    def _groups_of(self, language_id: Tensor | None) -> Tensor:
-        assert language_id is not None
-        group = torch.zeros_like(language_id)
-        for number, codes in enumerate(self.language_groups, start=1):
-            ids = torch.tensor([language_to_id(code) for code in codes], device=language_id.device)
-            group[torch.isin(language_id, ids)] = number
-        return group
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """Options of the networks, for the model card."""
-        encoder: Any = self.document_encoders[0]
-        options = {name: getattr(self, name) for name in ("heads", "language_groups", "separate_heads")}
-        return {"document_encoder_layers": len(encoder.layers), **options}
+        return {**super().get_config_dict(), "document_encoder_layers": len(self.document_encoder.layers), "mlm": mlm}
 
 
 def arrange_blocks(block: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
@@ -423,58 +278,19 @@ def arrange_blocks(block: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
     """
     order = torch.argsort(position, stable=True)
     order = order[torch.argsort(block[order], stable=True)]
-    sorted_block, sorted_position = block[order], position[order]
-    twice = (sorted_block[1:] == sorted_block[:-1]) & (sorted_position[1:] == sorted_position[:-1])
-    if twice.any():
-        at = int(twice.nonzero()[0, 0])
-        raise ValueError(
-            f"block {int(sorted_block[at])} has two sentences at position {int(sorted_position[at])}, and a batch may "
-            f"contain a block once: {WAY_OUT}"
-        )
-    _, number, counts = torch.unique_consecutive(sorted_block, return_inverse=True, return_counts=True)
-    starts = counts.cumsum(0) - counts
-    place = torch.arange(len(block), device=block.device) - starts[number]
-    shape = (len(counts), int(counts.max()) if len(counts) else 0)
-    rows = order.new_zeros(shape)
-    present = torch.zeros(shape, dtype=torch.bool, device=block.device)
+    _, number, counts = torch.unique_consecutive(block[order], return_inverse=True, return_counts=True)
+    place = torch.arange(len(block), device=block.device) - (counts.cumsum(0) - counts)[number]
+    rows = order.new_zeros(len(counts), int(counts.max()) if len(counts) else 0)
+    present = torch.zeros_like(rows, dtype=torch.bool)
     rows[number, place], present[number, place] = order, True
     return rows, present
 
 
-def check_blocks(rows: Tensor, present: Tensor, tags: dict[str, Tensor], *, neighbours: bool) -> None:
-    """Refuse blocks that mix documents or languages, or are scattered: on them the loss would teach nonsense."""
-    for kind in ("document", "language"):
-        if f"{kind}_id" not in tags:
-            continue
-        ids = tags[f"{kind}_id"][rows]
-        mixed = ((ids != ids[:, :1]) & present).any(1)
-        if mixed.any():
-            block = int(mixed.nonzero()[0])
-            found = ids[block][present[block]].unique().tolist()
-            raise ValueError(
-                f"block {block} of the batch has sentences of {len(found)} {kind}s (ids {found[:4]}), and a block is "
-                f"a run of one document's sentences: {WAY_OUT}"
-            )
-    both, position = present[:, 1:], tags["sentence_position"]
-    steps = position[rows[:, 1:]] - position[rows[:, :-1]]
-    consecutive, pairs = int(((steps == 1) & both).sum()), int(both.sum())
-    if neighbours and 2 * consecutive < pairs:
-        raise ValueError(
-            f"of {pairs} neighbours in the blocks of this batch {consecutive} are consecutive sentences (their "
-            f"'position' differs by 1), so these are not runs of a document's sentences: {WAY_OUT}"
-        )
-
-
-def gather_ragged(vectors: Tensor, flags: Tensor, tags: dict[str, Tensor]) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+def gather_ragged(predictions: Tensor, vectors: Tensor, integers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Gather the rows of all ranks, one rank after the other. Ranks may have different numbers of rows."""
-    rows = torch.tensor(len(vectors), device=vectors.device)
-    most = rows.clone()
+    most = torch.tensor(len(vectors), device=vectors.device)
     dist.all_reduce(most, op=dist.ReduceOp.MAX)
-    missing = int(most - rows)
-    names = sorted(tags)
-    integers = torch.stack([*(tags[name] for name in names), flags.long(), torch.ones_like(flags).long()], 1)
-    integers = all_gather(F.pad(integers, (0, 0, 0, missing)))
-    filled = integers[:, -1].bool()
-    gathered = all_gather_with_grad(F.pad(vectors, (0, 0, 0, missing)).contiguous())
-    columns = integers[filled].unbind(1)
-    return gathered[filled], columns[-2].bool(), dict(zip(names, columns, strict=False))
+    padding = (0, 0, 0, int(most) - len(vectors))
+    filled = all_gather(F.pad(torch.ones_like(integers[:, 0]), padding[2:])).bool()
+    both = all_gather_with_grad(F.pad(torch.cat([predictions, vectors], 1), padding).contiguous())[filled]
+    return *both.chunk(2, dim=1), all_gather(F.pad(integers, padding))[filled]

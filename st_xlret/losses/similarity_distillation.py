@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from st_xlret.batches import BatchFactory, LengthGroupedBatches, Rows
 from st_xlret.functional import similarity_distillation_loss
-from st_xlret.losses.base import Batches, CrossLingualLoss, embedding_size
+from st_xlret.losses.base import Batches, CrossLingualLoss
 from st_xlret.losses.embedding import check_mini_batch, embed
 
 CITATION = """
@@ -52,8 +52,8 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         temperature: Divisor of the cosines.
         cosine_weight: Factor on the distance to the teacher's vector itself. 0 leaves it out.
         weight: Factor on the loss.
-        mini_batch_num_tokens: Tokens per micro-batch of the encoder, padding included: larger batches use gradient
-            caching (see `st_xlret.losses.embedding.embed`); None for none.
+        mini_batch_num_tokens: Tokens per micro-batch of the encoder, padding included (gradient caching, see
+            `st_xlret.losses.embedding.embed`); None for one pass.
         batches: How batches are drawn, see `CrossLingualLoss`. Default: `LengthGroupedBatches()`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
@@ -73,7 +73,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
 
     least_columns = 1
     most_columns = 1
-    takes = "one text column"
+    takes = "one text column, and the row of the teacher's vectors of each text as 'label'"
     citation = CITATION
 
     def __init__(
@@ -90,17 +90,12 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        if teacher.ndim != 2 or not len(teacher) or teacher.shape[1] != embedding_size(model):
-            raise ValueError(
-                f"the teacher's vectors have shape {tuple(teacher.shape)}, but the encoder makes vectors of "
-                f"{embedding_size(model)} features: give one such row per English text"
-            )
-        if bank_size < 0:
-            raise ValueError(f"bank_size must not be negative, got {bank_size}")
+        features = model.get_embedding_dimension()
+        if teacher.ndim != 2 or not len(teacher) or teacher.shape[1] != features or bank_size < 0:
+            self.refuse(f"teacher {tuple(teacher.shape)} for an encoder of {features} features, bank_size {bank_size}")
         self.bank_size, self.temperature = bank_size, temperature
         self.cosine_weight, self.weight = cosine_weight, weight
-        self.mini_batch_num_tokens = check_mini_batch(model, mini_batch_num_tokens, "mini_batch_num_tokens")
-        self.uses_gradient_cache = self.mini_batch_num_tokens is not None  # wrappers of the host ask
+        self.mini_batch_num_tokens = check_mini_batch(model, mini_batch_num_tokens)
         # The caller can compute the vectors again, so checkpoints do not hold them.
         self.register_buffer("teacher", teacher.detach(), persistent=False)
 
@@ -124,41 +119,27 @@ class SimilarityDistillationLoss(CrossLingualLoss):
             ValueError: If there is not exactly one text column, or labels are missing or no rows of `teacher`.
         """
         columns = self.read_columns(sentence_features, labels)
-        if labels is None or labels.is_floating_point() or labels.ndim != 1:
-            raise ValueError(
-                "SimilarityDistillationLoss needs a column `label` with the row of the teacher's vectors of each text"
-            )
-        if not 0 <= int(labels.min()) <= int(labels.max()) < len(self.teacher):
-            raise ValueError(
-                f"labels must be rows of the teacher's {len(self.teacher)} vectors, got {int(labels.min())} to "
-                f"{int(labels.max())}"
-            )
+        if labels is None or labels.is_floating_point() or not 0 <= labels.min() <= labels.max() < len(self.teacher):
+            self.refuse(f"labels must be rows of the teacher's {len(self.teacher)} vectors, got {labels}")
+        (vectors,) = embed(self.model, columns, mini_batch_num_tokens=self.mini_batch_num_tokens)
         # `encode` cuts the vectors of a model with `truncate_dim`, and a forward pass does not.
-        vectors = embed(self.model, columns[0], mini_batch_num_tokens=self.mini_batch_num_tokens)
-        vectors = vectors[:, : self.teacher.shape[1]]
-        return self._record(self.compute_loss_from_embeddings(vectors, labels))
+        return self.compute_loss_from_embeddings(vectors[:, : self.teacher.shape[1]], labels)
 
     def compute_loss_from_embeddings(self, vectors: Tensor, labels: Tensor) -> Tensor:
         """Compute the loss of vectors (N, d) that are to reach the rows `labels` (N,) of the teacher's vectors."""
         # All ranks compare with the same bank, which holds the targets of all of them.
-        every = all_gather(labels.contiguous()) if get_world_size() > 1 else labels
-        bank = self._bank(every)
+        bank = self._bank(all_gather(labels.contiguous()) if get_world_size() > 1 else labels)
+        goals, neighbours = (self.teacher[rows.to(self.teacher.device)].to(vectors.device) for rows in (labels, bank))
         return self.weight * similarity_distillation_loss(
-            vectors,
-            self.teacher[labels].to(vectors.device),
-            self.teacher[bank].to(vectors.device),
-            temperature=self.temperature,
-            cosine_weight=self.cosine_weight,
+            vectors, goals, neighbours, temperature=self.temperature, cosine_weight=self.cosine_weight
         )
 
     def _bank(self, labels: Tensor) -> Tensor:
-        """The rows of the teacher's vectors to compare with, each once: all, or those of the batch and random ones.
-
-        The random ones are the same whenever the batch is the same.
-        """
+        """The rows of the teacher's vectors to compare with, each once: all, or those of the batch and random ones."""
         rows = len(self.teacher)
         if self.bank_size >= rows:
             return torch.arange(rows, device=labels.device)
+        # Drawn by the labels: the same rows whenever the batch is the same, as after a resume.
         positions = torch.arange(1, len(labels) + 1, device=labels.device)
         seed = int((labels.long() * positions).sum())
         drawn = torch.randint(rows, (self.bank_size,), generator=torch.Generator().manual_seed(seed))

@@ -31,7 +31,7 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
             set, drawn at random in proportion to the `ratio` of its loss.
 
     Raises:
-        ValueError: If a number is out of its range, or `precision` contradicts `bf16` or `fp16`.
+        ValueError: If `keep_trained` is outside [0, 1], or below 1 with `lora_rank`; or on two number formats.
 
     Example:
         >>> args = CrossLingualTrainingArguments("runs/ccp", max_steps=1000, precision="fp32", use_cpu=True)
@@ -45,8 +45,7 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
         choices=[*PRECISIONS, "fp16"],
     )
     train_seq_length: int | None = option(
-        None,
-        "Tokens to read of a text in training. By default as many as the saved model reads.",
+        None, "Tokens to read of a text in training. By default as many as the saved model reads."
     )
     freeze_embeddings: bool = option(False, "Leave the word embeddings as they are: less memory, and faster steps.")
     lora_rank: int | None = option(
@@ -54,10 +53,7 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
         "Train low-rank adapters (LoRA) of this rank, such as 16, with a higher learning rate, such as 2e-4. They are "
         'merged into the saved model. Needs the extra "peft".',
     )
-    dropout: float | None = option(
-        None,
-        "Dropout of the encoder's layers. By default the checkpoint's, mostly 0.1.",
-    )
+    dropout: float | None = option(None, "Dropout of the encoder's layers. By default the checkpoint's, mostly 0.1.")
     token_dropout: float = option(0.0, "Share of tokens to drop from the inputs of a static encoder.")
     keep_trained: float = option(
         1.0,
@@ -67,15 +63,14 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
     joint: bool = option(False, "Sum the losses of all kinds of batches in every step.")
 
     def __post_init__(self) -> None:
-        if self.lora_rank and self.keep_trained < 1:
-            raise ValueError(f"keep_trained {self.keep_trained} and lora_rank {self.lora_rank} exclude each other")
-        if self.bf16 and self.fp16:
-            raise ValueError("bf16 and fp16 exclude each other: give one of them")
-        given = "bf16" if self.bf16 else "fp16" if self.fp16 else self.precision
-        if self.precision not in ("auto", given):
-            raise ValueError(f"precision {self.precision!r} and {given} contradict each other: give one of them")
+        if not 0 <= self.keep_trained <= 1 or (self.lora_rank and self.keep_trained < 1):
+            raise ValueError(f"keep_trained lies in [0, 1], and is 1 with lora_rank: got {self.keep_trained}")
+        formats = {self.precision, *(name for name in ("bf16", "fp16") if getattr(self, name))} - {"auto"}
+        if len(formats) > 1:
+            raise ValueError(f"give one number format, not {sorted(formats)}")
         device = "cpu" if self.use_cpu else default_device()
-        self.precision = given if given == "fp16" else resolve_precision(given, device)
+        precision = formats.pop() if formats else "auto"
+        self.precision = precision if precision == "fp16" else resolve_precision(precision, device)
         self.bf16, self.fp16 = self.precision == "bf16", self.precision == "fp16"
         # The host refuses bf16 on a CPU unless it is told to use the CPU.
         self.use_cpu = self.use_cpu or (self.bf16 and device == "cpu")
@@ -84,5 +79,5 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
 
 def default_device() -> str:
     """The kind of device that the host trains on where it may choose."""
-    backends = {"cuda": torch.cuda, "xpu": torch.xpu, "mps": torch.backends.mps}
-    return next((kind for kind, backend in backends.items() if backend.is_available()), "cpu")
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return accelerator.type if accelerator else "cpu"

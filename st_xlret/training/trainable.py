@@ -42,8 +42,6 @@ def add_lora(model: SentenceTransformer, rank: int) -> None:
         ValueError: If the encoder has no Transformer.
     """
     peft = import_optional("peft", extra="peft", needed_for="training with LoRA")
-    if not model.has_peft_compatible_model():
-        raise ValueError(f"lora_rank {rank}: this encoder has no Transformer whose layers could get adapters")
     # A pooler on top of the first token is no part of a sentence encoder, and would never get a gradient.
     config = peft.LoraConfig(
         r=rank, lora_alpha=2 * rank, target_modules="all-linear", exclude_modules=r"(.*\.)?pooler\..*"
@@ -63,27 +61,18 @@ def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
     Raises:
         ImportError: If there are adapters and PEFT is not installed (extra `peft`).
     """
-    for adapted in [part for part in transformers_of(model) if getattr(part, "peft_config", None)]:
+    adapted: list[Any] = [part for part in transformers_of(model) if getattr(part, "peft_config", None)]
+    for transformer in adapted:
         tuners = import_optional("peft.tuners.tuners_utils", extra="peft", needed_for="merging adapters")
-        for layer in adapted.modules():
-            if isinstance(layer, tuners.BaseTunerLayer):
-                layer.merge(safe_merge=True)
-        with torch.random.fork_rng(devices=[]):
-            plain: Any = type(adapted)(adapted.config)
-        plain.to(adapted.device).train(adapted.training)
-        merged = adapted.state_dict()
-        plain.load_state_dict({name: merged[_in_adapted(name, merged)] for name in plain.state_dict()}, assign=True)
-        for parent in list(model.modules()):
-            for name, child in parent.named_children():
-                if child is adapted:
-                    setattr(parent, name, plain)
+        for parent in list(transformer.modules()):
+            for name, layer in list(parent.named_children()):
+                if isinstance(layer, tuners.BaseTunerLayer):
+                    layer.merge(safe_merge=True)
+                    setattr(parent, name, layer.get_base_layer())
+        del transformer.peft_config
+        transformer._hf_peft_config_loaded = False  # else the host would save adapters
+        transformer.requires_grad_(True)
     return model
-
-
-def _in_adapted(name: str, weights: Mapping[str, Tensor]) -> str:
-    """What a weight is called in a model with adapters: layers that have one are inside of it."""
-    layer, _, weight = name.rpartition(".")
-    return name if name in weights else f"{layer}.base_layer.{weight}"
 
 
 def transformers_of(model: nn.Module) -> Iterator[PreTrainedModel]:
@@ -101,9 +90,6 @@ def dropout_of(model: SentenceTransformer, share: float | None) -> Iterator[None
 
     Networks that a loss has beside the encoder, such as MSM's document encoder, keep theirs.
 
-    Raises:
-        ValueError: If the share is above 0 and no layer of the encoder has dropout.
-
     Example:
         >>> from st_xlret.modules import train_tokenizer, transformer_encoder
         >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny").to("cpu").train()
@@ -112,21 +98,19 @@ def dropout_of(model: SentenceTransformer, share: float | None) -> Iterator[None
         >>> repeated[0].equal(repeated[1])
         True
     """
-    found: list[tuple[nn.Module, str, float]] = []
+    before: list[tuple[nn.Module, str, float]] = []
     if share is not None:
-        found += [(module, "p", module.p) for module in model.modules() if isinstance(module, nn.Dropout)]
+        before += [(module, "p", module.p) for module in model.modules() if isinstance(module, nn.Dropout)]
         # Attention has its dropout as a number.
         for module in [module for transformer in transformers_of(model) for module in transformer.modules()]:
             numbers = ((n, v) for n, v in vars(module).items() if "dropout" in n and type(v) in (int, float))
-            found += [(module, name, value) for name, value in numbers]
-    if share and not found:
-        raise ValueError(f"dropout {share:g}: no layer of this encoder has dropout; leave the option out")
+            before += [(module, name, value) for name, value in numbers]
     try:
-        for module, name, _ in found:
+        for module, name, _ in before:
             setattr(module, name, share)
         yield
     finally:
-        for module, name, value in found:
+        for module, name, value in before:
             setattr(module, name, value)
 
 
@@ -164,11 +148,3 @@ def interpolate(model: nn.Module, original: Mapping[str, Tensor], share: float) 
     trained = dict(model.named_parameters())
     for name, before in original.items():
         trained[name].copy_(torch.lerp(before.to(trained[name]), trained[name], share))
-
-
-def not_finite(model: nn.Module) -> str | None:
-    """The name of a parameter or buffer that holds NaN or infinity; None if there is none."""
-    for name, tensor in model.state_dict().items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            return name
-    return None

@@ -81,7 +81,7 @@ def test_both_ranks_end_with_the_same(results: list[Result], run: str) -> None:
     assert first.keys() == second.keys()
     assert [name for name in first if not torch.equal(first[name], second[name])] == []
     if run == "last":
-        assert first["ccp/bank.count"].item() == 22
+        assert len(first["ccp/bank.keys"]) == 22
         for rank in results:
             assert any(not torch.equal(tensor, rank["first"][name]) for name, tensor in first.items())
 
@@ -92,4 +92,4 @@ def test_masked_sentences_of_blocks_of_different_sizes(results: list[Result]) ->
     assert all(torch.tensor(value).isfinite() for rank in results for _, _, value in rank["sums"])
     # Of both ranks, which read different sentences.
     assert first["tokens"] == second["tokens"] > 2 * 6 * 4 * 3
-    assert any("document_encoders" in name for name in first["msm"])
+    assert any("document_encoder" in name for name in first["msm"])

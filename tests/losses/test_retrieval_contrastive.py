@@ -36,6 +36,14 @@ def test_equals_the_functional_and_the_hosts_loss(make) -> None:
     torch.testing.assert_close(loss, 2 * host(columns(model, rows(), COLUMNS), None))
 
 
+def test_inner_products_in_place_of_cosines() -> None:
+    model = tiny.static()
+    embedded = [model(features)["sentence_embedding"] for features in columns(model, rows(), COLUMNS)]
+    loss = RetrievalContrastiveLoss(model, temperature=1.0, similarity="dot")(columns(model, rows(), COLUMNS))
+    logits = embedded[0] @ torch.cat(embedded[1:]).T
+    torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(logits, torch.arange(5)))
+
+
 def test_questions_about_one_paragraph_are_no_negatives_of_each_other() -> None:
     model, batch = tiny.static(), rows()
     batch[2]["positive"] = batch[0]["positive"]

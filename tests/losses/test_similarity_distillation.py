@@ -27,11 +27,10 @@ def test_equals_the_functional_with_the_whole_teacher_as_the_bank(make) -> None:
     model = make()
     vectors, labels = teacher(6, model), torch.tensor([4, 0, 4])
     loss = SimilarityDistillationLoss(model, vectors, temperature=0.1, cosine_weight=2.0, weight=3.0)
-    found = loss([model.preprocess(texts(3))], labels)
+    value = loss([model.preprocess(texts(3))], labels)
     student = model(model.preprocess(texts(3)))["sentence_embedding"]
     expected = similarity_distillation_loss(student, vectors[labels], vectors, temperature=0.1, cosine_weight=2.0)
-    torch.testing.assert_close(found, 3 * expected)
-    assert torch.equal(loss.last_value, found.detach())
+    torch.testing.assert_close(value, 3 * expected)
 
 
 def test_the_bank_depends_on_the_batch_alone() -> None:
@@ -92,18 +91,10 @@ def test_training_brings_a_language_to_the_teacher() -> None:
     assert values[-1] < values[0] / 2
 
 
-@pytest.mark.parametrize(
-    ("labels", "named"),
-    [
-        (None, "label"),
-        (torch.tensor([0.0, 1.0]), "label"),
-        (torch.tensor([0, 6]), "6 vectors.*0 to 6"),
-        (torch.tensor([-1, 2]), "-1 to 2"),
-    ],
-)
-def test_labels_that_name_no_vector_are_refused(labels, named) -> None:
+@pytest.mark.parametrize("labels", [None, torch.tensor([0.0, 1.0]), torch.tensor([0, 6]), torch.tensor([-1, 2])])
+def test_labels_that_name_no_vector_are_refused(labels: torch.Tensor | None) -> None:
     model = tiny.static()
-    with pytest.raises(ValueError, match=named):
+    with pytest.raises(ValueError, match="6 vectors"):
         SimilarityDistillationLoss(model, teacher(6, model))([model.preprocess(texts(2))], labels)
 
 

@@ -82,11 +82,11 @@ def trainer_of(
 
 
 def interleaved_run(
-    folder: Path, *, seed: int = 0, bank_size: int = 22, scope: str = "total", **changed: Any
+    folder: Path, *, seed: int = 0, scope: str = "total", **changed: Any
 ) -> tuple[CrossLingualTrainer, Recorder]:
     """Build model, losses and Trainer anew, as a new process does; ``seed`` is that of the first weights."""
     model = tiny.transformer(dropout=0.1, seed=seed)
-    bank = LanguageMemoryBank(16, bank_size, scope=scope)  # type: ignore[arg-type]
+    bank = LanguageMemoryBank(16, 22, scope=scope)  # type: ignore[arg-type]
     losses: dict[str, CrossLingualLoss] = {
         "ccp": CCPLoss(model, {"out_features": 16}, bank, batches={"window_size": 2}),
         "mlm": MaskedLMLoss(model),

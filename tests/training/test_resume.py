@@ -48,8 +48,7 @@ def test_the_next_losses_after_a_resume_are_equal(tmp_path: Path, scope: str, op
     # It was a run worth repeating: all three losses, several epochs, a bank that was filled more than once.
     assert min(Counter(name for _, name, _ in next_steps).values()) > 3
     assert whole.state.epoch is not None and whole.state.epoch > 1
-    bank = whole.loss["ccp"].bank
-    assert bank.count.tolist() == [22] * len(bank.count)
+    assert len(whole.loss["ccp"].bank) == (22 if scope == "total" else 44)
     if scope == "total":
         check_the_checkpoint(checkpoint)
 
@@ -77,7 +76,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_checkpoint_without_loss_state_is_refused(checkpoint: Path, tmp_path: Path) -> None:
     shutil.copytree(checkpoint, tmp_path / "checkpoint-2", ignore=shutil.ignore_patterns(LOSS_STATE_FILE))
     trainer, _ = interleaved_run(tmp_path, max_steps=4)
-    with pytest.raises(FileNotFoundError, match=r"checkpoint-2.loss_state.safetensors is missing.*resume_from"):
+    with pytest.raises(FileNotFoundError, match=r"checkpoint-2.loss_state.safetensors"):
         trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
 
 
@@ -85,13 +84,6 @@ def test_the_checkpoint_may_be_in_another_folder(checkpoint: Path, tmp_path: Pat
     trainer, recorder = interleaved_run(tmp_path, max_steps=4)
     trainer.train(resume_from_checkpoint=str(checkpoint))
     assert len(recorder.steps) == 2
-
-
-@pytest.mark.parametrize("changed", [{"bank_size": 23}, {"scope": "per_language"}])
-def test_other_options_than_those_of_the_checkpoint_are_refused(checkpoint: Path, changed: dict) -> None:
-    trainer, _ = interleaved_run(checkpoint.parent, max_steps=4, **changed)
-    with pytest.raises(ValueError, match="the saved state does not fit CCPLoss"):
-        trainer.train(resume_from_checkpoint=str(checkpoint))
 
 
 @pytest.mark.parametrize(("name", "rounds"), [("msm", 2), ("ml-ctl", 1), ("joint", 1), ("joint", 2)])

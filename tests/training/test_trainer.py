@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
 from torch import Tensor
@@ -51,13 +51,14 @@ def test_samplers_of_the_arguments_and_of_the_loss_replace_the_default(tmp_path:
 
 def test_losses_of_the_host_and_wrapped_losses_work_beside_ours(tmp_path: Path) -> None:
     model = tiny.static(features=16)
-    ccp = CCPLoss(model, bank_size=8, matryoshka_dims=[8])
-    losses = {"ccp": MatryoshkaLoss(model, ccp, [16, 8]), "host": MultipleNegativesRankingLoss(model)}
-    datasets = {"ccp": tiny.documents(), "host": tiny.pairs().select_columns(["source", "target"])}
-    args = arguments(tmp_path, max_steps=4, save_strategy="steps", save_steps=4)
+    ccp, pairs = CCPLoss(model, bank_size=8), SemanticContrastiveLoss(model)
+    losses = {"ccp": ccp, "pairs": MatryoshkaLoss(model, pairs, [16, 8]), "host": MultipleNegativesRankingLoss(model)}
+    plain = tiny.pairs().select_columns(["source", "target"])
+    datasets = {"ccp": tiny.documents(), "pairs": tiny.pairs(), "host": plain}
+    args = arguments(tmp_path, max_steps=8, save_strategy="steps", save_steps=8)
     CrossLingualTrainer(model, args, datasets, loss=losses).train()
     assert len(ccp.bank) and ccp.state_is_kept
-    assert (tmp_path / "checkpoint-4" / "loss_state.safetensors").stat().st_size > 1000
+    assert (tmp_path / "checkpoint-8" / "loss_state.safetensors").stat().st_size > 1000
 
 
 def test_a_host_loss_does_not_lose_the_texts_of_a_column_named_document(tmp_path: Path) -> None:
@@ -65,23 +66,9 @@ def test_a_host_loss_does_not_lose_the_texts_of_a_column_named_document(tmp_path
     pairs = tiny.pairs().select_columns(["source", "target"]).rename_columns({"source": "query", "target": "document"})
     loss = MultipleNegativesRankingLoss(model)
     for rows in (pairs, pairs.to_iterable_dataset()):
-        with pytest.raises(ValueError, match=r"MultipleNegativesRankingLoss does not read.*rename_column\('document'"):
+        with pytest.raises(ValueError, match="'document'"):
             CrossLingualTrainer(model, arguments(tmp_path), rows, loss=loss)
     CrossLingualTrainer(model, arguments(tmp_path), pairs.rename_column("document", "positive"), loss=loss)
-
-
-def test_losses_may_be_functions_of_the_model(tmp_path: Path) -> None:
-    trainer = CrossLingualTrainer(
-        tiny.static(), arguments(tmp_path, max_steps=1), tiny.pairs(), loss=SemanticContrastiveLoss
-    )
-    trainer.train()
-    assert trainer.state.global_step == 1
-
-
-def test_a_data_set_without_a_loss_is_named(tmp_path: Path) -> None:
-    model = tiny.static()
-    with pytest.raises(ValueError, match=r"no loss for the data sets \['b'\].*\['a'\]"):
-        CrossLingualTrainer(model, arguments(tmp_path), {"b": tiny.pairs()}, loss={"a": SemanticContrastiveLoss(model)})
 
 
 def test_two_encoders_take_queries_and_documents(tmp_path: Path) -> None:
@@ -113,27 +100,18 @@ def test_a_router_of_other_routes_is_left_to_the_user(tmp_path: Path) -> None:
     encoder = tiny.static()
     router = Router({"fr": [encoder[0]], "de": [encoder[0]]}, default_route="fr")
     model = SentenceTransformer(modules=[router], device="cpu")
-    with pytest.raises(ValueError, match=r"routes \['de', 'fr'\].*router_mapping"):
+    with pytest.raises(ValueError, match="router_mapping"):
         CrossLingualTrainer(model, arguments(tmp_path), tiny.pairs(), loss=SemanticContrastiveLoss(model))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"args": SentenceTransformerTrainingArguments("unused")}, "must be CrossLingualTrainingArguments, got Sent"),
-        ({"model_init": tiny.static}, "model_init"),
-        ({"data_collator": object(), "token_dropout": 0.5}, "token_dropout of the arguments are options of the data"),
-        ({"joint": True, "ratio": 0.5}, "joint: a step has one batch of each data set"),
-        ({"joint": True, "multi_dataset_batch_sampler": "round_robin"}, "joint and multi_dataset_batch_sampler"),
-    ],
-)
-def test_what_would_be_without_effect_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
-    model, ratio = tiny.static(), options.pop("ratio", 1.0)
-    of_trainer = {name: options.pop(name) for name in ("model_init", "data_collator", "args") if name in options}
-    given = {"args": arguments(tmp_path, **options), **of_trainer}
-    loss = {"pairs": SemanticContrastiveLoss(model, ratio=ratio)}
-    with pytest.raises(ValueError, match=message):
-        CrossLingualTrainer(model, train_dataset={"pairs": tiny.pairs()}, loss=loss, **given)
+def test_queries_and_documents_get_the_prompts_of_the_model(tmp_path: Path) -> None:
+    model = tiny.transformer()
+    model.prompts = {"query": "sun ", "document": "", "passage": "moon "}
+    rows = Dataset.from_dict({"query": ["bear"] * 4, "positive": ["fish"] * 4})
+    trainer = CrossLingualTrainer(model, arguments(tmp_path), rows, loss=RetrievalContrastiveLoss(model))
+    batch = next(iter(trainer.get_train_dataloader()))
+    for column, text in (("query", "sun bear"), ("positive", "moon fish")):
+        assert batch[f"{column}_input_ids"][0].tolist() == tiny.tokenizer()(text)["input_ids"]
 
 
 # One step on the sum of all losses
@@ -158,7 +136,6 @@ def test_joint_gradients_are_those_of_the_summed_loss(rounds: int, two_encoders:
     trainer, recorded = joint_run(tmp_path, model=tiny.transformer(), two_encoders=two_encoders, **options)
     assert trainer.args.gradient_accumulation_steps == 3 * rounds
     trainer.train()
-    assert not any("grad_norm" in line for line in trainer.state.log_history), "nothing is clipped"
     batches = list(trainer.get_train_dataloader())
     for step, (gradients, weights) in enumerate(zip(recorded.gradients, recorded.weights, strict=True)):
         own = batches[3 * rounds * step : 3 * rounds * (step + 1)]
@@ -209,8 +186,7 @@ def test_not_a_number_stops_the_run_and_harms_no_weight(tmp_path: Path, accumula
     trainer, recorder = trainer_of(
         tmp_path, {"parallel": loss}, {"parallel": tiny.pairs()}, gradient_accumulation_steps=accumulation
     )
-    message = rf"loss 'parallel' is nan at step {step}, in a batch of (fr|en) \(4 rows\), (fr|en) \(4 rows\)"
-    with pytest.raises(FloatingPointError, match=message):
+    with pytest.raises(FloatingPointError, match=f"parallel is nan at step {step}"):
         trainer.train()
     assert len(recorder.weights) == step - 1
     assert all(bool(weight.isfinite().all()) for weight in trainer.model.parameters())
@@ -219,7 +195,7 @@ def test_not_a_number_stops_the_run_and_harms_no_weight(tmp_path: Path, accumula
 def test_weights_that_are_not_finite_reach_no_checkpoint(tmp_path: Path) -> None:
     trainer, _ = interleaved_run(tmp_path, max_steps=1)
     torch.nn.init.constant_(next(trainer.model.parameters()), float("inf"))
-    with pytest.raises(FloatingPointError, match="holds values that are not finite at step 0"):
+    with pytest.raises(FloatingPointError, match="word_embeddings"):
         trainer.save_model(str(tmp_path / "checkpoint-1"))
     assert not (tmp_path / "checkpoint-1").exists()
 
@@ -309,9 +285,6 @@ def test_dropout_and_attention_are_those_of_the_checkpoint_again(tmp_path: Path)
     assert seen == [(0.3, "eager")]
     assert {m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)} == {0.1}
     assert model[0].auto_model.config._attn_implementation == "sdpa"
-    with pytest.raises(ValueError, match="dropout 0.3: no layer"):
-        static = tiny.static()
-        trainer_of(tmp_path, {"p": SemanticContrastiveLoss(static)}, {"p": tiny.pairs()}, dropout=0.3)[0].train()
 
 
 def test_texts_are_cut_in_training_alone(tmp_path: Path) -> None:
@@ -320,5 +293,3 @@ def test_texts_are_cut_in_training_alone(tmp_path: Path) -> None:
     trainer, _ = trainer_of(tmp_path, {"p": SemanticContrastiveLoss(model)}, {"p": tiny.pairs()}, **options)
     batch = next(iter(trainer.get_train_dataloader()))
     assert batch["source_input_ids"].shape[1] == 5 and model.max_seq_length == 16
-    with pytest.raises(ValueError, match="train_seq_length 99: the model reads only 16"):
-        trainer_of(tmp_path, {"p": SemanticContrastiveLoss(model)}, {"p": tiny.pairs()}, train_seq_length=99)

@@ -180,7 +180,7 @@ def test_what_is_given_overrides_a_recipe(repository: Path) -> None:
             "msm",
             # Tables 4 to 8; the temperature is not in Eq. 1, but in the authors' program.
             {"mu": 0.5, "intra_document_negatives": True, "num_negatives": 512, "heads": "separate"}
-            | {"document_encoder_layers": 2, "language_groups": [], "temperature": 0.1, "block_size": 32},
+            | {"document_encoder_layers": 2, "temperature": 0.1, "block_size": 32},
         ),
         ("ml-ctl", None, {"objective": "cz_nce", "words": True, "temperature": 0.07, "language_mixing": 0}),
         # Eq. 3 has a scale of its own; batches mix the language pairs (section 3.1).
