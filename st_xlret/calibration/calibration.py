@@ -5,41 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from st_xlret.calibration.steps import (
-    OF_MEANS,
-    STEPS,
-    Floats,
-    Maps,
-    Moments,
-    coral,
-    lir,
-    lsar,
-    recolouring,
-    scale,
-    shift,
-    to_pivot,
-)
+from st_xlret.calibration import steps as step_maps
+from st_xlret.calibration.steps import OF_MEANS, STEPS, Floats, Maps, Moments
 from st_xlret.files import atomic_directory, write_json
 
 if TYPE_CHECKING:
     from st_xlret.modules.calibration_layer import CalibrationLayer
 
 FILE, WEIGHTS = "calibration.json", "model.safetensors"
-
 SEARCH_STEPS = OF_MEANS | {"coral"}
-"""The steps that suit search. Where there are no others, a quarter of the mean of all languages is kept by default."""
-
+"""The steps that suit search. Where there are no others, a part of the mean of all languages is kept by default."""
 QUERY_STEPS = ("lsar", "shift")
 """The steps that may map queries alone, while documents stay as they are."""
-
 _KEPT_BY_DOCUMENTS, _KEPT_BY_QUERIES = 0.25, 0.5
 
 Role = Literal["query", "document"]
@@ -51,26 +37,14 @@ _README = """\
 # A calibration of vectors
 
 It was fitted on vectors of {dimension} dimensions{of_model}, compared by {metric}. {sides} {maps}
+In any programming language, for a vector x, written for Python:
 
-`model.safetensors` has float32 tensors: `basis` (d, r), and `matrix` (1 or maps, r, r) and `offset` (maps, r)
-of {role}. In any programming language, for a vector x:
-
-    x = x / length(x)
-    y = x + basis · (matrix[{matrix}] · (transposed basis · x) + offset[{number}])
-    y = y / length(y)
-
-With NumPy and safetensors:
-
-    import numpy as np
-    import safetensors.numpy
-
-    maps = safetensors.numpy.load_file("model.safetensors")
-    basis, matrix, offset = maps["basis"], maps["{prefix}matrix"][{matrix}], maps["{prefix}offset"][{number}]
-    unit = vector / np.linalg.norm(vector)
-    mapped = unit + basis @ (matrix @ (basis.T @ unit) + offset)
-    mapped /= np.linalg.norm(mapped)
-
-To go back, leave it out.
+    tensors = safetensors.numpy.load_file("model.safetensors")
+    basis = tensors["basis"]
+    matrix, offset = tensors["{prefix}matrix"][{matrix}], tensors["{prefix}offset"][{number}]
+    {scale}
+    x = x + basis @ (matrix @ (basis.T @ x) + offset)
+    {scale}
 """
 
 
@@ -80,21 +54,18 @@ class VectorCalibration:
 
     It is one affine map `x -> x + B (M B^T x + m)`, or one for each language, with an orthonormal basis B (d, r). Steps
     that means determine (`"lsar"`, `"shift"`, `"to_pivot"`) move vectors in the span of the languages' means alone: r
-    is at most the number of languages then, and d for other steps. `fit` makes it, `transform` applies it with NumPy
-    alone, and `save` writes it for programs in any language. [`calibrate`][st_xlret.calibrate] builds one into a model.
+    is at most the number of languages then, and d for other steps. [`calibrate`][st_xlret.calibrate] builds a
+    calibration into a model.
 
     Attributes:
         basis: B, (d, r).
         document: M and m of documents; None leaves documents as they are.
         query: M and m of queries, where they have maps of their own; None for those of documents.
         languages: The languages of the maps, in their order; empty for one map for all vectors.
-        steps: The steps, kept as a record, as are the following.
-        strength: Strength of the steps.
-        pivot: The language into which others were mapped, and of texts that name none.
+        steps: The steps, kept as a record, like `strength`, `pivot` and `notes` (which rotation was chosen).
         normalize: Whether vectors are scaled to unit length before and after the map.
         metric: How the vectors are compared: "cosine", "dot" or "euclidean".
         model: Name of the model that made the vectors, if it is known.
-        notes: What was found while it was fitted, such as the rotation that was chosen for a language.
 
     Example:
         >>> generator = np.random.default_rng(0)
@@ -141,32 +112,30 @@ class VectorCalibration:
     ) -> VectorCalibration:
         """Fit the maps that align the vectors of several languages (CCP, Wu et al. 2022, section 3.2).
 
-        50 vectors of each language do for steps of means, and 300 lose little against all; other steps need 1 500.
         Steps run in the order given. Each is estimated on the output of the steps before it, at their strength s:
 
         - `"shift"` subtracts the language's mean: `x - s mean`.
         - `"scale"` divides by the language's standard deviation in each dimension: `x / std ** s`.
         - `"rotate"` applies an orthogonal map W into the pivot's space: the orthogonal matrix nearest to
-          `(1 - s) I + s W`. Languages with `pairs` get the closed-form solution (Procrustes), the others the
-          unsupervised search of Conneau et al. (2018). The pivot is not rotated.
+          `(1 - s) I + s W`, by `pairs` in closed form (Procrustes), else as Conneau et al. (2018) without any.
         - `"lir"` subtracts the projection P on the language's top principal components (Yang et al. 2021): `x - s P x`.
         - `"lsar"` subtracts the projection on the subspace in which the languages' means differ (Xie et al. 2022), in
           the same way. It is the only step that is equal for all languages: alone, it needs no language.
         - `"coral"` gives every language the average covariance (Sun et al. 2016). Put it after `"shift"`.
         - `"to_pivot"` adds the difference of the pivot's mean and the language's ("Shift", arXiv 2606.18801), at
-          strength s: `x + s (mean_pivot - mean)`. It is for documents: queries with maps of their own stay as they are.
+          strength s: `x + s (mean_pivot - mean)`. Queries with maps of their own stay as they are.
 
-        An encoder with prompts embeds a text differently as a query and as a document. With `queries`, each role gets
-        maps of its own, but what is kept of the common mean is the documents' for both: queries keep their offset
-        from documents. With `queries_only`, an index of documents need not be touched. LSAR is a projection P, and
-        (Pq)·(Pd) = (Pq)·d: a mapped query ranks documents as they are like mapped ones, up to their lengths.
+        With `queries_only`, an index of documents need not be touched. LSAR is a projection P, and (Pq)·(Pd) = (Pq)·d:
+        a mapped query ranks documents as they are like mapped ones, up to their lengths.
 
         Args:
-            documents: Language -> (n, d), tensors or arrays; or one matrix (n, d) with `languages`.
+            documents: Language -> (n, d), tensors or arrays; or one matrix (n, d) with `languages`. 300 vectors of each
+                language do for steps of means, and 1 500 for others.
             languages: The language of each row of a matrix.
             queries: Language -> (m, d), for maps of queries of their own, in at least two languages of the documents:
-                questions without labels, or the documents' texts embedded as queries. A language that has none gets
-                the map of its documents. All steps but `"rotate"`.
+                questions without labels, or texts embedded with the prompt for queries. What is kept of the common mean
+                is the documents', so that queries keep their offset. A language that has none gets the map of its
+                documents. All steps but `"rotate"`.
             steps: Any of `STEPS`, each once. `("shift", "scale", "rotate")` is the CCP paper's calibration.
             strength: From 0, which leaves vectors as they are, to 1.
             queries_only: Map queries alone. For the steps `"lsar"` and `"shift"`.
@@ -193,21 +162,22 @@ class VectorCalibration:
         """
         check_steps(steps, strength, queries_only=queries_only, apart=queries is not None, pairs=pairs is not None)
         rows = {"document": by_language(documents, languages, metric=metric, normalize=normalize)}
-        if queries is not None:
-            asked = by_language(queries, metric=metric, normalize=normalize)
-            rows["query"] = {code: asked[code] for code in rows["document"] if code in asked}
         codes, width = list(rows["document"]), next(iter(rows["document"].values())).shape[1]
-        unfit = {code: (np.shape(own), np.shape(other)) for code, (own, other) in (pairs or {}).items()}
-        unfit = {code: shapes for code, shapes in unfit.items() if code not in codes or len(set(shapes)) > 1}
-        asked_in, moves_to_pivot = list(rows.get("query", codes)), {"rotate", "to_pivot"} & set(steps)
+        if queries is not None:
+            known = {code: queries[code] for code in codes if code in queries}
+            rows["query"] = by_language(
+                known, metric=metric, normalize=normalize, languages_needed=1 + ("lsar" in steps)
+            )
+        parallel = {code: (as_array(own), as_array(other)) for code, (own, other) in (pairs or {}).items()}
+        unfit = [code for code, sides in parallel.items() if code not in codes or sides[0].shape != sides[1].shape]
+        needs_pivot = {"rotate", "to_pivot"} & set(steps)
         _refuse(
             (not 0 <= lir_components < width, f"lir_components must lie between 0 and {width - 1}: {lir_components}"),
-            (bool(moves_to_pivot) and pivot not in codes, f"no vectors of the pivot {pivot!r}: there are {codes}"),
-            (len(asked_in) < 1 + ("lsar" in steps), f"too few languages of queries, {asked_in}, are among {codes}"),
-            (bool(unfit), f"pairs are row-aligned, in a language of the documents: {unfit}"),
+            (bool(needs_pivot) and pivot not in codes, f"no vectors are in the pivot {pivot!r}, only in {codes}"),
+            (bool(unfit), f"pairs are row-aligned, in a language of the documents: not in {unfit}"),
         )
-        if keep_mean is None and set(steps) <= SEARCH_STEPS:
-            # Without a part of the mean search loses points. What is kept is the documents' mean for both roles.
+        pivot = pivot if pivot in codes else codes[0]
+        if keep_mean is None and set(steps) <= SEARCH_STEPS:  # without a part of the mean search loses points
             keep_mean = _KEPT_BY_QUERIES if queries_only else _KEPT_BY_DOCUMENTS
         of_means = set(steps) <= OF_MEANS
         moments = {
@@ -217,26 +187,18 @@ class VectorCalibration:
         if of_means and len(means) < width:
             basis = np.linalg.qr(means.T)[0]
             moments = {role: each.within(basis) for role, each in moments.items()}
-        fit = _Fit(
-            moments,
-            {role: list(vectors) for role, vectors in rows.items()},
-            tuple(steps),
-            width,
-            keep_mean,
-            lsar_rank,
-            lir_components,
-            pivot if pivot in codes else codes[0],
-            queries_only,
-            {code: (as_array(own), as_array(other)) for code, (own, other) in (pairs or {}).items()},
-            rows["document"] if "rotate" in steps else {},
-            adversarial,
-            seed,
-        )
-        about: dict[str, Any] = {"pivot": fit.pivot, "normalize": normalize, "metric": metric or "cosine"}
+        rotate = None
+        if "rotate" in steps:
+            from st_xlret.calibration.rotation import rotations
+
+            rotate = partial(rotations, rows["document"], pivot, parallel, adversarial=adversarial, seed=seed)
+        asked = list(rows.get("query", codes))
+        how = (tuple(steps), width, keep_mean, lsar_rank, lir_components, pivot, queries_only, rotate)
+        fit = _Fit(moments, codes, asked, *how)
         # One map serves all only after lsar alone: lsar and then shift needs the language.
-        one = fit.steps == ("lsar",)
-        unfitted = cls(basis, None, None, () if one else tuple(codes), fit.steps, model=model, **about, _fit=fit)
-        return unfitted.at(strength)
+        mapped = () if fit.steps == ("lsar",) else tuple(codes)
+        about: dict[str, Any] = {"pivot": pivot, "normalize": normalize, "metric": metric or "cosine", "model": model}
+        return cls(basis, None, None, mapped, fit.steps, **about, _fit=fit).at(strength)
 
     def at(self, strength: float) -> VectorCalibration:
         """The same calibration at another strength, in a moment (but a rotation is searched anew).
@@ -280,11 +242,9 @@ class VectorCalibration:
 
     def dense(self, role: Role = "document", number: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
         """W (d, d) and b (d,) of one map `y = W x + b`."""
-        maps, identity = self.maps_of(role), np.eye(self.dimension)
-        if maps is None:
-            return identity, np.zeros(self.dimension)
-        matrix, offset = maps.of(number)
-        return identity if matrix is None else identity + self.basis @ matrix @ self.basis.T, self.basis @ offset
+        inside = np.vstack([self.basis, np.zeros(self.basis.shape[1])])  # of the unit vectors, and of the origin
+        *columns, bias = self.change(inside, role, number) @ self.basis.T
+        return np.eye(self.dimension) + (np.stack(columns) - bias).T, bias
 
     def transform(
         self, vectors: ArrayLike, role: Role = "query", language: str | Sequence[str] | None = None
@@ -309,27 +269,22 @@ class VectorCalibration:
         if self.maps_of(role) is None:
             return given.astype(np.float32, copy=False)
         rows = np.atleast_2d(given).astype(np.float32, copy=False)
-        rows = unit(rows) if self.normalize else rows
-        basis = self.basis.astype(np.float32)
-        inside = rows @ basis
+        rows, basis = unit(rows) if self.normalize else rows, self.basis.astype(np.float32)
+        inside, numbers = rows @ basis, self._numbers(language, len(rows))
         change = np.empty_like(inside)
-        numbers = self._numbers(language, len(rows))
         for number in np.unique(numbers):
             change[numbers == number] = self.change(inside[numbers == number], role, number)
         mapped = rows + change @ basis.T
-        mapped = unit(mapped, "mapped vectors") if self.normalize else mapped
+        mapped = unit(mapped) if self.normalize else mapped
         return mapped[0] if given.ndim == 1 else mapped
 
     def layer(self, role: Role = "document") -> CalibrationLayer:
-        """The maps of a role as a module of a model."""
+        """The maps of a role as a module of a model; the identity for documents that stay as they are."""
         from st_xlret.modules.calibration_layer import CalibrationLayer
 
-        tensors = self._tensors()
-        if self.queries_only and role == "document":
-            tensors |= {name: np.zeros_like(tensors[name]) for name in ("matrix", "offset")}
-        elif role == "query" and self.query is not None and not self.queries_only:
-            tensors |= {name: tensors[f"query_{name}"] for name in ("matrix", "offset")}
-        about = self._about()
+        maps = self.maps_of(role) or Maps(None, np.zeros((max(1, len(self.languages)), self.basis.shape[1])))
+        about = self._about() | {"queries_only": False}
+        tensors = replace(self, document=maps, query=None)._tensors()
         return CalibrationLayer(about.pop("dimension"), about.pop("languages"), tensors=tensors, **about)
 
     def check(self, *, dimension: int, metric: str | None = None, model: str | None = None, name: str = "") -> None:
@@ -397,11 +352,9 @@ class VectorCalibration:
             rank, maps = tensors["basis"].shape[-1], max(1, len(about["languages"]))
             shapes = {"basis": (dimension, rank), "matrix": (rank, rank), "offset": (maps, rank)}
             for name, tensor in tensors.items():
-                shape = shapes[name.removeprefix("query_")]
-                if tensor.shape[-2:] != shape or tensor.shape[:-2] not in ((), (1,), (maps,)):
-                    raise ValueError(f"{name} has the shape {tensor.shape}, for {maps} maps of {dimension} dimensions")
-                if not np.isfinite(tensor).all():
-                    raise ValueError(f"{name} holds NaN or infinite numbers")
+                fits = tensor.shape[-2:] == shapes[name.removeprefix("query_")]
+                if not fits or tensor.shape[:-2] not in ((), (1,), (maps,)) or not np.isfinite(tensor).all():
+                    raise ValueError(f"{name} {tensor.shape} is not finite, or not of {maps} maps from {dimension}")
             saved = Maps(tensors["matrix"], tensors["offset"])
             own = Maps(tensors["query_matrix"], tensors["query_offset"]) if "query_matrix" in tensors else None
             document, query = (None, saved) if queries_only else (saved, own)
@@ -425,40 +378,34 @@ class VectorCalibration:
         return about | {"languages": list(self.languages), "steps": list(self.steps), "notes": dict(self.notes)}
 
     def _readme(self) -> str:
-        tensors, maps = self._tensors(), "One map serves all languages."
-        if self.languages:
-            maps = f"Maps 0 to {len(self.languages) - 1} are of vectors in {', '.join(self.languages)}."
-        sides = {False: "Queries and documents are mapped.", True: "Queries and documents have maps of their own."}
-        text = _README.format(
+        tensors, apart, last = self._tensors(), self.document and self.query, len(self.languages) - 1
+        sides = "Queries alone are mapped; the stored documents stay as they are."
+        if not self.queries_only:
+            sides = "Queries (tensors `query_...`) and documents" if apart else "Queries and documents"
+            sides = f"{sides} are mapped."
+        return _README.format(
             dimension=self.dimension,
             of_model=f" of {self.model}" if self.model else "",
             metric=self.metric,
-            sides="Queries alone are mapped; the stored documents stay as they are."
-            if self.queries_only
-            else sides["query_matrix" in tensors],
-            maps=maps,
-            role="documents, `query_matrix` and `query_offset` of queries" if "query_matrix" in tensors else "the maps",
-            prefix="query_" if "query_matrix" in tensors else "",
+            sides=sides,
+            maps=f"Maps 0 to {last}: {', '.join(self.languages)}." if self.languages else "One map serves all.",
+            prefix="query_" if apart else "",
             number="map" if self.languages else 0,
             matrix="map" if len(tensors["matrix"]) > 1 else 0,
+            scale="x = x / (x @ x) ** 0.5  # unit length" if self.normalize else "",
         )
-        scaled = ("    x = x /", "    y = y /", "    mapped /=")
-        if self.normalize:
-            return text
-        lines = [line for line in text.splitlines() if not line.startswith(scaled)]
-        return "\n".join(lines).replace("vector / np.linalg.norm(vector)", "vector") + "\n"
 
     def _numbers(self, language: str | Sequence[str] | None, count: int) -> NDArray[np.int64]:
         """The number of each row's map."""
         if not self.languages:
             return np.zeros(count, np.int64)
         codes = [language] * count if language is None or isinstance(language, str) else list(language)
-        if (unknown := {str(code) for code in codes} - set(self.languages)) or len(codes) != count:
+        number_of = {code: number for number, code in enumerate(self.languages)}
+        if (unknown := {str(code) for code in codes} - set(number_of)) or len(codes) != count:
             raise ValueError(
                 f"{count} vectors and {len(codes)} languages; no map for {', '.join(unknown) or 'none'}: there are "
                 f"maps for {', '.join(self.languages)}, and the language of each vector has to be given"
             )
-        number_of = {code: number for number, code in enumerate(self.languages)}
         return np.array([number_of[str(code)] for code in codes], np.int64)
 
 
@@ -489,36 +436,67 @@ def fit_calibration(embeddings: Vectors, **how: Any) -> CalibrationLayer:
     return VectorCalibration.fit(embeddings, normalize=False, **how).layer()
 
 
+def check_steps(
+    steps: Sequence[str],
+    strength: float | Literal["auto"] = 1.0,
+    *,
+    queries_only: bool = False,
+    apart: bool = False,
+    pairs: bool = False,
+) -> None:
+    """Refuse what cannot be fitted whatever the vectors, before long work; the arguments are those of `fit`."""
+    others = [step for step in steps if step not in QUERY_STEPS]
+    known = not isinstance(steps, str) and 0 < len(steps) == len(set(steps) & set(STEPS))
+    rotates = "rotate" in steps
+    _refuse(
+        (not known, f"steps are a sequence out of {', '.join(STEPS)}, each once; got {steps!r}"),
+        (strength != "auto" and not 0 <= strength <= 1, f"strength must lie between 0 and 1, got {strength}"),
+        (
+            strength == "auto" and rotates,
+            "the strength 'auto' fits eleven times, too long with 'rotate': give a number",
+        ),
+        (
+            queries_only and bool(others),
+            f"queries_only: {others} would move documents; take {' or '.join(QUERY_STEPS)}",
+        ),
+        (apart and rotates, "the step 'rotate' has no maps for queries of their own"),
+        (pairs and not rotates, "pairs are for the step 'rotate': add it to the steps, or leave the pairs out"),
+    )
+
+
+def _refuse(*reasons: tuple[bool, str]) -> None:
+    """Raise a `ValueError` for the first reason that holds."""
+    for holds, reason in reasons:
+        if holds:
+            raise ValueError(reason)
+
+
 def by_language(
     vectors: Vectors | ArrayLike,
     languages: Iterable[str] | None = None,
     *,
     metric: str | None = None,
     normalize: bool = True,
+    languages_needed: int = 2,
 ) -> dict[str, NDArray[Any]]:
-    """Language -> its vectors (n, d), of unit length unless not `normalize`.
-
-    The arguments and errors are those of `VectorCalibration.fit`.
-    """
+    """Language -> its vectors (n, d), of unit length if `normalize`; arguments and errors are those of `fit`."""
     if isinstance(vectors, Mapping):
+        _refuse((languages is not None, "the vectors are by language already: leave languages out"))
         clouds = {str(code): as_array(rows) for code, rows in vectors.items()}
     else:
         matrix, codes = as_array(vectors), np.array([str(code) for code in (() if languages is None else languages)])
-        if len(codes) != len(matrix):
-            raise ValueError(f"{len(matrix)} vectors need as many languages, one for each row; got {len(codes)}")
+        _refuse((len(codes) != len(matrix), f"{len(matrix)} vectors need a language each, got {len(codes)}"))
         clouds = {code: matrix[codes == code] for code in sorted(set(codes.tolist()))}
     shapes = {code: rows.shape for code, rows in clouds.items()}
-    if len(shapes) < 2 or {len(shape) for shape in shapes.values()} != {2} or len({s[1] for s in shapes.values()}) > 1:
-        raise ValueError(f"a calibration needs matrices of one width, in two languages at least, got {shapes}")
+    widths = {shape[1:] for shape in shapes.values()}
+    fits = len(widths) == 1 and len(next(iter(widths))) == 1 and len(shapes) >= languages_needed
+    _refuse((not fits, f"a calibration needs matrices of one width, in two languages at least, got {shapes}"))
     if not normalize:
         return clouds
     for code, rows in clouds.items():
         clouds[code] = unit(rows, f"vectors of {code!r}")
-        if metric not in (None, "cosine") and not np.allclose(np.linalg.norm(rows, axis=1), 1, atol=0.02):
-            raise ValueError(
-                f"the metric is {metric}, and vectors of {code!r} are not of unit length: a calibration maps "
-                "directions. Store vectors of unit length, or search by cosine"
-            )
+        stays = metric in (None, "cosine") or np.allclose(np.linalg.norm(rows, axis=1), 1, atol=0.02)
+        _refuse((not stays, f"vectors for {metric} are of unit length, since a map is of directions: {code}"))
     return clouds
 
 
@@ -546,7 +524,9 @@ class _Fit:
     """What the maps are computed from at any strength: the moments of each role in the coordinates of the basis."""
 
     moments: dict[str, Moments]
-    codes: dict[str, list[str]]
+    codes: list[str]
+    asked: list[str]
+    """The languages of the queries."""
     steps: tuple[str, ...]
     width: int
     keep_mean: float | None
@@ -554,10 +534,7 @@ class _Fit:
     lir_components: int
     pivot: str
     queries_only: bool
-    pairs: dict[str, tuple[NDArray[Any], NDArray[Any]]]
-    rows: dict[str, NDArray[Any]]
-    adversarial: bool
-    seed: int
+    rotate: Callable[..., tuple[Maps, dict[str, str]]] | None
     recoloured: dict[str, Floats] = field(default_factory=dict)
 
     def maps(self, strength: float) -> tuple[Maps | None, Maps | None, dict[str, str]]:
@@ -567,91 +544,44 @@ class _Fit:
         for number, step in enumerate(self.steps):
             common = moments["document"].means.mean(axis=0)
             for role, own in dict(moments).items():
-                if step == "rotate":
-                    from st_xlret.calibration.rotation import rotations
-
-                    how: Any = {"adversarial": self.adversarial, "seed": self.seed}
-                    maps, notes = rotations(self.rows, total[role], self.pivot, self.pairs, strength, **how)
+                if step == "rotate" and self.rotate is not None:
+                    maps, notes = self.rotate(total[role], strength)
                 else:
-                    maps = self._step(step, self.steps[:number], role, own, strength, common)
+                    maps = self._step(number, role, own, strength, common)
                 total[role], moments[role] = total[role].then(maps), own.after(maps)
         if self.steps == ("lsar",):
             total = {role: Maps(maps.matrix, maps.offset[:1]) for role, maps in total.items()}
         query = self._filled(total["document"], total["query"]) if "query" in total else None
-        if self.queries_only:
-            return None, query or total["document"], notes
-        return total["document"], query, notes
+        return (None, query or total["document"], notes) if self.queries_only else (total["document"], query, notes)
 
-    def _step(
-        self, step: str, before: Sequence[str], role: str, moments: Moments, strength: float, common: Floats
-    ) -> Maps:
+    def _step(self, number: int, role: str, moments: Moments, strength: float, common: Floats) -> Maps:
+        step, before = self.steps[number], set(self.steps[:number])
         if step == "shift":
-            return shift(moments, strength, common, self.keep_mean or 0.0)
+            return step_maps.shift(moments, strength, common, self.keep_mean or 0.0)
         if step == "lsar":
             kept = 1.0 if self.keep_mean is None else self.keep_mean
-            return lsar(moments, strength, common, kept, self.lsar_rank, self.width)
+            return step_maps.lsar(moments, strength, common, kept, self.lsar_rank, self.width)
         if step == "to_pivot":
-            if role == "query":
-                return Maps(None, np.zeros_like(moments.means))
-            return to_pivot(moments, strength, self.codes[role].index(self.pivot))
+            pivot = self.codes.index(self.pivot) if role == "document" else 0
+            return step_maps.to_pivot(moments, strength if role == "document" else 0.0, pivot)
         if step == "scale":
-            return scale(moments, strength)
+            return step_maps.scale(moments, strength)
         if step == "lir":
-            return lir(moments, strength, self.lir_components)
-        if not OF_MEANS - {"lsar"} >= set(before):
-            return coral(moments, strength)
+            return step_maps.lir(moments, strength, self.lir_components)
+        if not before <= {"shift", "to_pivot"}:
+            return step_maps.coral(moments, strength)
         if role not in self.recoloured:  # after translations alone, it does not depend on the strength
-            self.recoloured[role] = recolouring(moments.spreads)
-        return coral(moments, strength, self.recoloured[role])
+            self.recoloured[role] = step_maps.recolouring(moments.spreads)
+        return step_maps.coral(moments, strength, self.recoloured[role])
 
     def _filled(self, documents: Maps, queries: Maps) -> Maps:
         """The maps of queries; a language that has none gets the map of its documents."""
-        codes, asked = self.codes["document"], self.codes["query"]
-        if codes == asked or len(queries.offset) < len(asked):
+        if self.codes == self.asked or self.steps == ("lsar",):
             return queries
-        zeros = np.zeros((documents.offset.shape[1],) * 2)
-        chosen = [queries.of(asked.index(code)) if code in asked else documents.of(i) for i, code in enumerate(codes)]
-        return Maps(
-            np.stack([zeros if maps.matrix is None else maps.matrix for maps in chosen]),
-            np.stack([maps.offset for maps in chosen]),
-        )
-
-
-def check_steps(
-    steps: Sequence[str],
-    strength: float | Literal["auto"] = 1.0,
-    *,
-    queries_only: bool = False,
-    apart: bool = False,
-    pairs: bool = False,
-) -> None:
-    """Refuse steps that cannot be fitted whatever the vectors, before long work; the arguments are those of `fit`.
-
-    Raises:
-        ValueError: If a step is unknown or named twice, the strength is beyond [0, 1], a step cannot map queries alone,
-            or, `apart`, by maps of their own, or there are `pairs` for no rotation.
-    """
-    others = [step for step in steps if step not in QUERY_STEPS]
-    known = not isinstance(steps, str) and 0 < len(steps) == len(set(steps) & set(STEPS))
-    rotates = "rotate" in steps
-    _refuse(
-        (not known, f"steps are a sequence out of {', '.join(STEPS)}, each once; got {steps!r}"),
-        (strength != "auto" and not 0 <= strength <= 1, f"strength must lie between 0 and 1, got {strength}"),
-        (
-            strength == "auto" and rotates,
-            "the strength 'auto' fits eleven times, too long with 'rotate': give a number",
-        ),
-        (
-            queries_only and bool(others),
-            f"queries_only: {', '.join(others)} would move documents; {' and '.join(QUERY_STEPS)} map queries alone",
-        ),
-        (apart and rotates, "the step 'rotate' has no maps for queries of their own"),
-        (pairs and not rotates, "pairs are for the step 'rotate': add it to the steps, or leave the pairs out"),
-    )
-
-
-def _refuse(*reasons: tuple[bool, str]) -> None:
-    """Raise a `ValueError` for the first reason that holds."""
-    for holds, reason in reasons:
-        if holds:
-            raise ValueError(reason)
+        zeros, place_of = np.zeros((documents.offset.shape[1],) * 2), {code: i for i, code in enumerate(self.asked)}
+        chosen = [
+            queries.of(place_of[code]) if code in place_of else documents.of(place)
+            for place, code in enumerate(self.codes)
+        ]
+        matrices = [zeros if maps.matrix is None else maps.matrix for maps in chosen]
+        return Maps(np.stack(matrices), np.stack([maps.offset for maps in chosen]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,14 +15,11 @@ from torch import Tensor, nn
 from st_xlret.calibration.steps import Maps
 from st_xlret.search import unit_rows
 
-logger = logging.getLogger(__name__)
-
 MAX_TEXTS, HELD_OUT = 5000, 0.25
 NEIGHBOURS, REFINEMENTS = 10, 5
 MOST_OF_THE_WAY = 0.75
 
-# The adversarial training. Conneau et al. (2018, section 3.2) have a larger discriminator (2,048), far more steps and,
-# instead, a lower rate of the rotation (0.1).
+# Conneau et al. (2018, section 3.2) have a discriminator of 2,048, far more steps and, instead, a rotation rate of 0.1.
 EPOCHS, STEPS_PER_EPOCH, DISCRIMINATOR_STEPS = 10, 400, 2
 BATCH_SIZE, HIDDEN, DROPOUT, SMOOTHING = 32, 128, 0.1, 0.2
 RATE, ROTATION_RATE, DECAY, BETA = 0.1, 1.0, 0.95, 0.01
@@ -31,67 +27,48 @@ RATE, ROTATION_RATE, DECAY, BETA = 0.1, 1.0, 0.95, 0.01
 
 def rotations(
     rows: Mapping[str, NDArray[Any]],
-    maps: Maps,
     pivot: str,
     pairs: Mapping[str, tuple[NDArray[Any], NDArray[Any]]],
+    maps: Maps,
     strength: float,
     *,
     adversarial: bool = True,
     seed: int = 0,
 ) -> tuple[Maps, dict[str, str]]:
-    """The rotation of every language into the pivot's space, and how each was found.
+    """The part `strength` of the rotation of vectors, after maps, into the pivot's space, and how each was found.
 
-    Args:
-        rows: Language -> vectors (n, d).
-        maps: The maps of the steps so far, in the order of the languages.
-        pivot: The language that is not rotated.
-        pairs: Language -> row-aligned vectors of its sentences and of the pivot's; these get the closed-form solution.
-        strength: How far to go, see `partial_rotation`.
-        adversarial: Whether the search without pairs also starts from adversarial training.
-        seed: Seed of the draws and of the training.
-
-    Raises:
-        ValueError: If a language has fewer texts, or pairs, than dimensions: most of its rotation would be arbitrary.
+    A language with fewer texts, or pairs, than dimensions is a `ValueError`: most of its rotation would be arbitrary.
     """
     codes, width = list(rows), maps.offset.shape[1]
     counts = {code: len(pairs[code][0]) if code in pairs else len(vectors) for code, vectors in rows.items()}
     if set(codes) - {pivot} <= set(pairs):
         del counts[pivot]  # its own texts are not used then
-    if strength and len(codes) > 1 and (few := {code: count for code, count in counts.items() if count < width}):
+    if strength and (few := {code: count for code, count in counts.items() if count < width}):
         raise ValueError(f"a rotation in {width} dimensions needs as many texts, or pairs, of each language: {few}")
 
     def mapped(code: str, vectors: NDArray[Any]) -> Tensor:
         matrix, offset = maps.of(codes.index(code))
-        moved = vectors + offset.astype(vectors.dtype)
-        if matrix is not None:
-            moved = moved + vectors @ matrix.T.astype(vectors.dtype)
-        return torch.from_numpy(moved)
+        change = 0 if matrix is None else vectors @ matrix.T.astype(vectors.dtype)
+        return torch.from_numpy(vectors + change + offset.astype(vectors.dtype))
 
     matrices, notes = np.zeros((len(codes), width, width)), {}
     for number, code in enumerate(codes):
         if code == pivot or not strength:
             continue
         if code in pairs:
-            sides = (mapped(side, vectors).double() for side, vectors in zip((code, pivot), pairs[code], strict=True))
-            rotation, note = procrustes(*sides), f"Procrustes on {len(pairs[code][0])} pairs"
+            own, other = (mapped(side, part).double() for side, part in zip((code, pivot), pairs[code], strict=True))
+            rotation, note = procrustes(own, other), f"Procrustes on {len(own)} pairs"
         else:
-            clouds = (mapped(side, rows[side]) for side in (code, pivot))
-            rotation, note = unsupervised_rotation(
-                *clouds, adversarial=adversarial, seed=seed + zlib.crc32(code.encode())
-            )
-        logger.info("rotation of %s into %s: %s", code, pivot, note)
+            own, other = (mapped(side, rows[side]) for side in (code, pivot))
+            own_seed = seed + zlib.crc32(code.encode())
+            rotation, note = unsupervised_rotation(own, other, adversarial=adversarial, seed=own_seed)
         notes[f"rotate {code}"] = note
         matrices[number] = partial_rotation(rotation, strength).numpy() - np.eye(width)
     return Maps(matrices, np.zeros((len(codes), width))), notes
 
 
 def nearest_orthogonal(matrix: Tensor) -> Tensor:
-    """Compute the orthogonal matrix nearest to a square one (its polar factor), in float64.
-
-    Example:
-        >>> nearest_orthogonal(3 * torch.eye(2)).tolist()
-        [[1.0, 0.0], [0.0, 1.0]]
-    """
+    """The orthogonal matrix nearest to a square one (its polar factor), in float64."""
     left, _, right = torch.linalg.svd(matrix.double())
     return left @ right
 
@@ -120,31 +97,19 @@ def procrustes(source: Tensor, target: Tensor) -> Tensor:
 
 
 def partial_rotation(rotation: Tensor, strength: float) -> Tensor:
-    """Go part of the way from the identity to W: the orthogonal matrix nearest to `(1 - s) I + s W`, float64.
+    """Part of the way from the identity to W: the orthogonal matrix nearest to `(1 - s) I + s W`, float64.
 
     Half of a plane rotation is the rotation by half of its angle. (A reflection, which no path of rotations reaches,
     switches at s = 1/2.)
-
-    Example:
-        >>> quarter_turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
-        >>> half = partial_rotation(quarter_turn, 0.5)
-        >>> torch.allclose(half @ half, quarter_turn.double())
-        True
     """
     identity = torch.eye(len(rotation), dtype=torch.float64, device=rotation.device)
     return nearest_orthogonal((1 - strength) * identity + strength * rotation.double()).cpu()
 
 
 def rotation_agreement(one: Tensor, other: Tensor) -> float:
-    """Measure what two rotations have in common beyond the identity: the cosine of their parts off it.
+    """What two rotations have in common beyond the identity: the cosine of their parts `W - (tr W / d) I`.
 
-    The part of W off the identity is `W - (tr W / d) I`. Rotations that were fitted to noise give about 0, and
-    rotations that follow a true one nearly 1. It is 1 if either is the identity.
-
-    Example:
-        >>> turn = torch.tensor([[0.6, -0.8], [0.8, 0.6]])
-        >>> round(rotation_agreement(turn, turn), 6), round(rotation_agreement(turn, turn.T), 6)
-        (1.0, -1.0)
+    Rotations that were fitted to noise give about 0, and those that follow a true one nearly 1; the identity gives 1.
     """
     parts = [matrix - matrix.diagonal().mean() * torch.eye(len(matrix)).to(matrix) for matrix in (one, other)]
     lengths = float(parts[0].norm() * parts[1].norm())
@@ -283,18 +248,16 @@ def _candidates(source: Tensor, target: Tensor, adversarial: bool, min_agreement
 
 
 def pull_to_orthogonal(matrix: Tensor, beta: float) -> Tensor:
-    """Compute `(1 + beta) W - beta (W W^T) W`, which keeps W near the orthogonal matrices (Conneau et al., Eq. 7)."""
+    """`(1 + beta) W - beta (W W^T) W`, which keeps W near the orthogonal matrices (Conneau et al., Eq. 7)."""
     return (1 + beta) * matrix - beta * (matrix @ matrix.T) @ matrix
 
 
 def adversarial_rotations(source: Tensor, target: Tensor, *, seed: int = 0) -> Iterator[Tensor]:
     """Train a rotation against a discriminator that tells rotated source rows from target rows (Conneau et al. 2018).
 
-    The training starts from the identity and compares the shapes of the two point clouds. It finds rotations around the
-    identity reliably, but not arbitrary ones: of ten seeds on a cloud of 30 topics in six dimensions, all recovered
-    half of a random rotation and two to four recovered a whole one.
-
-    Rows have unit length. Equal seeds give equal rotations on one machine; PyTorch's random state is not changed.
+    It starts from the identity, and finds rotations around it reliably, but not arbitrary ones: of ten seeds on 30
+    topics in six dimensions, all recovered half of a random rotation and two to four a whole one. Rows have unit
+    length. Equal seeds give equal rotations on one machine; PyTorch's random state is not changed.
 
     Yields:
         The matrix W (d, d), float64, after each epoch. It is nearly orthogonal, and `W x` is in the target's space.
