@@ -113,7 +113,7 @@ def neighbours_both_ways(
         source: Shape (S, d), in memory or read by slices. Rows need not be normalised.
         target: Shape (T, d).
         k: Number of neighbours. A side with fewer rows gives all of them.
-        cosine: Compare by cosine. False: by dot product.
+        cosine: Compare by cosine. False: by dot product, as of rows that have unit length already.
         device: See `top_k`.
         show_progress_bar: Whether to show a bar over the source rows.
 
@@ -129,8 +129,7 @@ def neighbours_both_ways(
         [[1], [0]]
     """
     _check_matrices(k, source=source, target=target)
-    place = _device(device, source, target)
-    read = _unit if cosine else _float32
+    place, read = _device(device, source, target), _unit if cosine else _float32
     # The target is read again for each block of the source, which therefore is larger.
     wide = _BLOCK if place.type == "cpu" else 4 * _BLOCK
     high = 2 * wide
@@ -467,43 +466,3 @@ def prefer(scores: Matrix, same_language: Matrix, vectors: Rows, strength: float
         order.scatter_(1, other, torch.where(moves, above, below))
         has_moved.scatter_(1, other, moves | has_moved.gather(1, other))
     return order
-
-
-def csls_nearest(source: Tensor, target: Tensor, k: int = 10) -> tuple[Tensor, Tensor]:
-    """The target row of highest CSLS for every source row, (S,) int64, and the cosine of the two, (S,) float32.
-
-    `CSLS(x, y) = 2 cos(x, y) - r_T(x) - r_S(y)` ([Conneau et al., 2018](https://arxiv.org/abs/1710.04087), section
-    2.3), where r_T(x) is the mean cosine of x with its k nearest target rows, and r_S(y) that of y with its k nearest
-    source rows: hubs, which are near to everything, lose their advantage.
-    """
-    x, y, _, mean = _csls_parts(source, target, k)
-    # Of one source row, r_T(x) is the same for all targets.
-    nearest = top_k(F.pad(2 * x, (0, 1), value=-1.0), torch.cat([y, mean[:, None]], dim=1), 1)[1][:, 0]
-    return nearest, (x * y[nearest]).sum(dim=1)
-
-
-class MutualNeighbours(NamedTuple):
-    """Pairs of rows that are each other's nearest neighbours by source row: rows (P,) int64, and their CSLS (P,)."""
-
-    source: Tensor
-    target: Tensor
-    scores: Tensor
-
-
-def mutual_nearest_neighbours(source: Tensor, target: Tensor, k: int = 10) -> MutualNeighbours:
-    """Pairs of rows that are each other's best match under CSLS, possibly none; see `csls_nearest`."""
-    x, y, x_mean, y_mean = _csls_parts(source, target, k)
-    x = torch.cat([2 * x, -x_mean[:, None], torch.full_like(x_mean[:, None], -1.0)], dim=1)
-    y = torch.cat([F.pad(y, (0, 1), value=1.0), y_mean[:, None]], dim=1)
-    scores, forward, _, backward = neighbours_both_ways(x, y, 1, cosine=False)
-    best, rows = forward[:, 0], torch.arange(len(x), device=x.device)
-    mutual = backward[best, 0] == rows
-    return MutualNeighbours(rows[mutual], best[mutual], scores[mutual, 0])
-
-
-def _csls_parts(source: Tensor, target: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Both sides as unit rows, and the mean cosines r_T of the source rows and r_S of the target rows."""
-    if not len(source) or not len(target):
-        raise ValueError(f"nothing to compare: {len(source)} rows with {len(target)} rows")
-    forward, _, backward, _ = neighbours_both_ways(source, target, k)
-    return unit_rows(source, "source"), unit_rows(target, "target"), forward.mean(dim=1), backward.mean(dim=1)

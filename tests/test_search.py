@@ -8,16 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from st_xlret import search
 from st_xlret.search import (
-    csls_nearest,
     merge_top_k,
     mine_bitext,
     mine_pairs,
-    mutual_nearest_neighbours,
     top_k,
     unit_rows,
 )
@@ -152,47 +149,6 @@ def test_shards_merge_into_the_whole(bounds: list[int]) -> None:
     scores, indices = (torch.cat(each, dim=1) for each in zip(*parts[::-1], strict=True))
     for found, expected in zip(merge_top_k(scores, indices, 7), top_k(queries, corpus, 7), strict=True):
         assert torch.equal(found, expected)
-
-
-# CSLS
-
-
-def cosine(x: Tensor, y: Tensor) -> float:
-    return float(x @ y / (x.norm() * y.norm()))
-
-
-def naive_csls(source: Tensor, target: Tensor, k: int) -> Tensor:
-    def mean_of_nearest(x: Tensor, others: Tensor) -> float:
-        best = sorted((cosine(x, other) for other in others), reverse=True)[:k]
-        return sum(best) / len(best)
-
-    x_mean, y_mean = [mean_of_nearest(x, target) for x in source], [mean_of_nearest(y, source) for y in target]
-    return torch.tensor(
-        [[2 * cosine(x, y) - x_mean[i] - y_mean[j] for j, y in enumerate(target)] for i, x in enumerate(source)]
-    )
-
-
-@pytest.mark.parametrize("k", [1, 4, 50])
-@pytest.mark.parametrize("block", [5, 1000])
-def test_csls_and_mutual_neighbours(k: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    set_blocks(monkeypatch, block)
-    source, target = torch.randn(23, 5), torch.randn(17, 5) + 0.3
-    scores = naive_csls(source, target, k)
-    best, similarity = csls_nearest(source, 3 * target, k)
-    assert best.tolist() == scores.argmax(dim=1).tolist()
-    expected = torch.tensor([cosine(source[i], target[j]) for i, j in enumerate(best.tolist())])
-    torch.testing.assert_close(similarity, expected, atol=1e-5, rtol=1e-5)
-    mutual = [(i, j) for i, j in enumerate(scores.argmax(dim=1).tolist()) if int(scores[:, j].argmax()) == i]
-    matches = mutual_nearest_neighbours(source, target, k)
-    assert list(zip(matches.source.tolist(), matches.target.tolist(), strict=True)) == mutual
-    torch.testing.assert_close(matches.scores, torch.stack([scores[i, j] for i, j in mutual]), atol=1e-5, rtol=1e-5)
-
-
-def test_a_hub_loses_its_lead() -> None:
-    source = torch.eye(3) + 0.8
-    target = torch.cat([torch.eye(3) + 0.1 * torch.tensor([[0.0, 1.0, 0.0]]), torch.ones(1, 3)])
-    assert (F.normalize(source) @ F.normalize(target).T).argmax(dim=1).tolist() == [3, 3, 3]
-    assert csls_nearest(source, target, 3)[0].tolist() == [0, 1, 2]
 
 
 # Mining
@@ -335,11 +291,6 @@ def test_an_approximate_search_finds_most_pairs() -> None:
 def test_what_cannot_be_mined_is_named(source: Any, target: Any, options: Any, named: str, approximate: bool) -> None:
     with pytest.raises((ValueError, KeyError), match=named):
         mine_pairs(source, target, approximate=approximate, **options)
-
-
-def test_csls_of_nothing_is_an_error() -> None:
-    with pytest.raises(ValueError, match="0 rows with 2 rows"):
-        mutual_nearest_neighbours(torch.ones(0, 3), torch.ones(2, 3), 1)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
