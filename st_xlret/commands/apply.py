@@ -12,23 +12,18 @@ interrupted, and maps rows that were added since. A map of queries alone (--quer
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from st_xlret.commands.calibrate import Stored
-from st_xlret.options import name_leading_words, option, parse
+from st_xlret.options import name_leading_words, parse
 
 
 @dataclass
 class Arguments:
     """Which map, and where its results go."""
 
-    map: str = option(None, "Folder of the calibration.")
-    into: str = option(None, "Name of the new file, named vector, column, table or collection.")
-
-    def __post_init__(self) -> None:
-        for name in ("map", "into"):
-            if not getattr(self, name):
-                raise ValueError(f"--{name} is missing: st-xlret apply MAP --vectors SOURCE --into NEW")
+    map: str = field(metadata={"help": "Folder of the calibration."})
+    into: str = field(metadata={"help": "Name of the new file, named vector, column, table or collection."})
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:

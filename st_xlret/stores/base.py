@@ -51,6 +51,16 @@ class Fields(NamedTuple):
     text: str | None = None
     languages_file: str | None = None
 
+    @property
+    def language_names(self) -> tuple[str, ...]:
+        """The field named, or the usual ones."""
+        return (self.language,) if self.language else LANGUAGE_FIELDS
+
+    @property
+    def text_names(self) -> tuple[str, ...]:
+        """The field named, or the usual one."""
+        return (self.text or "text",)
+
 
 class Store(ABC):
     """Stored vectors. A `with` block closes the connection to a database.
@@ -221,6 +231,11 @@ class Store(ABC):
                 f"take those that they were made from, {self.mark.partition(' of ')[2]}"
             )
 
+    def refuse_taken(self, what: str, is_taken: bool, mark: str | None = None, mark_there: str | None = None) -> None:
+        """Refuse a name under which there is something, unless it bears the same mark."""
+        if is_taken and (mark is None or mark_there != mark):
+            raise FileExistsError(f"{self.name}: {what} is there already: nothing is overwritten, give another name")
+
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Errors of the store's client name the store, and show no password or key."""
@@ -269,18 +284,10 @@ def open_store(
 ) -> Store:
     r"""Open stored vectors, wherever they are.
 
-    | address | what it is | extra |
-    | --- | --- | --- |
-    | `vectors.npy` | an array (rows, dimension); languages in a file | |
-    | `vectors.parquet` | a file, or a folder of files, with a column of vectors | |
-    | `vectors.faiss` | a flat or IVF index; languages in a file | |
-    | `qdrant:PATH_OR_URL?collection=C&vector=V` | a folder of its local mode, or a server; the key is `QDRANT_API_KEY` | `qdrant` |
-    | `postgresql://USER@HOST/DATABASE?table=T&column=V` | a column `vector` or `halfvec` of pgvector | `pgvector` |
-    | `lance:PATH?table=T&column=V` | a table of LanceDB | `lance` |
-    | `chroma:PATH_OR_URL?collection=C` | a collection of Chroma | `chroma` |
-
     Args:
-        address: A path or an address.
+        address: A `.parquet` file or a folder of them; `.npy`; `.faiss`, flat or IVF;
+            `qdrant:PATH_OR_URL?collection=C&vector=V` (the key is QDRANT_API_KEY); `lance:PATH?table=T&column=V`;
+            `postgresql://USER@HOST/DATABASE?table=T&column=V` (pgvector); `chroma:PATH_OR_URL?collection=C`.
         vector_field: Column of the vectors in Parquet and LanceDB. Default: `vector`.
         language_field: Field of the languages, in a payload also `metadata.language`. Default: `language` or `lang`.
         text_field: Field of the texts. Rows without a language then get the one that the extra `langid` finds in their
@@ -303,53 +310,42 @@ def open_store(
         ...     store = open_store(f"{folder}/vectors.npy", languages_file=f"{folder}/codes.txt")
         ...     len(store), store.dimension, {code: len(rows) for code, rows in store.sample(100).items()}
         (3, 2, {'en': 2, 'fr': 1})
-    """  # noqa: E501
+    """
     address = os.fspath(address)
     scheme, path = address.partition(":")[0], Path(address).expanduser()
     kind = scheme if scheme in STORES else ".parquet" if path.is_dir() else path.suffix
+    file, problem = None if languages_file is None else os.fspath(languages_file), None
     if kind not in STORES or kind != scheme and ("://" in address or "@" in address and not path.exists()):
-        shown = parse_address(address, optional=None).shown
-        raise ValueError(f"{shown} names no stored vectors; known are {', '.join(STORES)}")
-    if languages_file is not None and kind not in (".npy", ".faiss"):
-        raise ValueError(
-            f"--languages_file {languages_file} is for .npy and .faiss files; elsewhere a field has the languages"
-        )
+        problem = f"names no stored vectors; known are {', '.join(STORES)}"
+    elif file is not None and kind not in (".npy", ".faiss"):
+        problem = f"has a field of languages: --languages_file {file} is for .npy and .faiss files"
+    if problem:
+        raise ValueError(f"{parse_address(address, optional=None)[2]} {problem}")
     module, name = STORES[kind]
-    file = None if languages_file is None else os.fspath(languages_file)
     fields = Fields(vector_field, language_field, text_field, file)
     opened: Store = getattr(import_module(f"st_xlret.stores.{module}"), name)(address, fields)
     return opened
 
 
-class Address(NamedTuple):
-    """An address in its parts.
-
-    Attributes:
-        place: The path or URL, with user and password.
-        values: What follows the question mark.
-        shown: The address for messages: without user, password and key.
-        secrets: Passwords and keys in it.
-    """
-
-    place: str
-    values: dict[str, str]
-    shown: str
-    secrets: tuple[str, ...]
-
-
-def parse_address(address: str, *required: str, optional: Sequence[str] | None = ()) -> Address:
+def parse_address(
+    address: str, *required: str, optional: Sequence[str] | None = ()
+) -> tuple[str, dict[str, str], str, tuple[str, ...]]:
     """Take an address apart, `scheme:PLACE?name=value`.
 
     Args:
-        address: The address.
+        address: The address. Its place is a folder, unless it is a URL.
         required: Names that have to be given a value.
-        optional: Names that may be. None: all names; those that are not required are not shown.
+        optional: Names that may be. None: all names, and any place; those that are not required are not shown.
+
+    Returns:
+        The place, with user and password; the values; the address without user, password and key, for messages; and
+        the passwords and keys.
 
     Raises:
-        ValueError: If a name is missing or unknown, or a password is not written as URLs have it.
+        ValueError: If a name is missing or unknown, the folder is not there, or a password is not written as in URLs.
 
     Example:
-        >>> parse_address("qdrant:http://me:secret@host:6333?collection=docs", "collection").shown
+        >>> parse_address("qdrant:http://me:secret@host:6333?collection=docs", "collection")[2]
         'qdrant:http://host:6333?collection=docs'
     """
     scheme, _, rest = address.partition(":")
@@ -361,18 +357,20 @@ def parse_address(address: str, *required: str, optional: Sequence[str] | None =
     values = dict(parse_qsl(query))
     allowed = {*required, *(optional or ())}
     parts = "&".join(f"{name}={value}" for name, value in values.items() if name in allowed - {"api_key"})
-    shown, problem = f"{scheme}:{place.replace(user + at, '', 1)}?{parts}".removesuffix("?"), ""
+    shown, problem = f"{scheme}:{place.replace(user + at, '', 1)}?{parts}".removesuffix("?"), None
     if set(user) & set("/?#@[]"):
         shown, problem = scheme, "the user or password has one of / ? # @ [ ]: write %2F %3F %23 %40 %5B %5D instead"
     elif missing := [name for name in required if not values.get(name)]:
         problem = f"{missing[0]} is missing; write {scheme}:PLACE?{'&'.join(f'{name}=...' for name in required)}"
     elif optional is not None and (unknown := set(values) - allowed):
         problem = f"unknown {', '.join(sorted(unknown))}; known are {', '.join([*required, *optional])}"
+    elif optional is not None and not place.startswith(("http://", "https://")) and not os.path.isdir(place):
+        problem = "there is no such folder"  # which the client would make
     if problem:
         raise ValueError(f"{shown}: {problem}")
     keys = (value for name, value in values.items() if "key" in name or "password" in name)
     secrets = {form for secret in (user.partition(":")[2], *keys) for form in (secret, unquote(secret)) if secret}
-    return Address(place, values, shown, tuple(secrets))
+    return place, values, shown, tuple(secrets)
 
 
 def matrix(batch: pa.RecordBatch) -> Matrix:
@@ -421,9 +419,9 @@ def field_among(present: Collection[str], field: str | None, usual: Sequence[str
     return field or next((name for name in usual if name in present), None)
 
 
-def value_at(payload: Any, field: str | None, usual: Sequence[str] = LANGUAGE_FIELDS) -> str | None:
-    """A value of a nested payload: of the field named, such as "metadata.lang", or of the first usual one."""
-    for path in usual if field is None else (field,):
+def value_at(payload: Any, paths: Sequence[str]) -> str | None:
+    """The first value that a nested payload has at one of the paths, such as "metadata.lang"."""
+    for path in paths:
         value = payload
         for part in path.split("."):
             value = value.get(part) if isinstance(value, dict) else None
@@ -443,17 +441,3 @@ def first_length(vectors: Iterable[Any], where: str) -> int:
         if vector is not None:
             return len(vector)
     raise ValueError(f"{where} is empty: it has no vectors")
-
-
-def check_folder(folder: str, where: str) -> None:
-    """Refuse a folder that is not there: clients would make it."""
-    if not os.path.isdir(folder):
-        raise FileNotFoundError(f"{where}: there is no such folder")
-
-
-def check_name(
-    where: str, what: str, *, is_taken: bool, mark: str | None = None, mark_there: str | None = None
-) -> None:
-    """Refuse a name under which there is something, unless it bears the same mark."""
-    if is_taken and (mark is None or mark_there != mark):
-        raise FileExistsError(f"{where}: {what} is there already: nothing is overwritten, give another name")

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from st_xlret.files import atomic_file, check_output_file
-from st_xlret.stores.base import Change, Fields, Store, check_name, matrix, rows_batch
+from st_xlret.stores.base import Change, Fields, Store, matrix, rows_batch
 
 _PER_LIST = 64  # vectors by which the centre of a list of an IVF index is found
 
@@ -41,7 +41,7 @@ class NumpyStore(Store):
 
     def write(self, into: str, mark: str, change: Change) -> None:
         """A new `.npy` file; a row without a vector is a row of NaN."""
-        with atomic_file(new_file(into, ".npy")) as temporary, open(temporary, "wb") as file:
+        with atomic_file(new_file(self, into, ".npy")) as temporary, open(temporary, "wb") as file:
             header = {"descr": self.array.dtype.str, "fortran_order": False, "shape": self.array.shape}
             np.lib.format.write_array_header_1_0(file, header)
             for batch in map(change, self.batches()):
@@ -83,7 +83,7 @@ class FaissStore(Store):
         """A new index of the same kind; a row without a vector is a row of zeros."""
         import faiss
 
-        path, old = new_file(into, ".faiss"), self.index
+        path, old = new_file(self, into, ".faiss"), self.index
         vectors = np.nan_to_num(np.concatenate([matrix(batch) for batch in map(change, self.batches())]))
         index: Any = faiss.IndexFlat(old.d, old.metric_type)
         if self.is_ivf:
@@ -95,10 +95,10 @@ class FaissStore(Store):
             faiss.write_index(index, str(temporary))
 
 
-def new_file(into: str, suffix: str) -> Path:
+def new_file(store: Store, into: str, suffix: str) -> Path:
     """The path of a file that can be written, and is not there yet."""
     path = Path(into).expanduser()
     if path.suffix != suffix:
-        raise ValueError(f"{into}: vectors of a {suffix} file go into another; name a {suffix} file")
-    check_name(into, "a file", is_taken=path.exists())
+        raise ValueError(f"{into}: vectors of {store.name} go into another {suffix} file")
+    store.refuse_taken(f"a file {into}", path.exists())
     return check_output_file(path)

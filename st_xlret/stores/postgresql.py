@@ -9,19 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from st_xlret.optional import import_optional
-from st_xlret.stores.base import (
-    LANGUAGE_FIELDS,
-    METRICS,
-    Change,
-    Fields,
-    Store,
-    check_name,
-    field_among,
-    first_length,
-    matrix,
-    parse_address,
-    rows_batch,
-)
+from st_xlret.stores import base
+from st_xlret.stores.base import Change, Fields, Store
 
 _COLUMNS = """
 SELECT attname, format_type(atttypid, atttypmod), col_description(attrelid, attnum)
@@ -48,7 +37,7 @@ class PostgresStore(Store):
     """A column of a table that has a primary key of one column."""
 
     def __init__(self, address: str, fields: Fields) -> None:
-        place, values, self.name, self.secrets = parse_address(address, "table", "column", optional=None)
+        place, values, self.name, self.secrets = base.parse_address(address, "table", "column", optional=None)
         psycopg = import_optional("psycopg", extra="pgvector", needed_for="vectors in PostgreSQL")
         pgvector = import_optional("pgvector.psycopg", extra="pgvector", needed_for="vectors in PostgreSQL")
         self.fields, self.sql, self.called = fields, psycopg.sql, values.pop("column")
@@ -61,20 +50,25 @@ class PostgresStore(Store):
             keys = [name for (name,) in self._rows(_KEYS, oid)]
             classes = [name for (name,) in self._rows(_INDEXES, oid, self.called)]
         lists = [name for name, (kind, _) in self.columns.items() if kind.partition("(")[0] in ("vector", "halfvec")]
-        field_among(lists, self.called, (), f"{self.name}, among its columns of type vector and halfvec,")
+        base.field_among(lists, self.called, (), f"{self.name}, among its columns of type vector and halfvec,")
         if len(keys) != 1:
             raise ValueError(f"{self.name}: the table needs a primary key of one column, by which rows are found again")
         self.key, self.key_type = keys[0], self.columns[keys[0]][0]
         kind, comment = self.columns[self.called]
         self.kind, _, size = kind.rstrip(")").partition("(")
         self.mark = comment.removeprefix(_MARK) if comment.startswith(_MARK) else None
-        self.metric = next((METRICS[name.split("_")[1]] for name in classes if name.split("_")[1] in METRICS), None)
-        self.language, self.text = self._field(fields.language, LANGUAGE_FIELDS), self._field(fields.text, ("text",))
+        self.metric = next(
+            (base.METRICS[name.split("_")[1]] for name in classes if name.split("_")[1] in base.METRICS), None
+        )
+        self.language, self.text = (
+            self._field(fields.language, base.LANGUAGE_FIELDS),
+            self._field(fields.text, ("text",)),
+        )
         with self.errors():
             some = self._sql(
                 "SELECT vector_to_float4({column}, 0, false) FROM {table} WHERE {column} IS NOT NULL LIMIT 1"
             )
-            self.dimension = int(size) if size else first_length((row[0] for row in self._rows(some)), self.name)
+            self.dimension = int(size) if size else base.first_length((row[0] for row in self._rows(some)), self.name)
 
     def __len__(self) -> int:
         return int(self._rows(self._sql("SELECT count(*) FROM {table}"))[0][0])
@@ -85,11 +79,9 @@ class PostgresStore(Store):
 
     def write(self, into: str, mark: str, change: Change) -> None:
         """A new column of the same table and type; a row without a vector has null in it."""
-        if len(into.encode()) > _NAME:
-            raise ValueError(f"{into}: PostgreSQL keeps {_NAME} bytes of a name: give a shorter one")
+        into = into.encode()[:_NAME].decode(errors="ignore")  # as PostgreSQL cuts names, wherever they stand
         is_taken, comment = into in self.columns, f"{_MARK}{mark}"
-        mark_there = self.columns[into][1] if is_taken else None
-        check_name(self.name, f"a column {into}", is_taken=is_taken, mark=comment, mark_there=mark_there)
+        self.refuse_taken(f"a column {into}", is_taken, comment, self.columns[into][1] if is_taken else None)
         new = self.sql.Identifier(into)
         with self.errors():
             if not is_taken:
@@ -110,22 +102,16 @@ class PostgresStore(Store):
     def _raw(self, texts: bool, condition: str, **names: Any) -> Iterator[pa.RecordBatch]:
         names |= {"language": self.language, "text": self.text if texts else self.sql.SQL("NULL")}
         # Keys are read as text and cast back, whatever type they have; a bare {key} in ORDER BY would be that text.
-        select = (
-            f"SELECT {{key}}::text, {{column}}, {{language}}::text, {{text}}::text FROM {{table}} WHERE {condition}"
-        )
-        query = self._sql(f"{select} ORDER BY {{table}}.{{key}} LIMIT {self.size}", **names)
-        following = self._sql(
-            f"{select} AND {{key}} > %s::text::{self.key_type} ORDER BY {{table}}.{{key}} LIMIT {self.size}", **names
-        )
-        rows = self._rows(query)
-        while rows:
+        select = "SELECT {key}::text, {column}, {language}::text, {text}::text FROM {table}"
+        order, after = f"ORDER BY {{table}}.{{key}} LIMIT {self.size}", ""
+        while rows := self._rows(self._sql(f"{select} WHERE {condition} {after} {order}", **names)):
             keys, vectors, codes, texts_read = zip(*rows, strict=True)
             numbers = np.full((len(rows), self.dimension), np.nan, np.float32)
             for row, vector in enumerate(vectors):
                 if vector is not None:
                     numbers[row] = vector.to_numpy()
-            yield rows_batch(keys, numbers, codes, texts_read)
-            rows = self._rows(following, keys[-1])
+            yield base.rows_batch(keys, numbers, codes, texts_read)
+            names["last"], after = self.sql.Literal(keys[-1]), f"AND {{key}} > {{last}}::{self.key_type}"
 
     def _update(self, new: Any, batch: pa.RecordBatch) -> None:
         """One transaction: a batch is there as a whole, or not at all."""
@@ -135,7 +121,7 @@ class PostgresStore(Store):
             cursor.execute(f"CREATE TEMP TABLE mapped_rows (key text, mapped {self.kind}) ON COMMIT DROP")
             with cursor.copy("COPY mapped_rows FROM STDIN (FORMAT BINARY)") as copy:
                 copy.set_types(["text", self.kind])
-                for key, vector in zip(batch.column("id").to_pylist(), matrix(batch), strict=True):
+                for key, vector in zip(batch.column("id").to_pylist(), base.matrix(batch), strict=True):
                     if not np.isnan(vector[0]):
                         copy.write_row((key, kind(vector)))
             update = (
@@ -160,8 +146,8 @@ class PostgresStore(Store):
         """A column, or a value in a column of JSON such as `metadata.language`, or NULL."""
         column, _, path = (field or "").partition(".")
         if path and field not in self.columns:
-            field_among(self.columns, column, usual, self.name)
+            base.field_among(self.columns, column, usual, self.name)
             parts = self.sql.SQL(", ").join(map(self.sql.Literal, path.split(".")))
             return self.sql.SQL("jsonb_extract_path_text({}::jsonb, {})").format(self.sql.Identifier(column), parts)
-        present = field_among(self.columns, field, usual, self.name)
+        present = base.field_among(self.columns, field, usual, self.name)
         return self.sql.Identifier(present) if present else self.sql.SQL("NULL")

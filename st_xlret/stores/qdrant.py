@@ -10,20 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from st_xlret.optional import import_optional
-from st_xlret.stores.base import (
-    LANGUAGE_FIELDS,
-    METRICS,
-    Change,
-    Fields,
-    Store,
-    check_folder,
-    check_name,
-    matrix,
-    named_model,
-    parse_address,
-    rows_batch,
-    value_at,
-)
+from st_xlret.stores import base
+from st_xlret.stores.base import Change, Fields, Store
 
 _MARKS = "st_xlret"  # in the metadata of a collection: name of a mapped vector -> by which map, and from which vector
 _NUMBERS = 250_000  # in a request
@@ -34,14 +22,12 @@ class QdrantStore(Store):
     """The vectors of a collection, or those of one name."""
 
     def __init__(self, address: str, fields: Fields) -> None:
-        place, values, self.name, secrets = parse_address(address, "collection", optional=("vector", "api_key"))
+        place, values, self.name, secrets = base.parse_address(address, "collection", optional=("vector", "api_key"))
         qdrant = import_optional("qdrant_client", extra="qdrant", needed_for="vectors in Qdrant")
         self.fields, self.models, self.collection = fields, qdrant.models, values["collection"]
         key = values.get("api_key") or os.environ.get("QDRANT_API_KEY")
         self.secrets = (*secrets, key) if key else secrets
         is_server = place.startswith(("http://", "https://"))
-        if not is_server:
-            check_folder(place, self.name)
         where = {"url": place, "api_key": key, "timeout": _SECONDS} if is_server else {"path": place}
         with self.errors():
             self.client = qdrant.QdrantClient(**where)
@@ -56,69 +42,72 @@ class QdrantStore(Store):
         self.parameters, metadata = dense[self.vector], config.metadata or {}
         self.marks: dict[str, str] = metadata.get(_MARKS) or {}
         self.called, self.mark = self.vector or self.collection, self.marks.get(self.vector)
-        self.model = named_model({"model": metadata.get("model")})
-        self.dimension, self.metric = self.parameters.size, METRICS.get(self.parameters.distance.value.lower())
+        self.model = base.named_model({"model": metadata.get("model")})
+        self.dimension, self.metric = self.parameters.size, base.METRICS.get(self.parameters.distance.value.lower())
 
     def __len__(self) -> int:
         return int(self.client.count(self.collection).count)
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
         """The points, by their ids."""
-        wanted = [self.fields.language] if self.fields.language else list(LANGUAGE_FIELDS)
-        wanted += [self.fields.text or "text"] * texts
-        for records in self._raw([name.partition(".")[0] for name in wanted]):
-            yield self._batch(records)
+        fields = self.fields.language_names + self.fields.text_names * texts
+        return map(self._batch, self._raw([name.partition(".")[0] for name in fields]))
 
     def write(self, into: str, mark: str, change: Change) -> None:
         """A new named vector of the same points (Qdrant 1.18), or a new collection where the vectors have no name.
 
         A collection whose vectors have no name stays one: with a second vector, programs would have to name the first.
         """
+        models, only = self.models, None
         with self.errors():
-            write = self._write_named_vector if self.vector else self._write_collection
-            write(into, mark, change)
+            if self.vector:
+                self._make_vector(into, mark)
+                only = models.Filter(must_not=[models.HasVectorCondition(has_vector=into)])  # a stopped run goes on
+            else:
+                self._make_collection(into, mark)
+            for records in self._raw(True, only):
+                if not self.vector:
+                    present = self.client.retrieve(into, [record.id for record in records], with_payload=False)
+                    ids = {record.id for record in present}  # of a run that was stopped
+                    records = [record for record in records if record.id not in ids]
+                vectors = base.matrix(change(self._batch(records))).tolist()
+                pairs = [
+                    (record, vector) for record, vector in zip(records, vectors, strict=True) if vector[0] == vector[0]
+                ]
+                if pairs and self.vector:
+                    points = [models.PointVectors(id=record.id, vector={into: vector}) for record, vector in pairs]
+                    self.client.update_vectors(self.collection, points)
+                elif pairs:
+                    self.client.upsert(into, [self._point(record, vector) for record, vector in pairs])
 
     def close(self) -> None:
         """Let other programs use a folder of the local mode."""
         self.client.close()
 
-    def _write_named_vector(self, into: str, mark: str, change: Change) -> None:
-        client, models, collection = self.client, self.models, self.collection
-        vectors = self.info.config.params.vectors
-        is_taken = into in vectors or into in (self.info.config.params.sparse_vectors or {})
-        check_name(self.name, f"a vector {into}", is_taken=is_taken, mark=mark, mark_there=self.marks.get(into))
+    def _make_vector(self, into: str, mark: str) -> None:
+        client, models, of = self.client, self.models, self.parameters
+        is_taken = into in self.info.config.params.vectors or into in (self.info.config.params.sparse_vectors or {})
+        self.refuse_taken(f"a vector {into}", is_taken, mark, self.marks.get(into))
         if not is_taken:
             # The mark first: a run that is stopped between the two would be refused as somebody else's.
-            client.update_collection(collection, metadata={_MARKS: {**self.marks, into: mark}})
-            of = self.parameters
+            client.update_collection(self.collection, metadata={_MARKS: {**self.marks, into: mark}})
             config = models.DenseVectorConfig(size=of.size, distance=of.distance, datatype=of.datatype)
-            client.create_vector_name(collection, into, models.DenseVectorNameConfig(dense=config))
+            client.create_vector_name(self.collection, into, models.DenseVectorNameConfig(dense=config))
             how = {name: getattr(of, name, None) for name in models.VectorParamsDiff.model_fields}
-            client.update_collection(collection, vectors_config={into: models.VectorParamsDiff(**how)})
-        missing = models.Filter(must_not=[models.HasVectorCondition(has_vector=into)])  # a stopped run goes on
-        for records in self._raw(True, missing):
-            vectors = matrix(change(self._batch(records))).tolist()
-            points = [
-                models.PointVectors(id=record.id, vector={into: vector})
-                for record, vector in zip(records, vectors, strict=True)
-                if vector[0] == vector[0]  # not NaN
-            ]
-            if points:
-                client.update_vectors(collection, points)
+            client.update_collection(self.collection, vectors_config={into: models.VectorParamsDiff(**how)})
 
-    def _write_collection(self, into: str, mark: str, change: Change) -> None:
+    def _make_collection(self, into: str, mark: str) -> None:
         client, models, config = self.client, self.models, self.info.config
         is_taken = client.collection_exists(into)
-        metadata = (client.get_collection(into).config.metadata or {}) if is_taken else {}
-        mark_there = (metadata.get(_MARKS) or {}).get("")
-        check_name(self.name, f"a collection {into}", is_taken=is_taken, mark=mark, mark_there=mark_there)
+        marks = (client.get_collection(into).config.metadata or {}).get(_MARKS) if is_taken else None
+        self.refuse_taken(f"a collection {into}", is_taken, mark, (marks or {}).get(""))
         if not is_taken:
-            kept = ("shard_number", "replication_factor", "write_consistency_factor", "on_disk_payload")
+            copied = ("shard_number", "replication_factor", "write_consistency_factor", "on_disk_payload")
             client.create_collection(
                 into,
                 config.params.vectors,
                 config.params.sparse_vectors,
-                **{name: getattr(config.params, name) for name in kept},
+                **{name: getattr(config.params, name) for name in copied},
                 hnsw_config=models.HnswConfigDiff(**config.hnsw_config.model_dump()),
                 optimizers_config=models.OptimizersConfigDiff(**config.optimizer_config.model_dump()),
                 quantization_config=config.quantization_config,
@@ -126,17 +115,11 @@ class QdrantStore(Store):
             )
             for field, index in self.info.payload_schema.items():
                 client.create_payload_index(into, field, index.params or index.data_type)
-        for records in self._raw(True):
-            present = {record.id for record in client.retrieve(into, [each.id for each in records], with_payload=False)}
-            missing = [record for record in records if record.id not in present]  # of a run that was stopped
-            vectors = matrix(change(self._batch(missing))).tolist() if missing else []
-            points = [
-                models.PointStruct(id=record.id, vector=_beside_sparse(record.vector, vector), payload=record.payload)
-                for record, vector in zip(missing, vectors, strict=True)
-                if vector[0] == vector[0]  # not NaN
-            ]
-            if points:
-                client.upsert(into, points)
+
+    def _point(self, record: Any, vector: list[float]) -> Any:
+        """A point with another vector, beside the sparse ones that it has."""
+        vectors = {**record.vector, "": vector} if isinstance(record.vector, dict) else vector
+        return self.models.PointStruct(id=record.id, vector=vectors, payload=record.payload)
 
     def _raw(self, payload: Any, only: Any = None) -> Iterator[list[Any]]:
         limit, place = max(1, min(self.size, _NUMBERS // self.dimension)), None
@@ -156,15 +139,6 @@ class QdrantStore(Store):
             vector = record.vector.get(self.vector) if isinstance(record.vector, dict) else record.vector
             if vector is not None:
                 vectors[row] = vector
-        payloads = [record.payload for record in records]
-        return rows_batch(
-            [record.id for record in records],
-            vectors,
-            [value_at(payload, self.fields.language) for payload in payloads],
-            [value_at(payload, self.fields.text, ("text",)) for payload in payloads],
-        )
-
-
-def _beside_sparse(stored: Any, vector: list[float]) -> Any:
-    """The vector of a point, beside the sparse ones that it has."""
-    return {**stored, "": vector} if isinstance(stored, dict) else vector
+        codes = [base.value_at(record.payload, self.fields.language_names) for record in records]
+        texts = [base.value_at(record.payload, self.fields.text_names) for record in records]
+        return base.rows_batch([record.id for record in records], vectors, codes, texts)
