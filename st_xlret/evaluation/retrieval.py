@@ -194,7 +194,7 @@ class RetrievalData:
     @cached_property
     def judged(self) -> Dataset:
         """The queries that count, in their order."""
-        return self.queries.select(list(self._relevant))
+        return Dataset.from_dict(self.queries[list(self._relevant)])
 
     def of_languages(self, languages: Sequence[str], *, corpus: bool = False) -> RetrievalData:
         """The queries of some languages only; with `corpus`, the documents of these languages only.
@@ -205,7 +205,7 @@ class RetrievalData:
         chosen = set(choose(languages, self.queries.unique("language"), self.file))
 
         def part(table: Dataset) -> Dataset:
-            return table.select([row for row, code in enumerate(table["language"][:]) if code in chosen])
+            return Dataset.from_dict(table[[row for row, code in enumerate(table["language"][:]) if code in chosen]])
 
         queries, documents = part(self.queries), part(self.corpus) if corpus else self.corpus
         asked, left = set(queries["id"][:]), set(documents["id"][:]) if corpus else None

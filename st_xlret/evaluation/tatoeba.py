@@ -111,14 +111,16 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
 
     def protocol(self, model: SentenceTransformer) -> dict[str, str]:
         """What determines the scores, apart from the weights of the model."""
-        counts = [len(one) for one, _ in self.sentences.values()]
+        counts = {name: len(one) for name, (one, _) in self.sentences.items()}
+        each = ", ".join(f"{name} {count}" for name, count in counts.items())
+        lengths = sorted(counts.values())
         return {
             "task": "nearest neighbour by cosine within the language pair, equal cosines to the lower row",
             "direction": self.direction,
             **super().protocol(model),
             "languages": str(len(counts)),
             "sentences": self.origin,
-            "sentences_per_language": f"{min(counts)} to {max(counts)}",
+            "sentences_per_language": each if len(counts) < 20 else f"{lengths[0]} to {lengths[-1]}",
         }
 
 

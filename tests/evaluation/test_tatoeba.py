@@ -53,7 +53,7 @@ def test_an_exported_model_by_task_equals_its_calibration(static_model, tatoeba_
 def test_max_sentences(static_model, tatoeba_folder) -> None:
     result = TatoebaEvaluator.from_directory(tatoeba_folder, max_sentences=3).evaluate(static_model)
     assert result.average["accuracy"] == 1.0
-    assert result.protocol["sentences_per_language"] == "3 to 3"
+    assert result.protocol["sentences_per_language"] == "de 3, fr 3"
 
 
 def test_languages_by_either_code_in_the_order_asked_for(tatoeba_folder) -> None:
@@ -271,4 +271,4 @@ def test_scores_by_hand(static_model, tatoeba_folder: Path) -> None:
     # German is aligned in its first three words of six.
     assert result.scores == {"fr-de": {"accuracy": 0.5, "accuracy_forward": 0.5, "accuracy_backward": 0.5}}
     assert result.benchmark == "tatoeba-pairs" and result.average["accuracy"] == 0.5
-    assert result.protocol["sentences_per_language"] == "6 to 6" and "English" in result.protocol["sentences"]
+    assert result.protocol["sentences_per_language"] == "fr-de 6" and "English" in result.protocol["sentences"]

@@ -34,7 +34,7 @@ def test_the_figures_are_those_of_the_evaluators(
     figures = main([*given, "--precision", "fp32", *["--context"] * context])
     assert json.loads((tmp_path / "figures.json").read_text()) == figures
     data = read_lareqa(pool, context=context)
-    assert len(embedded) == len(set(data.corpus.texts)) + len(set(data.queries.texts))
+    assert len(embedded) == len(set(data.corpus["text"][:])) + len(set(data.queries["text"][:]))
     mixed, own = (
         LAReQAEvaluator.from_directory(pool, split=split, context=context).evaluate(model).average
         for split in ("test", "test-same-language")

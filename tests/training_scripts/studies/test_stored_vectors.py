@@ -51,6 +51,6 @@ def test_the_figures_are_those_of_the_evaluator(pool: Path, tmp_path: Path) -> N
 
 def test_a_paragraph_is_all_sentences_whose_names_share_its_own(pool: Path) -> None:
     sentences, paragraphs = read(str(pool), "sentences", ["fr"]), read(str(pool), "paragraphs", ["fr"])
-    assert sentences.corpus.language_set() == paragraphs.queries.language_set() == ["fr"]
-    assert paragraphs.corpus.ids == ["fr"]  # the pool's names are LANGUAGE-NUMBER
-    assert paragraphs.corpus.texts[0].split() == " ".join(sentences.corpus.texts).split()
+    assert sentences.corpus.unique("language") == paragraphs.queries.unique("language") == ["fr"]
+    assert paragraphs.corpus["id"][:] == ["fr"]  # the pool's names are LANGUAGE-NUMBER
+    assert paragraphs.corpus["text"][0].split() == " ".join(sentences.corpus["text"]).split()
