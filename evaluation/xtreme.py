@@ -27,7 +27,7 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
 
-from st_xlret.data.lines import DataError, read_lines
+from st_xlret.data.reading import DataError, read_lines
 from st_xlret.evaluation import BenchmarkResult, macro_average, published_rows, results_table
 from st_xlret.files import check_output_file, write_json, write_text
 from st_xlret.hub.export import load_model

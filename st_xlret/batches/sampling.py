@@ -19,7 +19,7 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
 from st_xlret.batches.collator import text_columns
-from st_xlret.data.columns import column_codes, rows_by_value
+from st_xlret.data.rows import column_codes, rows_by_value
 
 REPEAT = 1_000_003
 """Added to the seed of a sampler for each further pass within an epoch: passes differ, and the epoch is true."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from st_xlret.calibration.calibration import VectorCalibration, unit
-from st_xlret.data.beir import read_qrels
+from st_xlret.data.reading import read_qrels
 
 _K = 10
 

@@ -18,8 +18,7 @@ from st_xlret.calibration.calibration import check_steps
 from st_xlret.calibration.choose import QUERIES, Comparison, fit_and_compare
 from st_xlret.calibration.steps import OF_MEANS
 from st_xlret.data.documents import Unit, read_documents
-from st_xlret.data.lines import BadLines, DataError, read_lines
-from st_xlret.data.sources import first_record
+from st_xlret.data.reading import BadLines, DataError, first_record, read_lines
 from st_xlret.encoding import embeds_roles_apart, encode, role_prompt
 from st_xlret.hub.card import set_card_data
 from st_xlret.hub.export import check_routes, export, load_model
@@ -396,7 +395,7 @@ def _entries(texts: Any, wanted: frozenset[str] | None, unit: Unit | None, skip_
         for entry in read_documents(sources, languages=wanted, unit=unit, bad_lines=bad_lines):
             for text in filter(None, entry.sentences):  # a document in several languages is one in each
                 yield entry.language, text, entry.file, f"{entry.language} {entry.name}"
-        bad_lines.warn(logger)
+        bad_lines.warn()
 
 
 def _of_rows(rows: Iterable[tuple[str, str, str]], wanted: frozenset[str] | None) -> _Entries:

@@ -265,7 +265,7 @@ def _calibrate_model(texts: Texts, options: Arguments) -> None:
     """Calibrate an encoder, save it with its report, and say how it is used."""
     from st_xlret.calibration import calibrate
     from st_xlret.calibration.model import usual_texts
-    from st_xlret.data import PairOptions, load_pairs
+    from st_xlret.data import load_pairs
     from st_xlret.encoding import PROMPT_NAMES, role_prompt
     from st_xlret.hub.card import encoding_calls, set_card_data
     from st_xlret.hub.export import load_model
@@ -274,8 +274,8 @@ def _calibrate_model(texts: Texts, options: Arguments) -> None:
     drawn: Any = {"texts_per_language": count, "min_texts": options.min_texts, "seed": options.seed}
     sample = texts.sample(**drawn)
     report_labels({code: part.texts for code, part in sample.items()})
-    reading = PairOptions(languages=list(sample), skip_bad_lines=texts.skip_bad_lines)
-    pairs = load_pairs(options.pairs, reading) if options.pairs else None
+    reading: Any = {"languages": list(sample), "skip_bad_lines": texts.skip_bad_lines}
+    pairs = load_pairs(options.pairs, **reading) if options.pairs else None
     model = load_model(texts.model or "", texts.device)
     if not (texts.query_prompt or texts.document_prompt or any(role_prompt(model, role) for role in PROMPT_NAMES)):
         print(

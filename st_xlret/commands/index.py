@@ -26,7 +26,7 @@ from st_xlret.files import atomic_file, check_output_file
 from st_xlret.options import name_leading_words, option, parse
 
 if TYPE_CHECKING:
-    from st_xlret.data.lines import BadLines
+    from st_xlret.data.reading import BadLines
 
 _AT_A_TIME = 4_096  # texts that an interrupted run has to encode again at most
 
@@ -65,8 +65,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
     from pyarrow.parquet import ParquetWriter
     from tqdm.auto import tqdm
 
-    from st_xlret.data import BadLines
-    from st_xlret.data.cache import cache_key
+    from st_xlret.data.reading import BadLines, key_of
     from st_xlret.encoding import KeptVectors, encode, languages_of
     from st_xlret.hub.export import load_model
     from st_xlret.stores.parquet import METADATA
@@ -90,7 +89,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
         try:
             while batch:
                 rows = [(code or identify(text), text) for code, text in batch]
-                kept = KeptVectors(work / cache_key([about, rows]), shard_size=_AT_A_TIME)
+                kept = KeptVectors(work / key_of([about, rows]), shard_size=_AT_A_TIME)
                 halves = kept.write(rows, lambda shard, rows=rows: embed(rows[shard]))[:]
                 vectors = pa.FixedSizeListArray.from_arrays(pa.array(halves.ravel()), halves.shape[1])
                 languages = pa.array([code or None for code, _ in rows], pa.string())
@@ -106,7 +105,8 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
                 writer.close()
         _check_free(target, options)  # hours may have passed
     shutil.rmtree(work, ignore_errors=True)
-    print("\n".join([*bad_lines.losses(), f"{count} texts in {', '.join(sorted(codes))}: {target}"]))
+    bad_lines.warn()
+    print(f"{count} texts in {', '.join(sorted(codes))}: {target}")
 
 
 def identifier(languages: Collection[str] = ()) -> Callable[[str], str]:

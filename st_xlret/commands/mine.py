@@ -91,10 +91,9 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
 
 def _distinct_texts(source: str) -> list[str]:
     """The texts of a source as they stand, whatever their language, each once."""
-    from st_xlret.data import BadLines, read_documents
+    from st_xlret.data import read_documents
 
-    bad_lines = BadLines()
-    documents = read_documents(source, language="und", unit="text", bad_lines=bad_lines)
+    documents = read_documents(source, language="und", unit="text")
     texts = list(dict.fromkeys(text for document in documents for text in document.sentences if text))
     if not texts:
         raise ValueError(f"{source} holds no text")
@@ -103,11 +102,11 @@ def _distinct_texts(source: str) -> list[str]:
 
 def _embedded(model: Any, texts: list[str], language: str | None, options: Arguments, work: Path) -> Any:
     """The vectors of one side, kept in a folder of their own for these texts, this model and these options."""
-    from st_xlret.data.cache import cache_key
+    from st_xlret.data.reading import key_of
     from st_xlret.encoding import KeptVectors, encode, fingerprint
 
     how: dict[str, Any] = {"prompt_name": options.prompt_name, "batch_size": options.batch_size}
-    key = cache_key([fingerprint(model), language, options.prompt_name, texts])
+    key = key_of([fingerprint(model), language, options.prompt_name, texts])
     return KeptVectors(work / key, shard_size=4_096).write(
         texts, lambda rows: encode(model, texts[rows], language, show_progress_bar=True, **how)
     )

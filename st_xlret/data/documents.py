@@ -1,65 +1,69 @@
-"""Documents: loading them into one memory-mapped data set with a row per sentence, and a reader for each format."""
+"""Documents: a reader of each format, one stream of them all, and the table of sentences that training reads."""
 
 from __future__ import annotations
 
-import csv
-import logging
-import os
 import re
-import warnings
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
-from datasets.fingerprint import generate_fingerprint
+from tqdm.auto import tqdm
 
-from st_xlret.data.beir import is_beir
-from st_xlret.data.cache import cached_dataset
-from st_xlret.data.lines import BadLines, DataError, Limits, PathLike, Report, read_jsonl, read_lines, read_table
-from st_xlret.data.sources import Sources, first_record, split_sources, texts_to_exclude
-from st_xlret.data.text import check_characters, clean_text, join_sentences, normalise_text, split_sentences
+from st_xlret.data.reading import (
+    BadLines,
+    DataError,
+    PathLike,
+    Report,
+    check_characters,
+    clean_text,
+    files_of,
+    first_record,
+    identity_of,
+    join_sentences,
+    kept_table,
+    key_of,
+    logger,
+    normalise_text,
+    normalised_lines,
+    read_jsonl,
+    read_lines,
+    read_table,
+    split_sentences,
+    split_sources,
+)
 from st_xlret.languages import UNKNOWN, LanguageIdentifier, check_language, check_languages, match_language
 
-logger = logging.getLogger(__name__)
-
-Records: TypeAlias = Iterator[tuple[int, Mapping[str, Any]]]
 Unit: TypeAlias = Literal["sentence", "text", "document"]
 """What is read: sentences; texts as they stand (a line of a text file, an element of a list); or whole documents."""
+Records: TypeAlias = Iterable[tuple[int, Any]]
+"""(number of its last line, record) of documents."""
 
+TEXT_FIELDS = ("sentences", "text", "sentence", "content")
+COLUMNS = {"sentence": "string", "language": "string", "document": "int64", "position": "int32"}
 FORMATS = (
-    'documents are read from JSON lines (.jsonl, .json) such as {"language": "fr", "sentences": [...]} or {"language": '
-    '"fr", "text": "..."} (CCNet: "raw_content"), with the same names from Parquet files and from tables whose first '
-    "line has them (.tsv, .csv), from folders in BEIR's layout, and from text (.txt: a line is a paragraph, a blank "
-    "line ends a document) and Markdown files (.md); a folder gives its text files only if they are named after their "
-    "language, as fr.txt is, the language is given, or it has nothing else. All but Parquet may be compressed (.gz, "
-    ".xz)"
+    'JSON lines such as {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."} (.jsonl, .json, '
+    "WikiExtractor's wiki_00), the same columns in Parquet files and tables (.tsv, .csv), BEIR folders, text (.txt: a "
+    "line is a paragraph, a blank line ends a document) and Markdown (.md); all but Parquet may be compressed"
 )
-TEXT_FIELDS = ("sentences", "text", "sentence", "raw_content", "content")
-_ENDING = re.compile(r"\.(jsonl|json|parquet|tsv|csv|txt|md)(\.gz|\.xz)?$")
+_ENDING = re.compile(r"(?:\.(jsonl|json|parquet|tsv|csv|txt|md)|(?<=/wiki)_\d+)(?:\.gz|\.xz)?$")
+_DIALECTS: dict[str, dict[str, Any]] = {"tsv": {"delimiter": "\t", "quoting": 3}, "csv": {}}  # 3: quotes are text
 _PARAGRAPHS = "paragraphs"  # of text files
-_ROMANISED = "_rom"  # CC-100's hi_rom.txt.xz and others
-_ROWS_AT_A_TIME = 1_000
-
-
-FEATURES = {"sentence": "string", "language": "string", "document": "int64", "position": "int32"}
 _IDENTIFIED_BY = 1_000  # characters
-_ON_DISK = ("info", "dict")  # what save_to_disk writes: dataset_info.json or dataset_dict.json
 
 
-class LoadReport(Report):
-    """What [`load_documents`][st_xlret.load_documents] kept and what it left out, by language.
+class Document(NamedTuple):
+    """A document as read: its cleaned texts, what tells it from others of its file, and its (last) line."""
 
-    It counts `documents` and `sentences` that were kept, of these the `one_sentence` documents; documents left out as
-    `empty`; and sentences that were `excluded`.
-    """
-
-    counted = ("documents", "sentences", "one_sentence", "empty", "excluded")
+    language: str
+    sentences: list[str]
+    name: str
+    file: str
+    line: int
 
 
 def load_documents(
@@ -68,97 +72,64 @@ def load_documents(
     languages: Iterable[str] | None = None,
     exclude: Sequence[PathLike] = (),
     skip_bad_lines: bool = False,
-    limits: Limits | None = None,
-    report: LoadReport | None = None,
+    report: Report | None = None,
     cache_dir: PathLike | None = None,
-    show_progress_bar: bool = True,
 ) -> datasets.Dataset:
     """Read documents into one memory-mapped data set with a row per sentence.
 
-    The text is streamed to an Arrow file, which a second call with the same unchanged files and options uses again.
-    Documents are numbered from 0 in the order of the sorted file paths, then other sources; the rows of a document are
-    contiguous. White space becomes single spaces; sentences that are empty or excluded do not count in positions.
+    The table is kept, and a second call with the same unchanged sources and options uses it again. Documents are
+    numbered from 0 in the order of the sorted file paths, then other sources; the rows of a document are contiguous.
+    White space becomes single spaces; sentences that are empty or excluded do not count in positions.
 
     Args:
-        sources: One or several of: a file of JSON lines, a Parquet file, a table (`.tsv`, `.csv`) with names in its
-            first line; a text file with a paragraph per line and a blank line between documents, best named after its
-            language (CC-100's `fr.txt.xz`), or a Markdown file; a folder, searched recursively, also one in BEIR's
-            layout; a Hugging Face data set `NAME[:CONFIG[:SPLIT]][=LANGUAGE]`, streamed; a `datasets.Dataset` or
-            another iterable of records. A record has one of `sentences` (list of strings), `text`, `sentence`,
-            `raw_content` (CCNet) or `content`, and `language` or `lang`. The language of a text that names none is
-            identified, among `languages` if they are given, which needs the extra `langid`. Files may be compressed.
-        languages: Language codes to keep. All by default. `"pt"` also takes `"pt-br"` and stores it as `"pt"`, unless
-            `"pt-br"` is named too; `"zh"` does not take `"zh-tw"`, which is in another script.
+        sources: One or several of: a file or a folder of them, as `FORMATS` says; a Hugging Face data set
+            `NAME[:CONFIG[:SPLIT]][=LANGUAGE]`, streamed; a `datasets.Dataset`, its folder, or another iterable of
+            records. The language of a text that names none is identified, which needs the extra `langid`.
+        languages: Codes to keep, all by default. `"pt"` also takes `"pt-br"` and stores it as `"pt"`, unless `"pt-br"`
+            is named too; `"zh"` does not take `"zh-tw"`, which is in another script.
         exclude: Text files, one sentence per line, such as a test set. Sentences that occur in them are left out,
             whatever their case, punctuation and white space.
         skip_bad_lines: Skip and count bad lines instead of raising an error.
-        limits: Longest line and sentence; longer sentences are cut and counted.
-        report: Filled with counts of what was kept and left out.
-        cache_dir: Folder for the Arrow files. By default `st_xlret` inside the cache of `datasets`.
-        show_progress_bar: Show a progress bar.
+        report: Filled with counts of `documents`, `sentences` and `excluded` sentences by language.
+        cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
 
     Returns:
-        Columns `sentence`, `language`, `document` (unique over all sources) and `position` (from 0 within the
-        document).
+        Columns `sentence`, `language`, `document` (unique over all sources) and `position` (from 0 in the document).
 
     Raises:
         DataError: For a bad line (file and line are named), a source that does not exist, or if no document is left.
-        ValueError: For an unknown language, or a Hugging Face data set without text.
 
     Example:
         >>> import tempfile
         >>> records = [{"language": "en", "text": "It rained. We stayed in."}]
-        >>> load_documents(records, cache_dir=tempfile.mkdtemp(), show_progress_bar=False)["sentence"][:]
+        >>> load_documents(records, cache_dir=tempfile.mkdtemp())["sentence"][:]
         ['It rained.', 'We stayed in.']
     """
-    wanted, limits = check_languages(languages), limits or Limits()
-    excluded, found = texts_to_exclude(exclude), find_documents(sources)
-    key = found.cache_key([wanted and sorted(wanted), sorted(excluded), skip_bad_lines, astuple(limits)])
-    made = LoadReport(skip_bad_lines, limits, skipped_files=found.skipped)
+    opened, wanted, excluded = Sources(sources), check_languages(languages), normalised_lines(exclude)
+    report, bad_lines = Report() if report is None else report, BadLines(skip_bad_lines)
 
     def rows() -> Iterator[tuple[Any, ...]]:
         number = 0
-        for document in documents_of(found, wanted, made, made.other_languages, show_progress_bar=show_progress_bar):
-            counts = made.languages[document.language]
-            sentences = [sentence for sentence in document.sentences if sentence]
-            if excluded:
-                kept = [sentence for sentence in sentences if normalise_text(sentence) not in excluded]
-                counts["excluded"] += len(sentences) - len(kept)
-                sentences = kept
-            if not sentences:
-                counts["empty"] += 1
-                continue
-            counts["documents"] += 1
-            counts["sentences"] += len(sentences)
-            counts["one_sentence"] += len(sentences) == 1
+        for document in opened.documents(languages=wanted, unit="sentence", bad_lines=bad_lines):
+            texts = [text for text in document.sentences if text]
+            sentences = [text for text in texts if normalise_text(text) not in excluded] if excluded else texts
+            report[document.language, "documents"] += bool(sentences)
+            report[document.language, "sentences"] += len(sentences)
+            report[document.language, "excluded"] += len(texts) - len(sentences)
             for position, sentence in enumerate(sentences):
                 yield sentence, document.language, number, position
-            number += 1
+            number += bool(sentences)
+        bad_lines.warn()
         if not number:
-            raise DataError(f"no documents left to train on{found.named()}:\n{made}")
+            raise DataError(f"no documents are left to train on:\n{report}")
 
-    dataset = cached_dataset("documents", FEATURES, rows(), key=key, report=made, cache_dir=cache_dir)
-    made.publish(report, logger)
-    for code in sorted((wanted or frozenset()) - made.languages.keys()):
-        warnings.warn(f"no documents in language {code!r}", stacklevel=2)
-    return dataset
-
-
-class Document(NamedTuple):
-    """A document as read: its cleaned texts (`""` where one is empty), its record, and its (last) line."""
-
-    language: str
-    sentences: list[str]
-    record: Mapping[str, Any]
-    file: str
-    line: int
-
-    @property
-    def name(self) -> str:
-        """What the texts of one document have in common: `metadata.document`, the title, or the line."""
-        metadata = self.record.get("metadata")
-        named = metadata.get("document") if isinstance(metadata, Mapping) else None
-        return str(named or self.record.get("title") or self.line)
+    options = [sorted(wanted or []), sorted(excluded), skip_bad_lines, opened.identities]
+    table = kept_table(
+        f"documents-{key_of(options, opened.files)}", COLUMNS, rows(), report=report, cache_dir=cache_dir
+    )
+    if missing := sorted((wanted or frozenset()) - {code for code, _ in report}):
+        logger.warning("no documents are in %s", ", ".join(missing))
+    return table
 
 
 def read_documents(
@@ -169,7 +140,6 @@ def read_documents(
     unit: Unit | None = None,
     column: str | None = None,
     bad_lines: BadLines | None = None,
-    show_progress_bar: bool = True,
 ) -> Iterator[Document]:
     """Stream documents, without keeping anything: the one reader of all commands.
 
@@ -177,16 +147,10 @@ def read_documents(
         sources: As for [`load_documents`][st_xlret.load_documents].
         languages: As for `load_documents`.
         language: Language of texts that name none; "und" if it does not matter. By default it is identified, and text
-            files that are not named after a language are read only of a folder that has nothing else: a README beside
-            documents is none.
-        unit: What the texts of a document are: its sentences; what is there, as it stands ("text"): `text`, an element
-            of `sentences`, a line of a text file, a block of a Markdown file; or the same with the elements of
-            `sentences` joined ("document"). By default documents of a folder in BEIR's layout, and sentences of other
-            sources.
-        column: Field of the text, by default the first of `sentences`, `text`, `sentence`, `raw_content` and `content`;
-            of a table without names, the number of its column from 1.
-        bad_lines: What to do about bad lines and too long texts; `bad_lines.warn` says what was lost.
-        show_progress_bar: Show a progress bar.
+            files of a folder are read only if they are named after a language: a README beside documents is none.
+        unit: What the texts of a document are. By default documents of BEIR folders, and sentences of other sources.
+        column: Field of the text, if it is not one of `TEXT_FIELDS`; of a table without names, its number from 1.
+        bad_lines: What to do about bad lines.
 
     Raises:
         DataError: As for `load_documents`.
@@ -196,292 +160,182 @@ def read_documents(
         >>> [document.sentences for document in read_documents([record], unit="document")]
         [['It rained. We stayed in.']]
     """
-    bad_lines, wanted = bad_lines or BadLines(), check_languages(languages)
-    found = find_documents(sources, language=language, column=column)
-    how: dict[str, Any] = {"language": language, "unit": unit, "column": column}
-    yield from documents_of(found, wanted, bad_lines, show_progress_bar=show_progress_bar, **how)
+    opened, wanted = Sources(sources, language, column), check_languages(languages)
+    yield from opened.documents(languages=wanted, unit=unit, bad_lines=bad_lines or BadLines())
 
 
-def find_documents(sources: Any, *, language: str | None = None, column: str | None = None) -> Sources:
-    """The files, Hugging Face data sets and in-memory records of a `sources` argument that contain documents."""
-
-    def choose(file: Path, is_named: bool) -> bool | None:
-        if not is_named:
-            return is_in_folder(file, column, language is not None)
-        if not ending(file) or (ending(file) == "json" and not is_in_folder(file, column, False)):
-            problem = "does not begin with a document" if ending(file) else "is not in a format of documents"
-            raise DataError(f"{str(file)!r} {problem}; {FORMATS}")
-        return True
-
-    paths, collections = split_sources(sources)
-    found: list[Any] = []
-    for path in paths:
-        there = os.path.lexists(os.path.expanduser(path))
-        if not there and not (":" in path or "=" in path):
-            hint = "a Hugging Face data set is named NAME:CONFIG, NAME:CONFIG:SPLIT or NAME=LANGUAGE"
-            raise DataError(f"no such file or directory: {path!r}; {hint}")
-        is_dataset = not there or any((Path(path).expanduser() / f"dataset_{n}.json").is_file() for n in _ON_DISK)
-        found.append(HubDocuments.load(path, column) if is_dataset else path)
-    return Sources.find(
-        [*found, *collections],
-        choose,
-        alone=lambda file: ending(file) in ("txt", "md"),
-        nothing=f"contains no documents; {FORMATS}",
-    )
-
-
-def documents_of(
-    found: Sources,
-    wanted: frozenset[str] | None,
-    bad_lines: BadLines,
-    left_out: Counter[str] | None = None,
-    *,
-    language: str | None = None,
-    unit: Unit | None = "sentence",
-    column: str | None = None,
-    show_progress_bar: bool = True,
-) -> Iterator[Document]:
-    """Stream the documents in wanted languages; `left_out` counts the others."""
-    shown: dict[str, Any] = {"show_progress_bar": show_progress_bar, "description": "Reading documents"}
-    default = language if language in (None, UNKNOWN) else check_language(language)
-    identifier: LanguageIdentifier | None = None
-    whole = {file for file in found.files if is_beir(Path(file).parent)}
-
-    in_files = found.in_files(partial(read_records, column=column), bad_lines, **shown)
-    for records in (in_files, found.in_collections(bad_lines, **shown)):
-        for file, (line, record) in records:
-            try:
-                code = language_of_record(record) or default
-                if code is None:
-                    value = record[text_field(record, column)]
-                    identifier = identifier or _identifier(wanted, file, line)
-                    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-                    code = identifier.identify(text[:_IDENTIFIED_BY])
-                code = code if code == UNKNOWN else check_language(code)
-                kept_as = match_language(code, wanted)
-                own = unit or ("document" if file in whole else "sentence")
-                texts = [] if kept_as is None else texts_of(record, kept_as, own, column)
-            except ValueError as error:
-                if isinstance(error, DataError):
-                    raise
-                bad_lines(str(error), file, line)
-                continue
-            if kept_as is not None:
-                yield Document(kept_as, [bad_lines.cut(text, file, line) for text in texts], record, file, line)
-            elif left_out is not None:
-                left_out[code] += 1
-
-
-def _identifier(languages: frozenset[str] | None, file: str, line: int) -> LanguageIdentifier:
-    logger.info("the language of texts that name none, such as %s, line %d, is identified", file, line)
-    try:
-        return LanguageIdentifier(sorted(languages) if languages else None)
-    except ImportError as error:
-        reason = f"no field 'language': name the language of each text, or have it identified ({error})"
-        raise DataError(reason, file=file, line=line) from error
-
-
-class HubDocuments:
-    """Records `{"language", "text"}` (or `"sentences"`) of a data set with a text column, read anew by each iteration.
+class Sources:
+    """The files, streamed data sets and records that a `sources` argument names; a DataError if one is missing.
 
     Args:
-        dataset: Rows with `text`, `content`, `raw_content` or `sentences`; one that is streamed will do.
-        language: Language of all of them. By default the rows' own `language`, if they have one.
-        column: The text column, if it has another name.
-        identity: What tells this version from others. By default the fingerprint of a `datasets.Dataset`.
+        sources: As for `load_documents`.
+        language: As for `read_documents`.
+        column: As for `read_documents`.
 
-    Raises:
-        ValueError: If the data set has none of the text columns.
+    Attributes:
+        files: The files, sorted.
+        identities: What tells the other sources from others.
     """
 
-    def __init__(
-        self,
-        dataset: datasets.Dataset | datasets.IterableDataset,
-        language: str | None = None,
-        *,
-        column: str | None = None,
-        identity: str | None = None,
-    ) -> None:
-        names = dataset.column_names or list(next(iter(dataset), {}))
-        found = next((name for name in ([column] if column else TEXT_FIELDS) if name in names), None)
-        if found is None:
-            wanted = column or f"out of {', '.join(TEXT_FIELDS)}"
-            raise DataError(f"the data set needs a text column {wanted}; it has: {', '.join(names)}")
-        self.dataset, self.column = dataset, found
-        self.language = None if language is None else check_language(language)
-        if identity is None and isinstance(dataset, datasets.Dataset):
-            identity = generate_fingerprint(dataset)
-        self.identity = identity and f"{identity} {found} {self.language}"
+    def __init__(self, sources: Any, language: str | None = None, column: str | None = None) -> None:
+        self.language, self.column = language, column
+        paths, collections = split_sources(sources)
+        saved = [path for path in paths if Path(path, "dataset_info.json").expanduser().is_file()]  # by save_to_disk
+        hub = [str(path) for path in paths if not Path(path).expanduser().exists() and re.search("[:=]", str(path))]
+        files = [path for path in paths if path not in (*saved, *hub)]
+        self.files = files_of(files, self._takes, f"documents: {FORMATS}")
+        collections += map(datasets.load_from_disk, saved)
+        streamed = [_streamed(name) for name in hub]
+        self.identities = [*(identity for _, identity in streamed), *map(identity_of, collections)]
+        names = [*hub, *(f"<source {number}>" for number in range(1, len(collections) + 1))]
+        records = chain((rows for rows, _ in streamed), collections)
+        self._collections = list(zip(names, records, strict=True))
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for row in self.dataset:
-            yield {"language": self.language or language_of_record(row), self.column: row[self.column]}
+    def _takes(self, file: Path) -> bool:
+        """Whether a file of a folder holds documents, by its name and its first line."""
+        kind = _ending(file)
+        if next(file.parent.glob("corpus.jsonl*"), None):  # of a BEIR folder
+            return file.name.startswith("corpus.jsonl")
+        if kind in ("txt", "md"):
+            return self.language is not None or _language_of_name(file) is not None
+        if kind == "parquet":
+            fields: Iterable[str] = pq.read_schema(file).names
+        elif kind in ("tsv", "csv"):
+            fields = next((cells for _, cells in read_table(file, BadLines(skip=True), **_DIALECTS[kind])), [])
+        else:
+            fields = first_record(file) if kind else []
+        return not {self.column, *TEXT_FIELDS}.isdisjoint(fields)
 
-    @classmethod
-    def load(cls, name: str, column: str | None = None) -> HubDocuments:
-        """Find the data set `NAME[:CONFIG[:SPLIT]][=LANGUAGE]`, to be streamed; by default its `train` split.
+    def documents(
+        self, *, languages: frozenset[str] | None, unit: Unit | None, bad_lines: BadLines
+    ) -> Iterator[Document]:
+        """Stream the documents of all sources that are in these languages."""
+        identifier: LanguageIdentifier | None = None
 
-        When offline (`HF_HUB_OFFLINE`), the local cache has it. A folder of Parquet files will do as the name, and one
-        that `save_to_disk` wrote.
+        def language_of(text: str) -> str:
+            nonlocal identifier
+            identifier = identifier or LanguageIdentifier(sorted(languages) if languages else None)
+            return identifier.identify(text[:_IDENTIFIED_BY])
 
-        Raises:
-            DataError: If it cannot be loaded, or has no text column.
-        """
-        path, _, language = name.rpartition("=") if "=" in name else (name, "", "")
-        path, config, split = (*path.split(":", 2), "", "")[:3]
-        make = partial(cls, language=language or None, column=column)
-        split = split or "train"
-        try:
-            if os.path.isdir(path) and not config and any(Path(path, f"dataset_{n}.json").is_file() for n in _ON_DISK):
-                stored = datasets.load_from_disk(path)
-                return make(stored[split] if isinstance(stored, datasets.DatasetDict) else stored)
-            if datasets.config.HF_HUB_OFFLINE and not os.path.isdir(path):
-                return make(datasets.load_dataset(path, config or None, split=split))
-            builder = datasets.load_dataset_builder(path, config or None)
-            return make(builder.as_streaming_dataset(split=split), identity=builder.cache_dir)
-        except DataError as error:
-            raise DataError(f"{name}: {error}") from error
-        except (OSError, ValueError, KeyError, datasets.exceptions.DatasetsError) as error:
-            reason = "there is no such file, and it cannot be loaded as a data set NAME[:CONFIG[:SPLIT]][=LANGUAGE]"
-            raise DataError(f"{name}: {reason}: {error}") from error
+        streams: list[tuple[str, Callable[[], Records]]] = [
+            *((str(file), partial(self._records, file, bad_lines)) for file in self.files),
+            *((name, partial(enumerate, records, 1)) for name, records in self._collections),
+        ]
+        for file, records in tqdm(streams, desc="Reading", unit=" files", disable=None):
+            default: Unit = "document" if Path(file).name.startswith("corpus.jsonl") else "sentence"
+            for line, record in records():
+                try:
+                    code, texts = self._texts(record, languages, unit or default, language_of)
+                except ValueError as error:
+                    bad_lines(str(error), file, line)
+                    continue
+                if code is not None:
+                    name = _metadata(record).get("document") or record.get("title") or record.get("id") or line
+                    yield Document(code, texts, str(name), file, line)
 
+    def _texts(
+        self, record: Any, languages: frozenset[str] | None, unit: Unit, language_of: Callable[[str], str]
+    ) -> tuple[str | None, list[str]]:
+        """The language and the texts of a record; None and none for a language that is left out."""
+        if not isinstance(record, Mapping):
+            raise ValueError(f"expected an object, found {type(record).__name__}")
+        fields = [self.column] if self.column else [_PARAGRAPHS, *TEXT_FIELDS]
+        present = [name for name in fields if record.get(name) is not None] or [self.column or "text"]
+        field = next((name for name in present if record.get(name)), present[0])
+        value = record.get(field)
+        if not isinstance(value, str | list):
+            raise ValueError(f"no text in the field {field!r}; the record has {', '.join(record)}")
+        code = record.get("language") or record.get("lang") or _metadata(record).get("language") or self.language
+        code = code or language_of(value if isinstance(value, str) else " ".join(value))
+        kept_as = match_language(code if code == UNKNOWN else check_language(code), languages)
+        return kept_as, [] if kept_as is None else texts_of(value, kept_as, unit, is_text_file=field == _PARAGRAPHS)
 
-def ending(file: str | Path) -> str:
-    """The ending of a file in a format of documents, without that of the compression; empty for other files."""
-    found = _ENDING.search(os.fspath(file))
-    return found[1] if found else ""
-
-
-def is_in_folder(file: Path, column: str | None, has_language: bool) -> bool | None:
-    """Whether to read a file of a folder; None for one that is not worth a mention."""
-    kind, names = ending(file), {column} if column else set(TEXT_FIELDS)
-    if is_beir(file.parent) and not file.name.startswith("corpus.jsonl"):
-        return False if kind == "jsonl" else None
-    if kind in ("jsonl", "json"):
-        record = first_record(file)
-        # A file whose lines are all bad is taken: reading it then reports them. Other JSON has many lines.
-        found = record is not None and (bool(names & record.keys()) or not record and kind == "jsonl")
-        return found or (False if kind == "jsonl" else None)
-    if kind == "parquet":
-        return bool(names & set(_parquet(file).schema_arrow.names))
-    if kind in ("tsv", "csv"):
-        _, first = next(read_table(file, BadLines(skip=True), **_dialect(kind)), (0, list[str]()))
-        return bool(names & set(first)) or None
-    if kind in ("txt", "md"):
-        return has_language or (kind == "txt" and language_of_text(file) is not None) or None
-    return None
-
-
-def read_records(file: str, bad_lines: BadLines, *, column: str | None) -> Records:
-    """(number of the last line, record) of each document of a file."""
-    kind = ending(file)
-    if kind in ("jsonl", "json"):
-        return read_jsonl(file, bad_lines)
-    if kind == "parquet":
-        return _rows_of_parquet(file, column)
-    if kind in ("tsv", "csv"):
-        return _rows_of_table(file, column, bad_lines)
-    return _blocks(file, bad_lines)
-
-
-def texts_of(record: Mapping[str, Any], language: str, unit: Unit, column: str | None) -> list[str]:
-    """The texts in a record, by unit; a ValueError if it has none."""
-    if _PARAGRAPHS in record:
-        lines = record[_PARAGRAPHS]
-        return [text for line in lines for text in (split_sentences(line, language) if unit == "sentence" else [line])]
-    name = text_field(record, column)
-    value = record[name]
-    if isinstance(value, list):
-        texts = [clean_text(text) for text in value]
-        return [join_sentences([text for text in texts if text], language)] if unit == "document" else texts
-    if not isinstance(value, str):
-        raise ValueError(f"field {name!r} must be a text or a list of texts, found {type(value).__name__}")
-    check_characters(value)
-    if unit == "sentence":
-        # A line of CCNet is a paragraph.
-        return split_sentences(value.replace("\n", "\n\n") if name == "raw_content" else value, language)
-    return [clean_text(value)]
+    def _records(self, file: Path, bad_lines: BadLines) -> Records:
+        """The documents of a file."""
+        kind = _ending(file)
+        if kind == "parquet":
+            yield from _rows_of_parquet(file)
+        elif kind in ("tsv", "csv"):
+            rows = read_table(file, bad_lines, **_DIALECTS[kind])
+            is_number = self.column is not None and self.column.isdecimal()
+            names = [] if is_number else next(rows, (0, []))[1]
+            for number, cells in rows:
+                yield number, dict(zip(names or map(str, range(1, len(cells) + 1)), cells, strict=False))
+        elif kind in ("txt", "md"):
+            yield from _blocks(file, bad_lines)
+        elif kind:
+            yield from read_jsonl(file, bad_lines)
+        else:
+            raise DataError(f"in no format of documents, which are {FORMATS}", file)
 
 
-def text_field(record: Mapping[str, Any], column: str | None) -> str:
-    """The field of a record that holds its text; a ValueError if there is none."""
-    there = [name for name in ([column] if column else [_PARAGRAPHS, *TEXT_FIELDS]) if record.get(name) is not None]
-    if not there:
-        wanted = repr(column) if column else "'sentences' or 'text'"
-        raise ValueError(f"no field {wanted} (the record has {', '.join(map(repr, record)) or 'no fields'})")
-    return next((name for name in there if record[name]), there[0])
+def texts_of(value: str | list[str], language: str, unit: Unit, *, is_text_file: bool = False) -> list[str]:
+    """The texts of a document by unit: the elements of a list stay, and those of a text file are paragraphs."""
+    if isinstance(value, str):
+        check_characters(value)
+        return split_sentences(value, language) if unit == "sentence" else [clean_text(value)]
+    texts = [clean_text(text) for text in value]
+    if is_text_file:
+        return [one for text in texts for one in (split_sentences(text, language) if unit == "sentence" else [text])]
+    return [join_sentences([text for text in texts if text], language)] if unit == "document" else texts
 
 
-def language_of_record(record: Mapping[str, Any]) -> Any:
-    """What a record names as its language, in `language`, `lang` or, as in BEIR's layout, in `metadata`; else None."""
-    metadata = record.get("metadata")
-    named = metadata.get("language") if isinstance(metadata, Mapping) else None
-    return record.get("language") or record.get("lang") or named
-
-
-def language_of_text(file: str | Path) -> str | None:
-    """The language that a text file is named after: `zh-Hans.txt.xz`, `hi_rom.txt` (`hi-latn`), or None."""
-    name = Path(file).name.partition(".")[0]
+def _rows_of_parquet(file: Path) -> Records:
     try:
-        return check_language(f"{name.removesuffix(_ROMANISED)}-latn" if name.endswith(_ROMANISED) else name)
+        batches = pq.ParquetFile(file).iter_batches(1_000)
+        yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"no whole Parquet file ({error})", file) from error
+
+
+def _blocks(file: Path, bad_lines: BadLines) -> Records:
+    """The runs of lines between blank lines; those of Markdown are one paragraph each."""
+    language, lines, last = _language_of_name(file), list[str](), 0
+
+    def block() -> tuple[int, Mapping[str, Any]]:
+        paragraphs = [" ".join(lines)] if _ending(file) == "md" else list(lines)
+        return last, {"language": language, _PARAGRAPHS: paragraphs}
+
+    for number, line in read_lines(file, bad_lines):
+        if lines and number > last + 1:
+            yield block()
+            lines.clear()
+        lines.append(line)
+        last = number
+    if lines:
+        yield block()
+
+
+def _metadata(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = record.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
+
+
+def _ending(file: Path) -> str:
+    """The kind of a file by its ending; empty if documents are not read from such files."""
+    match = _ENDING.search(file.as_posix())
+    return (match[1] or "jsonl") if match else ""
+
+
+def _language_of_name(file: Path) -> str | None:
+    """The language that a text file is named after: `zh-Hans.txt.xz`, `hi_rom.txt` (`hi-latn`), or None."""
+    try:
+        return check_language(re.sub(r"_rom$", "-latn", file.name.partition(".")[0]))
     except ValueError:
         return None
 
 
-def _parquet(file: str | Path) -> pq.ParquetFile:
+def _streamed(name: str) -> tuple[Iterable[Any], str]:
+    """The rows of the data set `NAME[:CONFIG[:SPLIT]][=LANGUAGE]`, read anew by each iteration, and their identity."""
+    path, _, language = name.rpartition("=") if "=" in name else (name, "", "")
+    path, config, split = (*path.split(":", 2), "", "")[:3]
     try:
-        return pq.ParquetFile(file)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"no whole Parquet file: {error}", file=os.fspath(file)) from error
-
-
-def _rows_of_parquet(file: str, column: str | None) -> Records:
-    parquet = _parquet(file)
-    names = parquet.schema_arrow.names
-    wanted = [name for name in (column, *TEXT_FIELDS, "language", "lang", "metadata", "title") if name in names]
-    number = 0
-    try:
-        for batch in parquet.iter_batches(_ROWS_AT_A_TIME, columns=wanted):
-            for row in batch.to_pylist():
-                number += 1
-                yield number, row
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"the Parquet file is damaged: {error}", file=file, line=number + 1, unit="row") from error
-
-
-def _dialect(kind: str) -> dict[str, Any]:
-    quoting = csv.QUOTE_NONE if kind == "tsv" else csv.QUOTE_MINIMAL
-    return {"delimiter": "\t" if kind == "tsv" else ",", "quoting": quoting, "strict": True}
-
-
-def _rows_of_table(file: str, column: str | None, bad_lines: BadLines) -> Records:
-    """The rows of a table by the names in its first line or, if the column is a number, by their numbers from 1."""
-    rows = read_table(file, bad_lines, **_dialect(ending(file)))
-    number, names = (0, list[str]()) if column and column.isdecimal() else next(rows, (0, []))
-    if names and not {column} & {*names} if column else not {*TEXT_FIELDS} & {*names}:
-        wanted = repr(column) if column else "'text'"
-        raise DataError(f"no column is named {wanted}; there are: {', '.join(names)}", file=file, line=number)
-    for number, row in rows:
-        yield number, dict(zip(names or map(str, range(1, len(row) + 1)), row, strict=False))
-
-
-def _blocks(file: str, bad_lines: BadLines) -> Records:
-    """The runs of lines between blank lines; those of Markdown are one paragraph each."""
-    language, limit = language_of_text(file), bad_lines.limits.line_bytes
-    lines: list[str] = []
-    size = last = 0
-
-    def block() -> tuple[int, Mapping[str, Any]]:
-        return last, {"language": language, _PARAGRAPHS: [clean_text("\n".join(lines))] if is_markdown else lines}
-
-    is_markdown = ending(file) == "md"
-    for number, line in read_lines(file, bad_lines):
-        # A document longer than the limit is cut into several: a file without blank lines does not fill the memory.
-        if lines and (number > last + 1 or size > limit):
-            yield block()
-            lines, size = [], 0
-        lines.append(clean_text(line))
-        size += len(line)
-        last = number
-    if lines:
-        yield block()
+        builder = datasets.load_dataset_builder(path, config or None)
+        if datasets.config.HF_HUB_OFFLINE:  # what is not streamed is in the local cache
+            builder.download_and_prepare()
+        read = builder.as_dataset if datasets.config.HF_HUB_OFFLINE else builder.as_streaming_dataset
+        rows = read(split=split or "train")
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        raise DataError(f"neither a file nor a data set NAME[:CONFIG[:SPLIT]][=LANGUAGE] ({error})", name) from error
+    named = rows.map(lambda row: {**row, "language": language}) if language else rows
+    return named, f"{builder.cache_dir} {split} {language}"

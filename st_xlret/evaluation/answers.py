@@ -20,10 +20,9 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from typing_extensions import Self
 
-from st_xlret.data.cache import cache_key, cached_dataset
-from st_xlret.data.lines import PathLike, read_jsonl, read_lines
+from st_xlret.data.reading import PathLike, find_file, kept_table, key_of, read_jsonl, read_lines
 from st_xlret.evaluation.base import choose, naming
-from st_xlret.evaluation.retrieval import RetrievalEvaluator, find_file, search, texts_table
+from st_xlret.evaluation.retrieval import RetrievalEvaluator, search, texts_table
 from st_xlret.optional import import_optional
 
 Question = tuple[str, str, str, list[str]]
@@ -84,14 +83,14 @@ class AnswerEvaluator(RetrievalEvaluator):
         split = split or cls.splits[0]
         file = find_file(folder, *(name.format(split=split) for name in cls.question_files))
         table = find_file(folder, "psgs_w100.tsv", "*w100*.tsv") if passages is None else Path(passages)
-        key = cache_key("dpr", [table])
+        key = key_of("dpr", [table])
         rows = list(cls.read_questions(file))
         chosen = choose(languages, list(dict.fromkeys(row[2] for row in rows)), str(file))
         rows = [row for row in rows if row[2] in chosen]
 
         def load() -> AnsweredQuestions:
             columns = dict.fromkeys(("id", "title", "text", "language"), "string")
-            corpus = cached_dataset("passages", columns, _read_passages(table), key=key, cache_dir=cache_dir)
+            corpus = kept_table(f"passages-{key}", columns, _read_passages(table), cache_dir=cache_dir)
             questions = texts_table((name, "", text, code) for name, text, code, _ in rows)
             return AnsweredQuestions(corpus, questions, [answers for *_, answers in rows])
 

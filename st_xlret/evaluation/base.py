@@ -17,7 +17,7 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from torch import Tensor
 from typing_extensions import Self
 
-from st_xlret.data.lines import DataError
+from st_xlret.data.reading import DataError
 from st_xlret.encoding import Role, at_layer, encode, languages_of, role_prompt
 from st_xlret.modules import CalibrationLayer
 from st_xlret.precision import resolve_precision

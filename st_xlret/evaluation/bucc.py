@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sentence_transformers import SentenceTransformer
 from typing_extensions import Self
 
-from st_xlret.data.lines import DataError, PathLike, read_lines
+from st_xlret.data.reading import DataError, PathLike, read_lines
 from st_xlret.evaluation.base import BenchmarkEvaluator, choose, naming
 from st_xlret.search import mine_bitext
 

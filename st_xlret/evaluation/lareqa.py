@@ -14,8 +14,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from typing_extensions import Self
 
-from st_xlret.data.lines import PathLike, read_jsonl
-from st_xlret.data.text import join_sentences
+from st_xlret.data.reading import PathLike, join_sentences, read_jsonl
 from st_xlret.evaluation.base import naming
 from st_xlret.evaluation.retrieval import (
     RetrievalData,

@@ -9,9 +9,9 @@ from typing import Any
 
 from typing_extensions import Self
 
-from st_xlret.data.lines import read_jsonl
+from st_xlret.data.reading import find_file, read_jsonl
 from st_xlret.evaluation.base import naming
-from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, find_file, texts_table
+from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, texts_table
 
 
 class MewsliXEvaluator(RetrievalEvaluator):

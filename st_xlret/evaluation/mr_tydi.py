@@ -9,11 +9,9 @@ from typing import Any
 
 from typing_extensions import Self
 
-from st_xlret.data.beir import read_qrels
-from st_xlret.data.cache import cache_key, cached_dataset
-from st_xlret.data.lines import PathLike, read_jsonl, read_lines
+from st_xlret.data.reading import PathLike, find_file, kept_table, key_of, read_jsonl, read_lines, read_qrels
 from st_xlret.evaluation.base import choose, naming
-from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, find_file, texts_table
+from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, texts_table
 
 HUB_QUERIES, HUB_CORPUS = "castorini/mr-tydi", "castorini/mr-tydi-corpus"
 LANGUAGES = {
@@ -106,8 +104,8 @@ def _find_files(folders: Sequence[Path], split: str) -> tuple[Path, Path, Path]:
 
 def _load(language: str, passages: Path, questions: Path, qrels: Path, cache_dir: PathLike | None) -> RetrievalData:
     columns = dict.fromkeys(("id", "title", "text", "language"), "string")
-    key = cache_key(["mr_tydi", language], [passages])
-    corpus = cached_dataset("passages", columns, _read_passages(passages, language), key=key, cache_dir=cache_dir)
+    key = key_of(["mr_tydi", language], [passages])
+    corpus = kept_table(f"passages-{key}", columns, _read_passages(passages, language), cache_dir=cache_dir)
     if qrels == questions:
         judgements: dict[str, dict[str, int]] = {}
         queries = texts_table(_read_questions(questions, language, judgements))

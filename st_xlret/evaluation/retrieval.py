@@ -17,8 +17,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from typing_extensions import Self
 
-from st_xlret.data.beir import read_qrels
-from st_xlret.data.lines import DataError, PathLike, read_jsonl
+from st_xlret.data.reading import DataError, PathLike, find_file, read_jsonl, read_qrels
 from st_xlret.encoding import KeptVectors, Role, fingerprint
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, choose, macro_average, naming
 from st_xlret.search import top_k, unit_rows
@@ -400,16 +399,3 @@ def _read_texts(
             group += same
             group_of.update(dict.fromkeys(same, group))
         yield name, title, record["text"], about["language"]
-
-
-def find_file(folder: PathLike, *patterns: str) -> Path:
-    """The file that matches the first of several patterns that any matches, plain or gzipped.
-
-    Raises:
-        FileNotFoundError: If there is none. The message says what is there.
-    """
-    for pattern in patterns:
-        if files := sorted({*Path(folder).glob(pattern), *Path(folder).glob(f"{pattern}.gz")}):
-            return files[0]
-    names = sorted(path.name for path in Path(folder).glob("*"))[:12]
-    raise FileNotFoundError(f"expected {Path(folder) / patterns[0]} (or .gz); the folder holds {names}")

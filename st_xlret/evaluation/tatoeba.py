@@ -14,9 +14,8 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from typing_extensions import Self
 
-from st_xlret.data.lines import PathLike
+from st_xlret.data.reading import PathLike, find_file
 from st_xlret.evaluation.base import BenchmarkEvaluator, choose, naming
-from st_xlret.evaluation.retrieval import find_file
 from st_xlret.search import neighbours_both_ways, unit_rows
 
 HUB_DATASET = "mteb/tatoeba-bitext-mining"

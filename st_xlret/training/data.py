@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,21 +15,21 @@ from sentence_transformers.util import mine_hard_negatives
 
 from st_xlret.data import (
     DataError,
-    PairOptions,
-    WordSampleReport,
+    Report,
     build_word_samples,
     by_language,
     hold_out_pairs,
     hold_out_questions,
-    load_dictionaries,
     load_documents,
     load_pairs,
     load_retrieval,
     normalise_text,
+    read_dictionary,
 )
-from st_xlret.data.dictionaries import read_stop_words, stop_words
+from st_xlret.data.words import read_stop_words, stop_words
 from st_xlret.evaluation import LAReQAEvaluator, TatoebaEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
+from st_xlret.languages import check_languages, languages_in_name, match_language
 from st_xlret.options import option
 from st_xlret.training.script import TrainingArguments, made_once
 
@@ -91,13 +92,13 @@ class Pairs(Texts):
         """Parallel sentences to train on, and an evaluator of those that are held out; None where there are none."""
         if not self.pairs:
             return None, None
-        options = PairOptions(
+        pairs = load_pairs(
+            self.pairs,
             languages=self.languages or None,
             per_language=self.pairs_per_language,
-            exclude=tuple(self.exclude),
+            exclude=self.exclude,
             skip_bad_lines=self.skip_bad_lines,
         )
-        pairs = load_pairs(self.pairs, options)
         if not self.evaluation_pairs:
             return pairs, None
         rest, held_out = hold_out_pairs(pairs, self.evaluation_pairs, seed=seed)
@@ -125,15 +126,18 @@ class Words(Pairs):
         self, pairs: Dataset, model: SentenceTransformer, args: TrainingArguments
     ) -> tuple[Dataset, dict[str, dict[str, int]]]:
         """Pairs with the token positions of a word and of its translation, and what was found, by language pair."""
-        dictionaries = load_dictionaries(
-            self.dictionaries, languages=self.languages or None, skip_bad_lines=self.skip_bad_lines
-        )
+        wanted = check_languages(self.languages or None)
+        named = {file: languages_in_name(file) for file in self.dictionaries}
+        files = [file for file, codes in named.items() if all(match_language(code, wanted) for code in codes)]
+        if not files:
+            raise ValueError(f"--dictionaries: none is between two of --languages: {', '.join(self.dictionaries)}")
+        dictionaries = [read_dictionary(file, skip_bad_lines=self.skip_bad_lines) for file in files]
         lists: dict[str, frozenset[str]] | None = None if self.stop_words == ["default"] else {}
         if self.stop_words not in (["default"], ["none"]):
             codes = {code for one in dictionaries for code in (one.source_language, one.target_language)}
-            files = dict(map(read_stop_words, self.stop_words))
-            lists = {code: files[code] if code in files else stop_words(code) for code in codes}
-        report = WordSampleReport()
+            given = dict(map(read_stop_words, self.stop_words))
+            lists = {code: given[code] if code in given else stop_words(code) for code in codes}
+        report = Report()
         tokens_read = args.train_seq_length or int(model.max_seq_length or 0)
         samples = build_word_samples(
             pairs,
@@ -145,7 +149,10 @@ class Words(Pairs):
             stop_words_by_language=lists,
             report=report,
         )
-        return samples, {code: dict(counts) for code, counts in report.languages.items()}
+        counts: dict[str, dict[str, int]] = {}
+        for (code, what), count in report.items():
+            counts.setdefault(code, {})[what] = count
+        return samples, counts
 
 
 @dataclass
@@ -222,10 +229,12 @@ class Questions(Answers):
             "languages": languages or None,
             "skip_bad_lines": self.skip_bad_lines,
         }
-        try:
-            questions = load_retrieval(self.retrieval, negatives=self.hard_negatives, **options)
-        except DataError:  # none has a negative, or there is something else, which is met again
-            questions = load_retrieval(self.retrieval, **options)
+        questions, report = load_retrieval(self.retrieval, **options), Report()
+        with suppress(DataError):  # no question has a negative
+            harder = load_retrieval(self.retrieval, negatives=self.hard_negatives, report=report, **options)
+            # A source without negatives would lose all its questions.
+            if all(report[source, "examples"] for source, _ in report):
+                questions = harder
         if self.test:
             questions = without_test_questions(questions, self.test)
         rest, held_out = hold_out_questions(questions, self.evaluation_questions, seed=args.seed)

@@ -15,7 +15,7 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 from transformers import PreTrainedTokenizerFast
 
-from st_xlret.data.columns import rows_by_value
+from st_xlret.data.rows import rows_by_value
 from st_xlret.hub.export import load_model
 from st_xlret.losses.masked_lm import MaskedLMLoss, NoHeadError
 from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder

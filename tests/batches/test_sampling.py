@@ -16,7 +16,7 @@ from st_xlret.batches.sampling import (
     LengthGroupedBatchSampler,
     WindowBatchSampler,
 )
-from st_xlret.data.columns import column_codes, rows_by_value
+from st_xlret.data.rows import column_codes, rows_by_value
 from tests import tiny
 from tests.tiny import documents_of
 

@@ -1,56 +1,35 @@
-"""Loaders that keep their results in a temporary folder, and give their reports."""
+"""Loaders that keep their tables in a temporary folder, and give their reports."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from st_xlret.data import (
-    LoadReport,
-    PairOptions,
-    PairReport,
-    RetrievalReport,
-    load_documents,
-    load_pairs,
-    load_retrieval,
-)
+from st_xlret.data import Report, load_documents, load_pairs, load_retrieval
+
+
+def _reporting(load: Callable[..., Any], folder: Path, sources: Any, **options: Any) -> Any:
+    report = Report()
+    return load(sources, report=report, cache_dir=folder / "cache", **options), report
 
 
 @pytest.fixture
-def where(tmp_path: Path) -> dict[str, Any]:
-    return {"cache_dir": tmp_path / "cache", "show_progress_bar": False}
-
-
-@pytest.fixture
-def read(where: dict[str, Any]) -> Any:
+def read(tmp_path: Path) -> Any:
     """Sources and options -> sentences, report."""
-
-    def read(sources: Any, **options: Any) -> Any:
-        options = {**where, "report": LoadReport(), **options}
-        return load_documents(sources, **options), options["report"]
-
-    return read
+    return partial(_reporting, load_documents, tmp_path)
 
 
 @pytest.fixture
-def load(where: dict[str, Any]) -> Any:
+def load(tmp_path: Path) -> Any:
     """Sources and options -> pairs, report."""
-
-    def load(sources: Any, **options: Any) -> Any:
-        report = PairReport()
-        return load_pairs(sources, PairOptions(**options), report=report, **where), report
-
-    return load
+    return partial(_reporting, load_pairs, tmp_path)
 
 
 @pytest.fixture
-def questions(where: dict[str, Any]) -> Any:
+def questions(tmp_path: Path) -> Any:
     """Sources and options -> questions, report."""
-
-    def questions(sources: Any, **options: Any) -> Any:
-        options = {**where, "report": RetrievalReport(), **options}
-        return load_retrieval(sources, **options), options["report"]
-
-    return questions
+    return partial(_reporting, load_retrieval, tmp_path)

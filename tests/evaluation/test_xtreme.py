@@ -11,7 +11,7 @@ import pytest
 
 from evaluation import xtreme
 from evaluation.xtreme import PAIR_TASKS, LabelledPair, read_evaluation_pairs, read_training_pairs
-from st_xlret.data.lines import DataError
+from st_xlret.data.reading import DataError
 from tests import tiny
 
 XNLI, PAWS_X = PAIR_TASKS["xnli"], PAIR_TASKS["paws-x"]

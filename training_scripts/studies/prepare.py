@@ -32,9 +32,8 @@ from typing import Any
 from transformers import AutoModelForMaskedLM, set_seed
 
 from st_xlret import MaskedLMLoss
-from st_xlret.data import PairOptions, load_documents, load_pairs, load_retrieval, normalise_text
-from st_xlret.data.lines import read_jsonl, read_lines
-from st_xlret.data.text import join_sentences
+from st_xlret.data import load_documents, load_pairs, load_retrieval, normalise_text
+from st_xlret.data.reading import join_sentences, read_jsonl, read_lines
 from st_xlret.files import atomic_directory, write_json, write_text
 from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
@@ -210,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif given.kind == "documents":
         write_rows(output, first_sentences(given.documents, languages, given.per_language))
     else:
-        pairs, apart = load_pairs(given.pairs, PairOptions(languages=languages)), set(given.without)
+        pairs, apart = load_pairs(given.pairs, languages=languages), set(given.without)
         pairs = pairs.filter(lambda row: apart.isdisjoint((row["source_language"], row["target_language"])))
         if given.third is not None:
             pairs = pairs.shard(num_shards=3, index=given.third, contiguous=False)

@@ -1,9 +1,10 @@
-"""Algorithm 1 of ML-CTL: case by case, against a slow copy, with several tokenizers."""
+"""Dictionaries and words; Algorithm 1 of ML-CTL: case by case, against a slow copy, with several tokenizers."""
 
 from __future__ import annotations
 
 import random
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from datasets import Dataset, concatenate_datasets
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from st_xlret.data import DataError, PairOptions, WordSampleReport, load_pairs
-from st_xlret.data.dictionaries import Dictionary, read_dictionary
-from st_xlret.data.word_samples import build_word_samples
+from st_xlret.data import DataError, Dictionary, Report, build_word_samples, load_pairs, read_dictionary
+from st_xlret.data.words import read_stop_words, stop_words, word_splitter
 from st_xlret.modules import train_tokenizer, transformer_encoder
+from tests.data.files import write_text
 
 ENTRIES = [
     ("dog", "Hund"),
@@ -57,22 +58,20 @@ GOOD = ("A big tree.", "Ein Baum.")
 
 @pytest.fixture
 def make(tmp_path: Path) -> Any:
-    def run(pairs: Dataset, entries: Any = None, **options: Any) -> tuple[list[dict[str, Any]], WordSampleReport]:
+    def run(pairs: Dataset, entries: Any = None, **options: Any) -> tuple[list[dict[str, Any]], Report]:
         given: dict[str, Any] = {
             "dictionaries": [Dictionary("en", "de", entries or ENTRIES)],
             "tokenizer": word_piece(),
             "cache_dir": tmp_path,
-            "show_progress_bar": False,
-            "report": WordSampleReport(),
+            "report": Report(),
         }
         return build_word_samples(pairs, **(given | options)).to_list(), given["report"]
 
     return run
 
 
-def reason(report: WordSampleReport) -> str:
-    counts = report.languages["en>de"]
-    (name,) = [name for name, n in counts.items() if n and name not in ("pairs", "used", "samples")]
+def reason(report: Report) -> str:
+    (name,) = {name for _, name in report} - {"pairs", "used", "samples"}
     return name
 
 
@@ -85,8 +84,7 @@ def test_a_word_that_stands_once_on_both_sides_is_a_sample(make: Any) -> None:
             **{"source_start": 2, "source_end": 3, "target_start": 2, "target_end": 3},
         }
     ]
-    counts = report.languages["en>de"]
-    assert (counts["pairs"], counts["used"], counts["samples"], report.total("samples")) == (1, 1, 1, 1)
+    assert report == {("en>de", name): 1 for name in ("pairs", "used", "samples")}
 
 
 def test_phrases_and_words_of_several_tokens(make: Any) -> None:
@@ -125,8 +123,7 @@ def test_folding_that_changes_the_length_moves_no_positions(make: Any) -> None:
 def test_why_a_pair_gives_none(make: Any, source: str, target: str, expected: str) -> None:
     samples, report = make(concatenate_datasets([german((source, target)), german(GOOD)]))
     assert len(samples) == 1 and reason(report) == expected
-    counts = report.languages["en>de"]
-    assert counts["pairs"] == counts["used"] + counts[expected] == 2
+    assert report["en>de", "pairs"] == report["en>de", "used"] + report["en>de", expected] == 2
 
 
 def test_words_after_the_last_token_that_is_read(make: Any) -> None:
@@ -153,9 +150,7 @@ def test_a_dictionary_serves_the_other_direction_and_regions(make: Any) -> None:
     ]
     samples, report = make(Dataset.from_list(rows))
     assert [(s["source_word"], s["target_language"]) for s in samples] == [("Baum", "en"), ("tree", "de-at")]
-    assert report.languages["en>fr"]["no_dictionary"] == 1
-    lines = str(report).splitlines()
-    assert "no dictionary" in lines[0] and lines[-1].split()[:4] == ["total", "3", "2", "2"]
+    assert report["en>fr", "no_dictionary"] == 1
 
 
 def test_at_most_so_many_samples_of_a_pair(make: Any) -> None:
@@ -165,50 +160,34 @@ def test_at_most_so_many_samples_of_a_pair(make: Any) -> None:
     assert len(everything) == 4 and len(two) == 2 and all(sample in everything for sample in two)
     chosen = {tuple(s["source_word"] for s in make(pairs, samples_per_pair=2, seed=seed)[0]) for seed in range(12)}
     assert len(chosen) > 1
-    with pytest.raises(ValueError, match="samples_per_pair must be at least 1 or None for all, not 0"):
+    with pytest.raises(ValueError, match="samples_per_pair.*0"):
         make(pairs, samples_per_pair=0)
 
 
-def test_the_same_call_takes_the_stored_samples(make: Any, tmp_path: Path) -> None:
-    first, report = make(german(GOOD))
-    again, stored = make(german(GOOD))
-    assert again == first and not report.reused and stored.reused and stored.languages == report.languages
-    for changed in ({"max_seq_length": 8}, {"stop_words_by_language": {}}, {"samples_per_pair": 3, "seed": 4}):
-        assert not make(german(GOOD), **changed)[1].reused
-    assert not make(german(GOOD), [*ENTRIES, ("x", "y")])[1].reused
-    other = train_tokenizer(["a big tree ein baum"] * 9, vocabulary=60)
-    assert not make(german(GOOD), tokenizer=other)[1].reused
-    assert not [path for path in tmp_path.iterdir() if path.suffix == ".tmp"]
+def test_the_same_call_takes_the_kept_samples(make: Any, tmp_path: Path) -> None:
+    first, again = make(german(GOOD)), make(german(GOOD))
+    assert again == first and len(list(tmp_path.glob("*.arrow"))) == 1
+    changes: list[dict[str, Any]] = [{"max_seq_length": 8}, {"stop_words_by_language": {}}, {"samples_per_pair": 3}]
+    changes += [{"seed": 4}, {"tokenizer": train_tokenizer(["a big tree ein baum"] * 9, vocabulary=60)}]
+    for number, changed in enumerate(changes, start=2):
+        make(german(GOOD), **changed)
+        assert len(list(tmp_path.glob("*.arrow"))) == number
+    make(german(GOOD), [*ENTRIES, ("x", "y")])
+    assert len(list(tmp_path.glob("*.arrow"))) == len(changes) + 2
 
 
 def test_nothing_found_says_why(make: Any, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no word-positioned samples(.|\n)*no word(.|\n)*en>de +2"):
+    with pytest.raises(DataError, match=r"no_word(.|\n)*en>de +2"):
         make(german(("A cat", "Eine Katze"), ("A cow", "Eine Kuh")))
     assert not list(tmp_path.glob("*.arrow"))
 
 
-def test_wrong_input_is_refused(make: Any) -> None:
-    with pytest.raises(ValueError, match="no dictionaries"):
-        build_word_samples(german(GOOD), [], word_piece())
-
+def test_a_tokenizer_without_offsets_is_refused(make: Any) -> None:
     class SlowTokenizer:
         is_fast = False
 
-    with pytest.raises(ValueError, match="SlowTokenizer.*tokenizer.json"):
+    with pytest.raises(ValueError, match="SlowTokenizer"):
         make(german(GOOD), tokenizer=SlowTokenizer())
-    numbers = [f"w{chr(97 + i)}" for i in range(12)]
-    entries = [(f"{word}de", f"{word}en") for word in numbers]
-    sentence = [" ".join(f"{word}{code}" for word in numbers) for code in ("en", "de")]
-    with pytest.raises(DataError, match="did you mean to swap"):
-        make(german((sentence[0], sentence[1])), entries)
-
-
-def test_skipped_lines_of_a_dictionary_are_in_the_report(make: Any, tmp_path: Path) -> None:
-    file = tmp_path / "en-de.tsv"
-    file.write_text("tree\tBaum\nnonsense\n", encoding="utf-8")
-    dictionary = read_dictionary(file, skip_bad_lines=True)
-    _, report = make(german(GOOD), dictionaries=[dictionary])
-    assert report.bad_line_count == 1 and "en-de.tsv, line 2" in str(report)
 
 
 def test_a_space_mark_belongs_to_the_word_and_brackets_do_not_hide_it(make: Any) -> None:
@@ -282,9 +261,9 @@ def test_it_finds_what_the_printed_algorithm_finds(make: Any) -> None:
     for source, target in set(rows):
         expected |= slow_algorithm({"source": source, "target": target}, entries, tokenizer)
     assert got == expected and len(expected) > 100
-    counts = dict(report.languages["en>de"])
-    reasons = sum(n for name, n in counts.items() if name not in ("pairs", "used", "samples"))
-    assert counts["pairs"] == 400 == counts["used"] + reasons
+    assert (
+        report["en>de", "pairs"] == 400 == sum(n for (_, name), n in report.items() if name not in ("pairs", "samples"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -312,27 +291,119 @@ def test_languages_without_spaces(make: Any, language: str, source: str, target:
 @pytest.mark.real_data
 def test_real_pairs_and_dictionaries(real_data: Path, tmp_path: Path) -> None:
     pytest.importorskip("icu4py")
-    pairs = load_pairs(
-        real_data / "tico19/pairs",
-        PairOptions(languages=["en", "es", "zh"], per_language=100),
-        cache_dir=tmp_path,
-        show_progress_bar=False,
-    )
+    pairs = load_pairs(real_data / "tico19/pairs", languages=["en", "es", "zh"], per_language=100, cache_dir=tmp_path)
     tokenizer = train_tokenizer([*pairs["source"][:], *pairs["target"][:]], vocabulary=2000)
     dictionaries = [read_dictionary(real_data / f"dictionaries/enwiktionary.en-{code}.tsv.gz") for code in ("es", "zh")]
-    report = WordSampleReport()
-    options = {"cache_dir": tmp_path, "show_progress_bar": False, "report": report}
-    samples = build_word_samples(pairs, dictionaries, tokenizer, max_seq_length=64, **options)
-    assert all(counts["used"] > 0.25 * counts["pairs"] for counts in report.languages.values()), str(report)
+    report = Report()
+    samples = build_word_samples(pairs, dictionaries, tokenizer, max_seq_length=64, cache_dir=tmp_path, report=report)
+    assert all(report[code, "used"] > 0.25 * report[code, "pairs"] for code, _ in report), str(report)
     for sample in samples.select(range(0, len(samples), 7)):
         for side in ("source", "target"):
             ids = tokenizer(sample[side])["input_ids"][sample[f"{side}_start"] : sample[f"{side}_end"]]
             assert tokenizer.decode(ids).replace(" ", "") == sample[f"{side}_word"].lower().replace(" ", ""), sample
-    with pytest.raises(DataError, match="did you mean to swap"):
+    with pytest.raises(DataError, match="words.es-en"):
         wrong = Dictionary("en", "es", dictionaries[0].swapped().entries)
-        build_word_samples(pairs, [wrong], tokenizer, cache_dir=tmp_path, show_progress_bar=False)
+        build_word_samples(pairs, [wrong], tokenizer, cache_dir=tmp_path)
 
 
 def test_own_stop_words(make: Any) -> None:
     samples, _ = make(german(("The dog", "Der Hund")), stop_words_by_language={"en": ["DOG"]})
     assert [s["source_word"] for s in samples] == ["The"]
+
+
+@pytest.mark.parametrize("name", ["en-de.txt", "words.en-de.tsv.gz"])
+def test_dictionaries_are_read_packed_or_not(tmp_path: Path, name: str) -> None:
+    file = write_text(tmp_path / name, "dog Hund\n\nguinea  pig\tMeerschweinchen\ndog Hund\r\nDog\tHund \n")
+    dictionary = read_dictionary(file)
+    assert dictionary.entries == [("dog", "Hund"), ("guinea pig", "Meerschweinchen"), ("Dog", "Hund")]
+    assert (dictionary.source_language, dictionary.target_language, len(dictionary)) == ("en", "de", 3)
+
+
+def test_several_files_are_one_dictionary(tmp_path: Path) -> None:
+    files = [write_text(tmp_path / f"{i}.en-fr.tsv", text) for i, text in enumerate(["a\tb\n", "a\tb\nc\td\n"])]
+    assert read_dictionary(files).entries == [("a", "b"), ("c", "d")]
+    for others in ([*files, write_text(tmp_path / "en-de.txt", "a b\n")], [write_text(tmp_path / "en-fr.tsv", "\n")]):
+        with pytest.raises(DataError, match=r"en-fr\.tsv"):
+            read_dictionary(others)
+
+
+@pytest.mark.parametrize("line", ["dog", "guinea pig Meerschweinchen", "dog\tHund\tn", "dog\t ", "dog\tH\ufffdnd"])
+def test_a_bad_line_of_a_dictionary_is_named_or_skipped(tmp_path: Path, line: str) -> None:
+    file = write_text(tmp_path / "en-de.tsv", f"cat\tKatze\n{line}\nsun\tSonne\n")
+    with pytest.raises(DataError, match=r"en-de\.tsv, line 2"):
+        read_dictionary(file)
+    assert len(read_dictionary(file, skip_bad_lines=True)) == 2
+
+
+ENGLISH = ["sun", "moon", "star", "rain", "wind", "snow", "tree", "leaf", "root", "fish", "bird", "wolf"]
+FRENCH = ["soleil", "lune", "astre", "pluie", "vent", "neige", "arbre", "feuille", "racine", "poisson", "ours", "loup"]
+RUSSIAN = ["солнце", "луна", "звезда", "дождь", "ветер", "снег", "дерево", "лист", "корень", "рыба", "птица", "волк"]
+
+
+@pytest.mark.parametrize("code, foreign", [("fr", FRENCH), ("ru", RUSSIAN)])
+def test_the_wrong_direction_is_noticed(code: str, foreign: list[str]) -> None:
+    entries = list(zip(ENGLISH, foreign, strict=True))
+    sentences = [" ".join(ENGLISH).title()], [", ".join(foreign)]
+    Dictionary("en", code, entries).check_direction(*sentences)
+    wrong = Dictionary("en", code, [(b, a) for a, b in entries], "words.en.tsv")
+    with pytest.raises(DataError, match=rf"words\.en\.tsv.*24.*words\.{code}-en"):
+        wrong.check_direction(*sentences)
+
+
+def words(text: str, language: str) -> list[str]:
+    return [text[start:end] for start, end in word_splitter(language)(text)]
+
+
+@pytest.mark.parametrize(
+    "text, language, expected",
+    [
+        ("It's 3.5 km, well-known!", "en", ["It", "s", "3", "5", "km", "well", "known"]),
+        ("l'été déjà vu", "fr", ["l", "été", "déjà", "vu"]),
+        ("cafe\u0301 noir", "fr", ["cafe\u0301", "noir"]),
+        ("किताब पढ़ना", "hi", ["किताब", "पढ़ना"]),
+        ("می\u200cروم", "fa", ["می\u200cروم"]),
+        ("snake_case 😀 ok", "en", ["snake", "case", "ok"]),
+        ("...", "en", []),
+        ("", "en", []),
+    ],
+)
+def test_words_are_runs_of_letters_marks_and_digits(text: str, language: str, expected: list[str]) -> None:
+    assert words(text, language) == expected
+
+
+@pytest.mark.parametrize(
+    "text, language, expected",
+    [
+        ("今天我们去学校。", "zh", ["今天", "我们", "去", "学校"]),
+        ("昨日、本を読む。", "ja", ["昨日", "本", "を", "読む"]),
+        ("เราอ่านหนังสือ", "th", ["เรา", "อ่าน", "หนังสือ"]),
+        ("用 Python 😀 学习", "zh-tw", ["用", "Python", "学习"]),
+    ],
+)
+def test_languages_without_spaces_have_words_too(text: str, language: str, expected: list[str]) -> None:
+    pytest.importorskip("icu4py")
+    assert words(text, language) == expected
+
+
+def test_a_missing_segmenter_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "icu4py.breakers", None)
+    word_splitter.cache_clear()
+    with pytest.raises(ImportError, match=r"'th'.*st-xlret\[words\]"):
+        word_splitter("th")("เรา")
+    assert words("we read", "en") == ["we", "read"]
+    word_splitter.cache_clear()
+
+
+def test_stop_words_are_those_of_the_language() -> None:
+    assert "the" in stop_words("en") and "house" not in stop_words("en")
+    assert "und" in stop_words("de") and "e" in stop_words("pt-br")
+    assert stop_words("nb") == stop_words("no") and stop_words("no")
+    assert stop_words("te") == frozenset()
+
+
+def test_own_stop_words_are_named_after_their_language(tmp_path: Path) -> None:
+    file = tmp_path / "short.pt-BR.txt"
+    file.write_text("\ufeffUm\n\n  uma \n", encoding="utf-8")
+    assert read_stop_words(file) == ("pt-br", {"um", "uma"})
+    with pytest.raises(ValueError, match="words"):
+        read_stop_words(tmp_path / "stop words.txt")

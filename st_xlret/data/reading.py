@@ -1,0 +1,360 @@
+"""What all readers share: lines and records with their numbers, files of a folder, texts, and tables on the disk."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import json
+import logging
+import lzma
+import os
+import re
+import unicodedata
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+import datasets
+import pyarrow as pa
+from datasets.fingerprint import generate_fingerprint
+from filelock import FileLock
+
+from st_xlret import __version__
+from st_xlret.files import atomic_file, write_text
+
+logger = logging.getLogger(__name__)
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+_ROWS_PER_BATCH = 100_000
+_JOINED_WITHOUT_SPACES = frozenset({"ja", "zh", "yue"})
+_WITHOUT_SENTENCE_MARKS = frozenset({"lo", "th"})
+_PHRASE_RUN_CHARACTERS = 60
+_PARAGRAPH_BREAK = re.compile(r"\n\s*\n")
+
+csv.field_size_limit(1 << 30)  # a cell may be a document
+
+
+class DataError(ValueError):
+    """Something is wrong with data; the message begins with the file and the line."""
+
+    def __init__(self, reason: str, file: PathLike = "", line: int = 0) -> None:
+        place = ", line ".join(filter(None, (os.fspath(file), str(line or ""))))
+        super().__init__(f"{place}: {reason}" if place else reason)
+
+
+@dataclass
+class BadLines:
+    """What to do about a bad line: raise a `DataError`, or count it and go on.
+
+    Attributes:
+        skip: Whether to go on.
+        skipped: File, line and reason of each line that was skipped.
+    """
+
+    skip: bool = False
+    skipped: list[str] = field(default_factory=list)
+
+    def __call__(self, reason: str, file: PathLike, line: int) -> None:
+        """Raise the error, or count the line."""
+        error = DataError(reason, file, line)
+        if not self.skip:
+            raise error
+        self.skipped.append(str(error))
+
+    def warn(self) -> None:
+        """Log how many lines were skipped, and the first of them."""
+        if self.skipped:
+            logger.warning("bad lines skipped: %d, the first: %s", len(self.skipped), "\n".join(self.skipped[:3]))
+
+
+class Report(Counter[tuple[str, str]]):
+    """What a loader kept and left out: counts by (language, language pair or source; what was counted).
+
+    `str(report)` is a table of them.
+
+    Example:
+        >>> print(Report({("fr", "sentences"): 3, ("fr", "excluded"): 1}))
+              sentences    excluded
+        fr            3           1
+    """
+
+    def __str__(self) -> str:
+        from tabulate import tabulate
+
+        names = list(dict.fromkeys(name for _, name in self))
+        rows = [[code, *(self[code, name] for name in names)] for code in sorted({code for code, _ in self})]
+        return tabulate(rows, ["", *names], tablefmt="plain")
+
+
+def raw_lines(path: PathLike, bad_lines: BadLines) -> Iterator[tuple[int, bytes]]:
+    """Stream (number, bytes) of all lines of a file that is plain or compressed (`.gz`, `.xz`)."""
+    openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+    number = 0
+    with openers.get(Path(path).suffix, open)(path, "rb") as stream:
+        try:
+            for number, line in enumerate(stream, start=1):
+                yield number, line
+        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+            bad_lines(f"the compressed file is truncated or damaged from here on ({error})", path, number + 1)
+
+
+def read_lines(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tuple[int, str]]:
+    """Stream (line number, line) of the non-blank lines of a UTF-8 text file, plain or compressed (`.gz`, `.xz`).
+
+    Raises:
+        DataError: For a line that is not UTF-8 and for a damaged compressed file, unless `bad_lines` skips it.
+    """
+    bad_lines = bad_lines or BadLines()
+    for number, raw in raw_lines(path, bad_lines):
+        try:
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            bad_lines(f"not UTF-8 text ({error.reason} at byte {error.start})", path, number)
+            continue
+        if line and not line.isspace():
+            yield number, line
+
+
+def read_jsonl(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Stream (line number, object) of a file of JSON lines; the rest is as for `read_lines`."""
+    bad_lines = bad_lines or BadLines()
+    for number, line in read_lines(path, bad_lines):
+        try:
+            record = json.loads(line)
+            if not isinstance(record, dict):
+                raise ValueError(f"it is a {type(record).__name__}")
+        except (ValueError, RecursionError) as error:
+            bad_lines(f"not a JSON object ({error})", path, number)
+        else:
+            yield number, record
+
+
+def read_table(path: PathLike, bad_lines: BadLines | None = None, **dialect: Any) -> Iterator[tuple[int, list[str]]]:
+    """Stream (number of its last line, cells) of the rows of a table; `dialect` are options of `csv.reader`.
+
+    The rest is as for `read_lines`.
+    """
+    bad_lines, number = bad_lines or BadLines(), 0
+
+    def lines() -> Iterator[str]:
+        nonlocal number
+        for number, line in read_lines(path, bad_lines):  # noqa: B007
+            yield f"{line}\n"  # a quoted cell may have several lines
+
+    try:
+        for cells in csv.reader(lines(), strict=True, **dialect):
+            yield number, cells
+    except csv.Error as error:
+        bad_lines(f"no row of a table from here on ({error})", path, number)
+
+
+def first_record(path: PathLike) -> Mapping[str, Any]:
+    """The first record of a file of JSON lines; an empty one if there is none."""
+    return next((record for _, record in read_jsonl(path, BadLines(skip=True))), {})
+
+
+def read_qrels(path: PathLike, bad_lines: BadLines | None = None) -> dict[str, dict[str, int]]:
+    """Read relevance judgements: query id -> document id -> judgement; above 0 is relevant.
+
+    Lines are BEIR's `query-id <tab> corpus-id <tab> score`, after a header, or TREC's `query 0 document judgement`.
+
+    Raises:
+        DataError: For another line or one that contradicts an earlier one, unless `bad_lines` skips it.
+    """
+    bad_lines, qrels = bad_lines or BadLines(), dict[str, dict[str, int]]()
+    for number, line in read_lines(path, bad_lines):
+        cells = [cell.strip() for cell in (line.split("\t") if "\t" in line else line.split())]
+        if number == 1 and cells[-1] in ("score", "relevance"):
+            continue
+        try:
+            if len(cells) not in (3, 4):
+                raise ValueError(f"{len(cells)} columns")
+            query, document, value = cells[0], cells[-2], int(cells[-1])
+            if qrels.setdefault(query, {}).setdefault(document, value) != value:
+                raise ValueError(f"{query!r} and {document!r} have another judgement above")
+        except ValueError as error:
+            bad_lines(f"no line 'query document judgement': {error}", path, number)
+    return qrels
+
+
+def split_sources(sources: Any) -> tuple[list[PathLike], list[Iterable[Any]]]:
+    """The paths of a `sources` argument, and its data sets and other collections of records."""
+    is_list = isinstance(sources, list | tuple) and not all(isinstance(one, Mapping) for one in sources)
+    listed = list(sources) if is_list else [sources]
+    paths = [one for one in listed if isinstance(one, str | os.PathLike)]
+    return paths, [one for one in listed if not isinstance(one, str | os.PathLike)]
+
+
+def identity_of(records: Iterable[Any]) -> str:
+    """What tells a collection of records from others; what can be read only once is never the same again."""
+    if isinstance(records, datasets.Dataset):
+        return str(generate_fingerprint(records))
+    return repr(records) if isinstance(records, list | tuple) else uuid4().hex
+
+
+def files_of(paths: Iterable[PathLike], takes: Callable[[Path], bool], what: str) -> list[Path]:
+    """The files that are named, and those of folders that `takes` wants, each once and in sorted order.
+
+    Raises:
+        DataError: If there is no such file or folder, or a folder has no file to take.
+    """
+    files: set[Path] = set()
+    for source in paths:
+        path = Path(source).expanduser().resolve()
+        if path.is_file():
+            files.add(path)
+        elif inside := {file for file in path.rglob("[!.]*") if file.is_file() and takes(file)}:
+            files |= inside
+        else:
+            raise DataError(f"the folder holds no {what}" if path.is_dir() else "there is no such file", source)
+    return sorted(files)
+
+
+def find_file(folder: PathLike, *patterns: str) -> Path:
+    """The file of a folder, plain or gzipped, that matches the first of the patterns that any file matches.
+
+    Raises:
+        FileNotFoundError: If there is none; the message says what is there.
+    """
+    for pattern in patterns:
+        if files := sorted({*Path(folder).glob(pattern), *Path(folder).glob(f"{pattern}.gz")}):
+            return files[0]
+    place = Path(folder, patterns[0])
+    there = sorted(path.name for path in place.parent.glob("*"))[:12]
+    raise FileNotFoundError(f"expected {place} (or .gz); the folder holds {there}")
+
+
+def key_of(options: Any, files: Iterable[PathLike] = ()) -> str:
+    """A name for what options (as JSON can hold them) and files as they are now give."""
+    state = [(os.path.abspath(file), os.stat(file).st_size, os.stat(file).st_mtime_ns) for file in files]
+    return hashlib.sha256(json.dumps([__version__, options, state], sort_keys=True).encode()).hexdigest()[:32]
+
+
+def kept_table(
+    name: str,
+    columns: Mapping[str, str],
+    rows: Iterable[tuple[Any, ...]],
+    *,
+    report: Report | None = None,
+    cache_dir: PathLike | None = None,
+) -> datasets.Dataset:
+    """The memory-mapped table of a name, written from rows if there is none; two processes write it once.
+
+    `Dataset.from_generator` does the same in three times the time.
+
+    Args:
+        name: What tells this table from others, such as `key_of` gives.
+        columns: Column -> type.
+        rows: Read only if there is no such table. An error that they raise leaves nothing behind.
+        report: Filled by the rows, or from what is kept beside the table; logged.
+        cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
+    """
+    folder = Path(cache_dir or Path(datasets.config.HF_DATASETS_CACHE, "st_xlret")).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    schema = datasets.Features({column: datasets.Value(kind) for column, kind in columns.items()}).arrow_schema
+    file, counts, remaining = folder / f"{name}.arrow", folder / f"{name}.json", iter(rows)
+    report = Report() if report is None else report
+    with FileLock(f"{file}.lock"):
+        if file.is_file():
+            report.update({(code, what): count for code, what, count in json.loads(counts.read_text("utf-8"))})
+        else:
+            with atomic_file(file) as part, pa.OSFile(str(part), "wb") as sink, pa.ipc.new_stream(sink, schema) as out:
+                while batch := list(islice(remaining, _ROWS_PER_BATCH)):
+                    out.write_batch(pa.record_batch([list(column) for column in zip(*batch, strict=True)], schema))
+                write_text(counts, json.dumps([(*key, count) for key, count in report.items()]))
+    if report:
+        logger.info("%s", report)
+    return datasets.Dataset.from_file(str(file))
+
+
+def clean_text(text: Any) -> str:
+    """Replace every run of white space by a single space; a ValueError for no string or half of a surrogate pair."""
+    if not isinstance(text, str):
+        raise ValueError(f"a text must be a string, found {type(text).__name__} {text!r:.40}")
+    check_characters(text)
+    return " ".join(text.split())
+
+
+def check_characters(text: str) -> None:
+    """Raise a ValueError if a text contains half of a surrogate pair, which Arrow refuses without naming a line."""
+    if not text.isascii():
+        text.encode("utf-8")
+
+
+def normalise_text(text: str) -> str:
+    """Reduce a text to its letters, marks and digits in lower case (NFKC), to find texts that are nearly equal.
+
+    Example:
+        >>> normalise_text("He said: “No, thanks!”") == normalise_text("he said no thanks")
+        True
+    """
+    return unicodedata.normalize("NFKC", text).lower().translate(_LETTERS_ONLY)
+
+
+def fold(text: str) -> str:
+    """Make texts comparable that differ only in case or in how their accents are encoded."""
+    return unicodedata.normalize("NFC", text).casefold()
+
+
+class _LettersOnly(dict[int, "int | None"]):
+    """A translation table that is filled as characters come up."""
+
+    def __missing__(self, character: int) -> int | None:
+        self[character] = character if unicodedata.category(chr(character))[0] in "LMN" else None
+        return self[character]
+
+
+_LETTERS_ONLY = _LettersOnly()
+
+
+def normalised_lines(files: Iterable[PathLike]) -> frozenset[str]:
+    """The lines of text files, as `normalise_text` gives them: texts to leave out."""
+    return frozenset(normalise_text(line) for file in files for _, line in read_lines(file))
+
+
+def split_sentences(text: str, language: str) -> list[str]:
+    r"""Split running text into sentences, none empty.
+
+    The rules are those of the library `sentencex` for the language, a related one, or general ones. Thai and Lao,
+    without sentence marks, are cut at spaces into runs of whole phrases of at least 60 characters. White space becomes
+    a single space, and a blank line always ends a sentence.
+
+    Example:
+        >>> split_sentences("Dr. Smith left. Did he?\nYes.", "en")
+        ['Dr. Smith left.', 'Did he?', 'Yes.']
+    """
+    import sentencex
+
+    primary = _primary(language)
+    segments = (segment for part in _PARAGRAPH_BREAK.split(text) for segment in sentencex.segment(primary, part))
+    sentences = [sentence for segment in segments if (sentence := " ".join(segment.split()))]
+    if primary in _WITHOUT_SENTENCE_MARKS:
+        return [run for sentence in sentences for run in _phrase_runs(sentence)]
+    return sentences
+
+
+def join_sentences(sentences: Sequence[str], language: str) -> str:
+    """Join consecutive sentences into running text, with a space where the language writes one."""
+    return ("" if _primary(language) in _JOINED_WITHOUT_SPACES else " ").join(sentences)
+
+
+def _primary(language: str) -> str:
+    return language.lower().replace("_", "-").partition("-")[0]
+
+
+def _phrase_runs(text: str) -> list[str]:
+    runs = [""]
+    for phrase in text.split():
+        if len(runs[-1]) >= _PHRASE_RUN_CHARACTERS:
+            runs.append("")
+        runs[-1] = f"{runs[-1]} {phrase}" if runs[-1] else phrase
+    if len(runs) > 1 and len(runs[-1]) < _PHRASE_RUN_CHARACTERS:
+        runs[-2:] = [" ".join(runs[-2:])]
+    return runs

@@ -1,0 +1,479 @@
+"""Bilingual dictionaries, the words of a sentence, and word-positioned samples (ML-CTL, section 2.1, Algorithm 1)."""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import datasets
+import regex
+from datasets.fingerprint import generate_fingerprint
+from tqdm.auto import tqdm
+
+from st_xlret.data.reading import (
+    BadLines,
+    DataError,
+    PathLike,
+    Report,
+    clean_text,
+    fold,
+    kept_table,
+    key_of,
+    read_lines,
+)
+from st_xlret.data.rows import rows_by_value
+from st_xlret.languages import check_language, language_in_name, languages_in_name, match_language
+from st_xlret.optional import import_optional
+
+UNSPACED_LANGUAGES = frozenset({"ja", "km", "lo", "my", "th", "wuu", "yue", "zh"})
+"""Languages written without spaces between words (their primary codes)."""
+
+Span: TypeAlias = tuple[int, int]
+"""Half-open, of characters or tokens."""
+Row: TypeAlias = tuple[Any, ...]
+
+# Marks (Indic vowel signs, accents) belong to the word, and so do the joiners inside it.
+_WORD = regex.compile(r"[\p{L}\p{M}\p{N}\u200c\u200d]+")
+_ASCII_WORD = re.compile("[A-Za-z0-9]+")  # the same, faster
+_STOP_WORD_CODES = {"nb": "no", "nn": "no", "fil": "tl"}
+_TEXTS = ("source", "target", "source_language", "target_language")
+_COLUMNS = {
+    **dict.fromkeys(_TEXTS, "string"),
+    **dict.fromkeys(("source_start", "source_end", "target_start", "target_end"), "int32"),
+    **dict.fromkeys(("source_word", "target_word"), "string"),
+}
+_FEWEST_WORDS = 10  # fewer words in the wrong column may be there by chance
+_LONGEST_PHRASE = 5  # in words, of the dictionary phrases that are searched for
+_PAIRS_AT_ONCE = 1_000
+_IDS_ONLY = {"return_attention_mask": False, "return_token_type_ids": False}
+
+
+@dataclass
+class Dictionary:
+    """Word pairs of two languages.
+
+    Attributes:
+        source_language: Language of the first words.
+        target_language: Language of the second words.
+        entries: (source word, target word), each pair once, in the order read. Words may be phrases.
+        name: Its files, for messages.
+    """
+
+    source_language: str
+    target_language: str
+    entries: list[tuple[str, str]]
+    name: str = "<dictionary>"
+
+    def __post_init__(self) -> None:
+        self.source_language = check_language(self.source_language, where="source_language")
+        self.target_language = check_language(self.target_language, where="target_language")
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def swapped(self) -> Dictionary:
+        """Return the same dictionary from the target to the source language."""
+        entries = [(target, source) for source, target in self.entries]
+        return Dictionary(self.target_language, self.source_language, entries, self.name)
+
+    def check_direction(self, sources: Iterable[str], targets: Iterable[str]) -> None:
+        """Refuse a dictionary whose columns look swapped, judged by sentences of the two languages.
+
+        They look swapped if over twice as many words of the sentences are in the other column as in their own.
+        """
+        columns = [{fold(entry[side]) for entry in self.entries} for side in (0, 1)]
+        own = other = 0
+        for side, (texts, code) in enumerate(((sources, self.source_language), (targets, self.target_language))):
+            split = word_splitter(code)
+            words = {fold(text[start:end]) for text in texts for start, end in split(text)}
+            own += len(words & columns[side])
+            other += len(words & columns[1 - side])
+        if other >= _FEWEST_WORDS and other > 2 * own:
+            raise DataError(
+                f"its languages look swapped: {other} words of the {self.source_language}-{self.target_language} "
+                f"sentences are in the column of the other language, {own} in their own; rename the file, such as "
+                f"words.{self.target_language}-{self.source_language}.tsv",
+                self.name,
+            )
+
+
+def read_dictionary(paths: PathLike | Iterable[PathLike], *, skip_bad_lines: bool = False) -> Dictionary:
+    r"""Read a bilingual dictionary: two columns with a tab or, as in MUSE's files, a space between them.
+
+    White space becomes single spaces. A line with a tab may contain phrases; a line without one has exactly two words.
+    An entry that occurs again is taken once.
+
+    Args:
+        paths: One or several text files of one language pair, plain or gzipped (`.gz`). The languages of the two
+            columns are read off the names (`WORDS.en-fr.tsv.gz`).
+        skip_bad_lines: Skip and count bad lines instead of raising an error.
+
+    Raises:
+        DataError: For a bad line (file and line are named), files of several language pairs, or no entry.
+        ValueError: For a name without two languages.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "en-de.txt"
+        >>> _ = file.write_text("dog Hund\nguinea pig\tMeerschweinchen\n", encoding="utf-8")
+        >>> read_dictionary(file).entries
+        [('dog', 'Hund'), ('guinea pig', 'Meerschweinchen')]
+    """
+    files = sorted(str(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths))
+    languages = {languages_in_name(file) for file in files}
+    bad_lines, entries = BadLines(skip_bad_lines), dict[tuple[str, str], None]()
+    for file in files:
+        for number, line in read_lines(file, bad_lines):
+            words = [clean_text(cell) for cell in (line.split("\t") if "\t" in line else line.split())]
+            if len(words) != 2 or not all(words):
+                bad_lines(f"expected two columns with a tab (words: a space) between them: {line[:80]!r}", file, number)
+            elif "\ufffd" in line:
+                bad_lines(f"a replacement character: once read in a wrong encoding: {line[:80]!r}", file, number)
+            else:
+                entries[words[0], words[1]] = None
+    bad_lines.warn()
+    if len(languages) != 1 or not entries:
+        reason = f"a dictionary has entries of one language pair, found {len(entries)} of {sorted(languages)}"
+        raise DataError(reason, ", ".join(files))
+    return Dictionary(*languages.pop(), list(entries), ", ".join(files))
+
+
+@lru_cache(maxsize=1024)
+def stop_words(language: str) -> frozenset[str]:
+    """The stop words of a language, folded as `fold` does, from the library `stopwordsiso`; none if it has no list.
+
+    Raises:
+        ImportError: If the library (the extra `words`) is not installed.
+    """
+    stopwordsiso = import_optional("stopwordsiso", extra="words", needed_for="lists of stop words")
+    primary = language.partition("-")[0]
+    return frozenset(map(fold, stopwordsiso.stopwords(_STOP_WORD_CODES.get(primary, primary))))
+
+
+def read_stop_words(path: PathLike) -> tuple[str, frozenset[str]]:
+    """Read stop words, one per line, of a text file that is named after its language: `en.txt`, `mine.pt-br.txt`."""
+    return language_in_name(path), frozenset(fold(clean_text(line)) for _, line in read_lines(path))
+
+
+@lru_cache(maxsize=1024)
+def word_splitter(language: str) -> Callable[[str], list[Span]]:
+    """The function from a sentence of a language to the half-open character spans of its words, in order.
+
+    Words are runs of letters, marks and digits. In `UNSPACED_LANGUAGES` they come from the dictionaries of ICU.
+
+    Raises:
+        ImportError: For a language without spaces where `icu4py` (the extra `words`) is not installed.
+
+    Example:
+        >>> [("It's a dog."[start:end]) for start, end in word_splitter("en")("It's a dog.")]
+        ['It', 's', 'a', 'dog']
+    """
+    if not _is_unspaced(language):
+        return _words_between_spaces
+    purpose = f"finding words in {language!r}, which puts no spaces between them (needs Python 3.11; or leave it out)"
+    WordBreaker = import_optional("icu4py.breakers", extra="words", needed_for=purpose).WordBreaker  # noqa: N806
+
+    def words_by_dictionary(text: str) -> list[Span]:
+        spans, end = [], 0
+        # Not its segments(): those count UTF-16 units.
+        for piece in WordBreaker(text, language):
+            start, end = end, end + len(piece)
+            if _WORD.search(piece):
+                spans.append((start, end))
+        return spans
+
+    return words_by_dictionary
+
+
+def _words_between_spaces(text: str) -> list[Span]:
+    pattern = _ASCII_WORD if text.isascii() else _WORD
+    return [match.span() for match in pattern.finditer(text)]
+
+
+def _is_unspaced(language: str) -> bool:
+    return language.partition("-")[0] in UNSPACED_LANGUAGES
+
+
+def build_word_samples(
+    pairs: datasets.Dataset,
+    dictionaries: Iterable[Dictionary],
+    tokenizer: Any,
+    *,
+    max_seq_length: int | None = None,
+    samples_per_pair: int | None = None,
+    seed: int = 0,
+    stop_words_by_language: Mapping[str, Collection[str]] | None = None,
+    report: Report | None = None,
+    cache_dir: PathLike | None = None,
+) -> datasets.Dataset:
+    """Make word-positioned samples of parallel sentences (ML-CTL, Algorithm 1).
+
+    A sample is a pair with a dictionary word that occurs exactly once in the source sentence, as a word and as tokens,
+    and whose translation occurs exactly once in the target sentence. A pair gives as many samples as it has such words.
+    The table is kept, and used again for the same pairs, dictionaries, tokenizer and options.
+
+    Args:
+        pairs: Parallel sentences as [`load_pairs`][st_xlret.load_pairs] gives them, of any language pairs.
+        dictionaries: Dictionaries, each for both directions; one of `"pt"` serves `"pt-br"`.
+        tokenizer: The encoder's (fast) tokenizer.
+        max_seq_length: Tokens read of a sentence, special tokens included: the encoder's `max_seq_length`. By default
+            sentences are not truncated.
+        samples_per_pair: Maximum samples of a pair, chosen by a seeded hash. By default all.
+        seed: Seed of that choice.
+        stop_words_by_language: Language code -> words whose entries are left out. By default those of `stopwordsiso`.
+        report: Filled with counts by `"source>target"` languages: of `pairs`, the `samples` of those that were `used`,
+            and the others by their reason: `empty`, `identical`, a `duplicate`, `no_dictionary`, `no_word` of it on
+            both sides, only a `stop_word`, words `repeated` on a side, whose `tokens` are not their own or occur
+            elsewhere too, or that are `truncated`.
+        cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
+
+    Returns:
+        Data set with `source`, `target`, `source_language`, `target_language`; `source_start`, `source_end`,
+        `target_start`, `target_end`: half-open token spans, special tokens counted; `source_word`, `target_word`.
+
+    Raises:
+        DataError: If the languages of a dictionary look swapped, or no sample is left (the error contains the report).
+        ValueError: If the tokenizer gives no offsets, or `samples_per_pair` is below 1.
+        ImportError: If a language without spaces needs the optional word segmenter.
+    """
+    if samples_per_pair is not None and samples_per_pair < 1:
+        raise ValueError(f"samples_per_pair must be at least 1 or None for all, not {samples_per_pair}")
+    dictionaries, report = list(dictionaries), Report() if report is None else report
+    folded = {code: sorted(map(fold, words)) for code, words in (stop_words_by_language or {}).items()}
+    finder = _TokenFinder(tokenizer, max_seq_length)
+
+    def stop_words_of(language: str) -> Collection[str]:
+        return stop_words(language) if stop_words_by_language is None else frozenset(folded.get(language, ()))
+
+    def rows() -> Iterator[Row]:
+        matchers, seen = _matchers(pairs, dictionaries, stop_words_of), set[int]()
+        batches = pairs.select_columns(list(_TEXTS)).iter(_PAIRS_AT_ONCE)
+        for batch in tqdm(batches, desc="Finding words", unit=" thousand pairs", disable=None):
+            texts = zip(*(batch[name] for name in _TEXTS), strict=True)
+            for samples in finder.samples(list(_matched(texts, matchers, seen, report)), report):
+                if samples_per_pair is not None and len(samples) > samples_per_pair:
+                    by_hash = sorted(samples, key=lambda sample: zlib.crc32(repr((seed, *sample)).encode()))
+                    samples = [sample for sample in samples if sample in by_hash[:samples_per_pair]]
+                report[_pair_of(samples[0]), "samples"] += len(samples)
+                yield from samples
+        if not any(what == "samples" for _, what in report):
+            raise DataError(f"no word-positioned samples; see why no pair gave one:\n{report}")
+
+    words = [[one.source_language, one.target_language, one.entries] for one in dictionaries]
+    options = [max_seq_length, samples_per_pair, seed, stop_words_by_language is None, folded]
+    key = key_of([generate_fingerprint(pairs), words, tokenizer.backend_tokenizer.to_str(), *options])
+    return kept_table(f"word-samples-{key}", _COLUMNS, rows(), report=report, cache_dir=cache_dir)
+
+
+def _pair_of(row: Row) -> str:
+    return f"{row[2]}>{row[3]}"
+
+
+def _matchers(
+    pairs: datasets.Dataset, dictionaries: Sequence[Dictionary], stop_words_of: Callable[[str], Collection[str]]
+) -> dict[str, WordMatcher]:
+    """A matcher for each language pair that has dictionaries, whose directions are judged by the first pairs."""
+    matchers: dict[str, WordMatcher] = {}
+    both = [one for dictionary in dictionaries for one in (dictionary, dictionary.swapped())]
+    for rows, codes in zip(*rows_by_value(pairs, list(_TEXTS[2:])), strict=True):
+        fitting = [
+            one
+            for one in both
+            if match_language(codes[0], {one.source_language}) and match_language(codes[1], {one.target_language})
+        ]
+        some = pairs.select(rows[:_PAIRS_AT_ONCE])
+        for dictionary in fitting:
+            dictionary.check_direction(*([text for text in some[side][:] if text] for side in _TEXTS[:2]))
+        if fitting:
+            matchers[">".join(codes)] = WordMatcher(fitting, stop_words_of)
+    return matchers
+
+
+def _matched(
+    texts: Iterable[tuple[str, ...]], matchers: Mapping[str, WordMatcher], seen: set[int], report: Report
+) -> Iterator[tuple[Row, list[tuple[Span, Span]]]]:
+    """The pairs with dictionary words, and the places of the words and of their translations; all are counted."""
+    for source, target, *codes in texts:
+        row = (clean_text(source or ""), clean_text(target or ""), *codes)
+        pair = _pair_of(row)
+        report[pair, "pairs"] += 1
+        if not row[0] or not row[1]:
+            report[pair, "empty"] += 1
+        elif row[0] == row[1]:
+            report[pair, "identical"] += 1
+        elif hash(row) in seen:
+            report[pair, "duplicate"] += 1
+        elif pair not in matchers:
+            report[pair, "no_dictionary"] += 1
+        else:
+            seen.add(hash(row))
+            matches = matchers[pair].match(*row[:2])
+            if isinstance(matches, str):
+                report[pair, matches] += 1
+            else:
+                yield row, matches
+
+
+class WordMatcher:
+    """Finds the dictionary words and phrases of one language pair in sentences, compared after `fold`.
+
+    Entries with a (folded) stop word of `stop_words_of(language)` on either side are left out.
+    """
+
+    def __init__(self, dictionaries: Sequence[Dictionary], stop_words_of: Callable[[str], Collection[str]]) -> None:
+        languages = (dictionaries[0].source_language, dictionaries[0].target_language)
+        self.splitters = tuple(map(word_splitter, languages))
+        source_stops, target_stops = map(stop_words_of, languages)
+        self.kept: dict[str, dict[str, None]] = defaultdict(dict)
+        self.stopped: dict[str, dict[str, None]] = defaultdict(dict)
+        for dictionary in dictionaries:
+            for source, target in dictionary.entries:
+                source, target = fold(source), fold(target)
+                chosen = self.stopped if source in source_stops or target in target_stops else self.kept
+                chosen[source][target] = None
+        targets = {target for words in (*self.kept.values(), *self.stopped.values()) for target in words}
+        self.vocabularies = ({*self.kept, *self.stopped}, targets)
+        self.phrases = tuple(map(_phrases, self.vocabularies, languages))
+
+    def match(self, source: str, target: str) -> list[tuple[Span, Span]] | str:
+        """The words that occur exactly once on both sides, in the source's order; or the reason, as it is counted."""
+        sources = self._occurrences(source, 0)
+        targets = self._occurrences(target, 1) if sources else {}
+        matches, repeated = [], False
+        for word, places in sources.items():
+            for others in (targets[other] for other in self.kept.get(word, ()) if other in targets):
+                if len(places) == len(others) == 1:
+                    matches.append((places[0], others[0]))
+                else:
+                    repeated = True
+        if matches or repeated:
+            return matches or "repeated"
+        is_stopped = any(not targets.keys().isdisjoint(self.stopped.get(word, ())) for word in sources)
+        return "stop_word" if is_stopped else "no_word"
+
+    def _occurrences(self, text: str, side: int) -> dict[str, list[Span]]:
+        """Each word and phrase of the vocabulary, and its places in a text."""
+        spans, folded = self.splitters[side](text), fold(text)
+        vocabulary, phrases = self.vocabularies[side], self.phrases[side]
+        # Folding may shift positions ("ß" becomes "ss"); then each word is folded on its own.
+        in_place = len(folded) == len(text) and text.casefold() == folded
+        occurrences: dict[str, list[Span]] = {}
+        for i, (start, end) in enumerate(spans):
+            word = folded[start:end] if in_place else fold(text[start:end])
+            if word in vocabulary:
+                occurrences.setdefault(word, []).append((start, end))
+            for _, last in spans[i + 1 : i + phrases[word]] if word in phrases else ():
+                phrase = folded[start:last] if in_place else fold(text[start:last])
+                if phrase in vocabulary:
+                    occurrences.setdefault(phrase, []).append((start, last))
+        return occurrences
+
+
+def _phrases(vocabulary: Iterable[str], language: str) -> dict[str, int]:
+    """Map the first word of phrases to the length, in words, of the longest of them."""
+    longest: dict[str, int] = {}
+    splitter, unspaced = word_splitter(language), _is_unspaced(language)
+    for entry in vocabulary:
+        words = splitter(entry) if unspaced or not entry.isalnum() else ()
+        if len(words) > 1:
+            first = entry[words[0][0] : words[0][1]]
+            longest[first] = max(longest.get(first, 0), min(len(words), _LONGEST_PHRASE))
+    return longest
+
+
+class _TokenFinder:
+    """Finds the tokens of a word in a tokenised sentence, and checks that they occur there exactly once.
+
+    Algorithm 1 requires `TK(A).count(TK(a)) == 1`. A BERT tokenizer gives a word the same tokens everywhere. A
+    SentencePiece tokenizer marks the space before a word, but not after a bracket or in text without spaces. So neither
+    the tokens of the word in its place nor those of the word alone may occur anywhere else.
+    """
+
+    def __init__(self, tokenizer: Any, max_length: int | None) -> None:
+        if not getattr(tokenizer, "is_fast", False):
+            raise ValueError(f"{type(tokenizer).__name__} is not a fast tokenizer, which tells the places of tokens")
+        self.tokenizer, self.max_length = tokenizer, max_length
+
+    def samples(self, matched: Sequence[tuple[Row, list[tuple[Span, Span]]]], report: Report) -> Iterator[list[Row]]:
+        """The samples of each pair that has any; the others are counted."""
+        if not matched:
+            return
+        places = (row[side][slice(*match[side])] for row, matches in matched for match in matches for side in (0, 1))
+        words = list(dict.fromkeys(places))
+        alone = dict(zip(words, self.tokenizer(words, add_special_tokens=False, **_IDS_ONLY)["input_ids"], strict=True))
+        sources, targets = (self._tokenise([row[side] for row, _ in matched]) for side in (0, 1))
+        for (row, matches), source, target in zip(matched, sources, targets, strict=True):
+            samples: list[Row] = []
+            reasons: set[str] = set()
+            for match in matches:
+                word, translation = (row[side][slice(*match[side])] for side in (0, 1))
+                span = self._token_span(source, *match[0], alone[word])
+                other = span if isinstance(span, str) else self._token_span(target, *match[1], alone[translation])
+                if isinstance(other, str):
+                    reasons.add(other)
+                else:
+                    samples.append((*row, *span, *other, word, translation))
+            report[_pair_of(row), "used" if samples else "truncated" if "truncated" in reasons else "tokens"] += 1
+            if samples:
+                yield samples
+
+    def _tokenise(self, texts: list[str]) -> Iterator[_TokenisedSentence]:
+        truncation = {"truncation": True, "max_length": self.max_length} if self.max_length else {}
+        encoded = self.tokenizer(texts, return_offsets_mapping=True, verbose=False, **_IDS_ONLY, **truncation)
+        for text, ids, offsets in zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True):
+            yield _TokenisedSentence(text, ids, offsets, bool(self.max_length) and len(ids) == self.max_length)
+
+    def _token_span(self, sentence: _TokenisedSentence, start: int, end: int, alone: list[int]) -> Span | str:
+        """The half-open span of a word's tokens, or why there is none; `alone` are the tokens of the word alone."""
+        span = sentence.tokens_between(start, end)
+        if isinstance(span, str):
+            return span
+        first, last = span
+        ids = sentence.ids
+        tokens = ids[first:last]
+        if self.tokenizer.unk_token_id in tokens or (ids.count(tokens[0]) > 1 and len(_places(ids, tokens)) > 1):
+            return "tokens"
+        if alone and alone != tokens:
+            places = [place for place in _places(ids, alone) if place <= first and place + len(alone) == last]
+            if len(_places(ids, alone)) > len(places):
+                return "tokens"
+            # The mark of the space before the word may be a token of its own.
+            first = min([first, *places])
+        return first, last
+
+
+class _TokenisedSentence(NamedTuple):
+    """A sentence with its token ids, the characters that each token covers, and whether it was truncated."""
+
+    text: str
+    ids: list[int]
+    offsets: list[Span]
+    is_cut: bool
+
+    def tokens_between(self, start: int, end: int) -> Span | str:
+        """Find the tokens that cover these characters and no others but spaces, or the reason why there are none."""
+        first = last = reached = -1
+        for i, (a, b) in enumerate(self.offsets):
+            reached = max(reached, b)
+            if a == b or b <= start:  # special tokens cover no characters
+                continue
+            if a >= end:
+                break
+            if (a < start and not self.text[a:start].isspace()) or (b > end and not self.text[end:b].isspace()):
+                return "tokens"
+            first, last = (i if first < 0 else first), i
+        if self.is_cut and reached < end:
+            return "truncated"
+        return "tokens" if first < 0 else (first, last + 1)
+
+
+def _places(ids: list[int], tokens: list[int]) -> list[int]:
+    """Find where a sequence of tokens starts."""
+    size = len(tokens)
+    return [i for i, token in enumerate(ids) if token == tokens[0] and ids[i : i + size] == tokens]

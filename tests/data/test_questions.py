@@ -1,0 +1,160 @@
+"""Questions with passages, of BEIR folders and of rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from st_xlret.data import DataError, normalise_text
+from st_xlret.data.reading import read_jsonl
+from tests.data.files import PARAGRAPHS, QUESTIONS, SENTENCES, beir, question_rows, write_jsonl, write_text
+
+
+@pytest.fixture(params=["beir", "rows"])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return beir(tmp_path / "data") if request.param == "beir" else question_rows(tmp_path / "data.jsonl")
+
+
+def test_passages_have_their_titles_before_them(source: Path, questions: Any) -> None:
+    table, report = questions(source)
+    assert table.column_names == ["query", "positive", "language"]
+    assert table["query"][:] == [text for text, _, _ in QUESTIONS.values()]
+    assert table["positive"][:] == [" ".join(PARAGRAPHS[name]) for _, _, name in QUESTIONS.values()]
+    assert set(table["language"]) == {"en"} and report[str(source), "examples"] == 3
+    without = questions(source, titles=False)[0]
+    assert without["positive"][:] == [PARAGRAPHS[name][1] for _, _, name in QUESTIONS.values()]
+    assert set(questions(source, language="sw")[0]["language"]) == {"sw"}
+
+
+def test_the_sentence_with_the_answer(source: Path, questions: Any) -> None:
+    # The answer of the last question stands nowhere: its whole passage is taken.
+    assert questions(source, positives="sentence", titles=False)[0]["positive"][:] == SENTENCES
+    titled = questions(source, positives="sentence", negatives=3)[0]
+    assert titled["positive"][:2] == [f"Weather {SENTENCES[0]}", f"Zoo {SENTENCES[1]}"]
+    # Sentences without the answer are negatives, under the title too.
+    assert "Weather It rained on Monday." in [titled[0][f"negative_{i}"] for i in (1, 2, 3)]
+
+
+def test_a_sentence_is_followed_by_its_passage(source: Path, questions: Any) -> None:
+    table, _ = questions(source, positives="sentence", context=True, negatives=3, titles=False)
+    first, second = (PARAGRAPHS[name][1] for name in ("d1", "d2"))
+    assert table[0]["positive"] == f"The sun came out at seven. {first}"
+    for row, sibling in enumerate([f"It rained on Monday. {first}", f"It eats fish. {second}"]):
+        assert sibling in [table[row][f"negative_{i}"] for i in (1, 2, 3)]
+    with pytest.raises(ValueError, match="'passage'"):
+        questions(source, context=True)
+
+
+def test_an_answer_is_taken_where_it_stands(tmp_path: Path, questions: Any) -> None:
+    text = "At  seven it rained.\n\nThe sun came out at seven.  A\tdog slept."
+    rows = [{"query": "When?", "positive": text, "answers": ["seven"], "answer_start": text.rindex("seven")}]
+    # Another answer at the position of the first one is none.
+    rows.append({"query": "Who?", "positive": text, "answers": ["dog"], "answer_start": 0})
+    table, _ = questions(write_jsonl(tmp_path / "a.jsonl", rows), positives="sentence")
+    assert table["positive"][:] == ["The sun came out at seven.", " ".join(text.split())]
+
+
+def test_hard_negatives(tmp_path: Path, questions: Any) -> None:
+    table, _ = questions(question_rows(tmp_path / "a.jsonl"), negatives=2)
+    assert table.column_names == ["query", "positive", "negative_1", "negative_2", "language"]
+    # A passage that is untitled here is another text than the positive.
+    assert table[0]["negative_1"] == PARAGRAPHS["d1"][1] and table[0]["negative_2"] == PARAGRAPHS["d2"][1]
+    # Without titles it is the positive itself, and the only one left stands twice.
+    table, _ = questions(question_rows(tmp_path / "a.jsonl"), negatives=2, titles=False)
+    assert table[0]["negative_1"] == table[0]["negative_2"] == PARAGRAPHS["d2"][1]
+    # Of the BEIR folder, one question has a passage that was judged 0.
+    table, report = questions(beir(tmp_path / "beir"), negatives=1)
+    assert table["negative_1"][:] == ["Nothing of interest."] and report[str(tmp_path / "beir"), "no_negative"] == 2
+
+
+def test_gzipped_files_and_several_sources(tmp_path: Path, questions: Any) -> None:
+    file = question_rows(tmp_path / "rows" / "b.jsonl.gz")
+    table, report = questions([beir(tmp_path / "a", end=".gz", split="dev"), file.parent], split="dev")
+    # What stands in several sources is taken once.
+    assert len(table) == 3 and report[str(file), "duplicate"] == 3
+
+
+def test_languages_of_questions(tmp_path: Path, questions: Any) -> None:
+    queries = [{"_id": "q1", "text": "Lini?", "metadata": {"language": "swa"}}]
+    queries += [{"_id": name, "text": f"{name}?", "language": code} for name, code in (("q2", "pt-BR"), ("q3", "fr"))]
+    folder = beir(tmp_path / "beir", queries=queries)
+    table, report = questions(folder, languages=["sw", "pt"])
+    assert table["language"][:] == ["sw", "pt"] and report[str(folder), "other_languages"] == 1
+    file = question_rows(tmp_path / "a.jsonl", language="FR")
+    assert questions(file, language="de")[0]["language"][:] == ["fr", "de", "de"]
+
+
+def test_test_questions_and_passages_are_left_out(source: Path, tmp_path: Path, questions: Any) -> None:
+    test = write_text(tmp_path / "test.txt", "unknown\nwhen did the SUN come out\n")
+    table, report = questions(source, exclude=[test])
+    assert len(table) == 2 and report[str(source), "excluded"] == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"query": None},
+        {"positive": 3},
+        {"title": 3},
+        {"negatives": [3]},
+        {"answers": [None]},
+        {"answer_start": "3"},
+        {"language": "english"},
+    ],
+)
+def test_a_bad_row_is_named_or_skipped(changed: dict[str, Any], tmp_path: Path, questions: Any) -> None:
+    file = question_rows(tmp_path / "a.jsonl", **changed)
+    with pytest.raises(DataError, match="a.jsonl, line 1"):
+        questions(file)
+    assert len(questions(file, skip_bad_lines=True)[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("corpus.jsonl", {"_id": "d1", "title": "T"}),
+        ("corpus.jsonl", {"_id": "d1", "text": "T", "title": 3}),
+        ("queries.jsonl", {"_id": "q1", "text": "T", "metadata": {"language": "xx1"}}),
+        ("queries.jsonl", {"_id": "q1", "text": "T", "metadata": [3]}),
+        ("qrels/train.tsv", "q1\td9\tmuch"),
+    ],
+)
+def test_a_bad_line_of_beir_is_named_or_skipped(name: str, line: Any, tmp_path: Path, questions: Any) -> None:
+    folder = beir(tmp_path / "beir")
+    with open(folder / name, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    write_jsonl(folder / name, [*lines, line])
+    with pytest.raises(DataError, match=f"{name}, line {len(lines) + 1}"):
+        questions(folder)
+    assert len(questions(folder, skip_bad_lines=True)[0]) == 3
+
+
+def test_ids_that_are_nowhere_are_named(tmp_path: Path, questions: Any) -> None:
+    folder = beir(tmp_path / "beir")
+    write_text(folder / "qrels" / "train.tsv", "q1\td1\t1\nq2\td9\t1\nq9\td1\t1\n")
+    with pytest.raises(DataError, match="d9"):
+        questions(folder)
+    assert questions(folder, skip_bad_lines=True)[0]["query"][:] == [QUESTIONS["q1"][0]]
+    with pytest.raises(FileNotFoundError, match=r"dev\.tsv.*train\.tsv"):
+        questions(folder, split="dev")
+
+
+def test_unchanged_files_are_read_once(source: Path, tmp_path: Path, questions: Any) -> None:
+    first, again = questions(source), questions(source)
+    assert first[0].to_list() == again[0].to_list() and first[1] == again[1]
+    assert len(list((tmp_path / "cache").glob("*.arrow"))) == 1
+    questions(source, negatives=1)
+    assert len(list((tmp_path / "cache").glob("*.arrow"))) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.real_data
+def test_squad_has_nothing_of_xquad(real_data: Path, questions: Any) -> None:
+    train = questions(real_data / "squad_v1.1" / "train", titles=False)[0]
+    assert len(train) == 87_423
+    corpus = (record for _, record in read_jsonl(real_data / "xquad_r" / "corpus.jsonl.gz"))
+    sentences = [normalise_text(one["text"]) for one in corpus if one["metadata"]["language"] == "en"]
+    passages = " ".join(normalise_text(text) for text in set(train["positive"]))
+    assert sentences and not [text for text in sentences if len(text) > 30 and text in passages]

@@ -1,0 +1,186 @@
+"""Lines, records and tables with their numbers; files of folders; kept tables; texts."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from st_xlret.data.reading import (
+    BadLines,
+    DataError,
+    Report,
+    clean_text,
+    find_file,
+    fold,
+    join_sentences,
+    kept_table,
+    key_of,
+    normalise_text,
+    read_jsonl,
+    read_lines,
+    read_qrels,
+    read_table,
+    split_sentences,
+)
+from tests.data.files import write_bytes, write_jsonl, write_text
+
+ENDS = ["", ".gz", ".xz"]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_blank_lines_and_a_byte_order_mark_are_no_text(end: str, tmp_path: Path) -> None:
+    file = write_bytes(tmp_path / f"a.jsonl{end}", b'\xef\xbb\xbf{"a": 1}\n\n  \r\n{"a": "\xc2\x85"}\r\n{}')
+    assert list(read_jsonl(file)) == [(1, {"a": 1}), (4, {"a": "\x85"}), (5, {})]
+    assert [number for number, _ in read_lines(file)] == [1, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"caf\xe9", b"a\xc0\xafb", b"a\xed\xa0\x80b", b"{", b"[1]", b"null", b"{} {}", b"[" * 100_000, b"1" * 10_000],
+)
+def test_a_bad_line_is_named_or_skipped(line: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file, bad_lines = write_bytes(tmp_path / "a.jsonl", b'{"a": 1}\n' + line + b'\n{"a": 2}\n'), BadLines(skip=True)
+    with pytest.raises(DataError, match=r"a\.jsonl, line 2"):
+        list(read_jsonl(file))
+    assert [number for number, _ in read_jsonl(file, bad_lines)] == [1, 3]
+    bad_lines.warn()
+    assert len(bad_lines.skipped) == 1 and f"{file}, line 2" in caplog.text
+
+
+@pytest.mark.parametrize("end", [".gz", ".xz"])
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_what_is_lost_of_a_damaged_file_is_said(end: str, damage: str, tmp_path: Path) -> None:
+    file = write_text(tmp_path / f"a.txt{end}", "".join(f"{i * i:09d}\n" for i in range(20_000)))
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    file.write_bytes(data if damage == "flipped" else data[:-500])
+    with pytest.raises(DataError, match=rf"a\.txt{end}, line \d+"):
+        list(read_lines(file))
+    bad_lines = BadLines(skip=True)
+    assert len(list(read_lines(file, bad_lines))) < 20_000 and len(bad_lines.skipped) == 1
+
+
+def test_a_quoted_cell_has_several_lines_and_any_length(tmp_path: Path) -> None:
+    file = write_text(tmp_path / "a.csv", f'a,b\n"one\n\ntwo",2\n{"x" * 1_000_000},3\n"open\n')
+    bad_lines = BadLines(skip=True)
+    rows = list(read_table(file, bad_lines))
+    assert rows[:2] == [(1, ["a", "b"]), (4, ["one\ntwo", "2"])] and len(rows[2][1][0]) == 1_000_000
+    assert len(bad_lines.skipped) == 1 and "line 6" in bad_lines.skipped[0]
+
+
+def test_judgements_of_beir_and_trec(tmp_path: Path) -> None:
+    expected = {"q1": {"d1": 1, "d2": 0}}
+    tabs = write_text(tmp_path / "a.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t0\nq1\td2\t0\n")
+    trec = write_text(tmp_path / "b.txt.gz", "q1 0 d1 1\nq1\t0\td2\t0\n")
+    assert read_qrels(tabs) == read_qrels(trec) == expected
+
+
+@pytest.mark.parametrize("line", ["q1\td1\tmuch", "q1\td1", "q1\td1\t2", "q 0 d 1 1"])
+def test_a_bad_judgement_is_named_or_skipped(line: str, tmp_path: Path) -> None:
+    file = write_text(tmp_path / "a.tsv", f"q1\td1\t1\n{line}\n")
+    with pytest.raises(DataError, match="a.tsv, line 2"):
+        read_qrels(file)
+    assert read_qrels(file, BadLines(skip=True)) == {"q1": {"d1": 1}}
+
+
+def test_a_file_of_a_folder_is_plain_or_gzipped(tmp_path: Path) -> None:
+    file = write_text(tmp_path / "qrels" / "dev.tsv.gz", "x")
+    assert find_file(tmp_path, "qrels/test.tsv", "qrels/dev.tsv") == file
+    with pytest.raises(FileNotFoundError, match=r"train\.tsv.*dev\.tsv\.gz"):
+        find_file(tmp_path, "qrels/train.tsv")
+
+
+def kept(folder: Path, rows: Any, **options: Any) -> Any:
+    return kept_table("n", {"n": "int64", "text": "string"}, rows, cache_dir=folder / "new", **options)
+
+
+def test_a_kept_table_is_read_and_not_written_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def rows(report: Report) -> Any:
+        for i in range(250_001):  # of three batches
+            report["en", "rows"] += 1
+            yield i, str(i)
+
+    first, again = Report(), Report()
+    table = kept(tmp_path, rows(first), report=first)
+    assert len(table) == 250_001 and table[250_000] == {"n": 250_000, "text": "250000"} and table.cache_files
+    caplog.set_level(logging.INFO)
+    assert kept(tmp_path, rows(again), report=again)["n"][-1] == 250_000
+    assert again == first == {("en", "rows"): 250_001} and "250001" in caplog.text
+
+
+def test_rows_that_fail_leave_no_table(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        kept(tmp_path, ((1 // i, "") for i in (1, 0)))
+    assert not list(tmp_path.rglob("*.arrow*/*")) and len(kept(tmp_path, [(1, "a")])) == 1
+
+
+def test_a_key_changes_with_options_and_files(tmp_path: Path) -> None:
+    file = write_text(tmp_path / "a.txt", "one")
+    keys = {key_of([1], [file]), key_of([1], [file]), key_of([2], [file]), key_of([1])}
+    write_text(file, "three")
+    assert len(keys | {key_of([1], [file])}) == 4
+
+
+@pytest.mark.parametrize("text", ["a \ud83d", "\udc00", None, 3])
+def test_what_is_no_text_is_refused(text: Any) -> None:
+    with pytest.raises(ValueError, match="surrogate|string"):
+        clean_text(text)
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        ("en", ["Dr. Smith went home.", "He slept!", "Did he?", "It costs 3.5 dollars."]),
+        ("de", ["Am 3. Mai kam Hr. Meier.", "Das ist z.B. gut.", "Ja?"]),
+        ("pt-br", ["O Sr. Silva saiu.", "Voltou tarde."]),
+        ("ar", ["ذهبت إلى البيت.", "هل أنت هنا؟", "نعم!"]),
+        ("hi", ["मैं घर गया।", "वह सो गया।", "क्या तुम हो?"]),
+        ("ig", ["Nke a bụ otu.", "Nke a bụ abụọ."]),
+        ("zh", ["今天天气很好。", "我们去公园吧！", "你来吗？"]),
+        ("zh-tw", ["你好。", "再見。"]),
+        ("ja", ["今日は天気がいい。", "公園に行こう！"]),
+    ],
+)
+def test_text_is_split_and_joined(language: str, sentences: list[str]) -> None:
+    text = join_sentences(sentences, language)
+    assert (" " in sentences[0] or " " not in text) and split_sentences(text, language) == sentences
+
+
+def test_thai_text_becomes_runs_of_whole_phrases() -> None:
+    text = " ".join(["วันนี้อากาศดีมากจริง", "เราไปสวนสาธารณะกันเถอะ", "คุณจะมาด้วยไหม"] * 5)
+    runs = split_sentences(text, "th")
+    assert len(runs) > 1 and " ".join(runs) == text and all(len(run) >= 60 for run in runs)
+    assert split_sentences("วันนี้อากาศดี", "th") == ["วันนี้อากาศดี"]
+
+
+def test_blank_lines_end_sentences_and_white_space_is_one_space() -> None:
+    text = "  A line\nthat goes on.\tNext\n \nA title\n\nText. "
+    assert split_sentences(text, "en") == ["A line that goes on.", "Next", "A title", "Text."]
+    assert split_sentences(" \n\t ", "en") == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("“Hello”, World!", "hello world"), ("ＡＢＣ１", "abc1"), ("zero\u200bwidth", "zerowidth"), ("की, का।", "कीका")],
+)
+def test_texts_that_are_nearly_equal(one: str, other: str) -> None:
+    assert normalise_text(one) == normalise_text(other) != normalise_text(f"{other}é")
+    assert fold("STRASSE") == fold("straße") and fold("Cafe\u0301") == "café"
+
+
+@pytest.mark.parametrize("loader", ["read", "load", "questions"])
+def test_sources_that_are_missing_or_empty_are_named(
+    loader: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    load = request.getfixturevalue(loader)
+    with pytest.raises(DataError, match=r"gone\.jsonl"):
+        load(tmp_path / "gone.jsonl")
+    with pytest.raises(DataError, match="empty"):
+        load(write_text(tmp_path / "empty" / "notes", "x").parent)
+    with pytest.raises(DataError, match="left"):
+        load(write_jsonl(tmp_path / "a.jsonl", []))
+    with pytest.raises(DataError, match="left"):
+        load([])
