@@ -55,26 +55,14 @@ class LanguageBias:
         """Mean distance (total variation) of the neighbours' languages from the expected mixture, from 0 to 1."""
         return float(np.abs(self.shares - self.expected).sum(axis=1).mean() / 2)
 
-    def own_shares(self) -> dict[str, float]:
-        """Language to the share of neighbours in the text's own language."""
-        return dict(zip(self.languages, np.diag(self.shares).tolist(), strict=True))
-
     def as_json(self) -> dict[str, Any]:
         """Everything in JSON's types."""
-        return {
-            "languages": {
-                code: {
-                    "same_language_share": float(self.shares[i, i]),
-                    "chance": float(self.expected[i, i]),
-                    "neighbours": dict(zip(self.languages, self.shares[i].tolist(), strict=True)),
-                }
-                for i, code in enumerate(self.languages)
-            },
-            "same_language_share": self.same_language_share,
-            "chance": self.chance,
-            "texts_per_language": self.texts,
-            "neighbours": self.neighbours,
-        }
+        languages = {}
+        for i, code in enumerate(self.languages):
+            own = {"same_language_share": float(self.shares[i, i]), "chance": float(self.expected[i, i])}
+            languages[code] = own | {"neighbours": dict(zip(self.languages, self.shares[i].tolist(), strict=True))}
+        whole = {"languages": languages, "same_language_share": self.same_language_share, "chance": self.chance}
+        return whole | {"texts_per_language": self.texts, "neighbours": self.neighbours}
 
 
 @dataclass(frozen=True)
@@ -133,9 +121,9 @@ def measure_language_bias(
         >>> round(measure_language_bias(apart, neighbours=5).same_language_share, 2)
         1.0
     """
-    size = min(map(len, embeddings.values()), default=0)  # type: ignore[arg-type]
-    if size * len(embeddings) <= neighbours + 1:
-        raise ValueError(f"{size} texts in each of {len(embeddings)} languages are too few for {neighbours} neighbours")
+    size = min((len(as_array(rows)) for rows in embeddings.values()), default=0)
+    if len(embeddings) < 2 or size * len(embeddings) <= neighbours + 1:
+        raise ValueError(f"{size} texts in each of {list(embeddings)} are too few for {neighbours} neighbours")
     return measure(embeddings, {}, queries, documents, texts=size, neighbours=neighbours)[AS_IT_IS].search
 
 
@@ -163,34 +151,21 @@ def measure(
         texts: Texts of each language that are looked at; the first ones.
         neighbours: Nearest neighbours to look at.
 
-    Raises:
-        ValueError: If there are fewer than two languages.
-
     Example:
         >>> clouds = {"en": np.random.normal(1, 1, (60, 8)), "fr": np.random.normal(-1, 1, (60, 8))}
         >>> found = measure(clouds, {"lsar": VectorCalibration.fit(clouds)})
         >>> found["as it is"].search.same_language_share > found["lsar"].search.same_language_share
         True
     """
-    if len(documents) < 2:
-        raise ValueError(f"a language bias needs texts in two languages at least, got {', '.join(documents) or 'none'}")
-    sample = _Sample.of(documents, list(calibrations.values()), queries, ids, texts, neighbours)
+    sample = _Sample.of(documents, calibrations, queries, ids, texts, neighbours)
     apart = queries is not None or any(c.query is not None and not c.queries_only for c in calibrations.values())
     search = sample.search("query", calibrations, keeps_both=not apart)
     between = sample.search("document", calibrations, keeps_both=True) if apart else search
-    figures = {}
-    for name in (AS_IT_IS, *calibrations):
-        calibration = calibrations.get(name)
-        only = calibration is not None and calibration.queries_only
-        kept = (search if only else between)[name].kept
-        needs = calibration is not None and bool(calibration.languages)
-        figures[name] = Figures(
-            search[name].bias,
-            between[AS_IT_IS if only else name].bias,
-            1.0 if calibration is None else kept,
-            only,
-            needs,
-        )
+    figures = {AS_IT_IS: Figures(search[AS_IT_IS].bias, between[AS_IT_IS].bias)}
+    for name, each in calibrations.items():
+        documents_of, kept = (AS_IT_IS, search) if each.queries_only else (name, between)
+        about = (kept[name].kept, each.queries_only, bool(each.languages))
+        figures[name] = Figures(search[name].bias, between[documents_of].bias, *about)
     return figures
 
 
@@ -210,7 +185,7 @@ class _Counts:
     lengths: NDArray[Any]
     within: bool
     """Whether its neighbours within a language are compared with those of before."""
-    shares: NDArray[np.float64]
+    shares: list[NDArray[np.float64]] = field(default_factory=list)
     kept: list[float] = field(default_factory=list)
 
 
@@ -221,7 +196,6 @@ class _Sample:
     codes: list[str]
     sides: dict[Role, NDArray[Any]]
     inside: dict[Role, NDArray[Any]]
-    outside: NDArray[Any]
     basis: NDArray[Any]
     document_of: NDArray[np.int64]
     neighbours: int
@@ -230,7 +204,7 @@ class _Sample:
     def of(
         cls,
         documents: Mapping[str, ArrayLike],
-        calibrations: list[VectorCalibration],
+        calibrations: Mapping[str, VectorCalibration],
         queries: Mapping[str, ArrayLike] | None,
         ids: Mapping[str, ArrayLike] | None,
         texts: int,
@@ -249,9 +223,7 @@ class _Sample:
             document_of = np.unique(np.concatenate(names), return_inverse=True)[1]
         basis = _common_basis(calibrations, pool.shape[1]).astype(pool.dtype)
         inside = {role: rows @ basis for role, rows in sides.items()}
-        # It may round below zero.
-        outside = (_squares(pool) - _squares(inside["document"])).clip(0)
-        return cls(codes, sides, inside, outside, basis, document_of, min(neighbours, len(pool) - 2))
+        return cls(codes, sides, inside, basis, document_of, min(neighbours, len(pool) - 2))
 
     def search(
         self, role: Role, calibrations: Mapping[str, VectorCalibration], *, keeps_both: bool
@@ -261,10 +233,8 @@ class _Sample:
         counts = {AS_IT_IS: self._counts(None, role, True)}
         for name, calibration in calibrations.items():
             counts[name] = self._counts(calibration, role, calibration.queries_only or keeps_both)
-        expected = np.empty((len(self.codes), len(self.codes)))
-        buffer = torch.empty(asked, len(self.sides["document"]), dtype=torch.from_numpy(self.outside).dtype)
-        language_of = np.repeat(np.arange(len(self.codes)), size)
-        before = np.empty(0, bool)
+        language_of, expected = np.repeat(np.arange(len(self.codes)), size), np.empty((len(self.codes),) * 2)
+        buffer = torch.empty(asked, len(language_of), dtype=torch.from_numpy(self.basis).dtype)
         for i in range(len(self.codes)):
             rows, same_language = slice(i * asked, (i + 1) * asked), slice(i * size, (i + 1) * size)
             rest = _product(self.sides[role][rows], self.sides["document"])
@@ -272,8 +242,8 @@ class _Sample:
             # The text's own document has no neighbours of it; the text itself is none either.
             own = self.document_of[i * size : i * size + asked, None] == self.document_of
             left = len(language_of) - own.sum(axis=1)
-            expected[i] = (size / left).mean()
-            expected[i, i] = ((size - own.sum(axis=1)) / left).mean()
+            expected[i], expected[i, i] = (size / left).mean(), ((size - own.sum(axis=1)) / left).mean()
+            before = np.empty(0, bool)
             for name, count in counts.items():
                 scores = _product(count.asked[rows], count.pool, buffer)
                 if count.pool.shape[1] == self.basis.shape[1]:
@@ -285,51 +255,41 @@ class _Sample:
                     count.kept.append(float((near & before).sum() / before.sum()))
                 scores[own] = -np.inf
                 top = np.argpartition(scores, -self.neighbours, axis=1)[:, -self.neighbours :]
-                neighbours = top[np.take_along_axis(scores, top, axis=1) > -np.inf]
-                shares = np.bincount(language_of[neighbours], minlength=len(self.codes))
-                count.shares[i] = shares / len(neighbours)
+                nearest = language_of[top[np.take_along_axis(scores, top, axis=1) > -np.inf]]
+                count.shares.append(np.bincount(nearest, minlength=len(self.codes)) / len(nearest))
+        about = (expected, size, self.neighbours)
         return {
-            name: _Found(
-                LanguageBias(self.codes, count.shares, expected, size, self.neighbours),
-                float(np.mean(count.kept)) if count.kept else 1.0,
-            )
+            name: _Found(LanguageBias(self.codes, np.stack(count.shares), *about), float(np.mean(count.kept or [1])))
             for name, count in counts.items()
         }
 
     def _counts(self, calibration: VectorCalibration | None, role: Role, within: bool) -> _Counts:
-        pool = self._coordinates(calibration, "document")
-        asked = self._coordinates(calibration, role)
-        outside = self.outside if pool.shape[1] == self.basis.shape[1] else 0
-        lengths = np.sqrt(_squares(pool) + outside)
-        lengths[lengths == 0] = 1
-        return _Counts(asked, pool, lengths, within, np.empty((len(self.codes), len(self.codes))))
+        pool, whole = self._coordinates(calibration, "document"), self.sides["document"]
+        squares = _squares(pool)
+        if pool.shape[1] == self.basis.shape[1]:
+            squares += (_squares(whole) - _squares(self.inside["document"])).clip(0)  # it may round below zero
+        lengths = np.where(squares > 0, np.sqrt(squares), 1).astype(pool.dtype)
+        return _Counts(self._coordinates(calibration, role), pool, lengths, within)
 
     def _coordinates(self, calibration: VectorCalibration | None, role: Role) -> NDArray[Any]:
         """The mapped coordinates that calibrations of means change; whole mapped vectors for other calibrations."""
         if calibration is None:
             return self.inside[role]
-        thin = calibration.basis.shape[1] < calibration.dimension
-        basis = calibration.basis.astype(self.basis.dtype)
-        parts = np.split(self.sides[role] @ basis, len(self.codes))
-        numbers = [calibration.languages.index(code) if calibration.languages else 0 for code in self.codes]
-        change = np.concatenate(
-            [calibration.change(part, role, number) for part, number in zip(parts, numbers, strict=True)]
-        )
-        if not thin:
-            return self.sides[role] + change
-        return self.inside[role] + change @ (basis.T @ self.basis)
+        basis, languages = calibration.basis.astype(self.basis.dtype), calibration.languages
+        parts = zip(self.codes, np.split(self.sides[role] @ basis, len(self.codes)), strict=True)
+        changes = [calibration.change(part, role, languages.index(code) if languages else 0) for code, part in parts]
+        if calibration.basis.shape[1] == calibration.dimension:
+            return self.sides[role] + np.concatenate(changes)
+        return self.inside[role] + np.concatenate(changes) @ (basis.T @ self.basis)
 
 
-def _common_basis(calibrations: list[VectorCalibration], width: int) -> NDArray[Any]:
+def _common_basis(calibrations: Mapping[str, VectorCalibration], width: int) -> NDArray[Any]:
     """An orthonormal basis of what the calibrations of means change: their own, or one that holds them all."""
-    bases: list[NDArray[Any]] = []
-    for calibration in calibrations:
-        thin = calibration.basis.shape[1] < width
-        if thin and not any(np.array_equal(calibration.basis, basis) for basis in bases):
-            bases.append(calibration.basis)
+    bases = {each.basis.tobytes(): each.basis for each in calibrations.values() if each.basis.shape[1] < width}
     if not bases:
         return np.empty((width, 0))
-    return bases[0] if len(bases) == 1 else np.linalg.qr(np.concatenate(bases, axis=1))[0]
+    basis, *others = bases.values()
+    return np.linalg.qr(np.concatenate([basis, *others], axis=1))[0] if others else basis
 
 
 def _nearest_within(scores: NDArray[Any]) -> NDArray[np.bool_]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,100 +61,68 @@ def judged_recall(
         >>> first.overall
         1.0
     """
-    answers = {
-        name: judged for name, judged in read_qrels(qrels).items() if any(grade > 0 for grade in judged.values())
+    judged = {
+        query: grades for query, grades in read_qrels(qrels).items() if any(value > 0 for value in grades.values())
     }
-    if len(answers) < 2:
-        raise ValueError(f"{qrels} has {len(answers)} queries with an answer: two halves of them are needed")
+    if len(judged) < 2:
+        raise ValueError(f"{qrels} has {len(judged)} queries with an answer: two halves of them are needed")
     mapped = {code for each in calibrations.values() for code in each.languages}
-    asked = _joined(queries, mapped, set(answers))
+    asked = [row for batch in queries for row in _usable(batch, mapped) if row[0] in judged]
     searches = {strength: _Search(each, asked) for strength, each in calibrations.items()}
-    named = {document for judged in answers.values() for document in judged}
-    place_of: dict[str, tuple[int, str]] = {}  # number and language of each judged document
-    first = 0
+    documents_judged, place_of, first = {name for grades in judged.values() for name in grades}, {}, 0
     for batch in documents:
-        names, vectors, codes = _usable(batch, mapped)
-        for search in searches.values():
-            search.add(vectors, codes, first)
-        rows = zip(names, codes, strict=True)
-        place_of |= {name: (first + row, code) for row, (name, code) in enumerate(rows) if name in named}
-        first += len(names)
-    for kind, known, missing in (
-        ("query", set(asked[0]), set(answers)),
-        ("document", set(place_of), named),
-    ):
-        if lost := sorted(missing - known):
-            raise ValueError(
-                f"{qrels}: {kind} {lost[0]!r} is not among the rows that have a vector, a language and a map"
-            )
-    judged_queries = [(row, name) for row, name in enumerate(asked[0])]
-    halves = [set(asked[0][half::2]) for half in (0, 1)]
-    found: dict[float, tuple[Recall, Recall]] = {}
-    for strength, search in searches.items():
-        of_halves = [
-            _recall(
-                [
-                    (asked[2][row], search.best[row], [place_of[d] for d, grade in answers[name].items() if grade > 0])
-                    for row, name in judged_queries
-                    if name in half
-                ]
-            )
-            for half in halves
-        ]
-        found[strength] = of_halves[0], of_halves[1]
-    return found
+        if rows := list(_usable(batch, mapped)):
+            for search in searches.values():
+                search.add(rows, first)
+            place_of |= {name: (first + i, code) for i, (name, _, code) in enumerate(rows) if name in documents_judged}
+            first += len(rows)
+    lost = [f"query {name!r}" for name in judged.keys() - {name for name, *_ in asked}]
+    if lost := sorted(lost) or sorted(f"document {name!r}" for name in documents_judged - place_of.keys()):
+        raise ValueError(f"{qrels}: {lost[0]} is not among the rows that have a vector, a language and a map")
+    answers = [[place_of[name] for name, grade in judged[query].items() if grade > 0] for query, *_ in asked]
+    languages = [code for *_, code in asked]
+    return {
+        strength: (_recall(languages, answers, search.best, 0), _recall(languages, answers, search.best, 1))
+        for strength, search in searches.items()
+    }
 
 
 class _Search:
     """The numbers of the best documents so far, by one calibration."""
 
-    def __init__(self, calibration: VectorCalibration, asked: Rows) -> None:
+    def __init__(self, calibration: VectorCalibration, asked: Sequence[tuple[str, NDArray[Any], str]]) -> None:
         self.calibration = calibration
-        self.asked = unit(calibration.transform(asked[1], "query", list(asked[2])))
-        self.scores = np.empty((len(self.asked), 0), np.float32)
-        self.best = np.empty((len(self.asked), 0), np.int64)
+        self.asked = self._mapped(asked, "query") if asked else np.empty((0, calibration.dimension))
+        self.scores, self.best = np.empty((len(asked), 0), np.float32), np.empty((len(asked), 0), np.int64)
 
-    def add(self, vectors: NDArray[Any], codes: Sequence[str], first: int) -> None:
+    def add(self, rows: Sequence[tuple[str, NDArray[Any], str]], first: int) -> None:
         """Search further documents, of which the first has this number."""
-        if not len(vectors):
-            return
-        mapped = unit(self.calibration.transform(vectors, "document", list(codes)))
-        numbers = np.broadcast_to(np.arange(first, first + len(mapped)), (len(self.asked), len(mapped)))
-        scores = np.concatenate([self.scores, self.asked @ mapped.T], axis=1)
+        numbers = np.broadcast_to(np.arange(first, first + len(rows)), (len(self.asked), len(rows)))
+        scores = np.concatenate([self.scores, self.asked @ self._mapped(rows, "document").T], axis=1)
         best = np.concatenate([self.best, numbers], axis=1)
         top = np.argsort(-scores, axis=1, kind="stable")[:, :_K]
         self.scores, self.best = np.take_along_axis(scores, top, 1), np.take_along_axis(best, top, 1)
 
-
-def _usable(rows: Rows, mapped: set[str], names: set[str] | None = None) -> Rows:
-    """The rows in languages that have a map, and with these names."""
-    kept = [
-        row
-        for row, (name, code) in enumerate(zip(rows[0], rows[2], strict=True))
-        if (not mapped or code in mapped) and (names is None or name in names)
-    ]
-    return [rows[0][row] for row in kept], rows[1][kept], [rows[2][row] for row in kept]
+    def _mapped(self, rows: Sequence[tuple[str, NDArray[Any], str]], role: Any) -> NDArray[Any]:
+        _, vectors, codes = zip(*rows, strict=True)
+        return unit(self.calibration.transform(np.stack(vectors), role, codes))
 
 
-def _joined(batches: Iterable[Rows], mapped: set[str], names: set[str]) -> Rows:
-    parts = [_usable(batch, mapped, names) for batch in batches]
-    return (
-        [name for part in parts for name in part[0]],
-        np.concatenate([part[1] for part in parts]),
-        [code for part in parts for code in part[2]],
-    )
+def _usable(batch: Rows, mapped: set[str]) -> Iterator[tuple[str, NDArray[Any], str]]:
+    """The rows in languages that have a map."""
+    yield from (row for row in zip(*batch, strict=True) if not mapped or row[2] in mapped)
 
 
-def _recall(queries: Sequence[tuple[str, NDArray[np.int64], list[tuple[int, str]]]]) -> Recall:
-    """The recall of queries: their language, what they found, and the places and languages of their answers."""
+def _recall(
+    languages: Sequence[str], answers: Sequence[Sequence[tuple[int, str]]], best: NDArray[np.int64], half: int
+) -> Recall:
+    """The recall of every second query; `answers` are the numbers and languages of each query's."""
     means = []
-    for which in ("overall", "same", "other"):
+    for kinds in ((True, False), (True,), (False,)):  # in the query's language, or not
         by_language: dict[str, list[float]] = {}
-        for language, best, answers in queries:
-            counted = [
-                place for place, code in answers if which == "overall" or (code == language) == (which == "same")
-            ]
+        for query in range(half, len(languages), 2):
+            counted = [number for number, code in answers[query] if (code == languages[query]) in kinds]
             if counted:
-                by_language.setdefault(language, []).append(float(np.isin(counted, best).mean()))
+                by_language.setdefault(languages[query], []).append(float(np.isin(counted, best[query]).mean()))
         means.append(float(np.mean([np.mean(each) for each in by_language.values()])) if by_language else float("nan"))
     return Recall(*means)

@@ -69,18 +69,18 @@ def calibrate(
 
     Args:
         model: A Sentence Transformer, a folder, or a name on the Hub. It is not changed.
-        texts: What is to be searched, or other texts in its languages: language -> texts, a data set, or paths of
-            documents or of a folder in BEIR's layout; see [`sample_texts`][st_xlret.calibration.sample_texts].
-        steps: The steps, see [`VectorCalibration.fit`][st_xlret.VectorCalibration].
-        queries: Questions without labels, for maps of queries of their own: language -> questions, a data set, or
-            paths; see `sample_questions`.
+        texts: What is to be searched, or other texts in its languages, as for
+            [`sample_texts`][st_xlret.calibration.sample_texts].
+        steps: The steps; these and `pivot`, `keep_mean`, `min_texts` are those of
+            [`VectorCalibration.fit`][st_xlret.VectorCalibration].
+        queries: Questions without labels, for maps of queries of their own, as for `sample_questions`.
         pairs: Parallel sentences with the pivot, for the step `"rotate"`, as `load_pairs` returns them.
         queries_only: Map queries alone, so that an index of documents goes on working: `encode_document` of the result
             is that of the model. For the steps `"lsar"` and `"shift"`.
         strength: From 0, which leaves the model as it is, to 1; `"auto"` takes the one with the highest score on the
             sample, out of 0, 0.1 to 1.
-        pivot: Language of the steps `"rotate"` and `"to_pivot"`, and of texts that name none.
-        keep_mean: Share of the mean of all languages that is kept, see `VectorCalibration.fit`.
+        pivot: Also the language of texts that name none.
+        keep_mean: Share of the mean of all languages that is kept.
         languages: Languages to calibrate. Default: all of the texts.
         texts_per_language: Texts of each language to embed, drawn at random. Default: 300 where means determine the
             steps (`"lsar"`, `"shift"`, `"to_pivot"`), and 1 500 for the others.
@@ -189,12 +189,7 @@ def embed_texts(
 
 
 def embed_pairs(
-    model: SentenceTransformer,
-    pairs: Dataset,
-    *,
-    pivot: str = "en",
-    languages: Iterable[str] | None = None,
-    **how: Any,
+    model: SentenceTransformer, pairs: Dataset, *, pivot: str = "en", languages: Iterable[str] | None = None, **how: Any
 ) -> dict[str, tuple[Tensor, Tensor]]:
     """Embed both sides of the parallel sentences that have the pivot on one side.
 

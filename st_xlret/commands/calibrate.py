@@ -203,7 +203,7 @@ def report(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     texts, stored, options = parse([Texts, Stored, ReportArguments], arguments, description=_REPORT, prog=prog)
     _check_sources(texts, stored, options)
     from st_xlret.calibration import fit_and_compare
-    from st_xlret.evaluation.plots import plot_language_bias
+    from st_xlret.evaluation.tables import plot_language_bias
 
     output = check_output_file(options.output)
     count = texts.texts_per_language or 300

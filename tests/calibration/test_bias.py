@@ -88,7 +88,7 @@ def test_an_encoder_that_sees_no_language_has_no_imbalance_beyond_chance() -> No
     assert bias.chance == pytest.approx(200 / 1000) and bias.imbalance < 0.05
     np.testing.assert_allclose(bias.expected[0], [0.2, 0.4, 0.4])
     written = bias.as_json()
-    assert written["languages"]["en"]["same_language_share"] == bias.own_shares()["en"]
+    assert written["languages"]["en"]["same_language_share"] == bias.shares[1, 1]
     assert written["same_language_share"] == bias.same_language_share and written["texts_per_language"] == 400
 
 
@@ -108,5 +108,5 @@ def test_the_score_is_of_the_search_where_documents_stay() -> None:
 def test_too_few_languages_or_texts_are_named() -> None:
     with pytest.raises(ValueError, match="en"):
         measure_language_bias({"en": np.eye(40)})
-    with pytest.raises(ValueError, match="2 texts in each of 2 languages.*20"):
+    with pytest.raises(ValueError, match="2 texts.*20"):
         measure_language_bias({"en": np.eye(2), "fr": np.eye(2)})
