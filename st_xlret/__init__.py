@@ -22,7 +22,6 @@ _HOMES = {
     "CrossLingualDataCollator": "st_xlret.batches",
     "CrossLingualTrainer": "st_xlret.training",
     "CrossLingualTrainingArguments": "st_xlret.training",
-    "DistinctRows": "st_xlret.batches",
     "DocumentEncoder": "st_xlret.modules",
     "InterleavedBatchSampler": "st_xlret.batches",
     "LAReQAEvaluator": "st_xlret.evaluation",

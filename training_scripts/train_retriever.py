@@ -8,10 +8,10 @@ the papers, after pre-training by CCP or MSM. On Natural Questions as MSM does i
 
 Every row has the language of its question. The negatives are the other passages of the batch, those of the other
 devices too, and with --hard_negatives some of each question's own, which the files hold or the model finds before it is
-trained. No batch has a passage that answers two of its questions. Two encoders (--two_encoders) train one of questions
-and another of passages. With --test, the finished model is measured on XQuAD-R. Interrupted? The same command with
---resume repeats what the uninterrupted run would have done. OUTPUT_DIR has the model, results.json and the curves,
-training.png.
+trained. A passage that answers two questions of a batch is a negative of neither. Two encoders (--two_encoders) train
+one of questions and another of passages. With --test, the finished model is measured on XQuAD-R. Interrupted? The same
+command with --resume repeats what the uninterrupted run would have done. OUTPUT_DIR has the model, results.json and the
+curves, training.png.
 """
 
 from __future__ import annotations
@@ -20,14 +20,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from sentence_transformers.sentence_transformer.losses import (
-    CachedMultipleNegativesRankingLoss,
-    MultipleNegativesRankingLoss,
-)
-from sentence_transformers.util import cos_sim, dot_score
-
-from st_xlret import CrossLingualTrainer
-from st_xlret.batches import DistinctRows
+from st_xlret import CrossLingualTrainer, RetrievalContrastiveLoss
+from st_xlret.batches import Rows
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training import script
@@ -44,9 +38,7 @@ class RetrieverArguments:
 
     temperature: float = option(0.05, "Divisor of similarities. DPR, which the papers follow, has 1 with dot.")
     similarity: str = option("cosine", "Of vectors, also in the finished model; DPR: dot.", choices=["cosine", "dot"])
-    mini_batch_size: int | None = option(
-        None, "Embed so many texts at a time (gradient caching): large batches fit, in a fifth more time."
-    )
+    mini_batch_num_tokens: int = option(0, "Tokens to embed at a time, by gradient caching; 0: all.")
     language_smoothing: float = option(1.0, "Languages are sampled by size to this power; 1: each question once.")
     language_mixing: float = option(1.0, "1: a batch mixes the languages, as DPR's program does; 0: it is of one.")
     two_encoders: bool = option(False, "Train an encoder of questions and another of passages, as DPR does.")
@@ -76,17 +68,14 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     model = with_two_encoders(model) if method.two_encoders else model
     model.similarity_fn_name = method.similarity
 
-    # 3. The host's contrastive loss over the passages of all devices, and batches without false negatives.
-    common: dict[str, Any] = {
-        "scale": 1 / method.temperature,
-        "similarity_fct": dot_score if method.similarity == "dot" else cos_sim,
-        "gather_across_devices": True,
-    }
-    if method.mini_batch_size is None:
-        loss: Any = MultipleNegativesRankingLoss(model, **common)
-    else:
-        loss = CachedMultipleNegativesRankingLoss(model, mini_batch_size=method.mini_batch_size, **common)
-    args.batch_sampler = DistinctRows(method.language_smoothing, method.language_mixing)
+    # 3. The contrastive loss over the passages of all devices.
+    loss = RetrievalContrastiveLoss(
+        model,
+        temperature=method.temperature,
+        similarity=method.similarity,  # type: ignore[arg-type]
+        mini_batch_num_tokens=method.mini_batch_num_tokens or None,
+        batches=Rows(method.language_smoothing, method.language_mixing),
+    )
     keep_best(args, f"eval_questions_{method.similarity}_mrr@10" if evaluator else None)
 
     # 4. Train, measure and save.

@@ -17,7 +17,6 @@ from __future__ import annotations
 from st_xlret.batches.blocks import Blocks
 from st_xlret.batches.collator import CrossLingualDataCollator
 from st_xlret.batches.interleaving import InterleavedBatchSampler
-from st_xlret.batches.rows import DistinctRows
 from st_xlret.batches.sampling import (
     BatchFactory,
     LengthGroupedBatches,
@@ -31,7 +30,6 @@ __all__ = [
     "BatchFactory",
     "Blocks",
     "CrossLingualDataCollator",
-    "DistinctRows",
     "InterleavedBatchSampler",
     "LengthGroupedBatches",
     "Rows",

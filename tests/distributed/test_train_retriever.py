@@ -9,13 +9,9 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from sentence_transformers.sentence_transformer.losses import (
-    CachedMultipleNegativesRankingLoss,
-    MultipleNegativesRankingLoss,
-)
-from sentence_transformers.util import cos_sim, dot_score
 
-from st_xlret.batches import DistinctRows
+from st_xlret.batches import Rows
+from st_xlret.losses import RetrievalContrastiveLoss
 from st_xlret.modules import with_two_encoders
 from st_xlret.training import CrossLingualTrainer
 from tests import tiny
@@ -39,10 +35,9 @@ def run(rank: int, ranks: int, folder: Path, name: str) -> Result:
     # Ranks start from different weights: rank 0's are to win.
     model = tiny.transformer(seed=rank)
     model = with_two_encoders(model) if name == "two encoders" else model
-    loss: Any = MultipleNegativesRankingLoss(model, similarity_fct=cos_sim, gather_across_devices=True)
-    if name == "cached":
-        options: dict[str, Any] = {"scale": 1.0, "similarity_fct": dot_score, "gather_across_devices": True}
-        loss = CachedMultipleNegativesRankingLoss(model, mini_batch_size=3, **options)
+    options: dict[str, Any] = {"temperature": 1.0, "similarity": "dot", "mini_batch_num_tokens": 24}
+    batches = Rows(1.0, 0.5 if name == "shared" else 1.0)
+    loss = RetrievalContrastiveLoss(model, batches=batches, **(options if name == "cached" else {}))
     losses: list[float] = []
     loss.register_forward_hook(lambda module, inputs, value: losses.append(value.item()))
     changed: dict[str, Any] = {"ddp_backend": "gloo"} if ranks > 1 else {}
@@ -52,7 +47,6 @@ def run(rank: int, ranks: int, folder: Path, name: str) -> Result:
         learning_rate=1e-3,
         num_train_epochs=2,
         max_grad_norm=0,
-        batch_sampler=DistinctRows(1.0, 0.5 if name == "shared" else 1.0),
         **changed,
     )
     trainer = CrossLingualTrainer(model, args, questions(), loss=loss)
