@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from importlib import import_module
 from itertools import islice
@@ -56,13 +56,8 @@ class Fields(NamedTuple):
         """The field named, or the usual ones."""
         return (self.language,) if self.language else LANGUAGE_FIELDS
 
-    @property
-    def text_names(self) -> tuple[str, ...]:
-        """The field named, or the usual one."""
-        return (self.text or "text",)
 
-
-class Store(ABC):
+class Store(AbstractContextManager["Store"]):
     """Stored vectors. A `with` block closes the connection to a database.
 
     Attributes:
@@ -110,9 +105,6 @@ class Store(ABC):
     def close(self) -> None:  # noqa: B027
         """Close the connection, if there is one."""
 
-    def __enter__(self) -> Store:
-        return self
-
     def __exit__(self, *error: Any) -> None:
         self.close()
 
@@ -124,7 +116,7 @@ class Store(ABC):
 
         Yields:
             Batches with the columns `id` (the store's key, or the number from 0), `vector` (lists of `dimension`
-            float32; null: none), `language` and `text` (null: none). A store may have further columns.
+            float32), `language` and `text`; null where a row has none.
 
         Raises:
             OSError: If the store fails; the message names it.
@@ -242,16 +234,13 @@ class Store(ABC):
         try:
             yield
         except Exception as error:
-            raise self._safe(error) from None
-
-    def _safe(self, error: Exception) -> Exception:
-        if isinstance(error, ImportError | FileExistsError | FileNotFoundError):
-            return error
-        message = " ".join(str(error).split()) or type(error).__name__
-        for secret in self.secrets:
-            message = message.replace(secret, "***")
-        kind = ValueError if isinstance(error, ValueError) else OSError
-        return kind(message if self.name in message else f"{self.name}: {message}")
+            message = " ".join(str(error).split()) or type(error).__name__
+            for secret in self.secrets:
+                message = message.replace(secret, "***")
+            kind = ValueError if isinstance(error, ValueError) else OSError
+            named = kind(message if self.name in message else f"{self.name}: {message}")
+            says_enough = isinstance(error, ImportError | FileExistsError | FileNotFoundError)
+            raise (error if says_enough else named) from None
 
     @cached_property
     def _identify(self) -> Callable[[str], str | None]:

@@ -75,7 +75,7 @@ class ChromaStore(Store):
     def _batch(self, entries: dict[str, Any]) -> pa.RecordBatch:
         texts = entries["documents"]
         if self.fields.text:
-            texts = [base.value_at(each, self.fields.text_names) for each in entries["metadatas"]]
+            texts = [base.value_at(each, [self.fields.text]) for each in entries["metadatas"]]
         codes = [base.value_at(each, self.fields.language_names) for each in entries["metadatas"]]
         vectors = np.asarray(entries["embeddings"], np.float32).reshape(-1, self.dimension)
         return base.rows_batch(entries["ids"], vectors, codes, texts)

@@ -50,7 +50,7 @@ class QdrantStore(Store):
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
         """The points, by their ids."""
-        fields = self.fields.language_names + self.fields.text_names * texts
+        fields = [*self.fields.language_names, *[self.fields.text or "text"] * texts]
         return map(self._batch, self._raw([name.partition(".")[0] for name in fields]))
 
     def write(self, into: str, mark: str, change: Change) -> None:
@@ -140,5 +140,5 @@ class QdrantStore(Store):
             if vector is not None:
                 vectors[row] = vector
         codes = [base.value_at(record.payload, self.fields.language_names) for record in records]
-        texts = [base.value_at(record.payload, self.fields.text_names) for record in records]
+        texts = [base.value_at(record.payload, [self.fields.text or "text"]) for record in records]
         return base.rows_batch([record.id for record in records], vectors, codes, texts)
