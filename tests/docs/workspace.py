@@ -66,7 +66,7 @@ def write_data(folder: Path) -> None:
         write_lines(folder / name, pairs)
     questions, passages = sentences_of("en", 40, 7), sentences_of("en", 40, 8)
     triples = "".join(f"{q}?\t{p}\t{n}\n" for q, p, n in zip(questions, passages, passages[::-1], strict=True))
-    (folder / "questions.tsv").write_text(triples, encoding="utf-8")
+    (folder / "triples.tsv").write_text(triples, encoding="utf-8")
     asked = [
         {"query": f"{q}?", "positive": p, "negatives": [n], "language": language}
         for language in ("en", "fr")
@@ -82,6 +82,7 @@ def write_data(folder: Path) -> None:
     ]
     squad = {"version": "1.1", "data": [{"title": "Title", "paragraphs": paragraphs}]}
     (folder / "squad.json").write_text(json.dumps(squad), encoding="utf-8")
+    write_published_formats(folder)
     for language in ("fr", "de"):
         words = "".join(f"{a}\t{b}\n" for a, b in zip(WORDS["en"], WORDS[language], strict=True))
         (folder / f"words.en-{language}.tsv").write_text(words, encoding="utf-8")
@@ -93,6 +94,27 @@ def write_data(folder: Path) -> None:
             (tatoeba / f"tatoeba.{code}-eng.{side}").write_text(text, encoding="utf-8")
     for name in ("xquad-r", "benchmarks/lareqa"):
         write_beir(folder / name)
+
+
+def write_published_formats(folder: Path) -> None:
+    """One record of each format for which the guide of data has a recipe."""
+    passages = {name: [{"title": name.upper(), "text": f"{name} text"}] for name in "abc"}
+    dpr = {"question": "nani?", "answers": ["a"], "positive_ctxs": passages["a"], "negative_ctxs": passages["b"]}
+    (folder / "dpr_train_data.json").write_text(json.dumps([{**dpr, "hard_negative_ctxs": []}]), encoding="utf-8")
+    write_lines(folder / "xor_train_retrieve_eng_span.jsonl", [{"question": "nani?", "lang": "sw", "answers": ["a"]}])
+    tydi = {"positive_passages": passages["a"] + passages["b"], "negative_passages": passages["c"]}
+    write_lines(folder / "mrtydi-v1.1-swahili" / "train.jsonl.gz", [{"query_id": "1", "query": "wapi?", **tydi}])
+    context = {"text": "It rains. Ann won.", "language": "en", "sentence_spans": [{"start": 10, "end": 18}]}
+    mention = {"context": context, "mention": {"mention_span": {"start": 10, "end": 13}}}
+    entity = {"description": "A runner. Of note.", "sentence_spans": [{"start": 0, "end": 9}]}
+    write_lines(folder / "wikipedia_pairs-train.jsonl", [{"contextual_mention": mention, "entity": entity}])
+    chapters = {"en": ["one", "two"], "de": ["eins", "zwei"], "fr": ["un"]}
+    bible = [
+        {"language": code, "sentences": texts, "verses": ["1", "2"][: len(texts)]} for code, texts in chapters.items()
+    ]
+    write_lines(folder / "bible.jsonl", bible)
+    sides = "".join(f'<tuv xml:lang="{code}"><seg>{text[0]} <hi>x</hi></seg></tuv>' for code, text in chapters.items())
+    (folder / "memory.tmx").write_text(f"<tmx><body><tu>{sides}</tu></body></tmx>", encoding="utf-8")
 
 
 def write_beir(folder: Path) -> None:

@@ -1,0 +1,46 @@
+"""The tables that the recipes of the guide of data make of published formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from st_xlret import load_pairs, load_retrieval
+from tests.docs.blocks import python_blocks
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "data.md"
+QUESTIONS: dict[str, list[tuple[str, ...]]] = {
+    "xor.jsonl": [("nani?", "A a text", "B b text", "sw")],
+    "mr-tydi.sw.jsonl": [("wapi?", "A a text", "C c text", "sw"), ("wapi?", "B b text", "C c text", "sw")],
+}
+PAIRS = {
+    "bible-pairs.jsonl": [("one", "eins", "en", "de"), ("one", "un", "en", "fr"), ("two", "zwei", "en", "de")],
+    "memory.jsonl": [("one x", "eins x", "en", "de"), ("one x", "un x", "en", "fr")],
+}
+
+
+@pytest.fixture
+def made(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The workspace, in which the recipes have run."""
+    blocks = python_blocks(GUIDE.read_text(encoding="utf-8"))
+    exec("\n".join(block.code for block in blocks), {"__name__": "__main__"})
+    return workspace
+
+
+def rows(table: Any) -> list[tuple[str, ...]]:
+    return [tuple(row.values()) for row in table]
+
+
+def test_recipes_make_what_the_loaders_read(made: Path) -> None:
+    for name, expected in QUESTIONS.items():
+        assert rows(load_retrieval(made / name, negatives=1)) == expected
+    for name, pairs in PAIRS.items():
+        assert rows(load_pairs(made / name)) == pairs
+    mention = ("Ann: { Ann } won.", "A runner.", "en")
+    assert rows(load_retrieval(made / "mewsli-x.jsonl")) == [mention]
+    triples = [line.split("\t") for line in (made / "triples.tsv").read_text(encoding="utf-8").splitlines()]
+    assert rows(load_retrieval(made / "ms-marco.jsonl", negatives=1)) == [(*triple, "en") for triple in triples]
+    passages, sentences = (load_retrieval(made / "squad.jsonl", positives=unit) for unit in ("passage", "sentence"))
+    assert len(passages) == 40 and rows(passages) == rows(sentences) and passages[0]["positive"].startswith("Title ")
