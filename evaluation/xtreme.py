@@ -27,8 +27,9 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
 
-from st_xlret.data.reading import DataError, read_lines
+from st_xlret.data.reading import find_file, read_lines
 from st_xlret.evaluation import BenchmarkResult, macro_average, published_rows, results_table
+from st_xlret.evaluation.base import choose, naming
 from st_xlret.files import check_output_file, write_json, write_text
 from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
@@ -43,95 +44,70 @@ class LabelledPair(NamedTuple):
     label: int
 
 
-@dataclass(frozen=True)
-class PairTask:
-    """A task on pairs of sentences: its labels, its languages, its published files, and their columns."""
+class PairTask(NamedTuple):
+    """A task on pairs of sentences: its labels, its languages, its training file, and the columns of that."""
 
     name: str
     labels: tuple[str, ...]
     languages: tuple[str, ...]
-    layout: str
     training: str
-    columns: tuple[str, str, str] = ("sentence1", "sentence2", "label")
+    columns: tuple[str, str, str]
 
 
-_XNLI = "ar bg de el en es fr hi ru sw th tr ur vi zh"
+_XNLI = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
+_LABELS = ("contradiction", "entailment", "neutral")
 PAIR_TASKS = {
-    "xnli": PairTask(
-        "xnli",
-        ("contradiction", "entailment", "neutral"),
-        tuple(_XNLI.split()),
-        "multinli.train.en.tsv (XNLI-MT-1.0), xnli.dev.tsv and xnli.test.tsv (XNLI-1.0)",
-        "multinli.train.en.tsv",
-        ("premise", "hypo", "label"),
-    ),
+    # XNLI-MT-1.0 and XNLI-1.0; x-final
+    "xnli": PairTask("xnli", _LABELS, _XNLI, "multinli.train.en.tsv", ("premise", "hypo", "label")),
     "paws-x": PairTask(
         "paws-x",
         ("0", "1"),
         ("de", "en", "es", "fr", "ja", "ko", "zh"),
-        "en/train.tsv, en/dev_2k.tsv and de/test_2k.tsv and so on (x-final)",
         "en/train.tsv",
+        ("sentence1", "sentence2", "label"),
     ),
 }
 
 
 def read_training_pairs(task: PairTask, folder: str) -> list[LabelledPair]:
     """The English training pairs, from the folder of the published files or one above it."""
-    return _read(task, _find(task, folder, task.training), task.columns)["en"]
+    return _read(task, _find(folder, task.training), task.columns)["en"]
 
 
 def read_evaluation_pairs(
     task: PairTask, folder: str, split: str, languages: Sequence[str] | None = None
 ) -> dict[str, list[LabelledPair]]:
     """The pairs of a split, `"dev"` or `"test"`, in each language."""
-    wanted = list(task.languages if languages is None else languages)
-    unknown = [language for language in wanted if language not in task.languages]
-    if unknown or not wanted:
-        raise ValueError(f"{task.name} has no {unknown}; it has {list(task.languages)}.")
+    chosen = choose(languages, task.languages, task.name)
     if task.name == "paws-x":
-        files = {code: _find(task, folder, f"{code}/{split}_2k.tsv") for code in wanted}
+        files = {code: _find(folder, f"{code}/{split}_2k.tsv") for code in chosen}
         return {code: _read(task, file, task.columns)["en"] for code, file in files.items()}
-    file = _find(task, folder, f"xnli.{split}.tsv")
-    found = _read(task, file, ("sentence1", "sentence2", "gold_label", "language"))
-    if empty := [code for code in wanted if code not in found]:
-        raise ValueError(f"{file} has no pairs in {', '.join(empty)}.")
-    return {code: found[code] for code in wanted}
+    file = _find(folder, f"xnli.{split}.tsv")
+    pairs = _read(task, file, ("sentence1", "sentence2", "gold_label", "language"))
+    return {code: pairs[code] for code in choose(chosen, pairs, str(file))}
 
 
 def _read(task: PairTask, file: Path, columns: Sequence[str]) -> dict[str, list[LabelledPair]]:
     """Language to pairs, from a table with a header; quotation marks are part of the text."""
     header: list[str] = []
     pairs: dict[str, list[LabelledPair]] = {}
+    number_of = {label: number for number, label in enumerate(task.labels)}
+    number_of["contradictory"] = number_of.get("contradiction", 0)  # in the training file of XNLI-MT
     for number, line in read_lines(file):
         cells = line.split("\t")
-        if not header:
-            header = cells
-            if missing := [column for column in columns if column not in header]:
-                reason = f"the header has no column {', '.join(missing)}; it has {', '.join(cells)[:200]}"
-                raise DataError(reason, file=str(file), line=number)
-            continue
-        if len(cells) != len(header):
-            raise DataError(f"expected {len(header)} columns, got {len(cells)}", file=str(file), line=number)
-        first, second, label, *language = (cells[header.index(column)] for column in columns)
-        label = "contradiction" if label == "contradictory" else label  # in the training file of XNLI-MT
-        if label not in task.labels:
-            reason = f"the label {label!r} is none of {', '.join(task.labels)}"
-            raise DataError(reason, file=str(file), line=number)
-        pairs.setdefault(language[0] if language else "en", []).append(
-            LabelledPair(first, second, task.labels.index(label))
-        )
-    if not pairs:
-        raise DataError("there are no pairs", file=str(file), line=1)
-    return pairs
+        header = header or cells
+        if number > 1:
+            with naming(file, number):
+                row = dict(zip(header, cells, strict=True))
+                first, second, label, *language = (row[column] for column in columns)
+                pair = LabelledPair(first, second, number_of[label])
+            pairs.setdefault(language[0] if language else "en", []).append(pair)
+    return {code: pairs[code] for code in choose(None, pairs, str(file))}
 
 
-def _find(task: PairTask, folder: str, name: str) -> Path:
+def _find(folder: str, name: str) -> Path:
     """A file of the task in the folder, or in one of those inside it, plain or gzip."""
-    for pattern in ("", "*/", "*/*/"):
-        for ending in ("", ".gz"):
-            if found := sorted(Path(folder).glob(f"{pattern}{name}{ending}")):
-                return found[0]
-    raise FileNotFoundError(f"{folder} has no {name}, nor has a folder in it. Expected {task.layout}.")
+    return find_file(folder, name, f"*/{name}", f"*/*/{name}")
 
 
 @dataclass

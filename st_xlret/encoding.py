@@ -46,23 +46,19 @@ def encode(
 ) -> Any:
     """Embed texts, each through the map of its language where the model has one.
 
-    The host takes the language of a model with maps as the `task` of `model.encode`: one for all texts, by its exact
-    code. This function takes texts in several languages, and sorts them by their tokens, so that little is padded.
+    Texts are sorted by their tokens, so that little is padded; the host sorts by characters.
 
     Args:
-        model: Any Sentence Transformer; one with a map per language, as [`export`][st_xlret.export] makes it, is told
-            the languages.
+        model: Any Sentence Transformer; one with a map per language, as [`export`][st_xlret.export] makes it.
         texts: A text, or n of them.
         language: Language of all texts, or n of them, None where it is unknown. The form of a code does not matter:
             `"rus"` and `"fr-CA"` find the maps of `"ru"` and `"fr"`.
         role: `"query"` or `"document"` puts the prompt of that role before the texts. None does as `model.encode`.
         precision: `"fp32"`, `"bf16"` or `"auto"` (bf16 where the device computes in it).
-        **options: Those of `model.encode`, such as `prompt`, `convert_to_tensor`, and `batch_size` in texts of 64
-            tokens (64 by default; a CPU takes at most as many).
+        **options: Those of `model.encode`; `batch_size` is in texts of 64 tokens (64, the most that a CPU takes).
 
     Returns:
-        What `model.encode` returns with these options, in the order of the texts: by default a NumPy array (n, d), or
-            (d,) for a single text.
+        What `model.encode` returns with these options: by default a NumPy array (n, d), or (d,) for a single text.
 
     Raises:
         ValueError: If there are more or fewer languages than texts.
@@ -142,7 +138,7 @@ def _tasks(model: nn.Module, codes: Sequence[str | None], role: Role | None) -> 
 def _in_batches(
     model: Any, texts: list[str], *, batch_size: int = 64, show_progress_bar: bool | None = False, **options: Any
 ) -> Any:
-    """As `model.encode`, in batches of like numbers of tokens: the host's, by characters, are up to half padding."""
+    """As `model.encode`, in batches of like numbers of tokens."""
     lengths = None
     if batch_size > 0 and not _OF_THE_HOST & options.keys() and not isinstance(options.get("device"), list):
         prompt = options.get("prompt")
@@ -207,17 +203,14 @@ def _computes_in_bf16_on_a_cpu(model: nn.Module) -> bool:
 def role_prompt(model: SentenceTransformer, role: Role | None, given: str | None = None) -> str:
     """The text that is put before texts of a role.
 
-    The host's `encode_document` takes the prompt named "document" wherever there is one, and gives an empty one to
-    every model that it loads: the prompt of a model that names it "passage" is left out. Here, an empty prompt is none.
+    The host gives an empty prompt "document" to every model that it loads, and leaves out the "passage" of many models.
+    Here, an empty prompt is none. Without one of the role, the model's default prompt counts, unless it belongs to the
+    other role; without a default prompt it is empty.
 
     Args:
         model: Any Sentence Transformer.
         role: `"query"`, `"document"`, or None for texts without a role, as in `model.encode`.
         given: A prompt that replaces the model's own: a text, or the name of one of the model's prompts.
-
-    Returns:
-        The prompt. Without one of the role it is the model's default prompt, unless that belongs to the other role;
-            without a default prompt it is empty.
 
     Raises:
         ValueError: If `given` looks like a name and the model has no prompt of that name.
@@ -252,10 +245,7 @@ def embeds_roles_apart(
 ) -> bool:
     """Whether a text has another embedding as a query than as a document: by its prompt, or by a `Router`.
 
-    Args:
-        model: Any Sentence Transformer.
-        query_prompt: Prompt of queries, if it is not the model's own.
-        document_prompt: Prompt of documents, likewise.
+    The prompts replace the model's own, if they are given.
 
     Example:
         >>> from sentence_transformers.sentence_transformer.modules import BoW
@@ -326,8 +316,7 @@ class _Layer(nn.Module):
 class KeptVectors:
     """Vectors of texts in float16 files of a folder, one a shard: embedded once, read back shard by shard.
 
-    An interrupted run goes on at the next shard. The folder is that of one corpus, model and set of options: whoever
-    names it sees to that. It is iterated over by shards and read by slices.
+    Whoever names the folder sees to it that it is that of one corpus, model and set of options.
 
     Args:
         folder: Folder of the shards.
@@ -395,12 +384,7 @@ class KeptVectors:
         return (np.load(file, mmap_mode="r") for file in self.files.values())
 
     def top_k(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """As [`top_k`][st_xlret.search.top_k], over the shards of all processes: the same for any number of them.
-
-        Args:
-            queries: Shape (Q, d), the same on all processes.
-            k: Number of rows per query, from 1 to the size of the corpus.
-        """
+        """As [`top_k`][st_xlret.search.top_k], over the shards of all processes: the same for any number of them."""
         from st_xlret.search import merge_top_k, top_k
 
         scores, rows = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
@@ -425,7 +409,7 @@ def fingerprint(model: nn.Module) -> str:
     """
     digest = hashlib.sha256()
     for part in model.modules():
-        config = getattr(part, "get_config_dict", dict)()
+        config: dict[str, Any] = getattr(part, "get_config_dict", dict)()
         config |= {name: getattr(part, name, None) for name in ("max_seq_length", "truncate_dim")}
         digest.update(f"{type(part).__qualname__} {sorted(config.items(), key=str)}".encode())
     for name, tensor in sorted(model.state_dict().items()):

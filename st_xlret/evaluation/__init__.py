@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from st_xlret.evaluation.answers import AnsweredQuestions, AnswerEvaluator, NQEvaluator, XORRetrieveEvaluator
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, choose, macro_average
-from st_xlret.evaluation.bucc import BUCCCorpus, BUCCEvaluator, load_bucc
+from st_xlret.evaluation.bucc import BUCCEvaluator
 from st_xlret.evaluation.lareqa import LAReQAEvaluator, read_lareqa
 from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
 from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator
@@ -25,7 +25,6 @@ from st_xlret.evaluation.tatoeba import (
     BilingualRetrievalEvaluator,
     TatoebaEvaluator,
     TatoebaPairsEvaluator,
-    load_tatoeba,
     retrieval_accuracy,
     weighted_f1,
 )
@@ -53,7 +52,6 @@ __all__ = [
     "BENCHMARKS",
     "AnswerEvaluator",
     "AnsweredQuestions",
-    "BUCCCorpus",
     "BUCCEvaluator",
     "BenchmarkEvaluator",
     "BenchmarkResult",
@@ -70,8 +68,6 @@ __all__ = [
     "XORRetrieveEvaluator",
     "benchmark",
     "language_metrics",
-    "load_bucc",
-    "load_tatoeba",
     "macro_average",
     "map_at_k",
     "markdown_table",

@@ -14,12 +14,11 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from typing_extensions import Self
 
-from st_xlret.data.reading import PathLike, join_sentences, read_jsonl
+from st_xlret.data.reading import PathLike, find_file, join_sentences, read_jsonl
 from st_xlret.evaluation.base import naming
 from st_xlret.evaluation.retrieval import (
     RetrievalData,
     RetrievalEvaluator,
-    find_file,
     read_beir,
     score_ranking,
     search,

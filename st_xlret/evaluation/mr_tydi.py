@@ -15,17 +15,8 @@ from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, tex
 
 HUB_QUERIES, HUB_CORPUS = "castorini/mr-tydi", "castorini/mr-tydi-corpus"
 LANGUAGES = {
-    "ar": "arabic",
-    "bn": "bengali",
-    "en": "english",
-    "fi": "finnish",
-    "id": "indonesian",
-    "ja": "japanese",
-    "ko": "korean",
-    "ru": "russian",
-    "sw": "swahili",
-    "te": "telugu",
-    "th": "thai",
+    **{"ar": "arabic", "bn": "bengali", "en": "english", "fi": "finnish", "id": "indonesian", "ja": "japanese"},
+    **{"ko": "korean", "ru": "russian", "sw": "swahili", "te": "telugu", "th": "thai"},
 }
 """Code to the name in the folders of the release."""
 
@@ -74,7 +65,7 @@ class MrTyDiEvaluator(RetrievalEvaluator):
             how: Any = {"repo_type": "dataset", "allow_patterns": patterns}
             roots = [Path(snapshot_download(repository, **how)) for repository in (HUB_CORPUS, HUB_QUERIES)]
         elif folder.name in map(_folder, LANGUAGES):
-            roots, names = [folder.parent], languages or [c for c in LANGUAGES if _folder(c) == folder.name]
+            roots, names = [folder.parent], [code for code in LANGUAGES if _folder(code) == folder.name]
         else:
             roots = [folder, folder / Path(HUB_QUERIES).name, folder / Path(HUB_CORPUS).name]
             there = [code for code in LANGUAGES if any((root / _folder(code)).is_dir() for root in roots)]

@@ -53,18 +53,17 @@ class PublishedRow:
 
     Attributes:
         system: The name of the system, as the paper writes it.
-        scores: Language (ISO 639-1) to score; fractions in [0, 1]. Only what the paper reports.
-        average: Name of an average, such as `"average_14"`, to its value as printed in the paper.
+        scores: Language (ISO 639-1) to score; fractions in [0, 1].
+        average: Name of an average, such as `"average_14"`, to its value as printed.
         bilingual_data: Whether the system was trained with parallel text; None if the paper does not say.
         source: The paper.
         table: Which table, such as `"Table 1"`.
         protocol: What the scores are, in the words of the paper or close to them.
-        short_source: The paper in a few words, for tables.
-        metric: The metric, by its name in the results of this library.
+        short_source: The paper in a few words.
+        metric: The metric, by its name here.
         setting: How the systems were trained for the task, if the paper has several settings.
-        measured_as: Entries of the protocol that a result must share to be comparable, in the words of this library's
-            results, such as `{"split": "test"}`; `"not said"` if the paper does not say.
-        ablation: Whether the row is of an ablation, which is of interest beside a study rather than beside a result.
+        measured_as: Entries of the protocol that a comparable result shares; `"not said"` if the paper does not say.
+        ablation: Whether it is of an ablation.
     """
 
     system: str
@@ -174,7 +173,13 @@ def report(result: BenchmarkResult, model_name: str) -> str:
     short_name = os.path.basename(os.path.normpath(model_name))
     about = [name for name in ("split", "direction", "corpus_size") if name in result.protocol]
     averages = [*map(percent, result.average.values())]
-    line = [result.benchmark, short_name, *averages, str(len(result.scores)), *map(result.protocol.get, about)]
+    line = [
+        result.benchmark,
+        short_name,
+        *averages,
+        str(len(result.scores)),
+        *(result.protocol[name] for name in about),
+    ]
     languages = [[code, *map(percent, values.values())] for code, values in result.scores.items()]
     parts = [
         f"{result.benchmark}, {model_name}, in percent",
@@ -189,9 +194,10 @@ def _beside_published(result: BenchmarkResult, model_name: str) -> list[str]:
     """One table per metric that the papers report, and notes on the published rows."""
     from st_xlret.evaluation import BENCHMARKS
 
-    kind = BENCHMARKS.get(result.benchmark)
-    parts = []
-    for metric in kind.published_metrics if kind is not None else ():
+    if result.benchmark not in BENCHMARKS:
+        return []
+    kind, parts = BENCHMARKS[result.benchmark], []
+    for metric in kind.published_metrics:
         published = published_rows(result.benchmark, metric=metric)
         shown = [language for language in result.scores if any(language in row.scores for row in published)]
         whole = f"average_{kind.languages_in_all}" if len(result.scores) == kind.languages_in_all else None
@@ -235,8 +241,7 @@ class ComparedRow:
 def compare(results: Mapping[str, Sequence[BenchmarkResult]]) -> list[ComparedRow]:
     """Average the seeds of each system.
 
-    The interval is that of Student's t at 95 %, for the mean over seeds: it says how much another set of seeds may move
-    the mean, not how much another test set would.
+    The interval is that of Student's t at 95 %: how much another set of seeds may move the mean.
 
     Args:
         results: Name of each system to the results of its seeds. The metrics that all results share are compared.

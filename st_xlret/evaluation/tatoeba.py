@@ -67,8 +67,8 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
 
     @classmethod
     def read(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
-        """Every language with English, as Tatoeba's files."""
-        return cls({f"{code}-en": sides for code, sides in load_tatoeba(folder, languages).items()}, **options)
+        """Language to sentences and their English translations."""
+        return cls(load_tatoeba(folder, languages), **options)
 
     @classmethod
     def of_parallel(cls, sentences: Mapping[str, Sequence[str]], **options: Any) -> Self:
@@ -159,11 +159,6 @@ class TatoebaEvaluator(BilingualRetrievalEvaluator):
     ) -> None:
         super().__init__(sentences, origin=origin, **options)
         self.mteb_f1 = mteb_f1
-
-    @classmethod
-    def read(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
-        """Language to sentences and their English translations."""
-        return cls(load_tatoeba(folder, languages), **options)
 
     @staticmethod
     def languages_of(name: str) -> tuple[str, str]:

@@ -62,11 +62,9 @@ def test_an_error_is_one_line_and_leaves_the_old_output(run, tatoeba_folder, tmp
         ({"data": "nowhere"}, "nowhere"),
         ({"output": "EMPTY"}, "folder"),
         ({"calibration": "nowhere"}, "nowhere"),
-        ({"output": "tables.md"}, "tables.md"),
         ({"output": "FILE/scores.json"}, "a-file"),
         ({"benchmark": "lareqa", "data": None}, "lareqa .*xquad-r/en.json"),
         ({"split": "dev"}, "'dev'"),
-        ({"benchmark": "lareqa", "distributed": True}, "--distributed needs --embedding-cache"),
         ({"languages": ["fr"], "benchmark": "tatoeba-pairs"}, "'fr'"),
     ],
 )
@@ -140,13 +138,6 @@ def test_mr_tydi_with_a_cache_of_embeddings(static_model, tmp_path, monkeypatch)
     assert "published: CCP paper, Table 3" in (tmp_path / "scores.md").read_text()
 
 
-def test_help_teaches(run) -> None:
-    done = run("--help")
-    assert done.returncode == 0
-    for phrase in ("run.py", "--embedding-cache", "LASER/data/tatoeba/v1 \\\n", "--layer 14", "fractions in [0, 1]"):
-        assert phrase in done.stdout
-
-
 def test_scores_are_printed_before_a_disk_that_has_filled_up_refuses_them(
     static_model, tatoeba_folder, tmp_path, capsys, monkeypatch
 ) -> None:
@@ -186,7 +177,6 @@ def test_seeds_are_averaged_and_three_tables_written(tmp_path: Path, capsys: pyt
         (["a.json", "bucc.json"], "tatoeba.*bucc"),
         (["a.json", "broken.json"], "broken.json"),
         (["a.json", "nowhere.json"], "nowhere.json"),
-        (["a.json", "--model", "x"], "--compare and --model exclude each other"),
     ],
 )
 def test_what_cannot_be_compared_is_named(

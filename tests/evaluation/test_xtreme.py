@@ -70,9 +70,9 @@ def test_paws_x_is_read_as_published(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("sun\tmoon", "line 6.*3 columns, got 2"),
+        ("sun\tmoon", "line 6"),
         ("sun\tmoon\tmaybe", "line 6.*'maybe'"),
-        ("sun\tmoon\tneutral\tmore", "line 6.*got 4"),
+        ("sun\tmoon\tneutral\tmore", "line 6"),
     ],
 )
 def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
@@ -90,14 +90,14 @@ def test_files_columns_splits_and_languages_that_are_not_there(tmp_path: Path) -
         read_evaluation_pairs(XNLI, tmp_path, "test", ["xx"])
     dev = tmp_path / "XNLI-1.0" / "xnli.dev.tsv"
     dev.write_text("\n".join(line for line in dev.read_text().splitlines() if not line.startswith("sw")))
-    with pytest.raises(ValueError, match="no pairs in sw"):
+    with pytest.raises(ValueError, match="'sw'"):
         read_evaluation_pairs(XNLI, tmp_path, "dev")
-    dev.write_text("language\tsentence1\tsentence2\n")
-    with pytest.raises(DataError, match="line 1.*gold_label"):
+    dev.write_text("language\tsentence1\tsentence2\nen\ta\tb\n")
+    with pytest.raises(DataError, match="line 2.*gold_label"):
         read_evaluation_pairs(XNLI, tmp_path, "dev")
     (tmp_path / "en").mkdir()
     (tmp_path / "en" / "train.tsv").write_text("id\tsentence1\tsentence2\tlabel\n")
-    with pytest.raises(DataError, match="no pairs"):
+    with pytest.raises(ValueError, match="train.tsv"):
         read_training_pairs(PAWS_X, tmp_path)
 
 
