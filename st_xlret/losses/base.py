@@ -60,8 +60,9 @@ class CrossLingualLoss(nn.Module):
     def __init__(self, model: SentenceTransformer, *, batches: Batches = None, ratio: float = 1.0) -> None:
         super().__init__()
         self.model, self.ratio, self.state_is_kept = model, ratio, False
-        changes = batches is None or isinstance(batches, Mapping)
-        self.batches: Any = replace(self.default_batches(), **(batches or {})) if changes else batches  # type: ignore[arg-type]
+        self.batches: Any = self.default_batches() if batches is None else batches
+        if isinstance(batches, Mapping):
+            self.batches = replace(self.default_batches(), **batches)  # type: ignore[type-var]
 
     def default_batches(self) -> BatchFactory:
         """The batches that this loss is drawn by default."""

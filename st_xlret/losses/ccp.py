@@ -149,7 +149,7 @@ class CCPLoss(CrossLingualLoss):
         if self.gather_across_devices:
             # Before the head: else batch statistics differ by rank.
             (centres, contexts), tags = gather_columns([centres, contexts], tags)
-        language, document, text = (tags.get(f"{kind}_id") for kind in ("language", "document", "text"))
+        language, document, text = tags["language_id"], tags.get("document_id"), tags.get("text_id")
         z_centres, z_contexts = self.head(centres, contexts)
         queue = {} if self.bank is None else self.bank.get(None if self.cross_language_negatives else language)
         loss = contrastive_context_loss(

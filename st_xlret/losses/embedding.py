@@ -99,7 +99,7 @@ def take_texts(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:
     return {name: selected(value) for name, value in features.items()}
 
 
-def token_counts(model: nn.Module, features: dict[str, Any]) -> Tensor:
+def token_counts(model: SentenceTransformer, features: dict[str, Any]) -> Tensor:
     """How many tokens each text of a column has (rows,), without special ones and padding."""
     ids = features["input_ids"]
     if "offsets" in features:  # flattened inputs of a static encoder

@@ -68,8 +68,6 @@ class MaskedLMLoss(CrossLingualLoss):
             encoder: call [`train_head`][st_xlret.MaskedLMLoss.train_head] before the training.
         seed: Seed of the choice of tokens. Default: that of torch's global random generator.
 
-    Attributes:
-        steps: Number of training batches so far.
         batches: How batches are drawn, see `CrossLingualLoss`. Default: `Rows()`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
@@ -87,7 +85,6 @@ class MaskedLMLoss(CrossLingualLoss):
     seed: Tensor
     steps: Tensor
 
-    least_columns = 1
     takes = "one or more text columns"
     citation = CITATION
 
@@ -110,14 +107,13 @@ class MaskedLMLoss(CrossLingualLoss):
             self.refuse(f"an encoder that starts with a {kind}, no Transformer, or mask_probability {mask_probability}")
         if encoder.tokenizer is None or encoder.tokenizer.mask_token_id is None:
             raise NoHeadError("MaskedLMLoss needs a tokenizer with a mask token, and this one has none")
+        encoder.unpad_inputs = False
         self.mask_probability, self.weight = mask_probability, weight
         self.mask_token_id: int = encoder.tokenizer.mask_token_id
-        self.special_token_ids: list[int] = sorted(encoder.tokenizer.all_special_ids)
+        self.special_token_ids: list[int] = encoder.tokenizer.all_special_ids
         embeddings = encoder.auto_model.get_input_embeddings()
-        self.vocabulary: int = embeddings.num_embeddings
         head = LanguageModelHead(encoder.auto_model.config, lm_head_from, fresh=fresh_head)
-        self.lm_head = head.to(embeddings.weight.dtype)
-        encoder.unpad_inputs = False
+        self.lm_head, self.vocabulary = head.to(embeddings.weight.dtype), int(embeddings.num_embeddings)
         seed = torch.initial_seed() if seed is None else seed
         self.register_buffer("seed", torch.tensor(seed % (1 << 63)))
         self.register_buffer("steps", torch.tensor(0))
@@ -218,7 +214,10 @@ class MaskedLMLoss(CrossLingualLoss):
             for rows in parts_by_length(masked) or [torch.arange(len(ids), device=ids.device)]:
                 part = take_texts(masked, rows)
                 here, target = part.pop("chosen"), part.pop("target")
-                vectors.append(_last_layer(self.model(part))[here])
+                output = self.model(part)
+                # Where layers are averaged, token_embeddings are no longer what the checkpoint's head was trained on.
+                layers = output.get("all_layer_embeddings") or [output["token_embeddings"]]
+                vectors.append(layers[-1][here])
                 targets.append(target[here])
         return torch.cat(vectors), torch.cat(targets)
 
@@ -235,15 +234,12 @@ class MaskedLMLoss(CrossLingualLoss):
         specials = torch.tensor(self.special_token_ids, device=input_ids.device)
         candidates = attention_mask.bool() & ~torch.isin(input_ids, specials)
         keys = _token_keys(input_ids, attention_mask, self.seed + 1_000_003 * self.steps)
-        draw = _uniform(keys, 0)
-        chosen = candidates & (draw < self.mask_probability)
-        if not _any_on_a_rank(chosen):
-            # A short batch still teaches something: the candidate with the lowest draw of all ranks.
-            draw = draw.masked_fill(~candidates, 2.0)
-            lowest = draw.min()
-            if get_world_size() > 1:
-                dist.all_reduce(lowest, op=dist.ReduceOp.MIN)
-            chosen = candidates & (draw == lowest)
+        draw = _uniform(keys, 0).masked_fill(~candidates, 2.0)
+        lowest = draw.min()
+        if get_world_size() > 1:
+            dist.all_reduce(lowest, op=dist.ReduceOp.MIN)
+        # The lowest draw of all ranks is always chosen: a short batch still teaches something.
+        chosen = candidates & ((draw < self.mask_probability) | (draw == lowest))
         kind = _uniform(keys, 1)
         random_ids = (_uniform(keys, 2) * self.vocabulary).long()
         masked = input_ids.masked_fill(chosen & (kind < 0.8), self.mask_token_id)
@@ -309,19 +305,6 @@ def _share_of_rank(masked: int, device: torch.device) -> Tensor | float:
     total = torch.tensor(float(masked), device=device)
     dist.all_reduce(total)
     return masked * get_world_size() / total.clamp(min=1)
-
-
-def _any_on_a_rank(flags: Tensor) -> bool:
-    count = flags.sum()
-    if get_world_size() > 1:
-        dist.all_reduce(count)
-    return bool(count)
-
-
-def _last_layer(output: dict[str, Any]) -> Tensor:
-    # Where layers are averaged, token_embeddings are no longer what the checkpoint's head was trained on.
-    layers = output.get("all_layer_embeddings")
-    return output["token_embeddings"] if layers is None else layers[-1]
 
 
 def _token_keys(input_ids: Tensor, attention_mask: Tensor, seed: Tensor) -> Tensor:

@@ -137,7 +137,7 @@ class MSMLoss(CrossLingualLoss):
     def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
         """Documents and positions, unless a row is a block already; languages, unless they do not matter."""
         if len(texts) > 1:
-            return [name for name in ("document", "label") if name in columns][:1]
+            return ["document"] if "document" in columns else ["label"] if "label" in columns else []
         return ["document", "position", *([] if self.cross_language_negatives else ["language"])]
 
     def forward(
@@ -293,4 +293,5 @@ def gather_ragged(predictions: Tensor, vectors: Tensor, integers: Tensor) -> tup
     padding = (0, 0, 0, int(most) - len(vectors))
     filled = all_gather(F.pad(torch.ones_like(integers[:, 0]), padding[2:])).bool()
     both = all_gather_with_grad(F.pad(torch.cat([predictions, vectors], 1), padding).contiguous())[filled]
-    return *both.chunk(2, dim=1), all_gather(F.pad(integers, padding))[filled]
+    predictions, vectors = both.chunk(2, dim=1)
+    return predictions, vectors, all_gather(F.pad(integers, padding))[filled]

@@ -16,7 +16,7 @@ from st_xlret.losses.embedding import take_texts
 from st_xlret.modules import DocumentEncoder
 from st_xlret.training.loss_state import average_gradients
 from tests import tiny
-from tests.distributed.workers import Result, mask_every_third, train
+from tests.distributed.workers import Result, keep_state, mask_every_third, train
 from tests.losses.batches import block_features
 
 pytestmark = pytest.mark.distributed
@@ -63,11 +63,12 @@ def summed(rank: int, ranks: int) -> Result:
     torch.manual_seed(1)
     mlm = MaskedLMLoss(model)
     loss = MSMLoss(model, DocumentEncoder(32, dropout=0.0), mini_batch_size=3, mlm=mlm).double()
-    loss.state_is_kept = True
+    keep_state(loss)
     mlm.mask_tokens = mask_every_third  # type: ignore[method-assign]
-    loss._mlm_of_some = mlm  # type: ignore[assignment]  # which rows are drawn depends on the rank's share
+    # All rows: which ones are drawn depends on the share of the rank.
+    loss._mlm_of_some = lambda columns, labels: mlm(columns, labels)  # type: ignore[method-assign]
     if ranks > 1:
-        loss.model = mlm.model = DistributedDataParallel(model, find_unused_parameters=True)
+        loss.model = mlm.model = DistributedDataParallel(model, find_unused_parameters=True, broadcast_buffers=False)
     parts = loss([share(model, 0, rank, ranks)])
     assert isinstance(parts, dict)
     torch.stack(list(parts.values())).sum().backward()

@@ -57,12 +57,13 @@ def train(
     loss: CrossLingualLoss, model: SentenceTransformer, batches: list[Features], ranks: int, labels: Any = None
 ) -> Result:
     """Plain gradient descent in double precision; the result must not depend on the number of ranks."""
-    loss.double().state_is_kept = True
+    keep_state(loss.double())
     names = {id(p): name for name, p in loss.named_parameters()}
     owned = {names[id(p)]: p for p in loss.owned_parameters()}
     encoder = {name: p for name, p in model.named_parameters() if ".pooler." not in name and p.requires_grad}
     if ranks > 1:
-        wrapped: Any = DistributedDataParallel(model, find_unused_parameters=True)
+        # As the host sets it: with buffers sent, ranks of different numbers of micro-batches wait for each other.
+        wrapped: Any = DistributedDataParallel(model, find_unused_parameters=True, broadcast_buffers=False)
         for module in loss.modules():
             if isinstance(module, CrossLingualLoss):
                 module.model = wrapped
@@ -83,6 +84,13 @@ def train(
     for name, tensor in loss.owned_state().items():
         result[f"state {name}"] = tensor.clone()
     return result
+
+
+def keep_state(loss: CrossLingualLoss) -> None:
+    """Say that somebody keeps the state of the loss and of those in it, as `LossStateCallback` does."""
+    for inner in loss.modules():
+        if isinstance(inner, CrossLingualLoss):
+            inner.state_is_kept = True
 
 
 def mask_every_third(input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
