@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import chain
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -105,12 +104,12 @@ def load_documents(
         >>> load_documents(records, cache_dir=tempfile.mkdtemp())["sentence"][:]
         ['It rained.', 'We stayed in.']
     """
-    opened, wanted, excluded = Sources(sources), check_languages(languages), normalised_lines(exclude)
+    opened, excluded = Sources(sources, languages), normalised_lines(exclude)
     report, bad_lines = Report() if report is None else report, BadLines(skip_bad_lines)
 
     def rows() -> Iterator[tuple[Any, ...]]:
         number = 0
-        for document in opened.documents(languages=wanted, unit="sentence", bad_lines=bad_lines):
+        for document in opened.documents("sentence", bad_lines):
             texts = [text for text in document.sentences if text]
             sentences = [text for text in texts if normalise_text(text) not in excluded] if excluded else texts
             report[document.language, "documents"] += bool(sentences)
@@ -123,11 +122,11 @@ def load_documents(
         if not number:
             raise DataError(f"no documents are left to train on:\n{report}")
 
-    options = [sorted(wanted or []), sorted(excluded), skip_bad_lines, opened.identities]
+    options = [sorted(opened.languages or []), sorted(excluded), skip_bad_lines, opened.identities]
     table = kept_table(
         f"documents-{key_of(options, opened.files)}", COLUMNS, rows(), report=report, cache_dir=cache_dir
     )
-    if missing := sorted((wanted or frozenset()) - {code for code, _ in report}):
+    if missing := sorted((opened.languages or frozenset()) - {code for code, _ in report}):
         logger.warning("no documents are in %s", ", ".join(missing))
     return table
 
@@ -147,7 +146,8 @@ def read_documents(
         sources: As for [`load_documents`][st_xlret.load_documents].
         languages: As for `load_documents`.
         language: Language of texts that name none; "und" if it does not matter. By default it is identified, and text
-            files of a folder are read only if they are named after a language: a README beside documents is none.
+            files of a folder are read only if they are named after a language, or it has nothing else: a README
+            beside documents is none.
         unit: What the texts of a document are. By default documents of BEIR folders, and sentences of other sources.
         column: Field of the text, if it is not one of `TEXT_FIELDS`; of a table without names, its number from 1.
         bad_lines: What to do about bad lines.
@@ -160,36 +160,38 @@ def read_documents(
         >>> [document.sentences for document in read_documents([record], unit="document")]
         [['It rained. We stayed in.']]
     """
-    opened, wanted = Sources(sources, language, column), check_languages(languages)
-    yield from opened.documents(languages=wanted, unit=unit, bad_lines=bad_lines or BadLines())
+    yield from Sources(sources, languages, language, column).documents(unit, bad_lines or BadLines())
 
 
 class Sources:
-    """The files, streamed data sets and records that a `sources` argument names; a DataError if one is missing.
+    """The files, and the collections of records, that a `sources` argument names; a DataError if one is missing.
 
-    Args:
-        sources: As for `load_documents`.
-        language: As for `read_documents`.
-        column: As for `read_documents`.
-
-    Attributes:
-        files: The files, sorted.
-        identities: What tells the other sources from others.
+    The arguments are those of `read_documents`.
     """
 
-    def __init__(self, sources: Any, language: str | None = None, column: str | None = None) -> None:
-        self.language, self.column = language, column
+    def __init__(
+        self,
+        sources: Any,
+        languages: Iterable[str] | None = None,
+        language: str | None = None,
+        column: str | None = None,
+    ) -> None:
+        self.languages, self.language, self.column = check_languages(languages), language, column
         paths, collections = split_sources(sources)
         saved = [path for path in paths if Path(path, "dataset_info.json").expanduser().is_file()]  # by save_to_disk
         hub = [str(path) for path in paths if not Path(path).expanduser().exists() and re.search("[:=]", str(path))]
         files = [path for path in paths if path not in (*saved, *hub)]
-        self.files = files_of(files, self._takes, f"documents: {FORMATS}")
+        is_text: Callable[[Path], bool] = lambda file: _ending(file) in ("txt", "md")  # noqa: E731
+        self.files = files_of(files, self._takes, f"documents: {FORMATS}", alone=is_text)
         collections += map(datasets.load_from_disk, saved)
         streamed = [_streamed(name) for name in hub]
         self.identities = [*(identity for _, identity in streamed), *map(identity_of, collections)]
-        names = [*hub, *(f"<source {number}>" for number in range(1, len(collections) + 1))]
-        records = chain((rows for rows, _ in streamed), collections)
-        self._collections = list(zip(names, records, strict=True))
+        self._collections = dict(zip(hub, (rows for rows, _ in streamed), strict=True))
+        self._collections |= {f"<source {number}>": records for number, records in enumerate(collections, start=1)}
+
+    @cached_property
+    def _identifier(self) -> LanguageIdentifier:
+        return LanguageIdentifier(sorted(self.languages) if self.languages else None)
 
     def _takes(self, file: Path) -> bool:
         """Whether a file of a folder holds documents, by its name and its first line."""
@@ -203,29 +205,22 @@ class Sources:
         elif kind in ("tsv", "csv"):
             fields = next((cells for _, cells in read_table(file, BadLines(skip=True), **_DIALECTS[kind])), [])
         else:
+            # A file whose lines are all bad has no record: reading it says so. Other JSON has many lines.
             fields = first_record(file) if kind else []
+            fields = fields or (TEXT_FIELDS if kind == "jsonl" else [])
         return not {self.column, *TEXT_FIELDS}.isdisjoint(fields)
 
-    def documents(
-        self, *, languages: frozenset[str] | None, unit: Unit | None, bad_lines: BadLines
-    ) -> Iterator[Document]:
-        """Stream the documents of all sources that are in these languages."""
-        identifier: LanguageIdentifier | None = None
-
-        def language_of(text: str) -> str:
-            nonlocal identifier
-            identifier = identifier or LanguageIdentifier(sorted(languages) if languages else None)
-            return identifier.identify(text[:_IDENTIFIED_BY])
-
+    def documents(self, unit: Unit | None, bad_lines: BadLines) -> Iterator[Document]:
+        """Stream the documents of all sources that are in the languages to keep."""
         streams: list[tuple[str, Callable[[], Records]]] = [
             *((str(file), partial(self._records, file, bad_lines)) for file in self.files),
-            *((name, partial(enumerate, records, 1)) for name, records in self._collections),
+            *((name, partial(enumerate, records, 1)) for name, records in self._collections.items()),
         ]
         for file, records in tqdm(streams, desc="Reading", unit=" files", disable=None):
             default: Unit = "document" if Path(file).name.startswith("corpus.jsonl") else "sentence"
             for line, record in records():
                 try:
-                    code, texts = self._texts(record, languages, unit or default, language_of)
+                    code, texts = self._texts(record, unit or default)
                 except ValueError as error:
                     bad_lines(str(error), file, line)
                     continue
@@ -233,9 +228,7 @@ class Sources:
                     name = _metadata(record).get("document") or record.get("title") or record.get("id") or line
                     yield Document(code, texts, str(name), file, line)
 
-    def _texts(
-        self, record: Any, languages: frozenset[str] | None, unit: Unit, language_of: Callable[[str], str]
-    ) -> tuple[str | None, list[str]]:
+    def _texts(self, record: Any, unit: Unit) -> tuple[str | None, list[str]]:
         """The language and the texts of a record; None and none for a language that is left out."""
         if not isinstance(record, Mapping):
             raise ValueError(f"expected an object, found {type(record).__name__}")
@@ -246,8 +239,10 @@ class Sources:
         if not isinstance(value, str | list):
             raise ValueError(f"no text in the field {field!r}; the record has {', '.join(record)}")
         code = record.get("language") or record.get("lang") or _metadata(record).get("language") or self.language
-        code = code or language_of(value if isinstance(value, str) else " ".join(value))
-        kept_as = match_language(code if code == UNKNOWN else check_language(code), languages)
+        if not code:
+            text = value if isinstance(value, str) else " ".join(map(str, value))
+            code = self._identifier.identify(text[:_IDENTIFIED_BY])
+        kept_as = match_language(code if code == UNKNOWN else check_language(code), self.languages)
         return kept_as, [] if kept_as is None else texts_of(value, kept_as, unit, is_text_file=field == _PARAGRAPHS)
 
     def _records(self, file: Path, bad_lines: BadLines) -> Records:

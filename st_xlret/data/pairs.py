@@ -150,9 +150,10 @@ def is_pairs(file: Path) -> bool:
     """Whether a file of a folder holds parallel sentences, by its name or its first record."""
     name = file.name.removesuffix(".gz")
     if name.endswith(".jsonl"):
-        return {"source", "target"} <= first_record(file).keys()
+        # A file whose lines are all bad has no record: reading it says so.
+        return {"source", "target"} <= (first_record(file) or COLUMNS).keys()
     if name.endswith((".tsv", ".txt")):
-        # One whose languages are unknown or ambiguous is refused when it is read, and not passed over.
+        # One whose languages are unknown or ambiguous is refused when it is read.
         return _names_two_languages(name) or bool(_LIKE_TWO_LANGUAGES.search(name))
     return sides_of(file) is not None
 

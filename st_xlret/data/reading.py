@@ -22,6 +22,7 @@ from uuid import uuid4
 
 import datasets
 import pyarrow as pa
+import regex
 from datasets.fingerprint import generate_fingerprint
 from filelock import FileLock
 
@@ -36,6 +37,7 @@ _ROWS_PER_BATCH = 100_000
 _JOINED_WITHOUT_SPACES = frozenset({"ja", "zh", "yue"})
 _WITHOUT_SENTENCE_MARKS = frozenset({"lo", "th"})
 _PHRASE_RUN_CHARACTERS = 60
+_NO_LETTERS = regex.compile(r"[^\p{L}\p{M}\p{N}]+")
 _PARAGRAPH_BREAK = re.compile(r"\n\s*\n")
 
 csv.field_size_limit(1 << 30)  # a cell may be a document
@@ -199,8 +201,16 @@ def identity_of(records: Iterable[Any]) -> str:
     return repr(records) if isinstance(records, list | tuple) else uuid4().hex
 
 
-def files_of(paths: Iterable[PathLike], takes: Callable[[Path], bool], what: str) -> list[Path]:
+def files_of(
+    paths: Iterable[PathLike],
+    takes: Callable[[Path], bool],
+    what: str,
+    *,
+    alone: Callable[[Path], bool] = lambda file: False,
+) -> list[Path]:
     """The files that are named, and those of folders that `takes` wants, each once and in sorted order.
+
+    A folder of which it wants none is read whole if `alone` takes all its files.
 
     Raises:
         DataError: If there is no such file or folder, or a folder has no file to take.
@@ -210,9 +220,10 @@ def files_of(paths: Iterable[PathLike], takes: Callable[[Path], bool], what: str
         path = Path(source).expanduser().resolve()
         if path.is_file():
             files.add(path)
-        elif inside := {file for file in path.rglob("[!.]*") if file.is_file() and takes(file)}:
-            files |= inside
-        else:
+            continue
+        inside = {file for file in path.rglob("[!.]*") if file.is_file()}
+        files |= (taken := set(filter(takes, inside)) or (inside if all(map(alone, inside)) else set()))
+        if not taken:
             raise DataError(f"the folder holds no {what}" if path.is_dir() else "there is no such file", source)
     return sorted(files)
 
@@ -295,23 +306,12 @@ def normalise_text(text: str) -> str:
         >>> normalise_text("He said: “No, thanks!”") == normalise_text("he said no thanks")
         True
     """
-    return unicodedata.normalize("NFKC", text).lower().translate(_LETTERS_ONLY)
+    return _NO_LETTERS.sub("", unicodedata.normalize("NFKC", text).lower())
 
 
 def fold(text: str) -> str:
     """Make texts comparable that differ only in case or in how their accents are encoded."""
     return unicodedata.normalize("NFC", text).casefold()
-
-
-class _LettersOnly(dict[int, "int | None"]):
-    """A translation table that is filled as characters come up."""
-
-    def __missing__(self, character: int) -> int | None:
-        self[character] = character if unicodedata.category(chr(character))[0] in "LMN" else None
-        return self[character]
-
-
-_LETTERS_ONLY = _LettersOnly()
 
 
 def normalised_lines(files: Iterable[PathLike]) -> frozenset[str]:

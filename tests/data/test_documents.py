@@ -152,6 +152,11 @@ def test_cc100_has_blank_lines_between_documents(tmp_path: Path, read: Any) -> N
         ("下雨了。", "zh-hans", 3, 0),
     ]
     assert ("de", "not read") in texts(tmp_path / "in", language="de")
+    # A folder of text files alone is read whole.
+    pytest.importorskip("py3langid")
+    write_text(tmp_path / "notes" / "notes.md", f"{EN}\n")
+    write_text(tmp_path / "notes" / "deep" / "more.txt", f"{FR}\n")
+    assert sorted(texts(tmp_path / "notes", unit="document")) == DOCUMENTS
 
 
 @pytest.mark.parametrize(

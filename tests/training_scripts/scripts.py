@@ -37,10 +37,10 @@ SCRIPTS = {
     "msm": f"{_SMALL} --from_scratch tiny --block_sentences 4 {_TEXTS}",
     "ml-ctl": f"{_SMALL} --from_scratch tiny --pairs {{data}}/pairs.jsonl --dictionaries {{data}}/words.en-fr.tsv",
     "language-agnostic-ir": f"--per_device_train_batch_size 4 --from_scratch static {_TEXTS} "
-    "--retrieval {data}/squad.json --evaluation_pairs 2",
+    "--retrieval {data}/answers.jsonl --evaluation_pairs 2",
     "retriever": "--per_device_train_batch_size 8 --from_scratch static --retrieval {data}/questions.jsonl",
     "search": "--per_device_train_batch_size 16 --bank_size 64 --model {data}/encoder --max_seq_length 24 "
-    "--pairs {data}/pairs.jsonl --retrieval {data}/squad.json --evaluation_pairs 4",
+    "--pairs {data}/pairs.jsonl --retrieval {data}/answers.jsonl --evaluation_pairs 4",
 }
 """Options of each script that make a run of seconds."""
 
@@ -150,7 +150,7 @@ def write_data(folder: Path) -> None:
         for k in (0, 1)
     ]
     write_jsonl(folder / "questions.jsonl", rows)
-    write_text(folder / "squad.json", json.dumps({"data": [{"title": "t", "paragraphs": _paragraphs(dice)}]}))
+    write_jsonl(folder / "answers.jsonl", _answers(dice))
     _write_test_set(folder / "xquad", dice)
     torch.manual_seed(0)
     tokenizer = train_tokenizer([" ".join(map(" ".join, WORDS.values())) + " query: passage: ?."] * 4, vocabulary=200)
@@ -159,17 +159,16 @@ def write_data(folder: Path) -> None:
     model.save_pretrained(str(folder / "encoder"))
 
 
-def _paragraphs(dice: random.Random) -> list[dict[str, Any]]:
-    """SQuAD's: three sentences; the answer is the number at the end of one of them."""
-    paragraphs = []
+def _answers(dice: random.Random) -> list[dict[str, Any]]:
+    """Three questions about each paragraph of three sentences; the answer is the number at the end of one of them."""
+    rows = []
     for i in range(30):
         texts = [f"{sentence('en', dice).capitalize()} {i}{n}." for n in range(3)]
         context = " ".join(texts)
-        answers = [[{"text": f"{i}{n}", "answer_start": context.index(f"{i}{n}.")}] for n in range(3)]
-        asked = [f"{' '.join(text.lower().split()[:3])}?" for text in texts]
-        qas = [{"id": f"{i}-{n}", "question": asked[n], "answers": answers[n]} for n in range(3)]
-        paragraphs.append({"context": context, "qas": qas})
-    return paragraphs
+        for n, text in enumerate(texts):
+            place = {"answers": [f"{i}{n}"], "answer_start": context.index(f"{i}{n}.")}
+            rows.append({"query": f"{' '.join(text.lower().split()[:3])}?", "positive": context, "title": "t", **place})
+    return rows
 
 
 def _write_test_set(folder: Path, dice: random.Random) -> None:

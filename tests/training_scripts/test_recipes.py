@@ -195,7 +195,7 @@ def test_the_losses_of_a_recipe_are_the_papers(
     file = repository / "training_scripts" / "recipes" / f"{recipe}.yaml"
     name = RECIPES[recipe][0]
     sources = {"retriever": "--retrieval {0}/questions.jsonl", "ml-ctl": "--dictionaries {0}/words.en-fr.tsv"}
-    sources |= {"language-agnostic-ir": "--retrieval {0}/squad.json", "ccp": "--documents {0}/documents.jsonl"}
+    sources |= {"language-agnostic-ir": "--retrieval {0}/answers.jsonl", "ccp": "--documents {0}/documents.jsonl"}
     sources |= {"msm": sources["ccp"]}
     texts = "" if name == "retriever" else "--pairs {0}/pairs.jsonl --languages en fr"
     given = f"{sources[name]} {texts} --model {{0}}/encoder --use_cpu".format(train.data)
