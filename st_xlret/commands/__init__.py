@@ -23,10 +23,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command that the first argument names.
-
-    Args:
-        arguments: The command line after the program's name. Default: that of the process.
+    """Run the command that the first argument names; `arguments` are by default those of the process.
 
     Raises:
         SystemExit: With a line that says what is wrong, if the command fails or there is no such command.
@@ -50,16 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(name: str, arguments: Sequence[str], *, prog: str) -> None:
-    """Run one command, and turn its errors and Ctrl+C into one line and the exit status 1.
-
-    Args:
-        name: One of `COMMANDS`.
-        arguments: The options of the command.
-        prog: The program's name in its help.
-
-    Raises:
-        SystemExit: If there is no such command, or it fails on its input.
-    """
+    """Run one of `COMMANDS`, and turn its errors and Ctrl+C into a `SystemExit` with one line."""
     if name not in COMMANDS:
         sys.exit(f"error: there is no command {name!r}; there are: {', '.join(COMMANDS)}")
     # PyTorch reads this on import. Beside other programs, threads that wait actively take four times as much time.

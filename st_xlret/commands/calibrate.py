@@ -1,23 +1,18 @@
 r"""Calibrate a multilingual encoder, so that its search no longer prefers the language of the query.
 
-On the corpus that is to be searched, or on other documents in its languages; no labels and no training are needed:
-
     st-xlret calibrate --model intfloat/multilingual-e5-small --documents documents/ --output runs/calibrated
-
-Vectors that are stored already stay where they are, and queries alone are mapped; no encoder is needed:
-
     st-xlret calibrate --vectors vectors.parquet --queries_only --output map
 
-The result is a plain Sentence Transformers model that needs no language: `SentenceTransformer("runs/calibrated")` with
-`encode_query` and `encode_document`. By default the subspace in which the languages' means differ is projected out
-(`--steps lsar`). With questions that have no labels (`--queries`), queries get a map of their own. The other steps need
-the language of each text, given as its task: `encode(texts, task="fr")`; among them are the CCP paper's (`--steps shift
-scale rotate`). A table compares the choices without labels, and says which one it recommends. Programs do the same by
+Documents are those that are to be searched, or others in their languages; no labels and no training are needed. The
+result is a plain Sentence Transformers model that needs no language: `encode_query` and `encode_document`. Vectors that
+are stored already need no encoder: they get a map, and stay where they are if queries alone are mapped.
+By default the subspace in which the languages' means differ is projected out (--steps lsar). The other steps need the
+language of each text, given as its task: `encode(texts, task="fr")`; among them are the CCP paper's (--steps shift
+scale rotate). A table compares the choices without labels, and says which one it recommends. Programs do the same by
 `st_xlret.calibrate`.
 
 A document has one language, which is named or identified; in a text file a blank line ends a document. Of a folder,
-text files are read if they are named after their language (fr.txt), or if it has nothing else: a README beside
-documents is none.
+text files are read if they are named after their language (fr.txt), or if it has nothing else.
 """
 
 from __future__ import annotations
@@ -41,50 +36,49 @@ _CHECKED_TEXTS, _DOUBTFUL = 300, 0.2
 _REPORT = r"""Report how much an encoder's search prefers the language of the query. No labels are needed.
 
     st-xlret report --model intfloat/multilingual-e5-small --documents documents/ --output bias.json
-
-Vectors that are stored already need no encoder:
-
     st-xlret report --vectors vectors.parquet --output bias.json
 
 Each sampled text searches a pool with as many texts of every language. The report has the share of its nearest
 neighbours that are in its own language, against chance, a heat map of the languages in which neighbours are found, and
-what the usual calibrations would make of it. Neighbours from the text's own document are left out. Texts are embedded
-as queries and as documents, with the model's prompts; the shares are the ones that `st-xlret calibrate` shows for the
-same texts. 300 texts of each of 20 languages take minutes on two cores. Documents are read as `calibrate` reads them.
+what the usual calibrations would make of it. Neighbours from the text's own document are left out. 300 texts of each of
+20 languages take minutes on two cores. Documents are read as `calibrate` reads them.
 """
 
 
 @dataclass
-class Texts:
-    """An encoder, and texts to embed."""
+class Documents:
+    """An encoder, and documents to embed."""
 
     _argument_group_name = "encoder and texts"
 
-    model: str | None = option(None, "The encoder: a folder or a name on the Hub. It is not trained any further.")
     documents: list[str] = option(
         [],
-        "What is to be searched, or other documents in its languages: JSON lines, Parquet, tables, text or Markdown "
-        "files, folders of them, or a folder in BEIR's layout (--corpus is another name for it). Their language is "
-        "identified where they do not name it (extra langid).",
+        "JSON lines, Parquet, tables, text or Markdown files, folders of them, or a folder in BEIR's layout. Their "
+        "language is identified where they do not name it (extra langid).",
     )
-    languages: list[str] = option([], "Languages to look at. All by default.")
-    texts_per_language: int | None = option(
-        None,
-        "Texts or vectors of each language, drawn at random. By default 300, and 1500 for a calibration whose steps "
-        "need more than means: not lsar, shift and to_pivot.",
-    )
+    model: str | None = option(None, "The encoder: a folder or a name on the Hub.")
     unit: str | None = option(
         None,
-        "What is drawn: sentences, texts as they stand (a line, an element of a list), or documents. By default "
-        "documents of a folder in BEIR's layout, and sentences of other sources.",
+        "What is taken; text is a line, or an element of a list. By default documents of a folder in BEIR's layout, "
+        "and sentences of other sources.",
         ["sentence", "text", "document"],
     )
     skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.")
+    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.")
+    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
+
+
+@dataclass
+class Texts(Documents):
+    """An encoder, and a sample of texts."""
+
+    languages: list[str] = option([], "Languages to look at. All by default.")
+    texts_per_language: int | None = option(
+        None, "Texts or vectors of each language. By default 300, and 1500 for steps but lsar, shift and to_pivot."
+    )
     query_prompt: str | None = option(None, "Put before queries: a text, or the name of one of the model's prompts.")
     document_prompt: str | None = option(None, "Put before documents, likewise. By default the model's own.")
-    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.")
     precision: str = option("auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS)
-    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
     def sample(self, **drawn: Any) -> dict[str, Sample]:
         """Texts of each language of the documents; `drawn` is how many, and how."""
@@ -102,15 +96,12 @@ class Stored:
 
     vectors: str | None = option(
         None,
-        "Instead of --model and texts: vectors.parquet, vectors.npy, vectors.faiss, qdrant:..., postgresql://..., "
-        "lance:..., chroma:...; see the guide.",
+        "Instead of --model and texts: F.parquet, F.npy, F.faiss, qdrant:..., postgresql://..., lance:..., chroma:...",
     )
     vector_field: str | None = option(None, "Field of the vectors. By default 'vector'.")
     language_field: str | None = option(None, "Field of the languages. By default 'language' or 'lang'.")
     text_field: str | None = option(None, "Field of texts, whose language is identified where none is named.")
-    languages_file: str | None = option(
-        None, "For .npy and .faiss: a file with a language code a line, in the order of the vectors."
-    )
+    languages_file: str | None = option(None, "For .npy and .faiss: a code a line, in the order of the vectors.")
 
     def open(self) -> Store:
         """The store; without --vectors a `ValueError`."""
@@ -140,33 +131,24 @@ class Arguments:
     queries: list[str] = option(
         [],
         "Questions without labels, for maps of queries: a folder in BEIR's layout, JSON lines (text, language), or "
-        "text files (questions.fr.txt). Their language is identified where they do not name it. With --vectors: "
-        "the address of their stored vectors.",
+        "text files (questions.fr.txt). With --vectors: the address of their stored vectors.",
     )
     qrels: str | None = option(
         None,
         "With --vectors and --queries: which documents answer which query, in BEIR's or TREC's format, by the keys of "
-        "the store, or in files by the numbers of the rows from 0. auto then takes the strength that finds most for "
-        "one half of the queries, and the table is of the other half.",
+        "the store, or in files by the numbers of the rows from 0. One half of the queries chooses the strength.",
     )
-    queries_only: bool = option(
-        False,
-        "Map queries alone: documents stay as they are, and an index of them goes on working. For lsar and shift.",
-    )
+    queries_only: bool = option(False, "Map queries alone: an index goes on working. For lsar and shift.")
     strength: str | None = option(
-        None,
-        "From 0, which leaves vectors as they are, to 1, the full calibration; auto takes the one with the highest "
-        "score, see the guide. By default auto for --vectors, 1 for a model and with rotate.",
+        None, "From 0 to 1; auto: the highest score. By default auto for --vectors, 1 for a model and with rotate."
     )
     keep_mean: float | None = option(
         None,
-        "Share of the mean of all languages that shift and lsar keep. By default 0.25, which suits search; 0.5 with "
-        "--queries_only; with scale, rotate or lir as in their papers.",
+        "Share of the mean of all languages that shift and lsar keep. By default 0.25, 0.5 with --queries_only; with "
+        "scale, rotate or lir as in their papers.",
     )
     pivot: str = option("en", "The language into which rotate and to_pivot map, and of texts that name none.")
-    pairs: list[str] = option(
-        [], "Parallel sentences with the pivot, for rotate: languages that have them get the closed-form solution."
-    )
+    pairs: list[str] = option([], "Parallel sentences with the pivot, for a closed-form rotate.")
     min_texts: int = option(50, "Fewest texts of a language.")
     seed: int = option(0, "Seed of the draw and of the rotation.")
 
@@ -232,17 +214,15 @@ def report_labels(texts: Mapping[str, Sequence[str]]) -> None:
 
     try:
         check = check_labels({code: part[:_CHECKED_TEXTS] for code, part in texts.items()})
-    except ImportError:
-        print('language labels were not checked: pip install "st-xlret[langid]" brings the identifier')
+    except ImportError as error:
+        print(f"language labels were not checked: {error}")
         return
-    unknown = f"; it does not know {', '.join(check.unknown)}" if check.unknown else ""
-    print(f"the language identifier disagrees with {100 * check.share:.1f} % of the labels{unknown}")
+    print(f"the language identifier disagrees with {100 * check.share:.1f} % of the labels")
     for code, share in check.disagreement.items():
         if share >= _DOUBTFUL:
             print(
-                f"warning: {100 * share:.0f} % of the texts labelled {code!r} look like another language, most often "
-                f"{check.found[code]!r}, such as {check.examples[code][:80]!r}. A calibration on wrong labels does "
-                "harm: correct them, or leave the language out with --languages"
+                f"warning: {100 * share:.0f} % of the texts labelled {code!r} look like {check.found[code]!r}, such as "
+                f"{check.examples[code][:80]!r}: correct them, or leave the language out (--languages)"
             )
 
 
@@ -257,7 +237,7 @@ def _check_sources(texts: Texts, stored: Stored, options: Any) -> None:
     beside = [f"--{name}" for name in others if any(getattr(group, name, None) for group in (texts, options))]
     if beside:
         raise ValueError(
-            f"leave {' and '.join(beside)} out {'without' if stored.vectors is None else 'with'} --vectors"
+            f"{' and '.join(beside)}: leave out {'without' if stored.vectors is None else 'with'} --vectors"
         )
 
 
@@ -283,23 +263,11 @@ def _calibrate_model(texts: Texts, options: Arguments) -> None:
             "'query: ' and 'passage: ', give them by --query_prompt and --document_prompt"
         )
     comparisons: list[Comparison] = []
-    calibrated = calibrate(
-        model,
-        sample,
-        steps=options.steps,
-        queries=options.queries or None,
-        pairs=pairs,
-        queries_only=options.queries_only,
-        strength=options.amount(1.0),
-        pivot=options.pivot,
-        keep_mean=options.keep_mean,
-        query_prompt=texts.query_prompt,
-        document_prompt=texts.document_prompt,
-        batch_size=texts.batch_size,
-        precision=texts.precision,
-        report=comparisons.append,
-        **drawn,
-    )
+    of_method = ("steps", "queries_only", "pivot", "keep_mean")
+    of_texts = ("query_prompt", "document_prompt", "batch_size", "precision")
+    how: Any = {name: getattr(options, name) for name in of_method} | {name: getattr(texts, name) for name in of_texts}
+    how |= {"strength": options.amount(1.0), "queries": options.queries or None, "pairs": pairs}
+    calibrated = calibrate(model, sample, report=comparisons.append, **how, **drawn)
     data = {"texts": texts.documents, "questions": options.queries, "pairs": options.pairs}
     set_card_data(calibrated, base_model=texts.model, data=data)
     with atomic_directory(options.output, overwrite=options.overwrite) as folder:
@@ -365,13 +333,11 @@ def _calibrate_vectors(texts: Texts, stored: Stored, options: Arguments) -> None
     print(f"\n{comparison}" + (f"\n\n{_recall_table(recalls, amount)}" if recalls else ""))
     language = ', language="fr"' if calibration.languages else ""
     documents = f"the documents: st-xlret apply {options.output} --vectors SOURCE --into NAME"
-    if calibration.queries_only:
-        documents = "the stored documents stay as they are; to go back, leave the second line out"
     print(
-        f"\nThe map is in {options.output}. In the service that searches, with NumPy alone (README.md there has the "
-        "same for other programming languages):\n\n"
+        f"\nThe map is in {options.output}. In the service that searches (README.md there has it without Python):\n\n"
         f'    calibration = st_xlret.VectorCalibration.load("{options.output}")\n'
-        f'    query = calibration.transform(query, role="query"{language})\n    # {documents}\n'
+        f'    query = calibration.transform(query, role="query"{language})\n'
+        f"    # {'the documents stay as they are' if calibration.queries_only else documents}\n"
     )
 
 
@@ -404,6 +370,5 @@ def _recall_table(recalls: Mapping[float, tuple[Recall, Recall]], used: object) 
         [f"{strength:g}{' (used)' * (strength == used)}", *(f"{100 * figure:.1f}" for figure in second)]
         for strength, (_, second) in recalls.items()
     ]
-    header = ["strength", "all answers", "in the language of the query", "in others"]
-    title = "Recall@10 (%) of one half of the judged queries; auto is chosen by the other half:"
-    return f"{title}\n\n{markdown_table(header, rows)}"
+    table = markdown_table(["strength", "all answers", "in the language of the query", "in others"], rows)
+    return f"Recall@10 (%) of one half of the judged queries; auto is chosen by the other half:\n\n{table}"

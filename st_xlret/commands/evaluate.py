@@ -1,28 +1,14 @@
 r"""Measure a Sentence Transformer on a published benchmark and show its scores beside the papers'.
 
-Tatoeba (nearest-neighbour accuracy between 112 languages and English), from a local copy:
-
-    st-xlret evaluate --model runs/ccp/model --benchmark tatoeba --data LASER/data/tatoeba/v1 \
-        --languages fr de zh --output tatoeba.json
-
-LAReQA (answers in 11 languages from one pool of sentences), with each sentence read in its paragraph:
-
+    st-xlret evaluate --model runs/ccp/model --data LASER/data/tatoeba/v1 --languages fr de zh --output tatoeba.json
     st-xlret evaluate --model runs/ccp/model --benchmark lareqa --data lareqa/xquad-r --context --output lareqa.json
-
-Mr.TyDi from the Hugging Face Hub, with the embeddings of the passages kept on disk. A run that was interrupted
-continues where it stopped. Under torchrun, --distributed shares the work among the processes:
-
     st-xlret evaluate --model runs/ccp/model --benchmark mrtydi --embedding-cache embeddings --output mrtydi.json
-
-A table of several results, as Markdown, CSV and LaTeX, with the mean and the interval of two seeds:
-
     st-xlret evaluate --compare base=base.json ours=seed1.json ours=seed2.json --output table.md
 
 Without --data, a benchmark is loaded from the Hugging Face Hub if it is there (with HF_HUB_OFFLINE=1, from its cache).
-The CCP paper averages the hidden states of layer 14 of its 24-layer model: --layer 14.
-A model with a map per language, as st_xlret.export makes it, is told the language of each text; the output says so.
-The output file holds the scores as fractions in [0, 1]. Tables in Markdown are written beside it, with the ending .md.
-A published row that was measured on another split or by another protocol is marked, and the differences are listed.
+The output file holds the scores as fractions in [0, 1], and a file with the ending .md their tables. A published row
+that was measured on another split or by another protocol is marked, and the differences are listed. The CCP paper
+averages the hidden states of layer 14 of its 24-layer model: --layer 14. --compare writes Markdown, CSV and LaTeX.
 """
 
 from __future__ import annotations
@@ -57,47 +43,25 @@ class Arguments:
         "One of tatoeba, tatoeba-pairs, bucc, mrtydi, xor-retrieve, nq, lareqa, mewsli-x; or retrieval, which is a "
         "pool of your own in BEIR's layout.",
     )
-    data: str | None = option(
-        None,
-        "Folder with the files of the benchmark, as they were published or in BEIR's layout. By default tatoeba, bucc "
-        "and mrtydi come from the Hub.",
-    )
-    languages: list[str] | None = option(
-        None, "Languages of the questions, such as fr de zh; of tatoeba-pairs, pairs such as de-fr. All by default."
-    )
-    split: str | None = option(
-        None,
-        "Split of the benchmark; lareqa also has test-same-language. By default test; for xor-retrieve dev, as the "
-        "answers to its test questions are not published; for bucc from the Hub training, the only one there.",
-    )
-    threshold_split: str | None = option(
-        None, "bucc: split whose pairs give the threshold, such as sample. By default training, wherever it is applied."
-    )
-    layer: int | None = option(
-        None, "Embed by the hidden states of this layer (0: input embeddings) instead of the model's output."
-    )
-    pooling: str = option(
-        "auto", "Mean of the hidden states, or the model's own. auto: mean with --layer.", ["auto", "model", "mean"]
-    )
+    data: str | None = option(None, "Folder with its files, as published or in BEIR's layout. By default the Hub.")
+    languages: list[str] | None = option(None, "Languages of the questions; of tatoeba-pairs, such as de-fr.")
+    split: str | None = option(None, "Split. By default test; of xor-retrieve dev, of bucc on the Hub training.")
+    threshold_split: str | None = option(None, "bucc: split that gives the threshold. By default training.")
+    layer: int | None = option(None, "Embed by the hidden states of this layer (0: input embeddings).")
+    pooling: str = option("auto", "Mean of the hidden states; auto with --layer alone.", ["auto", "model", "mean"])
     similarity: str | None = option(None, "Similarity for retrieval. By default the model's.", ["cosine", "dot"])
     query_prompt: str | None = option(None, "Prompt put before queries. By default the model's.")
     document_prompt: str | None = option(None, "Prompt put before documents. By default the model's.")
-    context: bool = option(
-        False, "lareqa: candidates are sentences followed by their paragraph, as the models of the papers read them."
-    )
+    context: bool = option(False, "lareqa: candidates are sentences with their paragraph, as the papers read them.")
     calibration: str | None = option(None, "Folder of a calibration that is applied to the embeddings.")
-    embedding_cache: str | None = option(
-        None, "Folder that keeps the embeddings of the corpus: a run that was interrupted continues from there."
-    )
+    embedding_cache: str | None = option(None, "Folder that keeps embeddings of the corpus, to continue from there.")
     distributed: bool = option(False, "With --embedding-cache, under torchrun: share the corpus among the processes.")
     batch_size: int = option(128, "Size of a forward pass, in texts of 64 tokens. A CPU takes at most 64.")
-    max_sentences: int | None = option(
-        None, "tatoeba: the first sentences of each language alone. Published figures are not comparable then."
-    )
+    max_sentences: int | None = option(None, "tatoeba: the first sentences alone, which no published figure is of.")
     precision: str = option(
         "fp32",
-        "Number format of the model. fp32 by default, as scores are compared with those of other machines to the "
-        "digit; bf16 is two to three times as fast on processors that compute in it (auto takes it there).",
+        "Number format of the model. fp32, as scores are compared with those of other machines to the digit; bf16 is "
+        "two to three times as fast on processors that compute in it (auto takes it there).",
         PRECISIONS,
     )
     device: str | None = option(None, "Device: cpu, cuda, cuda:1, mps. By default the best there is.")

@@ -26,12 +26,10 @@ class Arguments:
     output: str = option(None, "Folder of the plain model.")
     overwrite: bool = option(False, "Replace a model that is there.")
     calibration: str | None = option(None, "Folder of a calibration, which is put at the end of the model.")
-    default_language: str | None = option(
-        None, "With a calibration per language: the language of texts that name none. By default its pivot."
-    )
+    default_language: str | None = option(None, "With a map per language: that of texts that name none.")
     dtype: str = option(
         "auto",
-        "Number format of the weights; bfloat16 and float16 halve the files. By default that of the model.",
+        "Number format of the weights; bfloat16 and float16 halve the files. auto: that of the model.",
         ["auto", "float32", "bfloat16", "float16"],
     )
     license: str | None = option(None, "Licence in the model card, such as apache-2.0.")
@@ -51,9 +49,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     from st_xlret.training.trainable import merge_adapters
 
     target = check_output_directory(options.output, overwrite=options.overwrite)
-    model = load_model(options.model, "cpu")
-    before = sum(1 for _ in model.parameters())
-    model, maps = merge_adapters(model), {}
+    model, maps = merge_adapters(load_model(options.model, "cpu")), {}
     if options.calibration is not None:
         calibration = VectorCalibration.load(options.calibration)
         if calibration.normalize and not isinstance(model[-1], Normalize):  # it was fitted on vectors of unit length
@@ -61,14 +57,12 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
         maps["calibration"] = calibration.layer("document")
         maps["query_calibration"] = calibration.layer("query") if calibration.query is not None else None
     plain = export(model, **maps, default_language=options.default_language)
-    done = ["the adapters are merged"] if sum(1 for _ in model.parameters()) < before else []
-    done += ["the calibration is a part of it"] if maps else []
     if options.dtype != "auto":
         plain.to(getattr(torch, options.dtype))
         check_finite(plain)
     set_card_data(plain, license=options.license)
     save_model(plain, target, overwrite=options.overwrite)
     size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
-    print(f"{target}: {size / 1e6:,.0f} MB" + (f"; {', '.join(done)}" if done else ""))
+    print(f"{target}: {size / 1e6:,.0f} MB")
     if options.push_to_hub:
         print(push(target, options.push_to_hub))

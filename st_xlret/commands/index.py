@@ -2,12 +2,10 @@ r"""Index documents of many languages, to search them with `st-xlret search`.
 
     st-xlret index documents/ --model runs/calibrated --output runs/index.parquet
 
-Documents are JSON lines {"language", "sentences" or "text"}, Parquet files and tables with these columns, folders in
-BEIR's layout, text files (a line is a paragraph, a blank line ends a document) or Markdown files (a block is a
-document), as in the other commands. Unlike these, index reads all text files of a folder, also those that are not named
-after their language, and identifies the language of each text by itself instead of that of its document. The index is a
-Parquet file with the columns text, language and vector, which other programs read as well; its metadata name the model.
-Interrupted? The same command continues where it stopped.
+Documents are read as the other commands read them. Unlike these, index reads all text files of a folder, also those
+that are not named after their language, and identifies the language of each text by itself instead of that of its
+document. The index is a Parquet file with the columns text, language and vector, which other programs read as well; its
+metadata name the model. Interrupted? The same command continues where it stopped.
 """
 
 from __future__ import annotations
@@ -16,12 +14,14 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from st_xlret.commands import check_needed
+from st_xlret.commands.calibrate import Documents
 from st_xlret.files import atomic_file, check_output_file
 from st_xlret.options import name_leading_words, option, parse
 
@@ -32,27 +32,13 @@ _AT_A_TIME = 4_096  # texts that an interrupted run has to encode again at most
 
 
 @dataclass
-class Arguments:
+class Arguments(Documents):
     """What to index, by which model."""
 
-    documents: list[str] = option([], "Files, or folders of them.")
-    model: str = option(None, "The encoder: a folder or a name on the Hub.")
     output: str = option(None, "File of the index, .parquet.")
-    unit: str | None = option(
-        None,
-        "What is found: sentences, texts as they stand (a line, an element of a list), or documents. By default "
-        "documents of a folder in BEIR's layout, and sentences of other sources.",
-        ["sentence", "text", "document"],
-    )
-    column: str | None = option(None, "Column of tables (its number from 1, or its name).")
-    language: str | None = option(
-        None,
-        "Language of documents that do not name theirs. By default it is identified, if the extra langid is installed.",
-    )
-    skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.")
     overwrite: bool = option(False, "Replace an index that is there.")
-    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.")
-    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
+    column: str | None = option(None, "Column of tables (its number from 1, or its name).")
+    language: str | None = option(None, "Language of documents that do not name theirs. By default it is identified.")
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
@@ -116,11 +102,11 @@ def identifier(languages: Collection[str] = ()) -> Callable[[str], str]:
     """
     from st_xlret.languages import LanguageIdentifier
 
-    try:
+    with suppress(ImportError, ValueError):
         known = LanguageIdentifier(sorted(languages) or None)
-    except (ImportError, ValueError):
-        return lambda text: ""
-    return (lambda text: "") if languages and known.unknown else known.identify
+        if not (languages and known.unknown):
+            return known.identify
+    return lambda text: ""
 
 
 def _about(model: Any, name: str) -> dict[str, Any]:

@@ -4,10 +4,8 @@ r"""Mine parallel sentences from two collections of texts by margin (Artetxe and
 
 A line of the output is score, source and target, separated by tabs, best first; each text is in one pair at most. The
 ratio margin divides the cosine of a pair by the mean cosine of both texts with their nearest neighbours: 1 is a pair
-that is as similar as any other, and good pairs are above about 1.05. Collections are files with lines of text, tables
-(.tsv, .csv), JSON lines, documents or Parquet files, folders of them, or Hugging Face data sets
-(NAME[:CONFIG[:SPLIT]][=LANGUAGE]).
-Embeddings are kept on the disk while the command runs. Interrupted? The same command continues where it stopped.
+that is as similar as any other, and good pairs are above about 1.05. Collections are files with lines of text, or
+whatever else holds documents. Interrupted? The same command continues where it stopped.
 A file with the languages in its name, such as mined.en-fr.tsv, can be trained on as it is (--pairs).
 """
 
@@ -35,16 +33,10 @@ class Arguments:
     output: str = option(None, "File of the pairs: .jsonl, or else a table (score, source, target).")
     source_language: str | None = option(None, "Language of the source, for a model with a map per language.")
     target_language: str | None = option(None, "The same for the target.")
-    margin: str = option(
-        "ratio",
-        "How the cosine is set off against the neighbours'.",
-        ["ratio", "distance", "absolute", "csls"],
-    )
+    margin: str = option("ratio", "How cosines are set off.", ["ratio", "distance", "absolute", "csls"])
     k: int = option(4, "Nearest neighbours in each direction.")
     threshold: float | None = option(None, "Lowest score of a pair. By default all pairs are written.")
-    embedding_cache: str | None = option(
-        None, "Folder that keeps embeddings for later runs. By default they are removed at the end."
-    )
+    embedding_cache: str | None = option(None, "Folder that keeps embeddings. By default they are removed at the end.")
     prompt_name: str | None = option(None, "Prompt of the model for both sides. By default the model's default prompt.")
     batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.")
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")

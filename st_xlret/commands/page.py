@@ -18,16 +18,14 @@ from urllib.parse import parse_qs, urlsplit
 if TYPE_CHECKING:
     from st_xlret.commands.search import Pool, Result
 
-_LONGEST_QUERY = 2_000
-_EXAMPLE = "Where do storks spend the winter?"
+_LONGEST_QUERY, _EXAMPLE = 2_000, "Where do storks spend the winter?"
 _COLOURS = (
     "#4269d0", "#b37700", "#d1495b", "#2d8a40", "#a463f2", "#20807a",
     "#9c6b4e", "#3f7fbf", "#c2488a", "#5d8a2f", "#c2577a", "#6a6f76",
 )  # fmt: skip
 _STYLE = """
 body {font: 16px system-ui, sans-serif; margin: 1.5rem auto; max-width: 80rem; padding: 0 1rem; color: #1d2129}
-form {display: flex; flex-wrap: wrap; gap: .5rem} input {font: inherit; padding: .5rem; flex: 1 1 20rem}
-button {font: inherit; padding: .5rem}
+form {display: flex; flex-wrap: wrap; gap: .5rem} input, button {font: inherit; padding: .5rem} input {flex: 1 1 20rem}
 main {display: flex; flex-wrap: wrap; gap: 2rem} section {flex: 1; min-width: 20rem}
 .note {color: #666; font-size: .85rem; overflow-wrap: anywhere}
 .bar {display: flex; height: 1.6rem; border-radius: .4rem; overflow: hidden; gap: 2px}
@@ -39,10 +37,7 @@ main {display: flex; flex-wrap: wrap; gap: 2rem} section {flex: 1; min-width: 20
 
 
 def column_of(title: str, note: str, results: Sequence[Result], colours: dict[str, str]) -> str:
-    """One column of the page: what answers, a bar of the languages of its results, and the results.
-
-    Everything from outside is escaped: texts, names of files, and language codes.
-    """
+    """One column of the page: a bar of the languages of its results, and the results, with all of it escaped."""
     codes = [result["language"] or "?" for result in results]
     bar = "".join(
         f'<span style="flex: {count}; background: {colours[code]}">{escape(code)} {count}</span>'
@@ -72,8 +67,7 @@ def page(pools: Sequence[Pool], query: str) -> str:
         f"<style>{_STYLE}</style>"
         '<h1>Search across languages</h1><form><input name="q" aria-label="Query in any language" autofocus '
         f'maxlength="{_LONGEST_QUERY}" placeholder="{_EXAMPLE}" value="{escape(query)}"><button>Search</button></form>'
-        '<p class="note">Scores of different models cannot be compared: a calibration removes what all texts have in '
-        f"common, and all scores fall.</p><main>{columns}</main></html>"
+        f'<p class="note">Scores of different models cannot be compared.</p><main>{columns}</main></html>'
     )
 
 

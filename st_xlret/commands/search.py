@@ -1,15 +1,13 @@
 r"""Search stored vectors that have texts, by a query in any language.
 
     st-xlret search runs/index.parquet --query "Where do storks spend the winter?"
+    st-xlret search runs/index.parquet --map map --compare runs/index.parquet --serve
 
 The vectors are what `st-xlret index` has written, or any others that the model can have made: a Parquet file, a table
 of LanceDB or PostgreSQL, a collection of Qdrant or Chroma. They stay where they are, and each search reads all of them.
-Without --query, queries are read from the terminal, one a line. A result has a score, a language and its text. With
---compare, other vectors answer too, such as those of the model before its calibration. With --map, queries are mapped
-by what `st-xlret calibrate --vectors` has written. With --serve, a web page on this machine shows the answers of both
-side by side, with the languages that they are in:
-
-    st-xlret search runs/index.parquet --map map --compare runs/index.parquet --serve
+With --compare, other vectors answer too, such as those of the model before its calibration. With --map, queries are
+mapped by what `st-xlret calibrate --vectors` has written. With --serve, a web page on this machine shows the answers
+side by side, with the languages that they are in.
 """
 
 from __future__ import annotations
@@ -21,14 +19,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 from st_xlret.commands import check_needed
 from st_xlret.options import name_leading_words, option, parse
-
-if TYPE_CHECKING:
-    from st_xlret import VectorCalibration
-    from st_xlret.stores import Store
 
 
 @dataclass
@@ -36,21 +30,13 @@ class Arguments:
     """What to search for, and where."""
 
     vectors: str = option(None, "The vectors: a file of `st-xlret index`, or the address of others with texts.")
-    query: list[str] = field(
+    query: list[str] = field(  # --query A --query B asks both
         default_factory=list,
-        metadata={
-            "help": "Queries, each in quotes. By default they are read from the terminal.",
-            "action": "extend",  # --query A --query B asks both
-        },
+        metadata={"help": "Queries, each in quotes. By default lines of the terminal.", "action": "extend"},
     )
-    language: str | None = option(
-        None,
-        "Language of the queries, for a model or a map that needs it. By default it is identified (extra langid).",
-    )
+    language: str | None = option(None, "Language of the queries. By default it is identified, where it is needed.")
     top_k: int = option(10, "Results for a query.")
-    map: str | None = option(
-        None, "Folder of a calibration of the vectors: queries are mapped by it. Not for those of --compare."
-    )
+    map: str | None = option(None, "Folder of a calibration that maps the queries, but for the vectors of --compare.")
     compare: str | None = option(None, "Other vectors, whose answers are shown beside those of the first.")
     json: bool = option(False, "Print JSON lines: {query, results: [{score, language, text}]}.")
     serve: bool = option(False, "Open a web page to search with, instead of the terminal.")
@@ -58,9 +44,7 @@ class Arguments:
     vector_field: str | None = option(None, "Field of the vectors, if it is not `vector`.")
     language_field: str | None = option(None, "Field of their languages, if not `language` or `lang`.")
     text_field: str | None = option(None, "Field of their texts, if it is not `text`.")
-    host: str = option(
-        "127.0.0.1", "Address of the page. This machine alone reaches the default; 0.0.0.0 opens it to the network."
-    )
+    host: str = option("127.0.0.1", "Address of the page; 0.0.0.0 opens it to the network.")
     port: int = option(7860, "Port of the page.")
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
@@ -96,19 +80,14 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
 
 
 class Pool:
-    """Vectors with texts, and the model that embeds queries for them.
+    """The vectors of an address with texts, and the model that embeds queries for them.
 
-    Args:
-        address: Path or address of the vectors.
-        options: The fields of the vectors, the model, and how to search.
-        map: Folder of the calibration by which queries are mapped.
-        compared: Whether the vectors are those of `--compare`: the model is the one that they name, if they name one.
-
-    Raises:
-        ValueError: If the vectors do not fit the model or the map.
+    Those of `--compare` are searched by the model that they name, if they name one, and not by `map`. Vectors that do
+    not fit the model or the map are a `ValueError`.
     """
 
     def __init__(self, address: str, options: Arguments, map: str | None = None, *, compared: bool = False) -> None:
+        from st_xlret import VectorCalibration
         from st_xlret.commands.index import identifier
         from st_xlret.encoding import fingerprint, languages_of
         from st_xlret.hub.export import load_model
@@ -130,7 +109,16 @@ class Pool:
                 f"{name} was made by another model than {encoder} is now (it names {self.store.model}): the vectors "
                 "do not fit. Build the index again, or name the model that made it"
             )
-        self.calibration = None if map is None else _fitting_map(map, self.store)
+        self.calibration = None if map is None else VectorCalibration.load(map)
+        if self.calibration is not None:
+            fields_of_store = {name: getattr(self.store, name) for name in ("dimension", "metric", "model", "name")}
+            self.calibration.check(**fields_of_store)
+            if not (self.store.mark or self.calibration.queries_only):
+                warnings.warn(
+                    f"{map} maps queries and documents, and {name} does not say that its vectors are mapped: map them "
+                    "(st-xlret apply), or calibrate with --queries_only",
+                    stacklevel=2,
+                )
         if self.store.mark and not (self.calibration and self.store.mark.startswith(self.calibration.fingerprint)):
             raise ValueError(
                 f"{name}: these vectors are mapped, by {self.store.mark}: name that map (--map); mapped vectors stand "
@@ -141,13 +129,10 @@ class Pool:
             self.identify = LanguageIdentifier(self.calibration.languages).identify
 
     def search(self, queries: Sequence[str]) -> list[list[Result]]:
-        """The best texts for each query, in one pass over the vectors.
+        """The best texts for each query, in one pass over the vectors; without any text, a `ValueError`.
 
         They are compared by cosine, which for vectors of unit length is the order of their distances, too; by dot
         product where the store does so.
-
-        Raises:
-            ValueError: If no vector has a text, or a query is not UTF-8.
         """
         import numpy as np
         import torch
@@ -183,28 +168,11 @@ class Pool:
             seen += len(rows)
         if not seen:
             raise ValueError(f"{self.store.name} has no texts that could be shown; name their field (--text_field)")
+        rows_of_queries = (zip(*rows, strict=True) for rows in zip(scores.tolist(), best.tolist(), strict=True))
         return [
-            [
-                {"score": round(score, 4), "language": entries[place][0], "text": entries[place][1]}
-                for score, place in zip(*pair, strict=True)
-            ]
-            for pair in zip(scores.tolist(), best.tolist(), strict=True)
+            [{"score": round(score, 4), "language": entries[at][0], "text": entries[at][1]} for score, at in rows]
+            for rows in rows_of_queries
         ]
-
-
-def _fitting_map(folder: str, store: Store) -> VectorCalibration:
-    """The calibration in a folder, if queries that it maps can search the vectors."""
-    from st_xlret import VectorCalibration
-
-    calibration = VectorCalibration.load(folder)
-    calibration.check(dimension=store.dimension, metric=store.metric, model=store.model, name=store.name)
-    if not (store.mark or calibration.queries_only):
-        warnings.warn(
-            f"{folder} maps queries and documents, and {store.name} does not say that its vectors are mapped: map "
-            "them (st-xlret apply), or calibrate with --queries_only",
-            stacklevel=2,
-        )
-    return calibration
 
 
 def _show(query: str, results: Sequence[Result], name: str | None, *, as_json: bool) -> None:

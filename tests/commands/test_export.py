@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,7 @@ def test_adapters_of_a_checkpoint_are_merged(tmp_path: Path, encoder: SentenceTr
         if "lora_B" in name:
             torch.nn.init.normal_(weight)
     expected = encoder.encode(TEXTS)
+    shutil.rmtree(tmp_path / "model")
     encoder.save(str(tmp_path / "model"))
     assert list((tmp_path / "model").rglob("adapter_model.safetensors"))
     plain = exported(tmp_path)
