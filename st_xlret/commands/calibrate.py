@@ -12,7 +12,7 @@ scale rotate). A table compares the choices without labels, and says which one i
 `st_xlret.calibrate`.
 
 A document has one language, which is named or identified; in a text file a blank line ends a document. Of a folder,
-text files are read if they are named after their language (fr.txt), or if it has nothing else.
+text files are read if they are named after their language (fr.txt).
 """
 
 from __future__ import annotations

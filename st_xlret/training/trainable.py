@@ -71,6 +71,7 @@ def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
                     setattr(parent, name, layer.get_base_layer())
         del transformer.peft_config
         transformer._hf_peft_config_loaded = False  # else the host would save adapters
+        vars(transformer).pop("_weight_conversions", None)  # else it would save weights under names of the adapter
         transformer.requires_grad_(True)
     return model
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +25,8 @@ def encoder(tmp_path: Path) -> SentenceTransformer:
     return SentenceTransformer(str(tmp_path / "model"), device="cpu")
 
 
-def exported(tmp_path: Path, *options: str) -> SentenceTransformer:
-    main(["export", str(tmp_path / "model"), "--output", str(tmp_path / "out"), *options])
+def exported(tmp_path: Path, *options: str, model: str = "model") -> SentenceTransformer:
+    main(["export", str(tmp_path / model), "--output", str(tmp_path / "out"), *options])
     modules = json.loads((tmp_path / "out" / "modules.json").read_text())
     assert all(module["type"].startswith("sentence_transformers.") for module in modules)
     return SentenceTransformer(str(tmp_path / "out"), device="cpu")
@@ -40,10 +39,9 @@ def test_adapters_of_a_checkpoint_are_merged(tmp_path: Path, encoder: SentenceTr
         if "lora_B" in name:
             torch.nn.init.normal_(weight)
     expected = encoder.encode(TEXTS)
-    shutil.rmtree(tmp_path / "model")
-    encoder.save(str(tmp_path / "model"))
-    assert list((tmp_path / "model").rglob("adapter_model.safetensors"))
-    plain = exported(tmp_path)
+    encoder.save(str(tmp_path / "checkpoint"))
+    assert list((tmp_path / "checkpoint").rglob("adapter_model.safetensors"))
+    plain = exported(tmp_path, model="checkpoint")
     assert not list((tmp_path / "out").rglob("adapter*"))
     np.testing.assert_allclose(plain.encode(TEXTS), expected, atol=1e-4)
 

@@ -116,17 +116,13 @@ def test_a_language_without_a_map_takes_the_default_with_a_warning(tmp_path: Pat
 
 
 def test_an_index_has_the_texts_that_a_report_samples(tmp_path: Path, model: Path) -> None:
-    pytest.importorskip("py3langid")
-    corpus = [{"_id": code, "text": f"{text} {text}", "language": code} for code, text in PROSE.items()]
-    for name, texts in (("beir/corpus.jsonl", map(json.dumps, corpus)), ("notes/a.txt", PROSE.values())):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text("\n\n".join(texts))  # a blank line ends a document, which has one language
-    for name, expected in (("beir", [row["text"] for row in corpus]), ("notes", list(PROSE.values()))):
-        file = tmp_path / f"{name}.parquet"
-        main(["index", str(tmp_path / name), "--model", str(model), "--output", str(file)])
-        table = pq.read_table(file)
-        texts = dict(zip(table["language"].to_pylist(), table["text"].to_pylist(), strict=True))
-        assert texts == dict(zip(PROSE, expected, strict=True))
-        assert {code: part.texts for code, part in sample_texts([str(tmp_path / name)]).items()} == {
-            code: [text] for code, text in texts.items()
-        }
+    records = [{"_id": code, "text": f"{text} {text}", "language": code} for code, text in PROSE.items()]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, records)))
+    file = tmp_path / "index.parquet"
+    main(["index", str(tmp_path / "corpus.jsonl"), "--model", str(model), "--output", str(file)])
+    table = pq.read_table(file)
+    texts = dict(zip(table["language"].to_pylist(), table["text"].to_pylist(), strict=True))
+    assert texts == {record["language"]: record["text"] for record in records}
+    assert {code: part.texts for code, part in sample_texts([str(tmp_path)]).items()} == {
+        code: [text] for code, text in texts.items()
+    }
