@@ -274,9 +274,9 @@ class VectorCalibration:
         change = np.empty_like(inside)
         for number in np.unique(numbers):
             change[numbers == number] = self.change(inside[numbers == number], role, number)
-        mapped = rows + change @ basis.T
+        mapped: NDArray[Any] = rows + change @ basis.T
         mapped = unit(mapped) if self.normalize else mapped
-        return mapped[0] if given.ndim == 1 else mapped
+        return mapped.reshape(given.shape)
 
     def layer(self, role: Role = "document") -> CalibrationLayer:
         """The maps of a role as a module of a model; the identity for documents that stay as they are."""
@@ -539,7 +539,7 @@ class _Fit:
 
     def maps(self, strength: float) -> tuple[Maps | None, Maps | None, dict[str, str]]:
         """The maps of documents and of queries, and notes on rotations."""
-        moments, notes = dict(self.moments), {}
+        moments, notes = dict(self.moments), dict[str, str]()
         total = {role: Maps(None, np.zeros_like(each.means)) for role, each in moments.items()}
         for number, step in enumerate(self.steps):
             common = moments["document"].means.mean(axis=0)

@@ -41,15 +41,15 @@ def fit_and_compare(
     Args:
         documents: Language -> (n, d) vectors of texts as documents.
         queries: Language -> (m, d) vectors of the first of these texts as queries, where the model embeds them
-            differently; they are measured only.
-        ids: Language -> (n,) numbers of the documents that the texts are from, see `measure`.
+            differently; they are measured only. These and `ids`, `texts`, `neighbours` are those of `measure`.
+        ids: Language -> (n,) numbers of the documents that the texts are from.
         questions: Language -> (k, d), what maps of queries of their own are fitted to.
-        steps: The steps.
+        steps: The steps; these and `queries_only` are those of [`VectorCalibration.fit`][st_xlret.VectorCalibration].
         strength: From 0 to 1, or `"auto"`.
         queries_only: Map queries alone.
         texts: Texts of each language that are measured; the first ones.
         neighbours: Nearest neighbours to look at.
-        **how: Further arguments of [`VectorCalibration.fit`][st_xlret.VectorCalibration].
+        **how: Further arguments of `VectorCalibration.fit`.
 
     Returns:
         The calibration, and the comparison.
@@ -66,18 +66,13 @@ def fit_and_compare(
     check_steps(steps, strength)
     searched = "rotate" in steps
     first = 1.0 if strength == "auto" else strength
-    fits = {queries_only: VectorCalibration.fit(
-        documents, queries=questions, steps=steps, strength=first, queries_only=queries_only, **how
-    )}  # fmt: skip
-    if set(steps) <= {*QUERY_STEPS}:
-        other_way = not queries_only
-        fits[other_way] = VectorCalibration.fit(
-            documents, queries=questions, steps=steps, queries_only=other_way, **how
-        )
-    at_strengths = {
-        (only, at): fit.at(at) for only, fit in ({} if searched else fits).items() for at in {*STRENGTHS, first}
+    fits = {
+        only: VectorCalibration.fit(documents, queries=questions, steps=steps, strength=first, queries_only=only, **how)
+        for only in [queries_only, *[not queries_only] * (set(steps) <= {*QUERY_STEPS})]
     }
-    at_strengths[queries_only, first] = fits[queries_only]
+    at_strengths = {(queries_only, first): fits[queries_only]}
+    if not searched:
+        at_strengths |= {(only, at): fit.at(at) for only, fit in fits.items() for at in {*STRENGTHS, first}}
     usual = _usual(documents, questions, bool(fits[queries_only].languages), how)
     named = {**usual, **{f"{only} {at}": each for (only, at), each in at_strengths.items()}}
     measured = measure(documents, named, queries, ids, texts=texts, neighbours=neighbours)
@@ -123,18 +118,15 @@ def _usual(
 ) -> dict[str, VectorCalibration]:
     """The calibrations that suit search, by their names, with the default of what they keep of the mean."""
     plain = {name: how[name] for name in ("min_texts", "normalize", "metric") if name in how}
-    width = np.shape(next(iter(documents.values())))[1]
+    compared: list[tuple[str, ...]] = [("shift",), *[("shift", "coral")] * with_languages]
+    if len(documents) <= np.shape(next(iter(documents.values())))[1]:  # with more languages lsar would leave nothing
+        compared = [("lsar",), *compared]
     usual = {}
-    for steps in [("lsar",), ("shift",), ("shift", "coral")][: 3 if with_languages else 2]:
-        if steps == ("lsar",) and len(documents) > width:  # it would leave nothing
-            continue
-        ways = [(False, False), (True, False), (False, True)]
-        for apart, only in ways:
-            if (apart and questions is None) or (only and not set(steps) <= {*QUERY_STEPS}):
-                continue
-            usual[name_of(steps, apart=apart, queries_only=only)] = VectorCalibration.fit(
-                documents, queries=questions if apart else None, steps=steps, queries_only=only, **plain
-            )
+    for steps in compared:
+        for asked, only in ((None, False), *[(questions, False)] * (questions is not None), (None, True)):
+            if not only or set(steps) <= {*QUERY_STEPS}:
+                name = name_of(steps, apart=asked is not None, queries_only=only)
+                usual[name] = VectorCalibration.fit(documents, queries=asked, steps=steps, queries_only=only, **plain)
     return usual
 
 

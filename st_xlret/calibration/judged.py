@@ -69,7 +69,11 @@ def judged_recall(
     mapped = {code for each in calibrations.values() for code in each.languages}
     asked = [row for batch in queries for row in _usable(batch, mapped) if row[0] in judged]
     searches = {strength: _Search(each, asked) for strength, each in calibrations.items()}
-    documents_judged, place_of, first = {name for grades in judged.values() for name in grades}, {}, 0
+    documents_judged, place_of, first = (
+        {name for grades in judged.values() for name in grades},
+        dict[str, tuple[int, str]](),
+        0,
+    )
     for batch in documents:
         if rows := list(_usable(batch, mapped)):
             for search in searches.values():

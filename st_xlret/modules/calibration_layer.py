@@ -25,7 +25,7 @@ class CalibrationLayer(Module):
         dimension: Size d of an embedding.
         languages: Language codes, in the order of the maps. Empty for one map for all text.
         tensors: `basis` (d, r), `matrix` M (1 or maps, r, r) and `offset` m (maps, r). Default: B = I, and zeros.
-        **about: What is known of the fit, kept as a record: `steps`, `strength`, `pivot`, `notes`, ...
+        steps: Kept as a record of the fit, like the other arguments, which are `VectorCalibration`'s.
 
     Raises:
         ValueError: If a language is named twice, or tensors do not have these shapes.
@@ -41,40 +41,43 @@ class CalibrationLayer(Module):
     matrix: Tensor
     offset: Tensor
     config_file_name = "calibration.json"
+    config_keys = [
+        *("dimension", "languages", "steps", "strength", "pivot", "normalize", "queries_only", "metric", "model"),
+        "notes",
+    ]
     forward_kwargs = {"language"}
-    _RECORD: dict[str, Any] = {
-        "steps": [],
-        "strength": 1.0,
-        "pivot": None,
-        "normalize": False,
-        "queries_only": False,
-        "metric": "cosine",
-        "model": None,
-        "notes": {},
-    }
-    config_keys = ["dimension", "languages", *_RECORD]
 
     def __init__(
-        self, dimension: int, languages: Sequence[str] = (), *, tensors: Mapping[str, Any] | None = None, **about: Any
+        self,
+        dimension: int,
+        languages: Sequence[str] = (),
+        *,
+        tensors: Mapping[str, Any] | None = None,
+        steps: Sequence[str] = (),
+        strength: float = 1.0,
+        pivot: str | None = None,
+        normalize: bool = False,
+        queries_only: bool = False,
+        metric: str = "cosine",
+        model: str | None = None,
+        notes: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
-        self.dimension, self.languages = dimension, list(languages)
+        self.dimension, self.languages, self.steps = dimension, list(languages), list(steps)
+        self.strength, self.pivot, self.normalize, self.queries_only = strength, pivot, normalize, queries_only
+        self.metric, self.model, self.notes = metric, model, dict(notes or {})
         maps = max(1, len(self.languages))
         if tensors is None:
             zeros = torch.zeros(maps, dimension, dimension)
-            tensors = {"basis": torch.eye(dimension), "matrix": zeros, "offset": zeros[:, 0].clone()}
+            tensors = {"basis": torch.eye(dimension), "matrix": zeros, "offset": zeros[:, 0]}
         for name in ("basis", "matrix", "offset"):
             self.register_buffer(name, torch.as_tensor(tensors[name], dtype=torch.float32).clone())
         rank = self.basis.shape[-1]
-        matrices = [(count, rank, rank) for count in (1, maps)]
         fits = self.basis.shape == (dimension, rank) and self.offset.shape == (maps, rank)
-        if not fits or self.matrix.shape not in matrices or len(set(self.languages)) < len(self.languages):
+        fits = fits and self.matrix.shape in [(count, rank, rank) for count in (1, maps)]
+        if not fits or len(set(self.languages)) < len(self.languages):
             shapes = {name: tuple(tensor.shape) for name, tensor in self.named_buffers()}
             raise ValueError(f"no maps of {dimension} dimensions for the languages {self.languages}: {shapes}")
-        if unknown := about.keys() - self._RECORD:
-            raise TypeError(f"a calibration knows nothing of {', '.join(sorted(unknown))}")
-        for name, value in (self._RECORD | about).items():
-            setattr(self, name, value)
 
     @property
     def language_agnostic(self) -> bool:

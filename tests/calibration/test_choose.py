@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from st_xlret.calibration.bias import AS_IT_IS, Figures, LanguageBias
 from st_xlret.calibration.choose import STRENGTHS, Comparison, best_strength, fit_and_compare
 
-RAW = {"normalize": False, "texts": 60}
+RAW: dict[str, Any] = {"normalize": False, "texts": 60}
 
 
 def translated(texts: int = 60, offset: float = 2.0) -> dict[str, NDArray]:
@@ -26,19 +27,19 @@ def translated(texts: int = 60, offset: float = 2.0) -> dict[str, NDArray]:
     }
 
 
-def figures(search: float, documents: float, kept: float = 1.0, **about: bool) -> Figures:
+def figures(search: float, documents: float, kept: float = 1.0, **about: Any) -> Figures:
     """Shares of results in the language of a text, of four languages, for searches and between documents."""
     biases = []
     for own in (search, documents):
         shares = np.full((4, 4), (1 - own) / 3)
         np.fill_diagonal(shares, own)
         biases.append(LanguageBias([*"abcd"], shares, np.full((4, 4), 0.25), 100, 20))
-    return Figures(*biases, kept, **about)
+    return Figures(biases[0], biases[1], kept, **about)
 
 
-def comparison(chosen: str, strength: float = 1.0, **rows: Figures) -> Comparison:
+def comparison(chosen: str, **rows: Figures) -> Comparison:
     named = {name.replace("_", " "): each for name, each in rows.items()}
-    return Comparison(named, chosen, strength, {}, False)
+    return Comparison(named, chosen, 1.0, {}, False)
 
 
 @pytest.mark.parametrize("queries_only", [True, False])

@@ -96,7 +96,7 @@ def test_what_cannot_work_is_named(model: SentenceTransformer, options: dict, me
 
 
 def with_modules(model: SentenceTransformer, *modules: torch.nn.Module) -> SentenceTransformer:
-    return SentenceTransformer(modules=[*model.children(), *modules], prompts=model.prompts, device="cpu")
+    return SentenceTransformer(modules=[*model.children(), *modules], prompts=dict(model.prompts), device="cpu")  # type: ignore[arg-type]
 
 
 def test_models_that_end_with_other_modules(model: SentenceTransformer) -> None:

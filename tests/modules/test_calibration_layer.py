@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ def layer() -> CalibrationLayer:
         "matrix": torch.randn(3, 2, 2),
         "offset": torch.randn(3, 2),
     }
-    about = {"pivot": "en", "steps": ["shift"], "strength": 0.5, "notes": {"a": "b"}}
+    about: dict[str, Any] = {"pivot": "en", "steps": ["shift"], "strength": 0.5, "notes": {"a": "b"}}
     return CalibrationLayer(4, ["en", "fr", "pt-br"], tensors=tensors, **about)
 
 
