@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from sentence_transformers.base.losses.merged_forward import merge_feature_batch
 from sentence_transformers.base.modules import Router, Transformer
 from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_world_size
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 TAGS = ("language_id", "document_id", "text_id", "block_id", "sentence_position", "word_start", "word_end")
@@ -56,10 +58,15 @@ def _embed(model: nn.Module, features: dict[str, Any], size: int | None) -> Tens
     if not parts:
         return model(features)["sentence_embedding"]
 
-    def read(rows: Tensor) -> Tensor:
-        return model(take_texts(features, rows))["sentence_embedding"]
+    def read(rows: Tensor, encoders: Iterator[nn.Module]) -> Tensor:
+        return next(encoders)(take_texts(features, rows))["sentence_embedding"]
 
-    vectors = [checkpoint(read, rows, use_reentrant=False) if size else read(rows) for rows in parts]
+    # A second time, the encoder runs without its distributed wrapper: amid a backward pass that would start another.
+    inner = model.module if isinstance(model, DistributedDataParallel) else model
+    vectors = []
+    for rows in parts:
+        encoders = chain([model], repeat(inner))
+        vectors.append(checkpoint(read, rows, encoders, use_reentrant=False) if size else read(rows, encoders))
     return torch.cat(vectors)[torch.cat(parts).argsort()]
 
 

@@ -35,9 +35,10 @@ def run(rank: int, ranks: int, folder: Path, name: str) -> Result:
     # Ranks start from different weights: rank 0's are to win.
     model = tiny.transformer(seed=rank)
     model = with_two_encoders(model) if name == "two encoders" else model
-    options: dict[str, Any] = {"temperature": 1.0, "similarity": "dot", "mini_batch_num_tokens": 24}
+    options: dict[str, Any] = {"cached": {"temperature": 1.0, "similarity": "dot"}}.get(name, {})
+    options |= {} if name == "shared" else {"mini_batch_num_tokens": 24}
     batches = Rows(1.0, 0.5 if name == "shared" else 1.0)
-    loss = RetrievalContrastiveLoss(model, batches=batches, **(options if name == "cached" else {}))
+    loss = RetrievalContrastiveLoss(model, batches=batches, **options)
     losses: list[float] = []
     loss.register_forward_hook(lambda module, inputs, value: losses.append(value.item()))
     changed: dict[str, Any] = {"ddp_backend": "gloo"} if ranks > 1 else {}
