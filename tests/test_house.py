@@ -16,7 +16,7 @@ import pytest
 ROOMS = [
     "commands",
     "training",
-    "vectors",
+    "stores",
     "calibration",
     "hub",
     "evaluation",
@@ -27,7 +27,7 @@ ROOMS = [
     "search",
     "modules",
     "functional",
-    "prompts",
+    "languages",
     "precision",
     "options",
     "files",

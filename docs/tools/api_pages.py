@@ -45,7 +45,8 @@ def names_of(package: Path, room: str) -> list[str]:
     public = assigned(package / "__init__.py", "_HOMES")
     folder = package / room
     file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
-    names = [name if name in public else f"{room}.{name}" for name in assigned(file, "__all__")]
+    of_room = assigned(file, "_HOMES") or assigned(file, "__all__")  # where names load on first use, these are all
+    names = [name if name in public else f"{room}.{name}" for name in of_room]
     return [*names, *(name for name in MORE.get(room, []) if name not in names)]
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 ROOMS = [
     ("commands", "st-xlret report, calibrate, apply, train, evaluate, index, search, mine, export"),
-    ("stores", "stored vectors: three methods on Arrow batches, a file each"),
     ("training", "CrossLingualTrainer and its arguments; state of losses; what scripts share"),
+    ("stores", "stored vectors: three methods on Arrow batches, a file each"),
     ("calibration", "steps, rotation, one class in thin factors, bias, choice"),
-    ("evaluation", "one file per benchmark; retrieval of pools; tables; mteb tasks"),
     ("hub", "export to the host's modules, model cards, push"),
+    ("evaluation", "one file per benchmark; retrieval of pools; tables; mteb tasks"),
     ("losses", "one file per loss: equation + modules; says which columns it reads"),
     ("batches", "windows, blocks, rows; the collator"),
     ("encoding", "texts to vectors, by role and language"),
