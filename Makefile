@@ -1,7 +1,7 @@
 # make demo   sets up .venv, calibrates and trains an encoder on real text in 11 languages, writes runs/demo (3 to 5 minutes)
 # make demo MODEL=NAME   does so with another encoder: a name on the Hub or a folder
 # make test   sets up .venv and passes the checks and the tests
-# make test-all  also runs the slow tests: benchmarks, studies, the demo
+# make test-all  also runs the slow tests: studies, the demo
 # make docs   builds the documentation into build/site; any warning is an error
 # The other targets: setup, lint, format, bench, clean.
 
@@ -58,7 +58,6 @@ format: $(STAMP)
 	$(PY) -m ruff format .
 
 bench: $(STAMP)
-	$(PY) -m pip install -q -c constraints.txt -e ".[bench]"
 	$(PY) -m benchmarks.losses --output runs/losses.json
 
 clean:

@@ -12,9 +12,7 @@ import pytest
 import torch
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-SLOW_FOLDERS = [
-    REPOSITORY / "tests" / name for name in ("benchmarks", "training_scripts/studies", "training_scripts/demo")
-]
+SLOW_FOLDERS = [REPOSITORY / "tests" / name for name in ("training_scripts/studies", "training_scripts/demo")]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -23,7 +21,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave benchmarks, studies and the demo to `make test-all`: they are not in the package."""
+    """Leave studies and the demo to `make test-all`: they are not in the package."""
     for item in items:
         if any(folder in item.path.parents for folder in SLOW_FOLDERS):
             item.add_marker(pytest.mark.slow)
