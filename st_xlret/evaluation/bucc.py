@@ -45,8 +45,8 @@ class BUCCEvaluator(BenchmarkEvaluator):
 
     The protocol is that of Artetxe and Schwenk ([2019](https://arxiv.org/abs/1811.01136)) and LASER: pairs are mined in
     both directions with the ratio margin over 4 neighbours, one-to-one (`mine_bitext`); the threshold that gives the
-    best F1 on the training split is applied to the test split. Pairs with a sentence that occurs more than once in its
-    corpus are dropped, as its id is ambiguous. (mteb's tasks of this name are retrieval between the gold pairs alone.)
+    best F1 on the training split is applied to the test split. Pairs with a repeated sentence are dropped. (mteb's
+    tasks of this name are retrieval between the gold pairs alone.)
 
     The folder is that of `de-en.training.de` and so on, or one above it. Options of reading: `split`, and
     `threshold_split`, whose gold pairs give the threshold: XTREME, and the ML-CTL paper, evaluate `"training"` with the

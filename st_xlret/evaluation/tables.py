@@ -32,8 +32,8 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left
 
     Args:
         header: Names of the columns.
-        rows: One sequence of cells per row. Characters that would break the table are escaped.
-        left: How many columns are aligned to the left. The others, which hold figures, are aligned to the right.
+        rows: One sequence of cells per row.
+        left: How many columns are aligned to the left; the others hold figures.
     """
     from tabulate import tabulate
 
@@ -136,8 +136,8 @@ def results_table(
 ) -> str:
     """A table of a result beside published ones, one row per system, in percent.
 
-    The columns are languages and their mean, which a published row has if the paper has all of these languages. The
-    last column says which rows are published figures. `NOT_COMPARABLE` marks the rows that were measured differently.
+    The columns are languages, their mean where a row has all of them, and which rows are published figures;
+    `NOT_COMPARABLE` marks those that were measured differently.
 
     Args:
         result: The result.
@@ -145,8 +145,7 @@ def results_table(
         published: Rows to show below it, if they have any of the languages or the published average.
         metric: The metric that is compared.
         languages: The columns. Default: all languages of the result.
-        published_average: An average of the published rows over the languages of the result, such as `"average_112"`
-            for all of Tatoeba. A further column then compares the averages.
+        published_average: An average of the published rows, such as `"average_112"`, to compare in a further column.
     """
     shown = list(result.scores if languages is None else languages)
 
@@ -361,10 +360,10 @@ def plot_stages(
     """Draw scores as groups of horizontal bars: one group per benchmark or kind of language, one bar per stage.
 
     Args:
-        stages: Stage -> group, such as "all" -> score in [0, 1]. Every stage has the same groups.
+        stages: Stage -> group -> score in [0, 1]. Every stage has the same groups.
         path: PNG file.
         title: Title of the plot.
-        metric: What the scores are, for the label of the axis.
+        metric: What the scores are.
     """
     groups = list(next(iter(stages.values())))
     bars = len(groups) * (len(stages) + 1)
