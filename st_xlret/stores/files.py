@@ -60,7 +60,7 @@ class FaissStore(Store):
             self.index: Any = faiss.read_index(str(Path(path).expanduser()))
             self.is_ivf = isinstance(self.index, faiss.IndexIVFFlat)
             if self.is_ivf:
-                self.index.make_direct_map()
+                self.index.make_direct_map()  # type: ignore[attr-defined]
         if not (self.is_ivf or isinstance(self.index, faiss.IndexFlat)) or not self.index.ntotal:
             raise ValueError(
                 f"{path} is a {type(self.index).__name__} of {self.index.ntotal} vectors, and vectors are read from "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -155,11 +155,10 @@ def test_of_many_rows_some_are_identified(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(base, "_IDENTIFIED", 100)
     codes = ["sw" if i % 500 == 0 else None for i in range(2000)]
     content = pa.table({"vector": [[1.0, 2.0]] * 2000, "language": codes, "text": ["a"] * 2000})
-    store, texts = parquet(tmp_path, content, text_field="text"), list[str]()
-    identifier = SimpleNamespace(identify=lambda text: texts.append(text) or "en")
-    monkeypatch.setattr(store, "_identify", identifier.identify)
+    store, identify = parquet(tmp_path, content, text_field="text"), Mock(return_value="en")
+    monkeypatch.setattr(store, "_identify", identify)
     sample = store.sample(1000)
-    assert len(sample["sw"]) == 4 and len(sample["en"]) == len(texts) and 60 < len(texts) < 150
+    assert len(sample["sw"]) == 4 and len(sample["en"]) == identify.call_count and 60 < identify.call_count < 150
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import numpy as np
@@ -287,14 +288,13 @@ def test_a_new_collection_of_qdrant_is_like_the_old_one(tmp_path: Path, opened: 
     client.upsert("docs", [models.PointStruct(id=i, vector=point, payload={"a": i}) for i, point in enumerate(points)])
     client.close()
     store: Any = opened(f"qdrant:{tmp_path / 'qdrant'}?collection=docs")
-    store.info.config.params.shard_number, created = 3, {}
-    create = store.client.create_collection
-    store.client.create_collection = lambda *given, **how: (created.update(how), create(*given, **how))
+    store.info.config.params.shard_number = 3
+    store.client.create_collection = create = Mock(wraps=store.client.create_collection)
     calibration = fitted(store)
     assert apply_calibration(calibration, store, "mapped").written == 2
     config = store.client.get_collection("mapped").config
     assert (config.params.vectors, config.params.sparse_vectors) == (params, sparse)
-    assert (created["shard_number"], config.metadata["owner"]) == (3, "me")
+    assert (create.call_args.kwargs["shard_number"], config.metadata["owner"]) == (3, "me")
     first, second = store.client.retrieve("mapped", [0, 1], with_vectors=True)
     assert first.vector["words"] == words and second.payload == {"a": 1}
     expected = calibration.transform(VECTORS[:2], "document")
@@ -303,12 +303,11 @@ def test_a_new_collection_of_qdrant_is_like_the_old_one(tmp_path: Path, opened: 
 
 def test_a_new_named_vector_of_qdrant_is_stored_like_the_old_one(tmp_path: Path, opened: Opened) -> None:
     store: Any = opened(stores.named_qdrant(tmp_path))
-    store.parameters.on_disk, updates = True, []
-    update = store.client.update_collection
-    store.client.update_collection = lambda *given, **how: (updates.append(how), update(*given, **how))
+    store.parameters.on_disk = True
+    store.client.update_collection = update = Mock(wraps=store.client.update_collection)
     apply_calibration(fitted(store), store, "mapped")
-    assert updates[-1]["vectors_config"]["mapped"].on_disk
-    assert "metadata" in updates[0], "the mark is there before the vector is"
+    assert update.call_args.kwargs["vectors_config"]["mapped"].on_disk
+    assert "metadata" in update.call_args_list[0].kwargs, "the mark is there before the vector is"
 
 
 @pytest.mark.parametrize("kind", ["PQ2x2", "HNSW8"])

@@ -20,8 +20,8 @@ COUNT = len(CODES)
 
 def hashed(text: str) -> np.ndarray:
     """A unit vector of the words of a text."""
-    words = sum(np.random.default_rng(zlib.crc32(word.encode())).normal(size=64) for word in text.split())
-    return words / np.linalg.norm(words)
+    words = np.sum([np.random.default_rng(zlib.crc32(word.encode())).normal(size=64) for word in text.split()], axis=0)
+    return np.asarray(words / np.linalg.norm(words))
 
 
 def vectors_of(sentences: Path) -> np.ndarray:
