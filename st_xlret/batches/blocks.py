@@ -27,11 +27,8 @@ class Blocks(Rows):
     contiguous and in order, as [`load_documents`][st_xlret.load_documents] and
     [`pack_documents`][st_xlret.data.pack_documents] give them. In a pass over a language every document occurs once,
     except for those that do not fill a last batch. A batch has as many documents as have `batch_size * block_size`
-    sentences together: batches of short documents are as large as others. Rows of a data set without a `document`
-    column are blocks already.
-
-    In a distributed run the batch of all processes is drawn together, and each process takes a run of its blocks with
-    about as many sentences as the others have.
+    sentences together; in a distributed run each process takes a run of its blocks, with about as many sentences as the
+    others. Rows of a data set without a `document` column are blocks already.
 
     Args:
         language_smoothing: Languages are sampled in proportion to their size raised to this power.
@@ -80,7 +77,7 @@ class BlockBatchSampler(DefaultBatchSampler):
         self.sentences_per_batch = batch_size * self.ranks * options.block_size
         documents = find_documents(dataset, skip_empty=True)
         self.rows, self.starts, usable = documents.rows, documents.starts, documents.lengths > 1
-        groups = [np.flatnonzero(usable & (documents.language == i)) for i in range(len(documents.languages))]
+        groups = [np.flatnonzero(usable & (documents.language == i)) for i in range(documents.languages)]
         self.groups = [group for group in groups if len(group)]
         if not self.groups or self.block_size < 2:
             raise ValueError(f"no document gives a block of two sentences or more (block_size={self.block_size})")

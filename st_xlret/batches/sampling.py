@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,15 +25,13 @@ from st_xlret.data.rows import column_codes, rows_by_value
 REPEAT = 1_000_003
 """Added to the seed of a sampler for each further pass within an epoch: passes differ, and the epoch is true."""
 DRAWS_AT_A_TIME = 2**12
-"""How many random numbers samplers draw ahead."""
-_TEXTS_AT_A_TIME = 10_000
+"""How many random numbers, and lengths of texts, samplers take ahead."""
 
 
 def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.ndarray:
     """Compute sampling probabilities (L,) proportional to `size ** language_smoothing`.
 
-    1 samples languages in proportion to their size, 0 samples all equally often; 0.3 to 0.7 are common (XLM-R: Conneau
-    et al., 2020, section 3.1).
+    1 samples languages in proportion to their size, 0 all equally often (XLM-R: Conneau et al., 2020, section 3.1).
 
     Example:
         >>> smoothed_probabilities(np.array([100, 1]), 0.5).round(3).tolist()
@@ -42,34 +41,29 @@ def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.n
     return powers / powers.sum()
 
 
-class LanguageStreams:
-    """Endless shuffled streams of rows, one per language, sampled with smoothed probabilities.
+def endless_draws(
+    groups: Sequence[np.ndarray], options: Rows, rows: int, generator: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Draw rows (rows,) again and again from languages, whose rows are the groups.
 
     The rows of a language come in a random order, each once before any comes again, and then in a new order.
     """
-
-    def __init__(self, groups: Sequence[np.ndarray], smoothing: float, mixing: float, seed: Sequence[int]) -> None:
-        self.groups = [group for group in groups if len(group)]
-        self.probabilities = smoothed_probabilities(np.array([len(group) for group in self.groups]), smoothing)
-        self.mixing, self.generator = mixing, np.random.default_rng(seed)
-        self._orders = [np.empty(0, dtype=np.int64) for _ in self.groups]
-
-    def draw(self, rows: int) -> np.ndarray:
-        """Draw the rows of the next batch (rows,)."""
-        language = np.full(rows, self.generator.choice(len(self.groups), p=self.probabilities))
-        if self.mixing:
-            leaves = self.generator.random(rows) < self.mixing
-            others = self.generator.choice(len(self.groups), size=rows, p=self.probabilities)
-            language = np.where(leaves, others, language)
-        result = np.empty(rows, dtype=np.int64)
+    groups = [group for group in groups if len(group)]
+    probabilities = smoothed_probabilities(np.array([len(group) for group in groups]), options.language_smoothing)
+    waiting = [np.empty(0, dtype=np.int64) for _ in groups]
+    while True:
+        language = np.full(rows, generator.choice(len(groups), p=probabilities))
+        if options.language_mixing:
+            leaves = generator.random(rows) < options.language_mixing
+            language = np.where(leaves, generator.choice(len(groups), size=rows, p=probabilities), language)
+        drawn = np.empty(rows, dtype=np.int64)
         for number in np.unique(language):
             places = np.flatnonzero(language == number)
-            while len(self._orders[number]) < len(places):
-                order = self.generator.permutation(len(self.groups[number]))
-                self._orders[number] = np.concatenate([self._orders[number], order])
-            first, self._orders[number] = np.split(self._orders[number], [len(places)])
-            result[places] = self.groups[number][first]
-        return result
+            while len(waiting[number]) < len(places):
+                waiting[number] = np.append(waiting[number], generator.permutation(len(groups[number])))
+            first, waiting[number] = np.split(waiting[number], [len(places)])
+            drawn[places] = groups[number][first]
+        yield drawn
 
 
 def shares(rows: Sequence[int] | np.ndarray, ranks: int) -> list[list[int]]:
@@ -83,19 +77,14 @@ def shares(rows: Sequence[int] | np.ndarray, ranks: int) -> list[list[int]]:
     return [np.asarray(rows[rank * size : (rank + 1) * size]).tolist() for rank in range(ranks)]
 
 
-@dataclass(frozen=True)
-class Documents:
-    """The documents of a data set: its rows, where each document starts among them, and its language."""
+class Documents(NamedTuple):
+    """The documents of a data set: its rows, where each document starts among them, its length, and its language."""
 
     rows: np.ndarray
     starts: np.ndarray
+    lengths: np.ndarray
     language: np.ndarray
-    languages: list[str]
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Rows of each document (D,)."""
-        return np.diff(self.starts)
+    languages: int
 
 
 def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> Documents:
@@ -103,8 +92,8 @@ def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> Documents:
 
     Example:
         >>> data = Dataset.from_dict({"language": ["en", "en", "fr"], "document": ["a", "a", "b"]})
-        >>> find_documents(data).lengths.tolist(), find_documents(data).languages
-        ([2, 1], ['en', 'fr'])
+        >>> find_documents(data).lengths.tolist(), find_documents(data).language.tolist()
+        ([2, 1], [0, 1])
     """
     code, names = column_codes(dataset, ["language"] if "language" in dataset.column_names else [])
     table: Any = dataset.with_format("arrow")[:]  # mapped, not read
@@ -116,7 +105,8 @@ def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> Documents:
     first = np.flatnonzero(np.diff(document, prepend=document[:1] - 1))
     if len(np.unique(document[first])) != len(first):
         raise ValueError("the sentences of a document must be contiguous: sort the data set by document")
-    return Documents(rows, np.append(first, len(rows)), code[rows][first], [" ".join(name) for name in names])
+    starts = np.append(first, len(rows))
+    return Documents(rows, starts, np.diff(starts), code[rows][first], len(names))
 
 
 class BatchFactory:
@@ -137,11 +127,7 @@ class BatchFactory:
         generator: Any = None,
         seed: int | None = 0,
     ) -> DefaultBatchSampler:
-        """Make the sampler for this data set, with the host's arguments. Batches depend on the seed and the epoch only.
-
-        Raises:
-            ValueError: If there is nothing to draw.
-        """
+        """Make the sampler for this data set, with the host's arguments. Seed and epoch alone decide on the batches."""
         size = max(1, int(batch_size * self.batch_scale))
         return self.make(dataset, size, drop_last=drop_last, seed=seed or 0)
 
@@ -197,10 +183,10 @@ class LanguageBatchSampler(DefaultBatchSampler):
         return max(1, sum(map(len, self.groups)) // self.draws) * self.ranks
 
     def __iter__(self) -> Iterator[list[int]]:
-        seed = [self.seed, self.epoch]
-        streams = LanguageStreams(self.groups, self.options.language_smoothing, self.options.language_mixing, seed)
-        for _ in range(len(self) // self.ranks):
-            yield from self.shares_of(streams.draw(self.draws), streams.generator)
+        generator = np.random.default_rng([self.seed, self.epoch])
+        draws = endless_draws(self.groups, self.options, self.draws, generator)
+        for rows in islice(draws, len(self) // self.ranks):
+            yield from self.shares_of(rows, generator)
 
     def find_groups(self, dataset: Dataset) -> list[np.ndarray]:
         """The rows to sample from, by language."""
@@ -262,7 +248,7 @@ class WindowBatchSampler(LanguageBatchSampler):
         self.starts = documents.starts
         usable = (documents.lengths > 1) & (self.options.window_size >= 1)
         language = np.repeat(np.where(usable, documents.language, -1), documents.lengths)
-        return [np.flatnonzero(language == number) for number in range(len(documents.languages))]
+        return [np.flatnonzero(language == number) for number in range(documents.languages)]
 
     def shares_of(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
         """The centres of each process, then their contexts."""
@@ -279,15 +265,13 @@ class WindowBatchSampler(LanguageBatchSampler):
 class LengthGroupedBatches(BatchFactory):
     """Batches of rows of about the same length. Pass it as `batches` of a loss, or as `batch_sampler`.
 
-    On a CPU, and wherever attention is not computed on packed texts, padding is computed like text: batches of mixed
-    lengths can take several times as long. The rows are shuffled; each stretch of 50 batches is sorted by length, cut
-    into batches, and its batches are shuffled: an epoch has short and long texts at any time.
+    Where padding is computed like text, batches of mixed lengths can take several times as long. The rows are shuffled;
+    each stretch of 50 batches is sorted by length and cut into batches, which are shuffled.
 
     Args:
         tokenizer: Makes token ids of a list of texts: a tokenizer of Transformers, such as `model.tokenizer`. The
             length of a row is the largest number of tokens of its texts.
-        texts_per_batch: If true, the batch size counts texts: a row with three text columns counts as three. The rest
-            of the division is dropped in each process.
+        texts_per_batch: If true, the batch size counts texts: a row with three text columns counts as three.
 
     Example:
         >>> data = Dataset.from_dict({"text": ["a", "a b c", "b", "d e f"]})
@@ -302,8 +286,8 @@ class LengthGroupedBatches(BatchFactory):
     def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:
         """Make the sampler for this data set."""
         columns, lengths = text_columns(dataset), np.zeros(len(dataset), dtype=np.int64)
-        for start in range(0, len(dataset), _TEXTS_AT_A_TIME):
-            rows = dataset[start : start + _TEXTS_AT_A_TIME]
+        for start in range(0, len(dataset), DRAWS_AT_A_TIME):
+            rows = dataset[start : start + DRAWS_AT_A_TIME]
             for column in columns:
                 ids = self.tokenizer(list(rows[column]))["input_ids"]
                 part = slice(start, start + len(ids))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from datasets import Dataset, concatenate_datasets
 from st_xlret.batches import LengthGroupedBatches, Rows, Windows, pairs_and_others, smoothed_probabilities
 from st_xlret.batches.sampling import (
     LanguageBatchSampler,
-    LanguageStreams,
     LengthGroupedBatchSampler,
     WindowBatchSampler,
+    endless_draws,
 )
 from st_xlret.data.rows import column_codes, rows_by_value
 from tests import tiny
@@ -25,6 +26,10 @@ GROUPS = [np.arange(0, 80), np.arange(80, 100), np.empty(0, dtype=np.int64), np.
 
 def group_of(rows: np.ndarray) -> np.ndarray:
     return np.digitize(rows, [80, 100])
+
+
+def draws(count: int, groups: list[np.ndarray], rows: int, smoothing: float = 1, mixing: float = 0) -> list[np.ndarray]:
+    return list(islice(endless_draws(groups, Rows(smoothing, mixing), rows, np.random.default_rng(0)), count))
 
 
 @pytest.mark.parametrize("language_smoothing", [0, 0.3, 0.7, 1])
@@ -38,23 +43,20 @@ def test_smoothing(language_smoothing: float) -> None:
 @pytest.mark.parametrize("language_mixing", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("language_smoothing", [0.0, 0.5, 1.0])
 def test_languages_come_in_smoothed_proportions(language_smoothing: float, language_mixing: float) -> None:
-    streams = LanguageStreams(GROUPS, language_smoothing, language_mixing, [0])
-    drawn = np.concatenate([streams.draw(4) for _ in range(3000)])
+    drawn = np.concatenate(draws(3000, GROUPS, 4, language_smoothing, language_mixing))
     shares = np.bincount(group_of(drawn), minlength=3) / len(drawn)
     np.testing.assert_allclose(shares, smoothed_probabilities(np.array([80, 20, 5]), language_smoothing), atol=0.03)
 
 
 def test_every_row_of_a_language_comes_once_before_any_comes_again() -> None:
-    streams = LanguageStreams([np.arange(10)], 1, 0, [0])
-    drawn = [streams.draw(4) for _ in range(10)]
-    passes = np.concatenate(drawn).reshape(4, 10)
+    passes = np.concatenate(draws(10, [np.arange(10)], 4)).reshape(4, 10)
     assert all(sorted(each) == list(range(10)) for each in passes.tolist())
     assert len({tuple(each) for each in passes.tolist()}) == 4
 
 
 def test_a_batch_larger_than_its_language_repeats_rows_evenly() -> None:
-    streams = LanguageStreams([np.arange(3)], 1, 0, [0])
-    assert sorted(Counter(streams.draw(8).tolist()).values()) == [2, 3, 3]
+    (rows,) = draws(1, [np.arange(3)], 8)
+    assert sorted(Counter(rows.tolist()).values()) == [2, 3, 3]
 
 
 @pytest.mark.parametrize("wrong", [{"language_smoothing": -0.1}, {"language_smoothing": 1.1}, {"language_mixing": 2}])
