@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ import pytest
 from datasets import Dataset
 
 from st_xlret.data import DataError, read_documents
-from st_xlret.data.reading import BadLines
-from tests.data.files import beir, write_bytes, write_jsonl, write_text
+from tests.data.files import beir, write_jsonl, write_text
 
 EN, FR = "The cat sleeps. The dog does not.", "Le chat dort. Le chien ne dort pas."
 RECORDS = [{"language": "en", "text": EN}, {"language": "fr", "text": FR}]
@@ -198,13 +196,6 @@ def test_what_is_wrong_with_a_file_is_named(tmp_path: Path, name: str, content: 
         texts(write_text(tmp_path / name, content), column=column, language="en")
 
 
-def test_bad_rows_of_a_table_are_skipped(tmp_path: Path) -> None:
-    bad_lines = BadLines(skip=True)
-    file = write_bytes(tmp_path / "a.csv", b'text\none\n\xff\ntwo\n"three\n')
-    assert [text for _, text in texts(file, language="en", bad_lines=bad_lines)] == ["one", "two"]
-    assert len(bad_lines.skipped) == 2
-
-
 def test_a_language_filter_takes_variants_in_the_same_script(read: Any, caplog: pytest.LogCaptureFixture) -> None:
     records = [document(code, code) for code in ["pt", "pt-BR", "zh", "zh-TW", "fr"]]
     assert read(records, languages=["pt", "zh", "de"])[0]["language"][:] == ["pt", "pt", "zh"]
@@ -265,14 +256,3 @@ def test_a_data_set_is_read_by_its_name(
             assert table["sentence"][::2] == sentences and set(table["language"]) == {"sw"}
     with pytest.raises(DataError, match="some/texts:x"):
         read("some/texts:x=fr")
-
-
-@pytest.mark.real_data
-def test_real_documents(real_data: Path, read: Any) -> None:
-    folders = [real_data / "tico19" / "documents", real_data / "opensource_guide"]
-    table, report = read(folders, languages=["en", "fr", "pt", "ru", "zh", "ar", "hi"])
-    documents, positions = table["document"][:], table["position"][:]
-    sizes = Counter(documents)
-    assert documents == sorted(documents) and all(text.strip() for text in table["sentence"][:])
-    assert positions == [p for number in range(len(sizes)) for p in range(sizes[number])]
-    assert len(table) == sum(count for (_, what), count in report.items() if what == "sentences") > 30_000

@@ -184,12 +184,3 @@ def test_a_file_of_no_format_is_refused(name: str, tmp_path: Path, load: Any) ->
     for source in (file, file.parent):
         with pytest.raises(ValueError, match=source.name):
             load(source)
-
-
-@pytest.mark.real_data
-def test_real_data_of_several_formats(real_data: Path, load: Any) -> None:
-    sources = [real_data / name for name in ("tico19", "dictionaries", "mozilla_www", "indian_parallel")]
-    table, report = load(sources, languages=["en", "sw", "te"], per_language=20)
-    codes = table["target_language"][:]
-    assert {code: codes.count(code) for code in codes} == {"sw": 20, "te": 20}
-    assert report["en>sw", "pairs"] > 3_000

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from st_xlret.data import DataError, normalise_text
-from st_xlret.data.reading import read_jsonl
+from st_xlret.data import DataError
 from tests.data.files import PARAGRAPHS, QUESTIONS, SENTENCES, beir, question_rows, write_jsonl, write_text
 
 
@@ -147,14 +146,3 @@ def test_unchanged_files_are_read_once(source: Path, tmp_path: Path, questions: 
     assert len(list((tmp_path / "cache").glob("*.arrow"))) == 1
     questions(source, negatives=1)
     assert len(list((tmp_path / "cache").glob("*.arrow"))) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.real_data
-def test_squad_has_nothing_of_xquad(real_data: Path, questions: Any) -> None:
-    train = questions(real_data / "squad_v1.1" / "train", titles=False)[0]
-    assert len(train) == 87_423
-    corpus = (record for _, record in read_jsonl(real_data / "xquad_r" / "corpus.jsonl.gz"))
-    sentences = [normalise_text(one["text"]) for one in corpus if one["metadata"]["language"] == "en"]
-    passages = " ".join(normalise_text(text) for text in set(train["positive"]))
-    assert sentences and not [text for text in sentences if len(text) > 30 and text in passages]

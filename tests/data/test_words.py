@@ -137,11 +137,6 @@ def test_words_after_the_last_token_that_is_read(make: Any) -> None:
     assert reason(report) == "truncated"
 
 
-def test_white_space_is_cleaned_and_positions_fit_the_cleaned_text(make: Any) -> None:
-    (sample,), _ = make(german(("  A \n big\ttree ", "Ein  Baum")))
-    assert sample["source"] == "A big tree" and tokens(sample, "source", word_piece()) == ["tree"]
-
-
 def test_a_dictionary_serves_the_other_direction_and_regions(make: Any) -> None:
     rows = [
         {"source": "Ein Baum", "target": "A tree", "source_language": "de", "target_language": "en"},
@@ -306,11 +301,6 @@ def test_real_pairs_and_dictionaries(real_data: Path, tmp_path: Path) -> None:
         build_word_samples(pairs, [wrong], tokenizer, cache_dir=tmp_path)
 
 
-def test_own_stop_words(make: Any) -> None:
-    samples, _ = make(german(("The dog", "Der Hund")), stop_words_by_language={"en": ["DOG"]})
-    assert [s["source_word"] for s in samples] == ["The"]
-
-
 @pytest.mark.parametrize("name", ["en-de.txt", "words.en-de.tsv.gz"])
 def test_dictionaries_are_read_packed_or_not(tmp_path: Path, name: str) -> None:
     file = write_text(tmp_path / name, "dog Hund\n\nguinea  pig\tMeerschweinchen\ndog Hund\r\nDog\tHund \n")
@@ -368,20 +358,6 @@ def words(text: str, language: str) -> list[str]:
     ],
 )
 def test_words_are_runs_of_letters_marks_and_digits(text: str, language: str, expected: list[str]) -> None:
-    assert words(text, language) == expected
-
-
-@pytest.mark.parametrize(
-    "text, language, expected",
-    [
-        ("今天我们去学校。", "zh", ["今天", "我们", "去", "学校"]),
-        ("昨日、本を読む。", "ja", ["昨日", "本", "を", "読む"]),
-        ("เราอ่านหนังสือ", "th", ["เรา", "อ่าน", "หนังสือ"]),
-        ("用 Python 😀 学习", "zh-tw", ["用", "Python", "学习"]),
-    ],
-)
-def test_languages_without_spaces_have_words_too(text: str, language: str, expected: list[str]) -> None:
-    pytest.importorskip("icu4py")
     assert words(text, language) == expected
 
 
