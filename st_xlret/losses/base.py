@@ -1,15 +1,7 @@
 """The base of all losses: what a loss needs of the data, and what it owns besides the encoder.
 
-| name | what it is |
-| --- | --- |
-| `loss.select(dataset)` | the columns that the loss reads, or a ValueError that says what is missing |
-| `loss.batches` | the batch sampler, with the signature of the host's `batch_sampler` |
-| `loss.ratio` | how often its batches are drawn beside those of other losses |
-| `loss.owned_parameters()` | heads: their gradients are to be averaged over ranks, and clipped |
-| `loss.owned_state()`, `load_owned_state(state)` | heads, statistics and banks, to be kept in checkpoints |
-| `loss.state_is_kept` | True where somebody keeps them, as `LossStateCallback` does |
-
-`CrossLingualTrainer` uses a loss by these names. With the host's own Trainer, do the same by hand.
+`CrossLingualTrainer` draws `loss.batches` from `loss.select(dataset)`, as often as `loss.ratio` says; with the host's
+own Trainer, do the same by hand. `LossStateCallback` keeps what a loss owns in checkpoints and on all ranks.
 """
 
 from __future__ import annotations

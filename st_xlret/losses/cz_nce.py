@@ -73,8 +73,7 @@ class CZNCELoss(CrossLingualLoss):
         True
     """
 
-    least_columns = 2
-    most_columns = 2
+    least_columns = most_columns = 2
     takes = "two text columns, anchor and positive"
     citation = CITATION
 

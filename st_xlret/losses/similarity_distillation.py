@@ -36,10 +36,9 @@ class SimilarityDistillationLoss(CrossLingualLoss):
     """Give texts of all languages the place that a teacher gives their English translations.
 
     The equation is [`similarity_distillation_loss`][st_xlret.functional.similarity_distillation_loss]: the neighbours
-    of a text among the teacher's vectors, and their order, become those of its translation. The teacher's vectors are
-    computed once, before training, so that a step encodes one side of the translations only; and each row is compared
-    with thousands of the teacher's vectors, which cost no forward pass. The teacher is often the encoder itself before
-    training: then English keeps its place, and the other languages come to it.
+    of a text among the teacher's vectors, and their order, become those of its translation. These vectors are computed
+    once, before training: a step encodes one side of the translations only. The teacher is often the encoder itself
+    before training: then English keeps its place, and the other languages come to it.
 
     The data set has one text column and an integer column `label`, the row of `teacher` that the text is to reach.
 
@@ -71,7 +70,6 @@ class SimilarityDistillationLoss(CrossLingualLoss):
 
     teacher: Tensor
 
-    least_columns = 1
     most_columns = 1
     takes = "one text column, and the row of the teacher's vectors of each text as 'label'"
     citation = CITATION

@@ -100,12 +100,11 @@ def dropout_of(model: SentenceTransformer, share: float | None) -> Iterator[None
         True
     """
     before: list[tuple[nn.Module, str, float]] = []
-    if share is not None:
-        before += [(module, "p", module.p) for module in model.modules() if isinstance(module, nn.Dropout)]
+    for module in model.modules() if share is not None else ():
         # Attention has its dropout as a number.
-        for module in [module for transformer in transformers_of(model) for module in transformer.modules()]:
-            numbers = ((n, v) for n, v in vars(module).items() if "dropout" in n and type(v) in (int, float))
-            before += [(module, name, value) for name, value in numbers]
+        names = ["p"] if isinstance(module, nn.Dropout) else [name for name in vars(module) if "dropout" in name]
+        numbers = ((name, getattr(module, name)) for name in names)
+        before += [(module, name, value) for name, value in numbers if type(value) in (int, float)]
     try:
         for module, name, _ in before:
             setattr(module, name, share)

@@ -64,7 +64,7 @@ def test_precision(cpu: Any, tmp_path: Path, given: list[str], capable: bool, ex
 
 
 def test_precisions_that_contradict_each_other(cpu: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="precision 'fp32' and bf16 contradict"):
+    with pytest.raises(ValueError, match="bf16.*fp32"):
         parsed("--output_dir", str(tmp_path), "--precision", "fp32", "--bf16")
     with pytest.raises(SystemExit):
         parsed("--output_dir", str(tmp_path), "--precision", "int8")
