@@ -11,7 +11,6 @@ results of the exact search are found, and in parentheses recall@10 of the answe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import faiss
@@ -33,23 +32,14 @@ RESULTS = 10
 LISTS, LINKS = 128, 32
 
 
-@dataclass(frozen=True)
-class Kind:
-    """An index: its name, how faiss names it, and how widely it is searched."""
-
-    name: str
-    factory: str
-    options: str = ""
-
-
-def kinds(dimension: int, lists: int) -> list[Kind]:
-    """The exact index, and the approximate ones; a product quantiser has a byte for eight dimensions."""
-    return [
-        Kind("exact search", "Flat"),
-        *(Kind(f"HNSW, {LINKS} links, `efSearch` {n}", f"HNSW{LINKS},Flat", f"efSearch={n}") for n in (32, 64, 128)),
-        *(Kind(f"IVF, {n} of {lists} lists", f"IVF{lists},Flat", f"nprobe={n}") for n in (8, 16, 32)),
-        Kind(f"PQ, {dimension // 8} bytes", f"PQ{dimension // 8}"),
-    ]
+def kinds(dimension: int, lists: int) -> dict[str, tuple[str, str]]:
+    """Name -> how faiss names an index, and how widely it is searched; a product quantiser has a byte for eight."""
+    return {
+        "exact search": ("Flat", ""),
+        **{f"HNSW, {LINKS} links, `efSearch` {n}": (f"HNSW{LINKS},Flat", f"efSearch={n}") for n in (32, 64, 128)},
+        **{f"IVF, {n} of {lists} lists": (f"IVF{lists},Flat", f"nprobe={n}") for n in (8, 16, 32)},
+        f"PQ, {dimension // 8} bytes": (f"PQ{dimension // 8}", ""),
+    }
 
 
 def main(arguments: list[str] | None = None) -> dict[str, list[tuple[float, float]]]:
@@ -63,19 +53,15 @@ def main(arguments: list[str] | None = None) -> dict[str, list[tuple[float, floa
     exact: list[NDArray[np.int64]] = []
     figures: dict[str, list[tuple[float, float]]] = {}
     built: dict[str, faiss.Index] = {}
-    for kind in kinds(documents.shape[1], min(LISTS, len(documents) // 40)):
-        if kind.factory not in built:
-            built = {kind.factory: build(kind.factory, documents)}
-        index = built[kind.factory]
-        if kind.options:
-            space: Any = faiss.ParameterSpace()  # its types know of numbers alone
-            space.set_index_parameters(index, kind.options)
-        rankings = [index.search(side, RESULTS)[1] for side in asked]
+    for name, (factory, options) in kinds(documents.shape[1], min(LISTS, len(documents) // 40)).items():
+        if factory not in built:
+            built = {factory: build(factory, documents)}
+        space: Any = faiss.ParameterSpace()  # its types know of numbers alone
+        space.set_index_parameters(built[factory], options)
+        rankings = [built[factory].search(side, RESULTS)[1] for side in asked]
         exact = exact or rankings
-        figures[kind.name] = [
-            (shared(ranking, best), macro_average(score_ranking(ranking, data, ["recall_at_10"]))["recall_at_10"])
-            for ranking, best in zip(rankings, exact, strict=True)
-        ]
+        recall = [macro_average(score_ranking(ranking, data, ["recall_at_10"]))["recall_at_10"] for ranking in rankings]
+        figures[name] = list(zip(map(shared, rankings, exact), recall, strict=True))
     rows = [[name, *(f"{100 * a:.1f} ({100 * b:.1f})" for a, b in sides)] for name, sides in figures.items()]
     table = tabulate(rows, ["index", "queries as they are", "mapped queries"], "pipe")
     file = vectors_file(given)

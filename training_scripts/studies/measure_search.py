@@ -5,18 +5,17 @@
 
 - raw: the model as it is;
 - calibrated: after `st-xlret calibrate --corpus POOL`, which needs no language and no question;
-- aligned: after `--corpus POOL --queries POOL --steps shift coral`, fitted on the pool and its questions, no labels.
+- aligned: with `shift coral` fitted on the pool and its questions apart, no labels.
 
 Each is measured in the pool of all languages by mAP@20, mAP over the whole ranking, language preference, and recall@10
 of all answers, of those in the question's language, and of those in others; by mAP@20 among the candidates of the
 question's own language; and, but for the last one, which has no maps for other languages, by Tatoeba's accuracy. With
---mining, the model as it is also mines translations (F1). With --held_out, learning rates are chosen: the mean mAP@20
-of those pools.
+--held_out, learning rates are chosen: the mean mAP@20 of those pools.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -24,17 +23,19 @@ from torch import Tensor
 
 from st_xlret.calibration import VectorCalibration, fit_calibration
 from st_xlret.encoding import Role, encode
-from st_xlret.evaluation import BUCCEvaluator, LAReQAEvaluator, TatoebaEvaluator
+from st_xlret.evaluation import LAReQAEvaluator, TatoebaEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
 from st_xlret.files import write_json
 from st_xlret.hub.export import load_model
 from st_xlret.modules import CalibrationLayer
 from st_xlret.options import option, parse
+from st_xlret.precision import PRECISIONS
 
 # The languages of the CCP paper's Table 1, but for Urdu, and five more.
 TATOEBA = ["ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "vi", "zh"]
 FURTHER = ["id", "ja", "ko", "pt", "uk"]
 OF_POOL = {
+    "pool": "map_at_20",
     "preference": "language_preference",
     "whole ranking": "map",
     "recall@10": "recall_at_10",
@@ -52,104 +53,84 @@ class Arguments:
     pool: str | None = option(None, "XQuAD-R, or some of its paragraphs, in BEIR's layout.")
     context: bool = option(False, "Candidates are sentences followed by their paragraphs.")
     tatoeba: str | None = option(None, "Folder of Tatoeba. By default it is not measured.")
-    mining: str | None = option(None, "Folder of evaluation/make_mining_test.py. By default nothing is mined.")
     held_out: list[str] = option([], "Other pools in BEIR's layout, to choose a learning rate by.")
-    precision: str = option("auto", "Number format of the model.", choices=["auto", "fp32", "bf16"])
+    precision: str = option("auto", "Number format of the model.", PRECISIONS)
 
 
-@dataclass
-class RememberingEmbedder:
+class Embedder:
     """Embeds a text once, whichever evaluator and calibration it is for.
 
     Attributes:
-        precision: Number format of the model.
-        calibration: Map of the vectors by language, if any.
-        query_calibration: That of queries, if it is another one.
-        known: (role, text) -> vector (d,) before calibration.
+        maps: Role -> the map of its vectors by language, "document" also for no role.
     """
 
-    precision: str = "fp32"
-    calibration: CalibrationLayer | None = None
-    query_calibration: CalibrationLayer | None = None
-    known: dict[tuple[Role | None, str], Tensor] = field(default_factory=dict)
+    def __init__(self, model: Any, precision: str) -> None:
+        self.model, self.precision = model, precision
+        self.known: dict[tuple[Role | None, str], Tensor] = {}
+        self.maps: dict[Role, CalibrationLayer] = {}
 
     def embed(self, model: Any, texts: Any, languages: Any, role: Role | None = None) -> Tensor:
         """As an evaluator's `embed`."""
-        new = [text for text in dict.fromkeys(texts) if (role, text) not in self.known]
-        how: dict[str, Any] = {"role": role, "precision": self.precision, "convert_to_tensor": True}
-        if new:
-            vectors = encode(model, new, show_progress_bar=True, **how).float()
+        if new := [text for text in dict.fromkeys(texts) if (role, text) not in self.known]:
+            how: dict[str, Any] = {"precision": self.precision, "convert_to_tensor": True, "show_progress_bar": True}
+            vectors = encode(self.model, new, role=role, **how).float()
             self.known.update(zip(((role, text) for text in new), vectors, strict=True))
         vectors = torch.stack([self.known[role, text] for text in texts])
-        layer = self.query_calibration if role == "query" and self.query_calibration else self.calibration
-        if layer is not None:
-            for code in dict.fromkeys(languages):
-                rows = [row for row, other in enumerate(languages) if other == code]
-                vectors[rows] = layer.transform(vectors[rows], code).float()
+        layer = self.maps.get(role or "document")
+        for code in dict.fromkeys(languages) if layer is not None else ():
+            rows = [row for row, other in enumerate(languages) if other == code]
+            vectors[rows] = layer.transform(vectors[rows], code).float()
         return vectors
 
-    def by_language(self, model: Any, texts: Any, role: Role) -> dict[str, Tensor]:
+    def by_language(self, texts: Any, role: Role) -> dict[str, Tensor]:
         """Language -> the vectors (n, d) of its texts."""
         languages = texts["language"][:]
-        vectors = self.embed(model, texts["text"][:], languages, role)
-        rows = {code: [row for row, other in enumerate(languages) if other == code] for code in languages}
-        return {code: vectors[chosen] for code, chosen in rows.items()}
+        vectors = self.embed(self.model, texts["text"][:], languages, role)
+        return {code: vectors[[other == code for other in languages]] for code in dict.fromkeys(languages)}
 
-    def evaluate(self, evaluator: Any, model: Any) -> Any:
+    def evaluate(self, evaluator: Any) -> Any:
         """The result of an evaluator with these embeddings."""
         evaluator.embed = self.embed
-        return evaluator.evaluate(model)
+        return evaluator.evaluate(self.model)
 
 
-def measure(
-    model: Any, embedder: RememberingEmbedder, pool: str, tatoeba: str | None, context: bool
-) -> dict[str, float]:
-    """The scores of one way to embed: pool, own, those of `OF_POOL`, and those of Tatoeba by language."""
+def measure(embedder: Embedder, pool: str, tatoeba: str | None, context: bool) -> dict[str, float]:
+    """The scores of one way to embed: own, those of `OF_POOL`, and those of Tatoeba by language."""
     average, own = (
-        embedder.evaluate(LAReQAEvaluator.from_directory(pool, split=split, context=context), model).average
+        embedder.evaluate(LAReQAEvaluator.from_directory(pool, split=split, context=context)).average
         for split in ("test", "test-same-language")
     )
-    figures = {"pool": average["map_at_20"], "own": own["map_at_20"]}
-    figures |= {name: average[key] for name, key in OF_POOL.items() if key in average}
+    figures = {"own": own["map_at_20"], **{name: average[key] for name, key in OF_POOL.items() if key in average}}
     if tatoeba is not None:
-        found = embedder.evaluate(TatoebaEvaluator.from_directory(tatoeba, [*TATOEBA, *FURTHER]), model).scores
-        scores = {code: score["accuracy"] for code, score in found.items()}
-        figures["Tatoeba"] = sum(scores[code] for code in TATOEBA) / len(TATOEBA)
-        figures["Tatoeba of all"] = sum(scores.values()) / len(scores)
-        figures |= {f"tatoeba {code}": score for code, score in scores.items()}
+        scores = embedder.evaluate(TatoebaEvaluator.from_directory(tatoeba, [*TATOEBA, *FURTHER])).scores
+        accuracy = {code: score["accuracy"] for code, score in scores.items()}
+        figures["Tatoeba"] = sum(accuracy[code] for code in TATOEBA) / len(TATOEBA)
+        figures["Tatoeba of all"] = sum(accuracy.values()) / len(accuracy)
+        figures |= {f"tatoeba {code}": score for code, score in accuracy.items()}
     return figures
 
 
 def main(arguments: list[str] | None = None) -> dict[str, float]:
     """Measure the model; returns the figures, which are in the file too."""
     (given,) = parse([Arguments], arguments, description=__doc__)
-    if not (given.pool or given.held_out):
-        raise ValueError("there is nothing to measure: give --pool or --held_out")
-    model = load_model(given.model)
-    embedder = RememberingEmbedder(given.precision)
-    figures: dict[str, float] = {}
+    embedder, figures = Embedder(load_model(given.model), given.precision), dict[str, float]()
     if given.held_out:
-        evaluators = [LAReQAEvaluator.from_directory(pool) for pool in given.held_out]
-        scores = [embedder.evaluate(each, model).average["map_at_20"] for each in evaluators]
-        figures["raw held out"] = sum(scores) / len(scores)
+        results = [embedder.evaluate(LAReQAEvaluator.from_directory(pool)) for pool in given.held_out]
+        figures["raw held out"] = sum(result.average["map_at_20"] for result in results) / len(results)
     if given.pool:
         data = read_lareqa(given.pool, context=given.context)
-        documents = embedder.by_language(model, data.corpus, "document")
-        queries = embedder.by_language(model, data.queries, "query")
-        aligned = VectorCalibration.fit(documents, queries=queries, steps=["shift", "coral"], normalize=False)
-        ways: dict[str, tuple[dict[str, Any], str | None]] = {
+        documents = embedder.by_language(data.corpus, "document")
+        queries = embedder.by_language(data.queries, "query")
+        lsar = fit_calibration(documents)
+        coral = VectorCalibration.fit(documents, queries=queries, steps=["shift", "coral"], normalize=False)
+        ways: dict[str, tuple[dict[Role, CalibrationLayer], str | None]] = {
             "raw": ({}, given.tatoeba),
-            "calibrated": ({"calibration": fit_calibration(documents)}, given.tatoeba),
-            "aligned": ({"calibration": aligned.layer(), "query_calibration": aligned.layer("query")}, None),
+            "calibrated": ({"query": lsar, "document": lsar}, given.tatoeba),
+            "aligned": ({"query": coral.layer("query"), "document": coral.layer()}, None),
         }
-        for name, (maps, tatoeba) in ways.items():
-            calibrated = replace(embedder, **maps)
-            found = measure(model, calibrated, given.pool, tatoeba, given.context)
-            figures |= {f"{name} {key}": score for key, score in found.items()}
-    if given.mining:
-        result = embedder.evaluate(BUCCEvaluator.from_directory(given.mining), model)
-        figures["mining"] = result.average["f1"]
-        figures |= {f"mining {code}": score["f1"] for code, score in result.scores.items()}
+        for name, (embedder.maps, tatoeba) in ways.items():
+            measured = measure(embedder, given.pool, tatoeba, given.context)
+            figures |= {f"{name} {key}": score for key, score in measured.items()}
     write_json(given.output, figures)
     print("".join(f"{name}: {100 * score:.1f}\n" for name, score in figures.items()))
     return figures
