@@ -186,7 +186,11 @@ def test_what_is_given_overrides_a_recipe(repository: Path) -> None:
         # Eq. 3 has a scale of its own; batches mix the language pairs (section 3.1).
         ("language-agnostic-ir", "language", {"reduction": "paper", "weight": 0.001}),
         ("language-agnostic-ir", "semantic", {"weight": 0.01, "temperature": 0.07, "language_mixing": 1.0}),
-        ("retriever-nq", None, {"scale": 1.0, "similarity_fct": "dot_score", "gather_across_devices": True}),
+        (
+            "retriever-nq",
+            None,
+            {"temperature": 1.0, "similarity": "dot", "gather_across_devices": True, "language_mixing": 1},
+        ),
     ],
 )
 def test_the_losses_of_a_recipe_are_the_papers(
