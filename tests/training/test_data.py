@@ -63,7 +63,7 @@ def test_passages_sentences_and_sentences_in_context(questions: Path, tmp_path: 
     for context, candidate in ((True, "sentence followed by its paragraph"), (False, "sentence")):
         test = str(write_lareqa(tmp_path / str(context)))
         evaluator = Questions(retrieval=["q"], context=context, test=test).lareqa()
-        assert evaluator is not None and evaluator.candidate == candidate
+        assert evaluator is not None and evaluator.notes["candidate"] == candidate
 
 
 def test_negatives_are_those_of_the_file_or_mined_and_kept_for_a_resumed_run(

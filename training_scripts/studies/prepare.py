@@ -172,20 +172,20 @@ def in_contexts(files: Iterable[str], exclude: Sequence[str]) -> Iterator[dict[s
     The document is what stands before the last `#`, `:` or `-` of a pair's `id`.
     """
     excluded = {normalise_text(text) for file in exclude for _, text in read_lines(file)}
-    for file in files:
-        pairs = (row for _, row in read_jsonl(file))
-        for _, document in groupby(
-            pairs, lambda row: (re.split(r"[#:-][^#:-]*$", row["id"])[0], row["target_language"])
-        ):
-            while len(block := list(islice(document, 5))) > 1:
-                if excluded.isdisjoint(normalise_text(row["source"]) for row in block):
-                    yield {
-                        name: value
-                        for side in ("source", "target")
-                        for code in [block[0][f"{side}_language"]]
-                        for text in [f"{block[0][side]} {join_sentences([row[side] for row in block], code)}"]
-                        for name, value in ((f"{side}_language", code), (side, text))
-                    }
+    for block in (block for file in files for block in _blocks(file)):
+        if excluded.isdisjoint(normalise_text(pair["source"]) for pair in block):
+            codes = {side: block[0][f"{side}_language"] for side in ("source", "target")}
+            paragraph = {side: join_sentences([pair[side] for pair in block], code) for side, code in codes.items()}
+            texts = {side: f"{block[0][side]} {paragraph[side]}" for side in codes}
+            yield {f"{side}_language": code for side, code in codes.items()} | texts
+
+
+def _blocks(file: str) -> Iterator[list[dict[str, str]]]:
+    """Five parallel sentences of a document at a time, at least two; its name is before the last mark of an `id`."""
+    pairs = (row for _, row in read_jsonl(file))
+    for _, document in groupby(pairs, lambda row: (re.split(r"[#:-][^#:-]*$", row["id"])[0], row["target_language"])):
+        while len(block := list(islice(document, 5))) > 1:
+            yield block
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

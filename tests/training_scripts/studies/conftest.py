@@ -18,7 +18,7 @@ def pool(tmp_path: Path) -> Path:
             "text": row["sentence"],
             "metadata": {"language": row["language"], "context": number // 2},
         }
-        for number, row in enumerate(tiny.documents(count=120, sentences=2))
+        for number, row in enumerate(tiny.documents(count=160, sentences=2))
     ]
     write_jsonl(tmp_path / "corpus.jsonl", corpus)
     write_jsonl(tmp_path / "queries.jsonl", corpus[::2])
