@@ -2,10 +2,9 @@
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.calibration --output runs/calibration.json
 
-Vectors of 11 languages, 300 each, are generated. "thin" is `fit_and_compare` as it is: both ways at eleven strengths
-and the usual calibrations, measured in one pass over coordinates in the span of the means. "full" does the same with
-B = I, so that every calibration multiplies whole vectors. Each side is a process of its own, the sides take turns, and
-the median of the rounds is reported: processor seconds, and the peak of resident memory above that of the vectors.
+Vectors of 11 languages, 300 each, are generated. "thin" is `fit_and_compare` as it is, in coordinates in the span of
+the means; "full" does the same with B = I, so that every calibration multiplies whole vectors. Each side is a process
+of its own, they take turns, and medians are reported: processor seconds, and the peak of memory above the vectors'.
 """
 
 from __future__ import annotations
@@ -22,20 +21,19 @@ from benchmarks.measuring import machine
 from st_xlret.files import write_json
 
 _SIDE = """
-import resource, sys, time
-import numpy as np, torch
+import re, sys, time, numpy as np, torch
 from st_xlret.calibration import calibration, fit_and_compare
-if sys.argv[1] == "full":
-    calibration.OF_MEANS = frozenset()
+calibration.OF_MEANS = calibration.OF_MEANS if sys.argv[1] == "thin" else frozenset()
 dimension, generator = int(sys.argv[2]), np.random.default_rng(0)
 topics, clouds = generator.standard_normal((300, dimension)), {}
 for i in range(11):
     rows = topics + generator.standard_normal(dimension) + 0.5 * generator.standard_normal((300, dimension))
     clouds[f"l{i:02d}"] = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-start, before = time.process_time(), peak()
-fitted, comparison = fit_and_compare(clouds, strength="auto", keep_mean=0.25)
-print(time.process_time() - start, peak() - before, comparison.after.score())
+memory = lambda name: int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+open("/proc/self/clear_refs", "w").write("5")
+start, before = time.process_time(), memory("VmRSS")
+_, comparison = fit_and_compare(clouds, strength="auto", keep_mean=0.25)
+print(time.process_time() - start, memory("VmHWM") - before, comparison.after.score())
 """
 
 
