@@ -67,11 +67,6 @@ def test_tokens_and_labels_are_the_hosts() -> None:
     assert set(batch) - set(expected) == {"a_text_id", "b_text_id", "a_language_id", "b_language_id"}
 
 
-def test_an_unknown_language_is_named(collator: CrossLingualDataCollator) -> None:
-    with pytest.raises(ValueError, match="norwegian"):
-        collator([{"sentence": "sun", "language": "norwegian"}])
-
-
 def rows_of(batch: dict, column: str = "sentence") -> list[list[int]]:
     borders = batch[f"{column}_offsets"].tolist()[1:]
     return [part.tolist() for part in torch.tensor_split(batch[f"{column}_input_ids"], borders)]
@@ -135,29 +130,6 @@ def test_spans_go_to_their_columns() -> None:
     assert batch["source_word_start"].dtype == torch.int64
     assert {"source_text_id", "source_language_id", "source_input_ids"} <= set(batch)
     assert not [name for name in batch if name.startswith(("source_start_", "source_end_", "source_word_input"))]
-
-
-PROMPTS: list[Any] = [
-    "wind ",
-    {"source": "wind ", "target": "snow wind "},
-    {"pairs": {"source": "wind ", "target": "snow wind "}, "other": {"source": "snow "}},
-    {"pairs": "wind ", "other": "snow "},
-    None,
-    {},
-]
-
-
-@pytest.mark.parametrize("prompts", PROMPTS)
-@pytest.mark.parametrize("name", ["pairs", "else"])
-def test_prompts_are_the_hosts(prompts: Any, name: str) -> None:
-    model = tiny.transformer()
-    rows = [{"source": "sun moon", "target": "rain", "dataset_name": name}]
-    expected = SentenceTransformerDataCollator(model.preprocess, prompts=prompts)(rows)
-    tagged = [{**row, "source_language": "en", "target_language": "fr"} for row in rows]
-    batch = CrossLingualDataCollator(model.preprocess, prompts=prompts)(tagged)
-    for key, value in expected.items():
-        assert torch.equal(batch[key], value) if isinstance(value, torch.Tensor) else batch[key] == value
-    assert batch["source_text_id"].tolist() == [text_to_id("sun moon")], "the text is still the same one"
 
 
 def test_texts_with_words_get_no_prompt() -> None:

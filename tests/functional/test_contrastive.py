@@ -91,36 +91,20 @@ def test_gradient_with_the_queue_in_one_or_several_chunks(
 ) -> None:
     monkeypatch.setattr(contrastive, "CHUNK", elements)
     options = queue_arguments(queue, document=True) if with_queue else {}
-    assert torch.autograd.gradcheck(
-        lambda z: contrastive_context_loss(z, WINDOW, LANGUAGE, temperature=0.5, document=DOCUMENT, **options),
-        z,
-    )
+    options |= {"temperature": 0.5, "document": DOCUMENT}
+    assert torch.autograd.gradcheck(lambda z: contrastive_context_loss(z, WINDOW, LANGUAGE, **options), z)
 
 
-def test_the_queue_may_change_before_the_backward_pass(z: Tensor, queue: Tensor) -> None:
-    kept = contrastive_context_loss(z, WINDOW, LANGUAGE, **queue_arguments(queue.clone()))
+def test_the_queue_gets_no_gradient_and_may_change_before_the_backward_pass(z: Tensor, queue: Tensor) -> None:
+    unchanged = contrastive_context_loss(z, WINDOW, LANGUAGE, **queue_arguments(queue.clone().requires_grad_()))
     loss = contrastive_context_loss(z, WINDOW, LANGUAGE, **queue_arguments(queue))
     queue.normal_()
-    torch.testing.assert_close(torch.autograd.grad(loss, z), torch.autograd.grad(kept, z))
+    torch.testing.assert_close(torch.autograd.grad(loss, z), torch.autograd.grad(unchanged, z))
 
 
 def test_an_empty_queue_is_no_queue(z: Tensor, queue: Tensor) -> None:
     empty = {"queue": queue[:0], "queue_language": QUEUE_LANGUAGE[:0]}
     assert contrastive_context_loss(z, WINDOW, LANGUAGE, **empty) == contrastive_context_loss(z, WINDOW, LANGUAGE)
-
-
-def test_a_row_whose_language_has_no_key_has_the_batch_alone(z: Tensor, queue: Tensor) -> None:
-    other = {"queue": queue, "queue_language": torch.full_like(QUEUE_LANGUAGE, 99)}
-    loss = contrastive_context_loss(z, WINDOW, LANGUAGE, **other)
-    alone = contrastive_context_loss(z, WINDOW, LANGUAGE)
-    torch.testing.assert_close(loss, alone)
-    torch.testing.assert_close(*(torch.autograd.grad(value, z)[0] for value in (loss, alone)))
-
-
-def test_no_gradient_flows_into_the_queue(z: Tensor, queue: Tensor) -> None:
-    queue.requires_grad_()
-    contrastive_context_loss(z, WINDOW, LANGUAGE, **queue_arguments(queue)).backward()
-    assert queue.grad is None
 
 
 def test_sixteen_bits_keep_the_gradient_that_the_usual_form_loses() -> None:
@@ -174,13 +158,6 @@ def test_equals_the_papers_equation_of_pairs(equation: Any, naive: Any, options:
     expected = naive(*pair, **{"temperature": 0.07, **options}, text=text)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(torch.autograd.grad(loss, pair), torch.autograd.grad(expected, pair))
-
-
-def test_one_pair_has_no_negatives(pair: Pair) -> None:
-    x, y = pair
-    loss = info_nce_loss(x[:1], y[:1])
-    loss.backward()
-    assert loss == 0 and torch.equal(x.grad, torch.zeros_like(x))
 
 
 @pytest.mark.parametrize("pairs, temperature", [(2, 0.07), (4, 0.1), (30, 1.0)])
@@ -302,12 +279,6 @@ def test_it_is_least_where_the_two_sides_cannot_be_told_apart(rows: Rows) -> Non
     assert language_contrastive_loss(x, y, z) > least
     for gradient in torch.autograd.grad(least, (x, z)):
         torch.testing.assert_close(gradient, torch.zeros_like(gradient))
-
-
-def test_rows_at_equal_distances_give_the_least_too() -> None:
-    # The sides differ, and the third row cannot tell them apart.
-    x, y, z = torch.tensor([[1.0, 0, 0]]), torch.tensor([[0, 1.0, 0]]), torch.tensor([[1.0, 1, 1]])
-    torch.testing.assert_close(language_contrastive_loss(x, y, z).item(), 2 * math.log(2))
 
 
 def naive_distillation(student, teacher, bank, temperature: float, cosine_weight: float) -> float:

@@ -117,10 +117,3 @@ def test_equal_sentences_teach_nothing_and_do_no_harm() -> None:
     torch.testing.assert_close(rows[0].grad, torch.zeros_like(rows[0]))
     known = masked_sentence_loss(*rows, document, text=torch.zeros(6, dtype=torch.long))
     assert known == 0
-
-
-def test_a_clear_win_still_has_a_gradient() -> None:
-    h = torch.eye(3, requires_grad=True)
-    p = (10 * torch.eye(3) + 0.01 * torch.ones(3, 3)).requires_grad_()
-    masked_sentence_loss(p, h, torch.tensor([0, 0, 1]), temperature=0.05).backward()
-    assert p.grad.abs().sum() > 0

@@ -14,7 +14,6 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from torch import Tensor
 
-from st_xlret.losses import MaskedLMLoss
 from st_xlret.modules import (
     first_last_encoder,
     freeze_unused,
@@ -142,20 +141,6 @@ def test_the_layer_weights_are_fixed(model: SentenceTransformer) -> None:
     assert not any("layer_weights" in name for name in trainable)
     first, *_, last = (layer.attention.self.query.weight.grad for layer in model[0].auto_model.encoder.layer)
     assert first.abs().sum() > 0 and last.abs().sum() > 0
-
-
-def test_the_language_model_reads_the_last_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def every_other(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        return ids, mask.bool() & (torch.arange(ids.shape[1]) % 2 == 1)
-
-    plain = three_layers()
-    expected = MaskedLMLoss(plain)
-    ours = MaskedLMLoss(first_last_encoder(three_layers()).eval())
-    ours.load_owned_state(expected.owned_state())
-    for loss in (expected, ours):
-        monkeypatch.setattr(loss, "mask_tokens", every_other)
-    features: Any = plain.preprocess(SENTENCES)
-    torch.testing.assert_close(ours([dict(features)]), expected([dict(features)]))
 
 
 def test_prompts_and_device_stay(monkeypatch: pytest.MonkeyPatch) -> None:
