@@ -301,10 +301,13 @@ def _embedded(texts: Texts, sample: Mapping[str, Sample]) -> tuple[Any, ...]:
 def _calibrate_vectors(texts: Texts, stored: Stored, options: Arguments) -> None:
     """Fit a map on stored vectors, save it with its report, and say what it brings."""
     from st_xlret.calibration import VectorCalibration, fit_and_compare, judged_recall
+    from st_xlret.calibration.calibration import check_steps
     from st_xlret.calibration.choose import STRENGTHS
     from st_xlret.calibration.model import usual_texts
 
-    store, amount = stored.open(), options.amount("auto")
+    amount = options.amount("auto")
+    check_steps(options.steps, amount, queries_only=options.queries_only)
+    store = stored.open()
     store.refuse_mapped()
     queries = replace(stored, vectors=options.queries[0]).open() if options.queries else None
     drawn: Any = {"min_texts": options.min_texts, "seed": options.seed}
@@ -319,7 +322,7 @@ def _calibrate_vectors(texts: Texts, stored: Stored, options: Arguments) -> None
         maps = {strength: fitted.at(strength) for strength in strengths}
         recalls = judged_recall(_judged_rows(store), _judged_rows(queries), options.qrels, maps)
         if amount == "auto":
-            amount = max(recalls, key=lambda strength: recalls[strength][0].overall)
+            amount = max(recalls, key=lambda at: recalls[float(at)][0].overall)
     elif queries is not None:
         questions = _sample(queries, texts, count, **drawn)
     calibration, comparison = fit_and_compare(sample, questions=questions, strength=amount, **how)

@@ -103,12 +103,13 @@ def evaluate(options: Arguments) -> None:
         evaluator = kind.from_directory(options.data, options.languages, **_evaluator_options(options))
     except TypeError as error:  # an option that this benchmark does not have
         raise ValueError(f"--benchmark {options.benchmark}: {error}") from error
-    result = evaluator.evaluate(load_model(options.model or "", options.device))
+    name = options.model or ""
+    result = evaluator.evaluate(load_model(name, options.device))
     if not is_writer:
         return
-    text = report(result, options.model)
+    text = report(result, name)
     print(text, flush=True)  # first: a disk that has filled up meanwhile takes no scores away
-    write_json(output, result.as_json(options.model))
+    write_json(output, result.as_json(name))
     write_text(tables, f"{text}\n")
     print(f"\nWritten to {output} and {tables}")
 

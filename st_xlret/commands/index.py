@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,9 +67,10 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
     about = _about(model, options.model)
     work = target.with_name(f".{target.name}.embeddings")
 
-    def embed(rows: Sequence[tuple[str, str]]) -> Any:
+    def embed(rows: Sequence[tuple[str, str]], shard: slice) -> Any:
+        codes, texts = zip(*rows[shard], strict=True)
         how: Any = {"normalize_embeddings": True, "batch_size": options.batch_size}
-        return encode(model, [text for _, text in rows], [code or None for code, _ in rows], role="document", **how)
+        return encode(model, texts, [code or None for code in codes], role="document", **how)
 
     writer, count, codes = None, 0, set[str]()
     with atomic_file(target) as part, tqdm(desc="Indexing", unit=" texts") as bar:
@@ -76,7 +78,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
             while batch:
                 rows = [(code or identify(text), text) for code, text in batch]
                 kept = KeptVectors(work / key_of([about, rows]), shard_size=_AT_A_TIME)
-                halves = kept.write(rows, lambda shard, rows=rows: embed(rows[shard]))[:]
+                halves = kept.write(rows, partial(embed, rows))[:]
                 vectors = pa.FixedSizeListArray.from_arrays(pa.array(halves.ravel()), halves.shape[1])
                 languages = pa.array([code or None for code, _ in rows], pa.string())
                 columns = {"text": [text for _, text in rows], "language": languages, "vector": vectors}

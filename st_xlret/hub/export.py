@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -67,7 +68,7 @@ def export(
         >>> exported.encode("one", task="fr").tolist(), exported.encode("one").tolist()
         ([1.5, 0.0], [1.0, 0.0])
     """
-    modules: list[nn.Module] = list(model.children())
+    modules: list[Any] = list(model.children())
     first = next(filter(torch.is_floating_point, model.parameters()), torch.empty(0, device=model.device))
     ends_normalized = isinstance(modules[-1], Normalize)
     if calibration is not None:
@@ -131,7 +132,7 @@ def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:
         )
 
 
-def push(folder: str | os.PathLike[str], repo_id: str) -> str:
+def push(folder: str | Path, repo_id: str) -> str:
     """Upload the folder of a saved model to the Hub, with the token of `hf auth login` or `HF_TOKEN`.
 
     The repository (`user/name`) is made if there is none, private or not by its owner's setting; an existing one gets a
@@ -149,7 +150,7 @@ def _built_in(documents: CalibrationLayer, queries: CalibrationLayer | None, def
             return _dense(documents, None)
         return Router({"document": [_dense(documents, None)], "query": [_dense(queries, None)]}, "document")
     routes = {code: _route_name(code) for code in documents.languages}
-    maps = {route: [_dense(documents, code)] for code, route in routes.items()}
+    maps: dict[str, list[Any]] = {route: [_dense(documents, code)] for code, route in routes.items()}
     default = default or documents.pivot or documents.languages[0]
     default = routes.get(default, default)  # the host refuses one that is no route
     # `encode_query` and `encode_document` need routes of their own.
@@ -166,9 +167,10 @@ def _route_name(language: str) -> str:
     return f"language_{language}" if hasattr(nn.ModuleDict(), language) or "." in language else language
 
 
-def _dense(calibration: CalibrationLayer, language: str | None) -> Any:
+def _dense(calibration: CalibrationLayer, language: str | None) -> Dense:
     weight, bias = calibration.map_of(language)
-    return Dense(*weight.T.shape, activation_function=None, init_weight=weight.clone(), init_bias=bias.clone())
+    rows, columns = weight.shape
+    return Dense(columns, rows, activation_function=None, init_weight=weight.clone(), init_bias=bias.clone())
 
 
 def _with_routes(modules: Sequence[nn.Module]) -> list[nn.Module]:

@@ -92,11 +92,6 @@ def test_a_corpus_in_beirs_layout(calibrate: Calibrate, folder: Path) -> None:
     np.testing.assert_allclose(from_corpus, calibrate("--overwrite").encode(["chat chien"]), atol=1e-5)
 
 
-def test_a_chunk_is_kept_whole(calibrate: Calibrate, folder: Path, capsys) -> None:
-    calibrate("--unit", "document", "--min_texts", "12")
-    assert "a pool with 12 texts of each language" in capsys.readouterr().out
-
-
 def test_prompts_are_used_and_saved(calibrate: Calibrate, folder: Path, capsys) -> None:
     bias_files.encoder(prompts=False).save(str(folder / "encoder"))
     calibrate()

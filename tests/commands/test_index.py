@@ -108,13 +108,6 @@ def test_languages_of_texts_are_identified_for_any_model(tmp_path: Path, model: 
     np.testing.assert_allclose(np.stack(table["vector"].to_numpy()), expected, atol=1e-3)
 
 
-def test_a_language_without_a_map_takes_the_default_with_a_warning(tmp_path: Path, per_language: Path) -> None:
-    file = tmp_path / "more.jsonl"
-    file.write_text("".join(json.dumps({"language": code, "text": "sun moon."}) + "\n" for code in ("sw", "fr", "de")))
-    with pytest.warns(UserWarning, match="de, sw"):
-        main(["index", str(file), "--model", str(per_language), "--output", str(tmp_path / "more.parquet")])
-
-
 def test_an_index_has_the_texts_that_a_report_samples(tmp_path: Path, model: Path) -> None:
     records = [{"_id": code, "text": f"{text} {text}", "language": code} for code, text in PROSE.items()]
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, records)))

@@ -81,14 +81,6 @@ def test_what_others_wrote_is_no_markup(tmp_path: Path) -> None:
     assert "<script>" not in text and "\n# Head" not in text and "`<b>'[click](javascript:x).jsonl`" in text
 
 
-@pytest.mark.parametrize("name, base", [("intfloat/e5", "intfloat/e5"), ("/models/e5", None), ("", None)])
-def test_the_card_names_the_base_model(name: str, base: str | None) -> None:
-    model = tiny.transformer()
-    model[0].auto_model.config.name_or_path = name
-    set_card_data(model)
-    assert model.model_card_data.base_model == base
-
-
 def test_base_model_and_licence_come_from_the_base_models_card(tmp_path: Path) -> None:
     file = tmp_path / "README.md"
     file.write_text("---\nlicense: mit\nbase_model: [intfloat/multilingual-e5-small]\n---\n# E5\n")
