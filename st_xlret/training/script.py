@@ -32,7 +32,19 @@ from st_xlret.training.trainer import CrossLingualTrainer
 logger = logging.getLogger(__name__)
 
 # Beginnings of options that a resumed run may change: they do not change what is learned.
-_FREE = ("log", "save_", "eval_", "hub_", "push_", "report_", "resume", "dataloader_", "trackio_", "ddp_", "multi_")
+_FREE: tuple[str, ...] = (
+    "log",
+    "save_",
+    "eval_",
+    "hub_",
+    "push_",
+    "report_",
+    "resume",
+    "dataloader_",
+    "trackio_",
+    "ddp_",
+    "multi_",
+)
 _FREE += ("output_dir", "overwrite", "license", "run_name", "project", "disable_tqdm", "local_rank", "batch_sampler")
 
 

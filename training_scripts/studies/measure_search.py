@@ -77,7 +77,9 @@ class Embedder:
             self.known.update(zip(((role, text) for text in new), vectors, strict=True))
         vectors = torch.stack([self.known[role, text] for text in texts])
         layer = self.maps.get(role or "document")
-        for code in dict.fromkeys(languages) if layer is not None else ():
+        if layer is None:
+            return vectors
+        for code in dict.fromkeys(languages):
             rows = [row for row, other in enumerate(languages) if other == code]
             vectors[rows] = layer.transform(vectors[rows], code).float()
         return vectors

@@ -158,7 +158,9 @@ def read_tatoeba(given: Arguments) -> dict[str, tuple[Tensor, Tensor]]:
 def mapped(layer: CalibrationLayer | None, vectors: Tensor, codes: np.ndarray) -> Tensor:
     """Vectors, each by the map of its language."""
     result = vectors.clone()
-    for code in dict.fromkeys(codes.tolist()) if layer is not None else ():
+    if layer is None:
+        return result
+    for code in dict.fromkeys(codes.tolist()):
         rows = torch.from_numpy(codes == code)
         result[rows] = layer.transform(vectors[rows], code)
     return result
@@ -196,7 +198,9 @@ def measure_tatoeba(
             _, from_english = retrieval_accuracy(searched[0], asked[1])
             accuracy[code] = (to_english + from_english) / 2
     of = [set(own) & set(pairs), set(pairs)]
-    return [np.mean([accuracy[code] for code in each]) if each <= set(accuracy) and each else np.nan for each in of]
+    return [
+        float(np.mean([accuracy[code] for code in each])) if each <= set(accuracy) and each else np.nan for each in of
+    ]
 
 
 def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
