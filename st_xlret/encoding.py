@@ -123,15 +123,18 @@ def languages_of(model: nn.Module) -> dict[str, str]:
 
 
 def _tasks(model: nn.Module, codes: Sequence[str | None], role: Role | None) -> list[str | None]:
-    """The task of each language: that of the role for a model without maps, or for a language without one."""
+    """The task of each language: that of the role for a model without maps, or for texts that name no language."""
     languages = languages_of(model)
     task_of: dict[str | None, str | None] = {}
     for code in dict.fromkeys(codes):
         known = find_language(code, dict.fromkeys(languages.values())) if code and languages else None
         of_queries = f"query_{known}"
         task_of[code] = of_queries if role == "query" and of_queries in languages else known or role
-    if languages and (unknown := sorted(code or "no language" for code, task in task_of.items() if task == role)):
-        warnings.warn(f"the model has no map for texts in {', '.join(unknown)}: they take its default", stacklevel=3)
+    without = [code for code, task in task_of.items() if languages and task == role]
+    if named := [code for code in without if code not in (None, "", "und")]:
+        raise ValueError(f"the model has no map for {', '.join(named)}: it has maps for {', '.join(languages)}")
+    if without:
+        warnings.warn("texts without a language take the default map of the model", stacklevel=3)
     return [task_of[code] for code in codes]
 
 

@@ -6,7 +6,7 @@ without translations, as similar to the one side of a translation as to the othe
 
     torchrun --nproc-per-node 8 training_scripts/train_language_agnostic_ir.py \
         training_scripts/recipes/language-agnostic-ir.yaml --per_device_train_batch_size 6 \
-        --retrieval biencoder-nq-train.json --pairs WikiMatrix/ --output_dir runs/ir
+        --retrieval nq.jsonl --pairs WikiMatrix/ --output_dir runs/ir
 
 Every step takes a batch of each kind and runs backward on one loss after the other: the memory is that of the largest
 part. --model takes any checkpoint, such as the model of train_ccp.py. With --test, the finished model is measured on

@@ -4,7 +4,7 @@ A question is to find its passage among those of the batch (Karpukhin et al., EM
 the papers, after pre-training by CCP or MSM. On Natural Questions as MSM does it (appendix A.1), on 8 GPUs:
 
     torchrun --nproc-per-node 8 training_scripts/train_retriever.py training_scripts/recipes/retriever-nq.yaml \
-        --per_device_train_batch_size 16 --model runs/msm/model --retrieval biencoder-nq-train.json --output_dir runs/nq
+        --per_device_train_batch_size 16 --model runs/msm/model --retrieval nq.jsonl --output_dir runs/nq
 
 Every row has the language of its question. The negatives are the other passages of the batch, those of the other
 devices too, and with --hard_negatives some of each question's own, which the files hold or the model finds before it is
