@@ -122,19 +122,29 @@ def languages_of(model: nn.Module) -> dict[str, str]:
     return languages if {route_of[task] for task in languages} == set(router.sub_modules) else {}
 
 
+def known_languages(model: nn.Module, codes: Sequence[str | None]) -> list[str | None]:
+    """The languages of texts as `encode` takes them; None, with a warning, for those that the model has no map for."""
+    languages = dict.fromkeys(languages_of(model).values())
+    known = {
+        code: find_language(code, languages) if languages and code else code or None for code in dict.fromkeys(codes)
+    }
+    if without := sorted(code or "no language" for code, of_model in known.items() if languages and of_model is None):
+        warnings.warn(f"the model has no map for texts in {', '.join(without)}: they take its default", stacklevel=3)
+    return [known[code] for code in codes]
+
+
 def _tasks(model: nn.Module, codes: Sequence[str | None], role: Role | None) -> list[str | None]:
     """The task of each language: that of the role for a model without maps, or for texts that name no language."""
     languages = languages_of(model)
     task_of: dict[str | None, str | None] = {}
     for code in dict.fromkeys(codes):
         known = find_language(code, dict.fromkeys(languages.values())) if code and languages else None
+        if code and code != "und" and languages and known is None:
+            raise ValueError(f"the model has no map for {code!r}: it has maps for {', '.join(languages)}")
         of_queries = f"query_{known}"
         task_of[code] = of_queries if role == "query" and of_queries in languages else known or role
-    without = [code for code, task in task_of.items() if languages and task == role]
-    if named := [code for code in without if code not in (None, "", "und")]:
-        raise ValueError(f"the model has no map for {', '.join(named)}: it has maps for {', '.join(languages)}")
-    if without:
-        warnings.warn("texts without a language take the default map of the model", stacklevel=3)
+    if languages and role in task_of.values():
+        warnings.warn("texts in no language take the default map of the model", stacklevel=3)
     return [task_of[code] for code in codes]
 
 

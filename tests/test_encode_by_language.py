@@ -71,7 +71,7 @@ def test_lists_of_languages_are_grouped_and_keep_their_order(model: SentenceTran
 
 @pytest.mark.parametrize("code", [None, "", "und"])
 def test_texts_without_a_language_take_the_default_with_a_warning(model, code: str | None) -> None:
-    with pytest.warns(UserWarning, match="without a language"):
+    with pytest.warns(UserWarning, match="no language"):
         plain = encode(model, TEXTS, ["en", *[code] * 4], role="query")
     np.testing.assert_allclose(plain, encode(model, TEXTS, ["en", *["fr"] * 4], role="query"), atol=1e-6)
     np.testing.assert_allclose(plain[1:], model.encode_query(TEXTS[1:]), atol=1e-6)

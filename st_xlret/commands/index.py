@@ -53,7 +53,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
     from tqdm.auto import tqdm
 
     from st_xlret.data.reading import BadLines, key_of
-    from st_xlret.encoding import KeptVectors, encode, languages_of
+    from st_xlret.encoding import KeptVectors, encode, known_languages, languages_of
     from st_xlret.hub.export import load_model
     from st_xlret.stores.parquet import METADATA
 
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
     def embed(rows: Sequence[tuple[str, str]], shard: slice) -> Any:
         codes, texts = zip(*rows[shard], strict=True)
         how: Any = {"normalize_embeddings": True, "batch_size": options.batch_size}
-        return encode(model, texts, [code or None for code in codes], role="document", **how)
+        return encode(model, texts, known_languages(model, codes), role="document", **how)
 
     writer, count, codes = None, 0, set[str]()
     with atomic_file(target) as part, tqdm(desc="Indexing", unit=" texts") as bar:

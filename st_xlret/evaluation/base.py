@@ -18,7 +18,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from st_xlret.data.reading import DataError
-from st_xlret.encoding import Role, at_layer, encode, languages_of, role_prompt
+from st_xlret.encoding import Role, at_layer, encode, known_languages, languages_of, role_prompt
 from st_xlret.modules import CalibrationLayer
 from st_xlret.precision import resolve_precision
 
@@ -175,7 +175,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
             how["prompt"] = ""  # hidden states have no prompt of their own
         distinct, codes = ([key[side] for key in row_of] for side in (0, 1))
         how |= {"role": role, "precision": self.precision, "convert_to_tensor": True}
-        vectors: Tensor = encode(model, distinct, codes, **how).float()  # type: ignore[arg-type]
+        vectors: Tensor = encode(model, distinct, known_languages(model, codes), **how).float()  # type: ignore[arg-type]
         if self.calibration is not None:
             with torch.inference_mode():
                 for code in dict.fromkeys(codes):

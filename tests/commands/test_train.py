@@ -33,10 +33,10 @@ def test_a_script_runs_by_its_name_with_a_recipe_by_its_name(
     given = command("ccp", tmp_path, tmp_path / "run", "--max_steps 2 --save_strategy no --pairs --from_scratch static")
     main(["train", "ccp", "two-cores.yaml", *given])
     assert (tmp_path / "run" / "model" / "modules.json").is_file()
-    assert "The static model is in" in capsys.readouterr().out
+    assert 'SentenceTransformer("' in capsys.readouterr().out
     # An own file of that name comes first.
     (tmp_path / "two-cores.yaml").write_text("widow_size: 3\n")
-    with pytest.raises(SystemExit, match=r"two-cores.yaml: unknown option widow_size .*--window_size"):
+    with pytest.raises(SystemExit, match="widow_size"):
         main(["train", "ccp", "two-cores.yaml", *given])
 
 
