@@ -56,7 +56,7 @@ def parse(
         A tuple with an instance of each dataclass.
 
     Raises:
-        ValueError: If an option is unknown or given twice, or a file is no mapping of options.
+        ValueError: If an option is unknown, a list is given twice, or a file is no mapping of options.
         SystemExit: If a value does not fit its option.
 
     Example:
@@ -73,9 +73,14 @@ def parse(
     parser = HfArgumentParser(
         groups, allow_abbrev=False, formatter_class=_Help, usage=usage, prog=prog, description=description
     )
-    joined = {each.name for group in groups for each in fields(group) if "action" in each.metadata}
+    lists = {
+        each.name
+        for group in groups
+        for each in fields(group)
+        if "list" in str(each.type) and "action" not in each.metadata
+    }
     names = [word[2:].partition("=")[0].replace("-", "_") for word in words[files:] if word.startswith("--")]
-    if twice := sorted(name for name in set(names) - joined if names.count(name) > 1):
+    if twice := sorted(name for name in lists if names.count(name) > 1):  # the first values would be lost
         raise ValueError(f"--{twice[0]} is given twice: write its values after one")
     # Words before those of the command line: of an option that stands twice, argparse takes the last one.
     of_files = [word for file in words[:files] for word in _words_of(file)]

@@ -72,9 +72,9 @@ def test_a_file_without_options_is_named(content: str, tmp_path: Path) -> None:
         parsed(str(tmp_path / "options.yaml"))
 
 
-def test_an_option_that_is_given_twice_is_named() -> None:
-    with pytest.raises(ValueError, match="--count"):
-        parse([Options], ["--count", "5", "--count=6"])
+def test_a_list_that_is_given_twice_is_named() -> None:
+    with pytest.raises(ValueError, match="--languages"):
+        parse([Options], ["--languages", "de", "--languages", "fr"])
 
 
 def test_words_before_the_first_option_get_names() -> None:

@@ -26,7 +26,6 @@ PAGES = {
 
 MORE = {
     "calibration": ["VectorCalibration", "encode"],
-    "evaluation": ["evaluation.benchmarks.BENCHMARKS"],
     "hub": ["export", "hub.export.check_finite", "hub.card.set_card_data"],
 }
 """Names that a page has beside those in the `__all__` of its room."""

@@ -13,11 +13,12 @@ class PublicNames(griffe.Extension):
     """Knows what a static reading of the sources does not show."""
 
     def on_module(self, *, mod: griffe.Module, **kwargs: Any) -> None:
-        """Add the names of the table `_HOMES` of `st_xlret/__init__.py` as aliases of the module."""
-        if mod.path != "st_xlret" or "_HOMES" not in mod.members:
+        """Add the names of a table `_HOMES` as aliases of the module: the package's own, and that of calibration."""
+        if "_HOMES" not in mod.members:
             return
         homes = ast.literal_eval(str(mod.members["_HOMES"].value))
         for name, home in homes.items():
+            home = home if home.startswith("st_xlret.") else f"{mod.path}.{home}"
             if name not in mod.members:
                 mod.set_member(name, griffe.Alias(name, f"{home}.{name}", parent=mod))
 
