@@ -18,6 +18,7 @@ from st_xlret.evaluation.retrieval import (
     read_beir,
     recall_at_k,
     score_ranking,
+    success_at_k,
     texts_table,
 )
 from st_xlret.evaluation.tables import PublishedRow, markdown_table, published_rows, report, results_table
@@ -77,6 +78,7 @@ __all__ = [
     "read_beir",
     "read_lareqa",
     "recall_at_k",
+    "success_at_k",
     "report",
     "results_table",
     "retrieval_accuracy",

@@ -49,6 +49,11 @@ def recall_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
     return np.asarray(hits, dtype=bool)[:, :k].sum(axis=1) / np.asarray(relevant)
 
 
+def success_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
+    """Whether a relevant document is among the k best results of each query; see `mrr_at_k`."""
+    return np.asarray(hits, dtype=bool)[:, :k].any(axis=1).astype(np.float64)
+
+
 def map_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
     """Average precision of the k best results of each query, whose mean is mAP@k; see `mrr_at_k`.
 
@@ -76,7 +81,7 @@ def ndcg_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
     return (best * discounts[: best.shape[1]]).sum(axis=1) / ideal
 
 
-METRICS = {"mrr": mrr_at_k, "recall": recall_at_k, "map": map_at_k, "ndcg": ndcg_at_k}
+METRICS = {"mrr": mrr_at_k, "recall": recall_at_k, "success": success_at_k, "map": map_at_k, "ndcg": ndcg_at_k}
 
 
 def language_metrics(
@@ -93,6 +98,7 @@ def language_metrics(
 
     - `recall_at_10_same_language`, `recall_at_10_other_languages`: Recall@10 of the relevant documents in the query's
       language, and of those in other languages.
+    - `same_language_at_10`: The share of the first ten results that is in the query's language.
     - `language_preference`: How much more often the first min(R, 20) results share the query's language than the R
       relevant documents do, from -1 to 1: 0 for a perfect ranking.
     - `language_preference_rate`: Whether the first relevant result is in the query's language, for queries with
@@ -120,6 +126,7 @@ def language_metrics(
             {
                 "recall_at_10_same_language": is_found[is_own].mean() if is_own.any() else np.nan,
                 "recall_at_10_other_languages": is_found[~is_own].mean() if not is_own.all() else np.nan,
+                "same_language_at_10": is_same[:10].mean(),
                 "language_preference_rate": is_same[is_right.argmax()] if has_both and is_right.any() else np.nan,
                 "language_ndcg_at_10": gains @ discounts[: len(gains)] / (ideal @ discounts[: len(ideal)]),
                 **{kind: kind == first for kind in kinds},
@@ -242,7 +249,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
     """
 
     benchmark = "retrieval"
-    metrics: tuple[str, ...] = ("mrr_at_100", "recall_at_100")
+    metrics: tuple[str, ...] = ("mrr_at_100", "recall_at_100", "mrr_at_10", "success_at_10")
     layout = "corpus.jsonl, queries.jsonl, qrels/test.tsv (BEIR)"
     splits: tuple[str, ...] = ("test", "dev", "train")
     task: str = "retrieval of relevant documents from one pool"

@@ -22,6 +22,7 @@ from st_xlret.evaluation.retrieval import (
     read_beir,
     recall_at_k,
     score_ranking,
+    success_at_k,
     texts_table,
 )
 from st_xlret.modules.calibration_layer import CalibrationLayer
@@ -241,7 +242,8 @@ def test_evaluator_over_pools(model, tmp_path) -> None:
     evaluator = RetrievalEvaluator({"mixed": small(), "german": load}, name="mine", language_metrics=False)
     assert not loads
     metrics = evaluator(model, output_path=str(tmp_path))
-    assert set(metrics) == {"mine_average_mrr_at_100", "mine_average_recall_at_100"}
+    names = ("mrr_at_100", "recall_at_100", "mrr_at_10", "success_at_10")
+    assert set(metrics) == {f"mine_average_{name}" for name in names}
     assert evaluator.primary_metric == "mine_average_mrr_at_100"
     header, row = (tmp_path / "mine_evaluation_results.csv").read_text().splitlines()
     assert "de_mrr_at_100" in header.split(",") and len(row.split(",")) == len(header.split(","))
@@ -254,6 +256,7 @@ def test_evaluator_over_pools(model, tmp_path) -> None:
 def test_fewer_results_than_k_and_no_queries() -> None:
     assert mrr_at_k([[False, True]], [1], 100).tolist() == [0.5]
     assert recall_at_k(np.zeros((0, 5), dtype=bool), [], 3).tolist() == []
+    assert success_at_k([[False, True], [False, False]], [3, 1], 2).tolist() == [1, 0]
 
 
 def test_unknown_metrics_are_named() -> None:
@@ -282,6 +285,7 @@ def test_metrics_by_language() -> None:
     assert found["recall_at_10_same_language"].tolist() == [1, 0, 0]
     assert found["recall_at_10_other_languages"].tolist() == [0.5, 0.5, 0.5]
     assert found["language_preference_rate"].tolist() == [1, 0, 0]
+    assert found["same_language_at_10"].tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3])
     ideal = 2 + 1 / np.log2(3) + 0.5
     np.testing.assert_allclose(found["language_ndcg_at_10"], np.array([2 + 1 / np.log2(3), 0.5, 0.5]) / ideal)
     split = [found[f"{what}_{which}_language"] for what in ("right", "wrong") for which in ("same", "other")]

@@ -9,18 +9,23 @@
     python -m training_scripts.studies.prepare --kind part --pools xquad_r --languages ar en --output quarter
     python -m training_scripts.studies.prepare --kind apart --pools xquad_r --output apart
     python -m training_scripts.studies.prepare --kind contexts --pairs pairs/* --exclude test.txt --output c.jsonl
+    python -m training_scripts.studies.prepare --kind afriqa --pools afriqa --documents masakhanews/documents/* \\
+        --per_language 500 --output afriqa-pool
 
 held-out: translations of TICO-19 in one pool of 11 languages. questions: English questions among the sentences of their
 paragraphs. part: every fourth paragraph of XQuAD-R. apart: each of its paragraphs in one language, so that no candidate
 has a translation. head: an encoder with a head for masked words, which is trained while the encoder stays as it is.
 sentences: the sentences of test sets. pairs: parallel sentences without some languages. documents: the first sentences
 of each language. contexts: parallel sentences of documents, each with those that follow it, as `train search --context`
-reads sentences and paragraphs.
+reads sentences and paragraphs. afriqa: questions that people asked in Hausa, Igbo, Kinyarwanda and Zulu, the English
+passages that answer them, and passages of news in African languages and French that crowd them out. The judgements
+`train` and `dev` are also those of the questions' English translations, whose scores, those of "en", are the bound.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,6 +34,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from transformers import AutoModelForMaskedLM, set_seed
 
 from st_xlret import MaskedLMLoss
@@ -41,7 +47,7 @@ from st_xlret.precision import autocast
 from st_xlret.training.encoders import balanced_texts
 from training_scripts.demo.demo import read_sentences
 
-KINDS = ["held-out", "questions", "part", "apart", "sentences", "pairs", "documents", "head", "contexts"]
+KINDS = ["held-out", "questions", "part", "apart", "sentences", "pairs", "documents", "head", "contexts", "afriqa"]
 # A question, its language, and candidates with theirs.
 Asked = tuple[str, str, list[tuple[str, str]]]
 
@@ -54,13 +60,13 @@ class Arguments:
     output: str = field(metadata={"help": "The file, or the folder of held-out, questions, part, apart and head."})
     pairs: list[str] = option([], "Parallel sentences; for contexts, files of JSON lines with an `id`.")
     exclude: list[str] = option([], "contexts: text files of sentences that no block may have.")
-    documents: list[str] = option([], "Documents.")
+    documents: list[str] = option([], "Documents; for afriqa, files of JSON lines with a `title` and `sentences`.")
     retrieval: list[str] = option([], "questions: questions with answers.")
     model: str | None = option(None, "head: the encoder.")
     languages: list[str] = option([], "Languages to keep. All by default.")
     third: int | None = option(None, "pairs: keep this third of them (0, 1 or 2).")
     without: list[str] = option([], "pairs: languages to leave without parallel sentences.")
-    per_language: int = option(10**9, "documents: maximum sentences of each language.")
+    per_language: int = option(10**9, "documents, afriqa: maximum sentences, or passages of news, of each language.")
     characters: int = option(3_000_000, "head: characters of text to train on.")
     pools: list[str] = option([], "sentences: test sets in BEIR's layout. part, apart: XQuAD-R.")
     tatoeba: str | None = option(None, "sentences: folder of Tatoeba.")
@@ -139,6 +145,38 @@ def part_of_pool(pool: Path, folder: Path, languages: Sequence[str], *, nth: int
             write_rows(temporary / f"{name}.jsonl", (row for row in part if row["_id"] in kept))
 
 
+def write_afriqa(pool: Path, news: Sequence[str], folder: Path, per_language: int) -> None:
+    """Write AfriQA among passages of news that are as long, each language's from all of its articles.
+
+    Each question stands once as it was asked, and once in its English translation.
+    """
+    rows = rows_of(pool)
+    length = np.median([len(row["text"]) for row in rows["corpus"]])
+    passages: dict[str, list[dict[str, Any]]] = {}
+    for article in (row for file in news for _, row in read_jsonl(file)):
+        language, text = article["language"], ""
+        of_language = passages.setdefault(language, [])
+        for sentence in article["sentences"]:
+            text = f"{text} {sentence}".strip()
+            if len(text) >= length:  # what is left of an article is no passage
+                about = {"title": article["title"], "text": text, "metadata": {"language": language}}
+                of_language.append({"_id": f"news-{language}-{len(of_language)}", **about})
+                text = ""
+    for of_language in passages.values():
+        rows["corpus"] += of_language[:: math.ceil(len(of_language) / per_language)]
+    rows["queries"] += [
+        {"_id": f"{row['_id']}-en", "text": row["metadata"]["english"], "metadata": {"language": "en"}}
+        for row in rows["queries"]
+    ]
+    with atomic_directory(folder, overwrite=True) as temporary:
+        for split in ("train", "dev"):
+            head, *judged = (line for _, line in read_lines(next((pool / "qrels").glob(f"{split}.tsv*"))))
+            judged += [line.replace("\t", "-en\t", 1) for line in judged]
+            write_text(temporary / "qrels" / f"{split}.tsv", "\n".join([head, *judged]) + "\n")
+        for name, part in rows.items():
+            write_rows(temporary / f"{name}.jsonl", part)
+
+
 def encoder_with_head(checkpoint: str, texts: Sequence[str], folder: Path) -> None:
     """Write an encoder with a head for masked words, trained on the encoder as it is, and the curve of its loss."""
     model = load_model(checkpoint)
@@ -204,6 +242,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         encoder_with_head(str(given.model), list(balanced_texts(texts, given.characters)), output)
     elif given.kind == "sentences":
         write_text(output, "\n".join(sorted(test_sentences(given.pools, given.tatoeba))) + "\n")
+    elif given.kind == "afriqa":
+        write_afriqa(Path(given.pools[0]), given.documents, output, given.per_language)
     elif given.kind == "contexts":
         write_rows(output, in_contexts(given.pairs, given.exclude))
     elif given.kind == "documents":

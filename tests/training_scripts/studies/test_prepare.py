@@ -106,6 +106,26 @@ def test_every_fourth_paragraph(tmp_path: Path) -> None:
     assert len((tmp_path / "apart/qrels/test.tsv").read_text().splitlines()) == 1 + 6
 
 
+def test_questions_as_asked_and_in_english_among_passages_of_news_as_long(tmp_path: Path) -> None:
+    pool = tmp_path / "afriqa"
+    (pool / "qrels").mkdir(parents=True)
+    (pool / "corpus.jsonl").write_text(json.dumps({"_id": "p", "text": "It rains in May.", "metadata": {}}) + "\n")
+    asked = [{"_id": f"ha-{split}", "text": "?", "metadata": {"english": "When?"}} for split in ("train", "dev")]
+    (pool / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    for split in ("train", "dev"):
+        (pool / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\nha-{split}\tp\t1\n")
+    articles = [{"language": "ig", "title": f"{n}", "sentences": ["123456789"] * 5} for n in range(3)]
+    (tmp_path / "news.jsonl").write_text("".join(json.dumps(row) + "\n" for row in articles))
+    given = ["--kind", "afriqa", "--pools", str(pool), "--documents", str(tmp_path / "news.jsonl")]
+    main([*given, "--per_language", "3", "--output", str(tmp_path / "out")])
+    news = [row for row in lines(tmp_path / "out/corpus.jsonl") if row["_id"] != "p"]
+    assert [(row["title"], row["text"]) for row in news] == [(f"{n}", "123456789 123456789") for n in range(3)]
+    queries = {row["_id"]: row["text"] for row in lines(tmp_path / "out/queries.jsonl")}
+    assert queries == {"ha-train": "?", "ha-dev": "?", "ha-train-en": "When?", "ha-dev-en": "When?"}
+    judged = (tmp_path / "out/qrels/dev.tsv").read_text().splitlines()[1:]
+    assert judged == ["ha-dev\tp\t1", "ha-dev-en\tp\t1"]
+
+
 def test_an_encoder_gets_a_head_and_stays_as_it_is(tmp_path: Path) -> None:
     tiny.transformer().save(str(tmp_path / "encoder"))
     rows = [{"language": "en", "sentences": tiny.texts(60)["sentence"][:]}]
