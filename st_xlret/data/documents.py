@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -13,28 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
-from st_xlret.data.reading import (
-    BadLines,
-    DataError,
-    PathLike,
-    Report,
-    check_characters,
-    clean_text,
-    files_of,
-    first_record,
-    identity_of,
-    join_sentences,
-    kept_table,
-    key_of,
-    logger,
-    normalise_text,
-    normalised_lines,
-    read_jsonl,
-    read_lines,
-    read_table,
-    split_sentences,
-    split_sources,
-)
+from st_xlret.data import reading
+from st_xlret.data.reading import BadLines, DataError, PathLike, Report, split_sentences
 from st_xlret.languages import UNKNOWN, LanguageIdentifier, check_language, check_languages, match_language
 
 Unit: TypeAlias = Literal["sentence", "text", "document"]
@@ -77,8 +59,8 @@ def load_documents(
     """Read documents into one memory-mapped data set with a row per sentence.
 
     The table is kept, and a second call with the same unchanged sources and options uses it again. Documents are
-    numbered from 0 in the order of the sorted file paths, then other sources; the rows of a document are contiguous.
-    White space becomes single spaces; sentences that are empty or excluded do not count in positions.
+    numbered in the order of the sorted file paths, then other sources; the rows of a document are contiguous. White
+    space becomes single spaces.
 
     Args:
         sources: One or several of: a file or a folder of them, as `FORMATS` says; a Hugging Face data set
@@ -93,7 +75,8 @@ def load_documents(
         cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
 
     Returns:
-        Columns `sentence`, `language`, `document` (unique over all sources) and `position` (from 0 in the document).
+        Columns `sentence`, `language`, `document` (from 0, over all sources) and `position` (from 0 in the document; of
+        those that are left).
 
     Raises:
         DataError: For a bad line (file and line are named), a source that does not exist, or if no document is left.
@@ -104,30 +87,23 @@ def load_documents(
         >>> load_documents(records, cache_dir=tempfile.mkdtemp())["sentence"][:]
         ['It rained.', 'We stayed in.']
     """
-    opened, excluded = Sources(sources, languages), normalised_lines(exclude)
-    report, bad_lines = Report() if report is None else report, BadLines(skip_bad_lines)
+    opened, loading = Sources(sources, languages), reading.Loading(languages, exclude, skip_bad_lines, report)
 
     def rows() -> Iterator[tuple[Any, ...]]:
-        number = 0
-        for document in opened.documents("sentence", bad_lines):
+        number, counts = 0, loading.report
+        for document in opened.documents("sentence", loading.bad_lines):
             texts = [text for text in document.sentences if text]
-            sentences = [text for text in texts if normalise_text(text) not in excluded] if excluded else texts
-            report[document.language, "documents"] += bool(sentences)
-            report[document.language, "sentences"] += len(sentences)
-            report[document.language, "excluded"] += len(texts) - len(sentences)
+            sentences = [text for text in texts if not loading.excludes(text)]
+            counts[document.language, "documents"] += bool(sentences)
+            counts[document.language, "sentences"] += len(sentences)
+            counts[document.language, "excluded"] += len(texts) - len(sentences)
             for position, sentence in enumerate(sentences):
                 yield sentence, document.language, number, position
             number += bool(sentences)
-        bad_lines.warn()
-        if not number:
-            raise DataError(f"no documents are left to train on:\n{report}")
 
-    options = [sorted(opened.languages or []), sorted(excluded), skip_bad_lines, opened.identities]
-    table = kept_table(
-        f"documents-{key_of(options, opened.files)}", COLUMNS, rows(), report=report, cache_dir=cache_dir
-    )
-    if missing := sorted((opened.languages or frozenset()) - {code for code, _ in report}):
-        logger.warning("no documents are in %s", ", ".join(missing))
+    table = loading.table("documents", COLUMNS, rows(), opened.identities, opened.files, cache_dir)
+    if missing := sorted((opened.languages or frozenset()) - {code for code, _ in loading.report}):
+        reading.logger.warning("no documents are in %s", ", ".join(missing))
     return table
 
 
@@ -140,20 +116,17 @@ def read_documents(
     column: str | None = None,
     bad_lines: BadLines | None = None,
 ) -> Iterator[Document]:
-    """Stream documents, without keeping anything: the one reader of all commands.
+    """Stream documents, without keeping anything.
 
     Args:
-        sources: As for [`load_documents`][st_xlret.load_documents].
-        languages: As for `load_documents`.
+        sources: As for [`load_documents`][st_xlret.load_documents], as `languages`, bad lines and errors are.
+        languages: Codes to keep.
         language: Language of texts that name none; "und" if it does not matter. By default it is identified, and text
             files of a folder are read only if they are named after a language, or it has nothing else: a README
             beside documents is none.
         unit: What the texts of a document are. By default documents of BEIR folders, and sentences of other sources.
         column: Field of the text, if it is not one of `TEXT_FIELDS`; of a table without names, its number from 1.
         bad_lines: What to do about bad lines.
-
-    Raises:
-        DataError: As for `load_documents`.
 
     Example:
         >>> record = {"language": "en", "text": "It rained. We stayed in."}
@@ -164,10 +137,7 @@ def read_documents(
 
 
 class Sources:
-    """The files, and the collections of records, that a `sources` argument names; a DataError if one is missing.
-
-    The arguments are those of `read_documents`.
-    """
+    """The files, and the collections of records, that the arguments of `read_documents` name."""
 
     def __init__(
         self,
@@ -177,15 +147,16 @@ class Sources:
         column: str | None = None,
     ) -> None:
         self.languages, self.language, self.column = check_languages(languages), language, column
-        paths, collections = split_sources(sources)
+        paths, collections = reading.split_sources(sources)
         saved = [path for path in paths if Path(path, "dataset_info.json").expanduser().is_file()]  # by save_to_disk
         hub = [str(path) for path in paths if not Path(path).expanduser().exists() and re.search("[:=]", str(path))]
         files = [path for path in paths if path not in (*saved, *hub)]
-        is_text: Callable[[Path], bool] = lambda file: _ending(file) in ("txt", "md")  # noqa: E731
-        self.files = files_of(files, self._takes, f"documents: {FORMATS}", alone=is_text)
+        self.files = reading.files_of(
+            files, self._takes, f"documents: {FORMATS}", alone=lambda file: _ending(file) in ("txt", "md")
+        )
         collections += map(datasets.load_from_disk, saved)
         streamed = [_streamed(name) for name in hub]
-        self.identities = [*(identity for _, identity in streamed), *map(identity_of, collections)]
+        self.identities = [*(identity for _, identity in streamed), *map(reading.identity_of, collections)]
         self._collections = dict(zip(hub, (rows for rows, _ in streamed), strict=True))
         self._collections |= {f"<source {number}>": records for number, records in enumerate(collections, start=1)}
 
@@ -203,10 +174,10 @@ class Sources:
         if kind == "parquet":
             fields: Iterable[str] = pq.read_schema(file).names
         elif kind in ("tsv", "csv"):
-            fields = next((cells for _, cells in read_table(file, BadLines(skip=True), **_DIALECTS[kind])), [])
+            fields = next((cells for _, cells in reading.read_table(file, BadLines(skip=True), **_DIALECTS[kind])), [])
         else:
             # A file whose lines are all bad has no record: reading it says so. Other JSON has many lines.
-            fields = first_record(file) if kind else []
+            fields = reading.first_record(file) if kind else []
             fields = fields or (TEXT_FIELDS if kind == "jsonl" else [])
         return not {self.column, *TEXT_FIELDS}.isdisjoint(fields)
 
@@ -251,7 +222,7 @@ class Sources:
         if kind == "parquet":
             yield from _rows_of_parquet(file)
         elif kind in ("tsv", "csv"):
-            rows = read_table(file, bad_lines, **_DIALECTS[kind])
+            rows = reading.read_table(file, bad_lines, **_DIALECTS[kind])
             is_number = self.column is not None and self.column.isdecimal()
             names = [] if is_number else next(rows, (0, []))[1]
             for number, cells in rows:
@@ -259,7 +230,7 @@ class Sources:
         elif kind in ("txt", "md"):
             yield from _blocks(file, bad_lines)
         elif kind:
-            yield from read_jsonl(file, bad_lines)
+            yield from reading.read_jsonl(file, bad_lines)
         else:
             raise DataError(f"in no format of documents, which are {FORMATS}", file)
 
@@ -267,12 +238,12 @@ class Sources:
 def texts_of(value: str | list[str], language: str, unit: Unit, *, is_text_file: bool = False) -> list[str]:
     """The texts of a document by unit: the elements of a list stay, and those of a text file are paragraphs."""
     if isinstance(value, str):
-        check_characters(value)
-        return split_sentences(value, language) if unit == "sentence" else [clean_text(value)]
-    texts = [clean_text(text) for text in value]
+        reading.check_characters(value)
+        return split_sentences(value, language) if unit == "sentence" else [reading.clean_text(value)]
+    texts = [reading.clean_text(text) for text in value]
     if is_text_file:
         return [one for text in texts for one in (split_sentences(text, language) if unit == "sentence" else [text])]
-    return [join_sentences([text for text in texts if text], language)] if unit == "document" else texts
+    return [reading.join_sentences([text for text in texts if text], language)] if unit == "document" else texts
 
 
 def _rows_of_parquet(file: Path) -> Records:
@@ -286,19 +257,12 @@ def _rows_of_parquet(file: Path) -> Records:
 def _blocks(file: Path, bad_lines: BadLines) -> Records:
     """The runs of lines between blank lines; those of Markdown are one paragraph each."""
     language, lines, last = _language_of_name(file), list[str](), 0
-
-    def block() -> tuple[int, Mapping[str, Any]]:
-        paragraphs = [" ".join(lines)] if _ending(file) == "md" else list(lines)
-        return last, {"language": language, _PARAGRAPHS: paragraphs}
-
-    for number, line in read_lines(file, bad_lines):
-        if lines and number > last + 1:
-            yield block()
-            lines.clear()
+    for number, line in chain(reading.read_lines(file, bad_lines), [(0, "")]):
+        if lines and number != last + 1:
+            yield last, {"language": language, _PARAGRAPHS: [" ".join(lines)] if _ending(file) == "md" else lines}
+            lines = []
         lines.append(line)
         last = number
-    if lines:
-        yield block()
 
 
 def _metadata(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -314,10 +278,9 @@ def _ending(file: Path) -> str:
 
 def _language_of_name(file: Path) -> str | None:
     """The language that a text file is named after: `zh-Hans.txt.xz`, `hi_rom.txt` (`hi-latn`), or None."""
-    try:
+    with suppress(ValueError):
         return check_language(re.sub(r"_rom$", "-latn", file.name.partition(".")[0]))
-    except ValueError:
-        return None
+    return None
 
 
 def _streamed(name: str) -> tuple[Iterable[Any], str]:

@@ -4,37 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from glob import escape
 from hashlib import blake2b
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import datasets
 import numpy as np
 from tqdm.auto import tqdm
 
-from st_xlret.data.reading import (
-    BadLines,
-    DataError,
-    PathLike,
-    Report,
-    clean_text,
-    files_of,
-    first_record,
-    identity_of,
-    kept_table,
-    key_of,
-    normalise_text,
-    normalised_lines,
-    raw_lines,
-    read_jsonl,
-    read_lines,
-    split_sources,
-)
+from st_xlret.data import reading
+from st_xlret.data.reading import BadLines, DataError, PathLike, Report, clean_text
 from st_xlret.data.rows import rows_by_value
-from st_xlret.languages import check_language, check_languages, languages_in_name, match_language
+from st_xlret.languages import check_language, languages_in_name, match_language
 
 COLUMNS = dict.fromkeys(("source", "target", "source_language", "target_language"), "string")
 FORMATS = (
@@ -45,14 +30,8 @@ FORMATS = (
 _LIKE_TWO_LANGUAGES = re.compile(r"(^|\.)[a-z]{2,3}-[a-z]{2,3}([-_]\w+)*\.", re.IGNORECASE)
 
 
-class Pair(NamedTuple):
-    """A pair as read; the score is None in formats without any."""
-
-    source: str
-    target: str
-    source_language: str
-    target_language: str
-    score: float | None = None
+Pair: TypeAlias = tuple[str, str, str, str, float | None]
+"""Source, target, their languages, and the score, which is None in formats without any."""
 
 
 def load_pairs(
@@ -68,22 +47,20 @@ def load_pairs(
 ) -> datasets.Dataset:
     r"""Read parallel sentences into one memory-mapped data set, without empty, identical and repeated pairs.
 
-    The table is kept, and a second call with the same unchanged sources and options uses it again.
+    The table is kept, and the other arguments are, as in [`load_documents`][st_xlret.load_documents].
 
     Args:
         sources: One or several of: a file or a folder of them, as `FORMATS` says; a `datasets.Dataset` or another
             iterable of records as in `.jsonl` files.
-        languages: Codes to keep; *both* sides of a pair must be among them, so name the pivot language too. `"pt"` also
-            takes `"pt-br"`, as in [`load_documents`][st_xlret.load_documents]. By default all.
+        languages: Codes to keep; *both* sides of a pair must be among them, so name the pivot language too.
         per_language: Maximum pairs per (source language, target language), chosen by a hash of the pair: a smaller
             sample is the beginning of a larger one. By default all pairs, in the order of the files.
-        exclude: Text files, one sentence per line. A pair with a side in them is left out, whatever the case,
-            punctuation and white space.
+        exclude: Text files, one sentence per line. A pair with a side in them is left out.
         min_score: Lowest score to keep, of files with scores. By default that of WikiMatrix's authors (Schwenk et al.,
             2021, section 4.3).
-        skip_bad_lines: Skip and count bad lines instead of raising an error.
+        skip_bad_lines: Skip and count bad lines.
         report: Filled with counts by `"source>target"` languages: of `pairs`, and of those left out by their reason.
-        cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
+        cache_dir: Folder of the table.
 
     Returns:
         String columns `source`, `target`, `source_language` and `target_language`.
@@ -101,22 +78,21 @@ def load_pairs(
     """
     if per_language is not None and per_language < 1:
         raise ValueError(f"per_language must be at least 1 or None for all, not {per_language}")
-    paths, collections = split_sources(sources)
-    files = files_of(paths, is_pairs, f"parallel sentences: {FORMATS}")
+    paths, collections = reading.split_sources(sources)
+    files = reading.files_of(paths, is_pairs, f"parallel sentences: {FORMATS}")
     files = sorted({(sides_of(file) or (file,))[0] for file in files})
-    wanted, excluded = check_languages(languages), normalised_lines(exclude)
-    report, bad_lines = Report() if report is None else report, BadLines(skip_bad_lines)
+    loading = reading.Loading(languages, exclude, skip_bad_lines, report)
 
     def rows() -> Iterator[tuple[str, ...]]:
         seen: set[bytes] = set()
-        streams = [_pairs_of_file(file, bad_lines) for file in files]
+        streams = [_pairs_of_file(file, loading.bad_lines) for file in files]
         streams += [
-            _parsed(enumerate(records, 1), _of_record, f"<source {number}>", bad_lines)
+            _parsed(enumerate(records, 1), _of_record, f"<source {number}>", loading.bad_lines)
             for number, records in enumerate(collections, start=1)
         ]
         for pairs in tqdm(streams, desc="Reading", unit=" files", disable=None):
             for *texts, source_language, target_language, score in pairs:
-                codes = [match_language(code, wanted) for code in (source_language, target_language)]
+                codes = [match_language(code, loading.languages) for code in (source_language, target_language)]
                 outcome = "pairs"
                 if None in codes:
                     codes, outcome = [source_language, target_language], "other_languages"
@@ -128,21 +104,16 @@ def load_pairs(
                     outcome = "identical"
                 elif (digest := _digest(row := (*texts, *codes))) in seen:
                     outcome = "duplicate"
-                elif excluded and not excluded.isdisjoint(map(normalise_text, texts)):
+                elif loading.excludes(*texts):
                     outcome = "excluded"
                 else:
                     seen.add(digest)
                     yield row
-                report[">".join(map(str, codes)), outcome] += 1
-        bad_lines.warn()
-        if not seen:
-            raise DataError(
-                f"no pairs are left; a language filter must name both sides:\n{report}", next(iter(files), "")
-            )
+                loading.report[">".join(map(str, codes)), outcome] += 1
 
-    options = [sorted(wanted or []), sorted(excluded), min_score, skip_bad_lines, [*map(identity_of, collections)]]
-    key = key_of(options, (side for file in files for side in sides_of(file) or (file,)))
-    table = kept_table(f"pairs-{key}", COLUMNS, rows(), report=report, cache_dir=cache_dir)
+    options = [min_score, *map(reading.identity_of, collections)]
+    sides = [side for file in files for side in sides_of(file) or (file,)]
+    table = loading.table("pairs", COLUMNS, rows(), options, sides, cache_dir)
     return table if per_language is None else _sample(table, per_language)
 
 
@@ -151,7 +122,7 @@ def is_pairs(file: Path) -> bool:
     name = file.name.removesuffix(".gz")
     if name.endswith(".jsonl"):
         # A file whose lines are all bad has no record: reading it says so.
-        return {"source", "target"} <= (first_record(file) or COLUMNS).keys()
+        return {"source", "target"} <= (reading.first_record(file) or COLUMNS).keys()
     if name.endswith((".tsv", ".txt")):
         # One whose languages are unknown or ambiguous is refused when it is read.
         return _names_two_languages(name) or bool(_LIKE_TWO_LANGUAGES.search(name))
@@ -163,11 +134,11 @@ def _pairs_of_file(file: Path, bad_lines: BadLines) -> Iterator[Pair]:
         return _pairs_of_sides(*sides, bad_lines)
     name = file.name.removesuffix(".gz")
     if name.endswith(".jsonl"):
-        return _parsed(read_jsonl(file, bad_lines), _of_record, file, bad_lines)
+        return _parsed(reading.read_jsonl(file, bad_lines), _of_record, file, bad_lines)
     if not name.endswith((".tsv", ".txt")):
         raise DataError(f"in no format of parallel sentences, which are {FORMATS}", file)
     parse = partial(_of_columns, languages=languages_in_name(file), spaces=name.endswith(".txt"))
-    return _parsed(read_lines(file, bad_lines), parse, file, bad_lines)
+    return _parsed(reading.read_lines(file, bad_lines), parse, file, bad_lines)
 
 
 def _parsed(
@@ -185,7 +156,7 @@ def _parsed(
 
 def _of_record(record: Mapping[str, Any]) -> Pair:
     source, target = (clean_text(record[side]) for side in ("source", "target"))
-    return Pair(source, target, check_language(record["source_language"]), check_language(record["target_language"]))
+    return source, target, check_language(record["source_language"]), check_language(record["target_language"]), None
 
 
 def _of_columns(line: str, *, languages: tuple[str, str], spaces: bool) -> Pair:
@@ -193,29 +164,23 @@ def _of_columns(line: str, *, languages: tuple[str, str], spaces: bool) -> Pair:
     if len(cells) not in (2, 3):
         raise ValueError(f"expected two columns with a tab between them, or a score before them, found {line[:80]!r}")
     source, target = map(clean_text, cells[-2:])
-    return Pair(source, target, *languages, float(cells[0]) if len(cells) == 3 else None)
+    return source, target, *languages, float(cells[0]) if len(cells) == 3 else None
 
 
 def _names_two_languages(name: str) -> bool:
-    try:
+    with suppress(ValueError):
         return bool(languages_in_name(name))
-    except ValueError:
-        return False
+    return False
 
 
 def sides_of(file: Path) -> tuple[Path, Path] | None:
-    """The two files, source and target, of which this is one in Moses' format; None if it is in another format.
-
-    Raises:
-        DataError: If the other file is not there.
-    """
+    """The two files, source and target, of which this is one in Moses' format; None if it is in another format."""
     base = file.name.removesuffix(".gz").rpartition(".")[0]
 
     def code_of(path: Path) -> str | None:
-        try:
+        with suppress(ValueError):
             return check_language(path.name.removesuffix(".gz").rpartition(".")[2])
-        except ValueError:
-            return None
+        return None
 
     if not _names_two_languages(base) or code_of(file) not in (languages := languages_in_name(base)):
         return None
@@ -223,20 +188,20 @@ def sides_of(file: Path) -> tuple[Path, Path] | None:
     beside = sorted(file.parent.glob(f"{escape(base)}.*"), key=lambda path: (path != file, path.suffix != file.suffix))
     source, target = (next((path for path in beside if code_of(path) == code), None) for code in languages)
     if source is None or target is None:
-        raise DataError(
-            f"the other file of parallel sentences, {base}.{languages[source is not None]}, is missing", file
-        )
+        missing = f"{base}.{languages[source is not None]}"
+        raise DataError(f"the other file of parallel sentences, {missing}, is missing", file)
     return source, target
 
 
 def _pairs_of_sides(source: Path, target: Path, bad_lines: BadLines) -> Iterator[Pair]:
     languages = languages_in_name(source.name.removesuffix(".gz").rpartition(".")[0])
     # Bad and blank lines keep their place, because line belongs to line.
-    for one, other in zip_longest(raw_lines(source, bad_lines), raw_lines(target, bad_lines)):
+    for one, other in zip_longest(reading.raw_lines(source, bad_lines), reading.raw_lines(target, bad_lines)):
         if one is None or other is None:
             raise DataError(f"it and {target.name} have different numbers of lines: fetch both again", source)
         try:
-            yield Pair(clean_text(one[1].decode("utf-8-sig")), clean_text(other[1].decode("utf-8-sig")), *languages)
+            source_text, target_text = (clean_text(line.decode("utf-8-sig")) for _, line in (one, other))
+            yield source_text, target_text, *languages, None
         except ValueError as error:
             bad_lines(str(error), source, one[0])
 

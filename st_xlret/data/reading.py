@@ -28,6 +28,7 @@ from filelock import FileLock
 
 from st_xlret import __version__
 from st_xlret.files import atomic_file, write_text
+from st_xlret.languages import check_languages
 
 logger = logging.getLogger(__name__)
 
@@ -53,12 +54,7 @@ class DataError(ValueError):
 
 @dataclass
 class BadLines:
-    """What to do about a bad line: raise a `DataError`, or count it and go on.
-
-    Attributes:
-        skip: Whether to go on.
-        skipped: File, line and reason of each line that was skipped.
-    """
+    """What to do about a bad line: raise a `DataError` or, with `skip`, keep its file, line and reason in `skipped`."""
 
     skip: bool = False
     skipped: list[str] = field(default_factory=list)
@@ -77,9 +73,7 @@ class BadLines:
 
 
 class Report(Counter[tuple[str, str]]):
-    """What a loader kept and left out: counts by (language, language pair or source; what was counted).
-
-    `str(report)` is a table of them.
+    """What a loader kept and left out: counts by (language, pair or source; what was counted). Its text is a table.
 
     Example:
         >>> print(Report({("fr", "sentences"): 3, ("fr", "excluded"): 1}))
@@ -110,8 +104,7 @@ def raw_lines(path: PathLike, bad_lines: BadLines) -> Iterator[tuple[int, bytes]
 def read_lines(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tuple[int, str]]:
     """Stream (line number, line) of the non-blank lines of a UTF-8 text file, plain or compressed (`.gz`, `.xz`).
 
-    Raises:
-        DataError: For a line that is not UTF-8 and for a damaged compressed file, unless `bad_lines` skips it.
+    Lines that are not UTF-8, and the rest of a damaged compressed file, are bad lines.
     """
     bad_lines = bad_lines or BadLines()
     for number, raw in raw_lines(path, bad_lines):
@@ -139,10 +132,7 @@ def read_jsonl(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tu
 
 
 def read_table(path: PathLike, bad_lines: BadLines | None = None, **dialect: Any) -> Iterator[tuple[int, list[str]]]:
-    """Stream (number of its last line, cells) of the rows of a table; `dialect` are options of `csv.reader`.
-
-    The rest is as for `read_lines`.
-    """
+    """Stream (number of its last line, cells) of the rows of a table; `dialect` are options of `csv.reader`."""
     bad_lines, number = bad_lines or BadLines(), 0
 
     def lines() -> Iterator[str]:
@@ -151,7 +141,7 @@ def read_table(path: PathLike, bad_lines: BadLines | None = None, **dialect: Any
             yield f"{line}\n"  # a quoted cell may have several lines
 
     try:
-        for cells in csv.reader(lines(), strict=True, **dialect):
+        for cells in csv.reader(lines(), **{"strict": True, **dialect}):
             yield number, cells
     except csv.Error as error:
         bad_lines(f"no row of a table from here on ({error})", path, number)
@@ -166,9 +156,7 @@ def read_qrels(path: PathLike, bad_lines: BadLines | None = None) -> dict[str, d
     """Read relevance judgements: query id -> document id -> judgement; above 0 is relevant.
 
     Lines are BEIR's `query-id <tab> corpus-id <tab> score`, after a header, or TREC's `query 0 document judgement`.
-
-    Raises:
-        DataError: For another line or one that contradicts an earlier one, unless `bad_lines` skips it.
+    Others, and one that contradicts an earlier one, are bad lines.
     """
     bad_lines, qrels = bad_lines or BadLines(), dict[str, dict[str, int]]()
     for number, line in read_lines(path, bad_lines):
@@ -210,10 +198,7 @@ def files_of(
 ) -> list[Path]:
     """The files that are named, and those of folders that `takes` wants, each once and in sorted order.
 
-    A folder of which it wants none is read whole if `alone` takes all its files.
-
-    Raises:
-        DataError: If there is no such file or folder, or a folder has no file to take.
+    A folder of which it wants none is read whole if `alone` takes all its files; of an empty one a DataError says so.
     """
     files: set[Path] = set()
     for source in paths:
@@ -229,11 +214,7 @@ def files_of(
 
 
 def find_file(folder: PathLike, *patterns: str) -> Path:
-    """The file of a folder, plain or gzipped, that matches the first of the patterns that any file matches.
-
-    Raises:
-        FileNotFoundError: If there is none; the message says what is there.
-    """
+    """The file of a folder, plain or gzipped, that matches the first of the patterns that any file matches."""
     for pattern in patterns:
         if files := sorted({*Path(folder).glob(pattern), *Path(folder).glob(f"{pattern}.gz")}):
             return files[0]
@@ -258,12 +239,12 @@ def kept_table(
 ) -> datasets.Dataset:
     """The memory-mapped table of a name, written from rows if there is none; two processes write it once.
 
-    `Dataset.from_generator` does the same in three times the time.
+    An error that the rows raise leaves nothing behind. (`Dataset.from_generator` takes three times as long.)
 
     Args:
         name: What tells this table from others, such as `key_of` gives.
         columns: Column -> type.
-        rows: Read only if there is no such table. An error that they raise leaves nothing behind.
+        rows: Read only if there is no such table.
         report: Filled by the rows, or from what is kept beside the table; logged.
         cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
     """
@@ -283,6 +264,37 @@ def kept_table(
     if report:
         logger.info("%s", report)
     return datasets.Dataset.from_file(str(file))
+
+
+class Loading:
+    """What the loaders of documents, pairs and questions share: which languages, texts and lines are left out."""
+
+    def __init__(
+        self, languages: Iterable[str] | None, exclude: Iterable[PathLike], skip_bad_lines: bool, report: Report | None
+    ) -> None:
+        self.languages, self.bad_lines = check_languages(languages), BadLines(skip_bad_lines)
+        self.report = Report() if report is None else report
+        self._excluded = frozenset(normalise_text(line) for file in exclude for _, line in read_lines(file))
+
+    def excludes(self, *texts: str) -> bool:
+        """Whether one of these texts is to be left out."""
+        return bool(self._excluded) and not self._excluded.isdisjoint(map(normalise_text, texts))
+
+    def table(
+        self, what: str, columns: Mapping[str, str], rows: Iterable[Any], options: Any, files: Any, cache_dir: Any
+    ) -> datasets.Dataset:
+        """The kept table of rows, which must not be none, by the options of the loader and its files."""
+
+        def counted() -> Iterator[Any]:
+            count = 0
+            for count, row in enumerate(rows, start=1):  # noqa: B007
+                yield row
+            self.bad_lines.warn()
+            if not count:
+                raise DataError(f"no {what} are left to train on:\n{self.report}")
+
+        key = key_of([sorted(self.languages or []), sorted(self._excluded), self.bad_lines.skip, options], files)
+        return kept_table(f"{what}-{key}", columns, counted(), report=self.report, cache_dir=cache_dir)
 
 
 def clean_text(text: Any) -> str:
@@ -312,11 +324,6 @@ def normalise_text(text: str) -> str:
 def fold(text: str) -> str:
     """Make texts comparable that differ only in case or in how their accents are encoded."""
     return unicodedata.normalize("NFC", text).casefold()
-
-
-def normalised_lines(files: Iterable[PathLike]) -> frozenset[str]:
-    """The lines of text files, as `normalise_text` gives them: texts to leave out."""
-    return frozenset(normalise_text(line) for file in files for _, line in read_lines(file))
 
 
 def split_sentences(text: str, language: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -48,10 +49,7 @@ def rows_by_value(dataset: Dataset, columns: list[str]) -> tuple[list[np.ndarray
 
 
 def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple[Dataset, Dataset]:
-    """Hold out some parallel sentences of each language pair, and remove their texts from the rest.
-
-    At most a tenth of the rows of a language pair are held out. Returns the rows to train on, and those held out; no
-    text is in both.
+    """Split pairs into rows to train on and, of each language pair, at most a tenth held out; no text is in both.
 
     Example:
         >>> rows = {"source": list("abcdefghij"), "target": list("klmnopqrst")}
@@ -61,9 +59,8 @@ def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple
     """
     by_pair, _ = rows_by_value(pairs, ["source_language", "target_language"])
     generator = np.random.default_rng([seed, 11])
-    groups = [generator.permutation(group) for group in by_pair]
-    chosen = np.concatenate([group[: min(per_language, len(group) // 10)] for group in groups])
-    held_out = pairs.select(np.sort(chosen))
+    chosen = [generator.permutation(group)[: min(per_language, len(group) // 10)] for group in by_pair]
+    held_out = pairs.select(np.sort(np.concatenate(chosen)))
     if not len(held_out):
         return pairs, held_out
     table = pairs.with_format("arrow", columns=["source", "target"])[:]
@@ -74,10 +71,9 @@ def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple
 
 
 def hold_out_questions(retrieval: Dataset, questions: int, *, seed: int = 0) -> tuple[Dataset, Dataset]:
-    """Hold out some questions, together with all other questions about the same passages.
+    """Split questions into rows to train on and about so many, at most a tenth, held out with their passages.
 
-    Of rows with `query`, `positive` and `negative_1` ..., about `questions` and at most a tenth are held out. Rows
-    with a held-out passage as a negative are in neither part. Returns the rows to train on, and those held out.
+    Rows (`query`, `positive`, `negative_1` ...) with a held-out passage as a negative are in neither part.
 
     Example:
         >>> rows = {"query": [str(i) for i in range(40)], "positive": [f"p{i // 2}" for i in range(40)]}
@@ -112,15 +108,13 @@ def by_language(pairs: Dataset) -> dict[str, tuple[list[str], list[str]]]:
     if not len(pairs):
         return {}
     # Sources come first: of two languages in equally many rows, the source is the pivot.
-    sides = np.array([*pairs["source_language"], *pairs["target_language"]])
-    values, first, counts = np.unique(sides, return_index=True, return_counts=True)
-    pivot = values[np.lexsort((first, -counts))[0]]
+    ((pivot, _),) = Counter([*pairs["source_language"], *pairs["target_language"]]).most_common(1)
     grouped: dict[str, tuple[list[str], list[str]]] = {}
     for row in pairs:
-        own, other = ("target", "source") if row["source_language"] == pivot else ("source", "target")
+        side, other = ("target", "source") if row["source_language"] == pivot else ("source", "target")
         if row[f"{other}_language"] == pivot:
-            texts, translations = grouped.setdefault(row[f"{own}_language"], ([], []))
-            texts.append(row[own])
+            texts, translations = grouped.setdefault(row[f"{side}_language"], ([], []))
+            texts.append(row[side])
             translations.append(row[other])
     return grouped
 
@@ -128,19 +122,16 @@ def by_language(pairs: Dataset) -> dict[str, tuple[list[str], list[str]]]:
 def pack_documents(
     documents: Dataset, tokenizer: Any, *, max_tokens: int = 64, cache_dir: PathLike | None = None
 ) -> Dataset:
-    """Pack consecutive sentences of a document, from its beginning, into units of up to `max_tokens` tokens.
+    """Pack consecutive sentences of a document into units of up to `max_tokens` tokens, as MSM's published program.
 
-    This follows MSM's published program. A sentence that is longer than `max_tokens` is a unit of its own, which the
-    encoder truncates. The table is kept, and used again for the same documents and tokenizer.
+    A longer sentence is a unit of its own, which the encoder truncates. The table is kept, and used again for the same
+    documents and tokenizer.
 
     Args:
-        documents: Sentences as [`load_documents`][st_xlret.load_documents] gives them.
+        documents: Sentences as [`load_documents`][st_xlret.load_documents] gives them, and units as this returns them.
         tokenizer: The encoder's tokenizer (`model.tokenizer`), a fast one.
         max_tokens: Maximum tokens of a unit, special tokens included.
         cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
-
-    Returns:
-        A data set of the same columns with a row per unit.
 
     Raises:
         ValueError: If `max_tokens` leaves no room beside the special tokens, or there is no text at all.
@@ -151,18 +142,14 @@ def pack_documents(
     if max_tokens <= specials:
         raise ValueError(f"max_tokens must be above the {specials} special tokens of a unit, got {max_tokens}")
     settings = json.loads((tokenizer if is_static else tokenizer.backend_tokenizer).to_str())
-    # These are left behind by earlier calls, and do not change the tokens.
-    settings = {name: value for name, value in settings.items() if name not in ("truncation", "padding")}
+    settings |= {"truncation": None, "padding": None}  # left behind by earlier calls; they do not change the tokens
     key = key_of([generate_fingerprint(documents), max_tokens, settings])
     columns = {"sentence": "string", "language": "string", "document": "int64", "position": "int32"}
     return kept_table(f"units-{key}", columns, _units(documents, tokenizer, max_tokens - specials), cache_dir=cache_dir)
 
 
 def token_offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-    """Find (begin, end) in characters of the tokens of each text, without special tokens and truncation.
-
-    The tokenizer is a fast one of `transformers`, or one of `tokenizers` (that of a static encoder).
-    """
+    """(Begin, end) in characters of the tokens of each text, without special tokens and truncation."""
     if isinstance(tokenizer, Tokenizer):
         return [
             [span for span, mask in zip(e.offsets, e.attention_mask, strict=True) if mask]

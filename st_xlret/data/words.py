@@ -16,17 +16,8 @@ import regex
 from datasets.fingerprint import generate_fingerprint
 from tqdm.auto import tqdm
 
-from st_xlret.data.reading import (
-    BadLines,
-    DataError,
-    PathLike,
-    Report,
-    clean_text,
-    fold,
-    kept_table,
-    key_of,
-    read_lines,
-)
+from st_xlret.data import reading
+from st_xlret.data.reading import BadLines, DataError, PathLike, Report, clean_text, fold, kept_table, key_of
 from st_xlret.data.rows import rows_by_value
 from st_xlret.languages import check_language, language_in_name, languages_in_name, match_language
 from st_xlret.optional import import_optional
@@ -56,14 +47,7 @@ _IDS_ONLY = {"return_attention_mask": False, "return_token_type_ids": False}
 
 @dataclass
 class Dictionary:
-    """Word pairs of two languages.
-
-    Attributes:
-        source_language: Language of the first words.
-        target_language: Language of the second words.
-        entries: (source word, target word), each pair once, in the order read. Words may be phrases.
-        name: Its files, for messages.
-    """
+    """Word pairs of two languages, each once; words may be phrases. `name` is its files, for messages."""
 
     source_language: str
     target_language: str
@@ -78,40 +62,33 @@ class Dictionary:
         return len(self.entries)
 
     def swapped(self) -> Dictionary:
-        """Return the same dictionary from the target to the source language."""
+        """The same dictionary from the target to the source language."""
         entries = [(target, source) for source, target in self.entries]
         return Dictionary(self.target_language, self.source_language, entries, self.name)
 
     def check_direction(self, sources: Iterable[str], targets: Iterable[str]) -> None:
-        """Refuse a dictionary whose columns look swapped, judged by sentences of the two languages.
-
-        They look swapped if over twice as many words of the sentences are in the other column as in their own.
-        """
+        """Refuse a dictionary of which over twice as many words of sentences are in the other column as in theirs."""
         columns = [{fold(entry[side]) for entry in self.entries} for side in (0, 1)]
-        own = other = 0
+        straight = crossed = 0
         for side, (texts, code) in enumerate(((sources, self.source_language), (targets, self.target_language))):
             split = word_splitter(code)
             words = {fold(text[start:end]) for text in texts for start, end in split(text)}
-            own += len(words & columns[side])
-            other += len(words & columns[1 - side])
-        if other >= _FEWEST_WORDS and other > 2 * own:
-            raise DataError(
-                f"its languages look swapped: {other} words of the {self.source_language}-{self.target_language} "
-                f"sentences are in the column of the other language, {own} in their own; rename the file, such as "
-                f"words.{self.target_language}-{self.source_language}.tsv",
-                self.name,
-            )
+            straight += len(words & columns[side])
+            crossed += len(words & columns[1 - side])
+        if crossed >= _FEWEST_WORDS and crossed > 2 * straight:
+            name = f"words.{self.target_language}-{self.source_language}.tsv"
+            reason = f"{crossed} words of sentences are in the column of the other language, {straight} in their own"
+            raise DataError(f"its languages look swapped: {reason}; rename the file, such as {name}", self.name)
 
 
 def read_dictionary(paths: PathLike | Iterable[PathLike], *, skip_bad_lines: bool = False) -> Dictionary:
     r"""Read a bilingual dictionary: two columns with a tab or, as in MUSE's files, a space between them.
 
-    White space becomes single spaces. A line with a tab may contain phrases; a line without one has exactly two words.
-    An entry that occurs again is taken once.
+    A line with a tab may contain phrases; a line without one has exactly two words.
 
     Args:
-        paths: One or several text files of one language pair, plain or gzipped (`.gz`). The languages of the two
-            columns are read off the names (`WORDS.en-fr.tsv.gz`).
+        paths: One or several text files of one language pair, plain or gzipped (`.gz`), whose languages are read off
+            the names (`WORDS.en-fr.tsv.gz`).
         skip_bad_lines: Skip and count bad lines instead of raising an error.
 
     Raises:
@@ -129,7 +106,7 @@ def read_dictionary(paths: PathLike | Iterable[PathLike], *, skip_bad_lines: boo
     languages = {languages_in_name(file) for file in files}
     bad_lines, entries = BadLines(skip_bad_lines), dict[tuple[str, str], None]()
     for file in files:
-        for number, line in read_lines(file, bad_lines):
+        for number, line in reading.read_lines(file, bad_lines):
             words = [clean_text(cell) for cell in (line.split("\t") if "\t" in line else line.split())]
             if len(words) != 2 or not all(words):
                 bad_lines(f"expected two columns with a tab (words: a space) between them: {line[:80]!r}", file, number)
@@ -146,11 +123,7 @@ def read_dictionary(paths: PathLike | Iterable[PathLike], *, skip_bad_lines: boo
 
 @lru_cache(maxsize=1024)
 def stop_words(language: str) -> frozenset[str]:
-    """The stop words of a language, folded as `fold` does, from the library `stopwordsiso`; none if it has no list.
-
-    Raises:
-        ImportError: If the library (the extra `words`) is not installed.
-    """
+    """The stop words of a language, folded as `fold` does, from the library `stopwordsiso`; none if it has no list."""
     stopwordsiso = import_optional("stopwordsiso", extra="words", needed_for="lists of stop words")
     primary = language.partition("-")[0]
     return frozenset(map(fold, stopwordsiso.stopwords(_STOP_WORD_CODES.get(primary, primary))))
@@ -158,24 +131,21 @@ def stop_words(language: str) -> frozenset[str]:
 
 def read_stop_words(path: PathLike) -> tuple[str, frozenset[str]]:
     """Read stop words, one per line, of a text file that is named after its language: `en.txt`, `mine.pt-br.txt`."""
-    return language_in_name(path), frozenset(fold(clean_text(line)) for _, line in read_lines(path))
+    return language_in_name(path), frozenset(fold(clean_text(line)) for _, line in reading.read_lines(path))
 
 
 @lru_cache(maxsize=1024)
 def word_splitter(language: str) -> Callable[[str], list[Span]]:
     """The function from a sentence of a language to the half-open character spans of its words, in order.
 
-    Words are runs of letters, marks and digits. In `UNSPACED_LANGUAGES` they come from the dictionaries of ICU.
-
-    Raises:
-        ImportError: For a language without spaces where `icu4py` (the extra `words`) is not installed.
+    Words are runs of letters, marks and digits; in `UNSPACED_LANGUAGES`, those of ICU's dictionaries (`icu4py`).
 
     Example:
         >>> [("It's a dog."[start:end]) for start, end in word_splitter("en")("It's a dog.")]
         ['It', 's', 'a', 'dog']
     """
     if not _is_unspaced(language):
-        return _words_between_spaces
+        return lambda text: [word.span() for word in (_ASCII_WORD if text.isascii() else _WORD).finditer(text)]
     purpose = f"finding words in {language!r}, which puts no spaces between them (needs Python 3.11; or leave it out)"
     WordBreaker = import_optional("icu4py.breakers", extra="words", needed_for=purpose).WordBreaker  # noqa: N806
 
@@ -189,11 +159,6 @@ def word_splitter(language: str) -> Callable[[str], list[Span]]:
         return spans
 
     return words_by_dictionary
-
-
-def _words_between_spaces(text: str) -> list[Span]:
-    pattern = _ASCII_WORD if text.isascii() else _WORD
-    return [match.span() for match in pattern.finditer(text)]
 
 
 def _is_unspaced(language: str) -> bool:
@@ -222,9 +187,8 @@ def build_word_samples(
         pairs: Parallel sentences as [`load_pairs`][st_xlret.load_pairs] gives them, of any language pairs.
         dictionaries: Dictionaries, each for both directions; one of `"pt"` serves `"pt-br"`.
         tokenizer: The encoder's (fast) tokenizer.
-        max_seq_length: Tokens read of a sentence, special tokens included: the encoder's `max_seq_length`. By default
-            sentences are not truncated.
-        samples_per_pair: Maximum samples of a pair, chosen by a seeded hash. By default all.
+        max_seq_length: Tokens read of a sentence, special tokens included; the encoder's. By default all.
+        samples_per_pair: Maximum samples of a pair, chosen by a hash with the `seed`. By default all.
         seed: Seed of that choice.
         stop_words_by_language: Language code -> words whose entries are left out. By default those of `stopwordsiso`.
         report: Filled with counts by `"source>target"` languages: of `pairs`, the `samples` of those that were `used`,
@@ -240,7 +204,6 @@ def build_word_samples(
     Raises:
         DataError: If the languages of a dictionary look swapped, or no sample is left (the error contains the report).
         ValueError: If the tokenizer gives no offsets, or `samples_per_pair` is below 1.
-        ImportError: If a language without spaces needs the optional word segmenter.
     """
     if samples_per_pair is not None and samples_per_pair < 1:
         raise ValueError(f"samples_per_pair must be at least 1 or None for all, not {samples_per_pair}")
@@ -248,8 +211,8 @@ def build_word_samples(
     folded = {code: sorted(map(fold, words)) for code, words in (stop_words_by_language or {}).items()}
     finder = _TokenFinder(tokenizer, max_seq_length)
 
-    def stop_words_of(language: str) -> Collection[str]:
-        return stop_words(language) if stop_words_by_language is None else frozenset(folded.get(language, ()))
+    def stop_words_of(code: str) -> Collection[str]:
+        return stop_words(code) if stop_words_by_language is None else frozenset(folded.get(code, ()))
 
     def rows() -> Iterator[Row]:
         matchers, seen = _matchers(pairs, dictionaries, stop_words_of), set[int]()
@@ -302,43 +265,42 @@ def _matched(
     for source, target, *codes in texts:
         row = (clean_text(source or ""), clean_text(target or ""), *codes)
         pair = _pair_of(row)
-        report[pair, "pairs"] += 1
+        matches: list[tuple[Span, Span]] | str
         if not row[0] or not row[1]:
-            report[pair, "empty"] += 1
+            matches = "empty"
         elif row[0] == row[1]:
-            report[pair, "identical"] += 1
+            matches = "identical"
         elif hash(row) in seen:
-            report[pair, "duplicate"] += 1
+            matches = "duplicate"
         elif pair not in matchers:
-            report[pair, "no_dictionary"] += 1
+            matches = "no_dictionary"
         else:
             seen.add(hash(row))
             matches = matchers[pair].match(*row[:2])
-            if isinstance(matches, str):
-                report[pair, matches] += 1
-            else:
-                yield row, matches
+        report[pair, "pairs"] += 1
+        if isinstance(matches, str):
+            report[pair, matches] += 1
+        else:
+            yield row, matches
 
 
 class WordMatcher:
     """Finds the dictionary words and phrases of one language pair in sentences, compared after `fold`.
 
-    Entries with a (folded) stop word of `stop_words_of(language)` on either side are left out.
+    Entries with a (folded) stop word of `stop_words_of(language)` on either side give no sample.
     """
 
     def __init__(self, dictionaries: Sequence[Dictionary], stop_words_of: Callable[[str], Collection[str]]) -> None:
         languages = (dictionaries[0].source_language, dictionaries[0].target_language)
         self.splitters = tuple(map(word_splitter, languages))
         source_stops, target_stops = map(stop_words_of, languages)
-        self.kept: dict[str, dict[str, None]] = defaultdict(dict)
+        self.translations: dict[str, dict[str, None]] = defaultdict(dict)
         self.stopped: dict[str, dict[str, None]] = defaultdict(dict)
-        for dictionary in dictionaries:
-            for source, target in dictionary.entries:
-                source, target = fold(source), fold(target)
-                chosen = self.stopped if source in source_stops or target in target_stops else self.kept
-                chosen[source][target] = None
-        targets = {target for words in (*self.kept.values(), *self.stopped.values()) for target in words}
-        self.vocabularies = ({*self.kept, *self.stopped}, targets)
+        for source, target in (map(fold, entry) for dictionary in dictionaries for entry in dictionary.entries):
+            is_stopped = source in source_stops or target in target_stops
+            (self.stopped if is_stopped else self.translations)[source][target] = None
+        targets = {target for words in (*self.translations.values(), *self.stopped.values()) for target in words}
+        self.vocabularies = ({*self.translations, *self.stopped}, targets)
         self.phrases = tuple(map(_phrases, self.vocabularies, languages))
 
     def match(self, source: str, target: str) -> list[tuple[Span, Span]] | str:
@@ -347,7 +309,7 @@ class WordMatcher:
         targets = self._occurrences(target, 1) if sources else {}
         matches, repeated = [], False
         for word, places in sources.items():
-            for others in (targets[other] for other in self.kept.get(word, ()) if other in targets):
+            for others in (targets[other] for other in self.translations.get(word, ()) if other in targets):
                 if len(places) == len(others) == 1:
                     matches.append((places[0], others[0]))
                 else:
@@ -390,9 +352,9 @@ def _phrases(vocabulary: Iterable[str], language: str) -> dict[str, int]:
 class _TokenFinder:
     """Finds the tokens of a word in a tokenised sentence, and checks that they occur there exactly once.
 
-    Algorithm 1 requires `TK(A).count(TK(a)) == 1`. A BERT tokenizer gives a word the same tokens everywhere. A
-    SentencePiece tokenizer marks the space before a word, but not after a bracket or in text without spaces. So neither
-    the tokens of the word in its place nor those of the word alone may occur anywhere else.
+    Algorithm 1 requires `TK(A).count(TK(a)) == 1`. A SentencePiece tokenizer marks the space before a word, but not
+    after a bracket or in text without spaces. So neither the tokens of the word in its place nor those of the word
+    alone may occur anywhere else.
     """
 
     def __init__(self, tokenizer: Any, max_length: int | None) -> None:
