@@ -1,4 +1,4 @@
-"""Writing files and models whole or not at all: beside their place, then renamed into it."""
+"""Writing outputs whole or not at all, and never over what somebody else wrote."""
 
 from __future__ import annotations
 
@@ -10,29 +10,52 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 PathLike = str | os.PathLike[str]
 
 _MARKERS = ("modules.json", "calibration.json")  # by which a saved model or map is recognised
+# The names of the files and the folders that saved models and maps are made of.
+_FILES = re.compile(
+    r"(modules|calibration|language_bias|tokenizer|special_tokens_map|added_tokens|vocab|chat_template|"
+    r"((sentence_[\w-]+|router|adapter|generation|processor|preprocessor|tokenizer|\w+tokenizer|wordembedding|lstm|cnn)_)?"
+    r"config|config_sentence_transformers|(pytorch_model\.bin|model\.safetensors)\.index)\.json|README\.md|"
+    r"(vocab|merges)\.txt|(sentencepiece\.bpe|spiece|tokenizer)\.model|chat_template\.jinja|"
+    r"(adapter_)?model(-\d+-of-\d+)?\.safetensors|pytorch_model(-\d+-of-\d+)?\.bin|"
+    r"(language_bias_(before|after)|strength)\.png"
+)
+_FOLDERS = re.compile(r"(.+_)?\d+_[A-Z]\w*|additional_chat_templates")
+_TAIL = 10_000  # bytes at the end of a file, where Parquet has its metadata
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @contextmanager
-def atomic_file(path: PathLike) -> Iterator[Path]:
+def atomic_file(
+    path: PathLike, *, ours: str | None = None, inputs: Iterable[object] = (), beside: PathLike | None = None
+) -> Iterator[Path]:
     """Give a file name to write to, and put that file in the place of `path` once it is whole.
+
+    The one door of every output that is a file. A command opens it before its long work: what is under the name is
+    checked then, and what has appeared or changed there meanwhile is not overwritten.
 
     Args:
         path: The file to write. Missing parent folders are made; of a link, the file that it names is written.
+        ours: Regular expression of how the files begin that this command writes. A file that begins otherwise is
+            refused. None: any file is replaced, for files that only the program itself names.
+        inputs: What the command reads. The output may be none of it, nor inside a folder of it. What is no path of
+            this machine is passed over.
+        beside: The main file of the same output. This one is replaced where the main file is ours.
 
     Yields:
-        A name in a temporary folder beside `path`, with the name of `path`. No file is there yet.
+        A name in a temporary folder beside `path`, with the name of `path`. If nothing is written, nothing is replaced.
 
     Raises:
-        OSError: When `path` is no regular file, or cannot be written; the file that was there is unchanged.
+        FileExistsError: When `path` is an input, or somebody else's file.
+        OSError: When it is no regular file, or cannot be written; the file that was there is unchanged.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -41,36 +64,39 @@ def atomic_file(path: PathLike) -> Iterator[Path]:
         ...     os.listdir(folder)
         ['a.txt']
     """
-    target = Path(os.path.realpath(path))
-    _check_file(target)
-    with _beside(target) as folder:
+    target = check_output_file(path, ours=ours, inputs=inputs, beside=beside)
+
+    def replace(folder: Path) -> None:
+        if (folder / target.name).exists():
+            os.replace(folder / target.name, target)
+
+    with _beside(target, replace, is_guarded=ours is not None) as folder:
         yield folder / target.name
-        _finish(folder)
-        os.replace(folder / target.name, target)
 
 
 @contextmanager
-def atomic_directory(path: PathLike, *, overwrite: bool = False) -> Iterator[Path]:
+def atomic_directory(path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> Iterator[Path]:
     """Give an empty folder to fill, and put it in the place of `path` once it is whole.
+
+    The one door of every output that is a folder. A command opens it before its long work, as `atomic_file`.
 
     Args:
         path: Where the folder will be. Missing parent folders are made.
-        overwrite: Replace a folder that holds a saved model or map.
+        overwrite: Replace a folder that holds a saved model or map, and nothing else.
+        inputs: What the command reads. It may not be inside the folder.
 
     Yields:
         A temporary folder beside `path`.
 
     Raises:
-        FileExistsError: When `path` is a file, or a non-empty folder without `overwrite` or without a saved model.
+        FileExistsError: When `path` is a file, holds an input or something that saved models and maps do not have, or
+            is not empty without `overwrite`.
         OSError: When it cannot be written.
     """
     target = Path(os.path.realpath(path))
-    _check_free(target, overwrite)
-    with _beside(target) as folder:
+    _check_free(target, overwrite, inputs)
+    with _beside(target, partial(_swap_in, target)) as folder:
         yield folder
-        _finish(folder)
-        _check_free(target, overwrite)  # hours may have passed in the block
-        _swap_in(folder, target)
 
 
 def write_text(path: PathLike, text: str) -> Path:
@@ -81,60 +107,86 @@ def write_text(path: PathLike, text: str) -> Path:
 
 
 def write_json(path: PathLike, obj: Any) -> Path:
-    """Write `obj` as readable JSON: arrays become lists, paths strings, NaN and the infinities `null`.
-
-    Raises:
-        TypeError: When `obj` holds something that JSON cannot express.
-    """
+    """Write `obj` as readable JSON: arrays become lists, paths strings, NaN and the infinities `null`."""
     return write_text(path, json.dumps(_plain(obj), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def save_model(model: Any, path: PathLike, *, overwrite: bool = False) -> Path:
+def save_model(model: Any, path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> Path:
     """Save anything with `save_pretrained(path)` to the folder `path`, whole or not at all; see `atomic_directory`."""
-    with atomic_directory(path, overwrite=overwrite) as folder:
+    with atomic_directory(path, overwrite=overwrite, inputs=inputs) as folder:
         model.save_pretrained(str(folder))
     return Path(path)
 
 
-def check_output_directory(path: PathLike, overwrite: bool = False, resume: bool | None = None) -> Path:
-    """Check, before long work, that its result can be written to the folder `path`. Nothing is made or changed.
+def check_output_directory(
+    path: PathLike, overwrite: bool = False, resume: bool | None = None, *, inputs: Iterable[object] = ()
+) -> Path:
+    """Check, before long work, that `atomic_directory` can write its result to the folder `path`. Nothing is made.
 
     Args:
         path: The output folder of a run. It may be missing.
-        overwrite: Allow a folder that holds a saved model or map.
-        resume: Allow a folder that holds files, from which the run continues. None where there is no such option.
+        overwrite: Replace a folder that holds a saved model or map, and nothing else.
+        resume: The run continues, and replaces such a folder, too. None where there is no such option.
+        inputs: What the run reads. It may not be inside the folder.
 
     Raises:
         OSError: When it is a file, holds something that may not be replaced, or cannot be made.
     """
     target = Path(path)
-    _check_free(target, overwrite, "" if resume is None else " or continue (--resume)", bool(resume) and not overwrite)
+    _check_free(Path(os.path.realpath(target)), overwrite or bool(resume), inputs, can_resume=resume is not None)
     _check_writable(target)
     return target
 
 
-def check_output_file(path: PathLike) -> Path:
-    """Check, before long work, that its result can be written to the file `path`; an `OSError` says why not."""
+def check_output_file(
+    path: PathLike, *, ours: str | None = None, inputs: Iterable[object] = (), beside: PathLike | None = None
+) -> Path:
+    """Check, before long work, what `atomic_file` checks; the file itself, of a link the one that it names."""
     target = Path(os.path.realpath(path))
-    _check_file(target)
-    _check_writable(target.parent)
-    return Path(path)
-
-
-def _check_file(target: Path) -> None:
     if target.is_symlink() or target.exists() and not target.is_file():
         raise OSError(f"{target} is no regular file, but a folder, a device, a pipe or a loop of links")
+    read_there = next((source for source in _paths(inputs) if source in (target, *target.parents)), None)
+    is_taken = ours is not None and target.exists() and target.stat().st_size
+    if read_there or is_taken and not _begins(beside or target, ours or ""):
+        problem = (
+            f"would change what is read, {read_there}" if read_there else "is there already, and holds something else"
+        )
+        raise FileExistsError(f"{path} {problem}: nothing is overwritten, give another name")
+    _check_writable(target.parent)
+    return target
 
 
-def _check_free(target: Path, overwrite: bool, other_way: str = "", may_hold_files: bool = False) -> None:
-    problem = None
+def _begins(file: PathLike, pattern: str) -> bool:
+    """Whether a file is there and begins, or ends, as a pattern has it."""
+    if not os.path.isfile(file):
+        return False
+    with open(file, "rb") as content:
+        head = content.read(1000)
+        content.seek(max(0, os.path.getsize(file) - _TAIL))
+        return re.match(pattern.encode(), head + content.read()) is not None
+
+
+def _paths(inputs: Iterable[object]) -> list[Path]:
+    places = [os.path.expanduser(str(source)) for source in inputs if source]
+    return [Path(os.path.realpath(place)) for place in places if os.path.exists(place)]
+
+
+def _check_free(target: Path, overwrite: bool, inputs: Iterable[object], *, can_resume: bool = False) -> None:
+    problem, inside = None, [source for source in _paths(inputs) if target in (source, *source.parents)]
     if target.is_symlink() and not target.exists() or target.exists() and not target.is_dir():
         problem = "is no folder: give another path"
-    elif not may_hold_files and target.exists() and any(target.iterdir()):
+    elif inside:
+        problem = f"holds what is read, {inside[0]}: give another path"
+    elif target.exists() and any(target.iterdir()):
+        others = [
+            file for file in target.rglob("*") if not (_FOLDERS if file.is_dir() else _FILES).fullmatch(file.name)
+        ]
         if not overwrite:
+            other_way = " or continue (--resume)" if can_resume else ""
             problem = f"already holds files; replace it (--overwrite){other_way}, or give another path"
-        elif not any((target / marker).is_file() for marker in _MARKERS):
-            problem = f"is not empty and holds no saved model ({_MARKERS[0]}): empty it, or give another path"
+        elif others or not any((target / marker).is_file() for marker in _MARKERS):
+            what = f"{others[0].relative_to(target)}, which is" if others else "files, and is"
+            problem = f"holds {what} no part of a saved model ({_MARKERS[0]}): move it away, or give another path"
     if problem:
         raise FileExistsError(f"{target} {problem}")
 
@@ -145,12 +197,17 @@ def _check_writable(folder: Path) -> None:
 
 
 @contextmanager
-def _beside(target: Path) -> Iterator[Path]:
-    """A temporary folder beside `target`, removed at the end."""
+def _beside(target: Path, put: Callable[[Path], None], *, is_guarded: bool = True) -> Iterator[Path]:
+    """A temporary folder beside `target`, which `put` moves into its place; removed at the end."""
     folder = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.st-xlret-tmp")  # mkdtemp ignores the umask
+    before, new_parents = _state(target), [parent for parent in target.parents if not parent.exists()]
     try:
         folder.mkdir(parents=True)
         yield folder
+        _finish(folder)
+        if is_guarded and _state(target) != before:  # hours may have passed
+            raise FileExistsError(f"{target} has appeared or changed meanwhile: it is left as it is")
+        put(folder)
     except Exception as error:
         # Libraries in Rust raise errors of their own, with the number of the system's error in the text.
         in_text = re.search(r"os error (\d+)", str(error))
@@ -160,6 +217,15 @@ def _beside(target: Path) -> Iterator[Path]:
         raise OSError(number, f"Could not write {target}, which is as before: {os.strerror(number)}") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        for parent in new_parents:
+            with suppress(OSError):  # of a run that has failed, nothing stays
+                parent.rmdir()
+
+
+def _state(target: Path) -> list[tuple[Path, int, int]]:
+    """What is under a name: files with their sizes and times."""
+    files = (file for file in (target, *sorted(target.rglob("*"))) if file.is_file())
+    return [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
 def _finish(folder: Path) -> None:
@@ -171,7 +237,7 @@ def _finish(folder: Path) -> None:
                 os.fsync(written.fileno())
 
 
-def _swap_in(new: Path, target: Path) -> None:
+def _swap_in(target: Path, new: Path) -> None:
     """Rename `new` to `target`; at every moment one whole folder is on disk under a visible name."""
     old = None
     if target.exists() and any(target.iterdir()):

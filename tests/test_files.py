@@ -1,4 +1,4 @@
-"""Writing files and models whole or not at all."""
+"""Outputs are whole or not there, and never over what somebody else wrote."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,41 +49,70 @@ def saved(tmp_path: Path) -> Path:
     return save_model(Model("old"), tmp_path / "model")
 
 
-def test_saves_where_nothing_was(tmp_path: Path) -> None:
-    target = tmp_path / "runs" / "model"
-    assert save_model(Model(), target) == target and content_of(target) == "new"
-    assert os.listdir(target.parent) == ["model"]
-
-
 @pytest.mark.parametrize("umask", [0o022, 0o027])
 def test_weights_are_as_readable_as_the_umask_says(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
-        folder = save_model(Model(), tmp_path / "model")
-        with atomic_file(tmp_path / "one.safetensors") as temporary:
-            save_file({"a": torch.zeros(1)}, temporary)
+        folder = save_model(Model(), tmp_path / "runs" / "model")
     finally:
         os.umask(before)
-    written = [folder / "modules.json", folder / "model.safetensors", tmp_path / "one.safetensors"]
-    assert [file.stat().st_mode & 0o777 for file in written] == [0o666 & ~umask] * 3
+    assert content_of(folder) == "new" and os.listdir(folder.parent) == ["model"]
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o666 & ~umask}
     assert folder.stat().st_mode & 0o777 == 0o777 & ~umask
 
 
 @pytest.mark.parametrize("marker", ["modules.json", "calibration.json"])
-def test_overwrite_replaces_the_whole_folder(saved: Path, marker: str) -> None:
+def test_overwrite_replaces_a_model_or_a_map(saved: Path, marker: str) -> None:
     (saved / "modules.json").rename(saved / marker)
+    for stale in ("3_Router/en_0_Dense/config.json", "1_Pooling/config.json", "strength.png", "tokenizer.json"):
+        (saved / stale).parent.mkdir(parents=True, exist_ok=True)
+        (saved / stale).write_text("{}")
     with pytest.raises(FileExistsError, match=f"{saved}.*--overwrite"):
         save_model(Model(), saved)
-    (saved / "stale.json").write_text("{}")
     save_model(Model(), saved, overwrite=True)
     assert content_of(saved) == "new" and os.listdir(saved.parent) == ["model"]
 
 
-def test_overwrite_never_deletes_a_folder_without_the_marker(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(FileExistsError, match=str(tmp_path)):
-        save_model(Model(), tmp_path, overwrite=True)
-    assert os.listdir(tmp_path) == ["thesis.tex"]
+@pytest.mark.parametrize("name", ["thesis.tex", "vectors.parquet", "checkpoint-5/a", "1_Pooling/notes.txt", ".git/a"])
+@pytest.mark.parametrize("save", [save_model, lambda _, path, **how: check_output_directory(path, **how)])
+def test_a_folder_with_anything_else_is_never_replaced(saved: Path, name: str, save: Callable[..., Any]) -> None:
+    (saved / name).parent.mkdir(exist_ok=True)
+    (saved / name).write_text("years of work")
+    with pytest.raises(FileExistsError, match=name.partition("/a")[0]):
+        save(Model(), saved, overwrite=True)
+    assert (saved / name).read_text() == "years of work" and (saved / "modules.json").read_text() == "old"
+
+
+def test_an_output_folder_holds_no_input(saved: Path) -> None:
+    for source in (saved, saved / "modules.json"):
+        with pytest.raises(FileExistsError, match="is read"):
+            save_model(Model(), saved, overwrite=True, inputs=[None, "hub/model", str(source)])
+    (saved / "modules.json").unlink()  # weights alone are no saved model
+    with pytest.raises(FileExistsError, match=str(saved)):
+        save_model(Model(), saved, overwrite=True)
+    assert os.listdir(saved) == ["model.safetensors"]
+
+
+@pytest.mark.parametrize("name", ["main.json", "beside.md"])
+def test_an_output_file_is_new_or_ours(tmp_path: Path, name: str) -> None:
+    def write(text: str, **how: Any) -> None:
+        main, rule = tmp_path / "main.json", {"ours": r'\{"score', **how}
+        with atomic_file(main, **rule) as one, atomic_file(tmp_path / "beside.md", beside=main, **rule) as other:
+            one.write_text('{"score": 1}')
+            other.write_text(text)
+
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(FileExistsError, match=name):
+        write("one")
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]
+    (tmp_path / name).unlink()
+    for text in ("one", "two"):
+        write(text)
+    assert (tmp_path / "beside.md").read_text() == "two"
+    for source in (tmp_path / "main.json", tmp_path):
+        with pytest.raises(FileExistsError, match=f"what is read, {source}"):
+            write("three", inputs=[source])
+    assert (tmp_path / "beside.md").read_text() == "two"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +134,7 @@ def test_a_full_disk_leaves_nothing_and_loses_nothing(saved: Path, error: BaseEx
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a bug"), FileNotFoundError(2, "no", "input")])
 def test_other_errors_pass_unchanged_and_clean_up(tmp_path: Path, error: BaseException) -> None:
     with pytest.raises(type(error)) as caught:
-        save_model(Model(error=error), tmp_path / "model")
+        save_model(Model(error=error), tmp_path / "runs" / "model")
     assert caught.value is error and os.listdir(tmp_path) == []
 
 
@@ -123,12 +153,16 @@ def test_a_failed_swap_puts_the_old_model_back(saved: Path, monkeypatch: pytest.
     assert len(calls) == 3 and content_of(saved) == "old" and os.listdir(saved.parent) == ["model"]
 
 
-def test_a_target_that_appears_meanwhile_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(FileExistsError), atomic_directory(tmp_path / "model") as folder:
-        (folder / "a").write_text("mine")
-        (tmp_path / "model").mkdir()
-        (tmp_path / "model" / "a").write_text("theirs")
-    assert (tmp_path / "model" / "a").read_text() == "theirs" and os.listdir(tmp_path) == ["model"]
+def test_what_appears_or_changes_meanwhile_is_kept(saved: Path) -> None:
+    for target in (saved.parent / "new", saved):
+        with pytest.raises(FileExistsError, match="meanwhile"), atomic_directory(target, overwrite=True) as folder:
+            (folder / "modules.json").write_text("mine")
+            save_model(Model("theirs"), target, overwrite=True)
+        assert content_of(target) == "theirs"
+    with pytest.raises(FileExistsError, match="meanwhile"), atomic_file(saved.parent / "a", ours="mine") as file:
+        file.write_text("mine")
+        (saved.parent / "a").write_text("mine, too")
+    assert (saved.parent / "a").read_text() == "mine, too" and len(os.listdir(saved.parent)) == 3
 
 
 def test_of_a_link_the_target_is_written(saved: Path) -> None:
@@ -148,10 +182,8 @@ def test_of_a_link_the_target_is_written(saved: Path) -> None:
 def test_an_output_is_a_regular_file_or_new(tmp_path: Path, write: Callable[[Path], Path]) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (Path(os.devnull), tmp_path / "pipe", tmp_path, tmp_path / "pipe" / "results.json"):
-        before = path.stat() if path.exists() else None
         with pytest.raises(OSError, match=str(path.parent)):
             write(path)
-        assert before is None or path.stat().st_mode == before.st_mode
     assert os.listdir(tmp_path) == ["pipe"]
 
 
@@ -162,14 +194,11 @@ def test_check_output_directory(tmp_path: Path) -> None:
     save_model(Model(), target)
     with pytest.raises(FileExistsError, match="--overwrite.*--resume"):
         check_output_directory(target, resume=False)
-    check_output_directory(target, overwrite=True)
-    check_output_directory(target, resume=True)
-    assert content_of(target) == "new"
     for how in ({"overwrite": True}, {"resume": True}):
+        check_output_directory(target, **how)
         with pytest.raises(FileExistsError, match=r"modules\.json"):
             check_output_directory(target / "modules.json", **how)
-    with pytest.raises(OSError, match=r"modules\.json"):
-        check_output_directory(target / "modules.json" / "run")
+    assert content_of(target) == "new"
 
 
 def test_json_of_arrays_paths_and_missing_values(tmp_path: Path) -> None:
