@@ -40,9 +40,7 @@ def masked_sentence_loss(
     documents. (Eq. 1 does not show the temperature; the authors' program has it.) The bias `alpha_t` is the mean of
     the intra-document logits minus the mean of the cross-document logits, taken over the negatives in the sum, and
     no gradient flows through it. It is 0 if t has only one of the two kinds of negatives. A row without any negative
-    contributes 0.
-
-    At most 4M logits exist at a time. They are computed again in the backward pass.
+    contributes 0. At most 4M logits exist at a time; they are computed again in the backward pass.
 
     Args:
         p: Projected predictions of the masked sentences (S, d). They need not have unit length.
@@ -57,11 +55,8 @@ def masked_sentence_loss(
         language: Language id of each row, integers (S,). Sentences of other languages are not negatives.
         text: Text id of each row, integers (S,). Sentences with t's own text are not negatives.
 
-    Returns:
-        A scalar, at least float32.
-
     Raises:
-        ValueError: If shapes do not fit, a number is out of its range, or there is no row to predict.
+        ValueError: If a number is out of its range, or there is no row to predict.
 
     Example:
         >>> h = torch.eye(4)                                    # two documents of two sentences

@@ -28,10 +28,7 @@ def chunked_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, l
         labels: Target rows of `weight`, integers (M,).
 
     Returns:
-        A scalar, at least float32. It is 0, and still part of the graph, for M = 0.
-
-    Raises:
-        ValueError: If shapes do not fit.
+        The loss, which is 0, and still part of the graph, for M = 0.
 
     Example:
         >>> hidden, weight = torch.zeros(3, 8), torch.zeros(100, 8)
@@ -51,9 +48,7 @@ class _CrossEntropy(torch.autograd.Function):
     """The mean over the rows. Its gradients are made in the forward pass, from the logits while they are there."""
 
     @staticmethod
-    def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, kind: torch.dtype, learns: bool
-    ) -> Tensor:
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Any, labels: Tensor, kind: Any, learns: bool) -> Tensor:
         wide = at_least_float32(hidden.new_zeros(())).dtype
         of_hidden, of_weight, of_bias = gradients = [
             torch.zeros_like(x, dtype=wide) if x is not None and learns and needed else None

@@ -8,17 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+Tags = Sequence[tuple]
+Ids = Sequence[int]
+
 
 def naive_context_loss(
-    z: Tensor,
-    window: list[int],
-    tags: list[tuple[int, int | None, int | None]],
-    *,
-    temperature: float,
-    queue: Tensor | None = None,
-    queue_tags: list[tuple[int, int | None, int | None]] = (),  # type: ignore[assignment]
-    cross_language_negatives: bool = False,
-    normalize: bool = True,
+    z: Tensor, window: Ids, tags: Tags, *, temperature, queue=(), queue_tags=(), across_languages=False, normalize=True
 ) -> Tensor:
     """Algorithm 1 of the CCP paper, lines 14-16; tags are (language, document, text) of each row."""
 
@@ -26,7 +21,7 @@ def naive_context_loss(
         return torch.exp((F.cosine_similarity(a, b, dim=0) if normalize else a @ b) / temperature)
 
     def may_be_negative(mine: tuple, other: tuple) -> bool:
-        if mine[0] != other[0] and not cross_language_negatives:
+        if mine[0] != other[0] and not across_languages:
             return False
         return all(a is None or a != b for a, b in zip(mine[1:], other[1:], strict=True))
 
@@ -39,7 +34,7 @@ def naive_context_loss(
             for k in range(len(z)):
                 if k != c and (window[k] == window[c] or may_be_negative(tags[c], tags[k])):
                     denominator = denominator + score(z[c], z[k])
-            for k in range(0 if queue is None else len(queue)):
+            for k in range(len(queue)):
                 if may_be_negative(tags[c], queue_tags[k]):
                     denominator = denominator + score(z[c], queue[k])
             terms.append(-torch.log(score(z[c], z[i]) / denominator))
@@ -47,19 +42,11 @@ def naive_context_loss(
 
 
 def naive_masked_sentence_loss(
-    p: Tensor,
-    h: Tensor,
-    document: Sequence[int],
-    *,
-    mu: float = 0.5,
-    temperature: float = 0.1,
-    intra: bool = True,
-    predicted: Sequence[int] | None = None,
-    language: Sequence[int] | None = None,
-    text: Sequence[int] | None = None,
-    drawn: Sequence[int] | None = None,
+    p: Tensor, h: Tensor, document: Ids, *, mu=0.5, temperature=0.1, intra=True, predicted=None, drawn=None, **tags: Ids
 ) -> Tensor:
     """Eq. 1-2 of the MSM paper; ``drawn`` are the rows that may be cross-document negatives."""
+
+    language, text = tags.get("language"), tags.get("text")
 
     def sim(t: int, j: int) -> Tensor:
         return F.cosine_similarity(p[t], h[j], dim=0) / temperature
@@ -87,11 +74,7 @@ def naive_masked_sentence_loss(
 
 
 def naive_predictions(
-    layers: Sequence[Callable[[Tensor], Tensor]],
-    embed: Callable[[Tensor], Tensor],
-    mask_vector: Tensor,
-    positions: Tensor,
-    documents: Sequence[Tensor],
+    layers: Sequence[Callable], embed: Callable, mask_vector: Tensor, positions: Tensor, documents: Sequence[Tensor]
 ) -> list[Tensor]:
     """Section 3.1 of the MSM paper, a sentence of a document at a time: p_1 .. p_N of each (places, d).
 
@@ -110,34 +93,55 @@ def naive_predictions(
     return results
 
 
-def naive_cz_nce(x: Tensor, y: Tensor, *, temperature: float, text: list[int] | None = None) -> Tensor:
+def exponential(a: Tensor, b: Tensor, temperature: float = 1.0) -> Tensor:
+    return torch.exp(F.cosine_similarity(a, b, dim=0) / temperature)
+
+
+def naive_cz_nce(x: Tensor, y: Tensor, *, temperature: float, text: Ids | None = None) -> Tensor:
     """Eq. 5 of ML-CTL for each x_i and y_i, then Eq. 2; an anchor without negatives counts as 0."""
-    pairs, sides = len(x), (x, y)
-    text = list(range(2 * pairs)) if text is None else text
-    terms = []
-    for side in (0, 1):
-        for i in range(pairs):
-            anchor, positive = sides[side][i], sides[1 - side][i]
-            negatives = [
-                torch.exp(F.cosine_similarity(anchor, sides[other][j], dim=0) / temperature)
-                for other in (0, 1)
-                for j in range(pairs)
-                if j != i and text[other * pairs + j] != text[side * pairs + i]
-            ]
-            numerator = torch.exp(F.cosine_similarity(anchor, positive, dim=0) / temperature)
-            terms.append(-torch.log(numerator / sum(negatives)) if negatives else x.new_zeros(()))
-    return torch.stack(terms).sum() / (2 * pairs)
+    z, rows, terms = [*x, *y], range(2 * len(x)), []
+    text = rows if text is None else text
+    for anchor in rows:
+        positive = (anchor + len(x)) % len(z)
+        others = [k for k in rows if k not in (anchor, positive) and text[k] != text[anchor]]
+        negatives = sum(exponential(z[anchor], z[k], temperature) for k in others)
+        ratio = exponential(z[anchor], z[positive], temperature) / negatives if others else x.new_ones(())
+        terms.append(-torch.log(ratio))
+    return torch.stack(terms).mean()
 
 
 def naive_language_terms(x: Tensor, y: Tensor, others: Tensor | None) -> Tensor:
     """Eq. 3 of lang-contrastive: the bracket of every pair (i, j) and every k but i and j, with its sign."""
-    rows = [*x, *y] + ([] if others is None else [*others])
     terms = []
     for n in range(len(x)):
-        for k, z in enumerate(rows):
-            if k in (n, len(x) + n):
-                continue
-            near_x = torch.exp(F.cosine_similarity(x[n], z, dim=0))
-            near_y = torch.exp(F.cosine_similarity(y[n], z, dim=0))
-            terms.append(-torch.log(near_x / (near_x + near_y)) - torch.log(near_y / (near_x + near_y)))
+        for k, z in enumerate([*x, *y, *(() if others is None else others)]):
+            if k not in (n, len(x) + n):
+                near_x, near_y = exponential(x[n], z), exponential(y[n], z)
+                terms.append(-torch.log(near_x / (near_x + near_y)) - torch.log(near_y / (near_x + near_y)))
     return torch.stack(terms)
+
+
+def naive_retrieval_loss(
+    q: Tensor, p: Tensor, temperature: float, query_text: Ids | None = None, passage_text: Ids | None = None
+) -> Tensor:
+    """Eq. 1 of lang-contrastive, a term at a time."""
+    query_text, passage_text = query_text or range(len(q)), passage_text or range(len(p))
+    terms = []
+    for i in range(len(q)):
+        denominator = q.new_zeros(())
+        for j in range(len(p)):
+            same_question = j < len(q) and query_text[i] == query_text[j]
+            if i == j or not (same_question or passage_text[i] == passage_text[j]):
+                denominator = denominator + exponential(q[i], p[j], temperature)
+        terms.append(-torch.log(exponential(q[i], p[i], temperature) / denominator))
+    return torch.stack(terms).mean()
+
+
+def naive_distillation(student: Tensor, teacher: Tensor, bank: Tensor, temperature: float, weight: float) -> Tensor:
+    """Row by row: the divergence of two softmaxes over the bank, and the distance of two directions."""
+    terms = []
+    for s, t in zip(student, teacher, strict=True):
+        p, q = (torch.exp(F.cosine_similarity(x[None], bank) / temperature) for x in (t, s))
+        p, q = p / p.sum(), q / q.sum()
+        terms.append(sum(p * torch.log(p / q)) + weight * (1 - F.cosine_similarity(s, t, dim=0)))
+    return torch.stack(terms).mean()

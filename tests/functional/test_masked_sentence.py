@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -19,11 +20,9 @@ TEXT = [0, 1, 2, 3, 1, 5, 6, 6]
 Pair = tuple[Tensor, Tensor]
 
 
-def vectors(rows: int = 8, features: int = 5, seed: int = 0) -> Pair:
-    generator = torch.Generator().manual_seed(seed)
-    shape = (2, rows, features)
-    p, h = torch.randn(shape, dtype=torch.float64, generator=generator)
-    return p.clone().requires_grad_(), h.clone().requires_grad_()
+def vectors(rows: int = 8) -> Pair:
+    p, h = (torch.randn(rows, 5, dtype=torch.float64, requires_grad=True) for _ in "ph")
+    return p, h
 
 
 OPTIONS: list[dict[str, Any]] = [
@@ -56,24 +55,22 @@ def test_equals_the_papers_equation(options: dict[str, Any], in_chunks: bool, mo
     torch.testing.assert_close(torch.autograd.grad(loss, pair), torch.autograd.grad(expected, pair))
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.5])
-def test_drawn_negatives_are_any_of_the_others_and_all_come_up(mu: float) -> None:
+def test_drawn_negatives_are_any_of_the_others_and_all_come_up() -> None:
     p, h = vectors()
-    document = torch.tensor([0, 0, 1, 2, 2, 3, 4, 4])
-    first = torch.arange(8) == 0
-    possible = [
-        naive_masked_sentence_loss(p, h, document.tolist(), mu=mu, predicted=[0], drawn=drawn).item()
-        for drawn in itertools.combinations(range(2, 8), 2)
-    ]
+    document, first = torch.tensor([0, 0, 1, 2, 2, 3, 4, 4]), torch.arange(8) == 0
+    possible = {}
+    for drawn in itertools.combinations(range(2, 8), 2):
+        loss = naive_masked_sentence_loss(p, h, document.tolist(), predicted=[0], drawn=drawn)
+        possible[round(loss.item(), 9)] = torch.autograd.grad(loss, h)[0]
     assert len(possible) == 15
-    seen: dict[int, int] = {}
-    for seed in range(600):
-        generator = torch.Generator().manual_seed(seed)
-        loss = masked_sentence_loss(p, h, document, mu=mu, num_negatives=2, generator=generator, predicted=first)
-        near = [i for i, value in enumerate(possible) if loss.item() == pytest.approx(value, rel=1e-9)]
-        assert len(near) == 1
-        seen[near[0]] = seen.get(near[0], 0) + 1
-    assert len(seen) == 15 and min(seen.values()) > 15 and max(seen.values()) < 80
+    seen = Counter()
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(300):
+        loss = masked_sentence_loss(p, h, document, num_negatives=2, generator=generator, predicted=first)
+        seen[round(loss.item(), 9)] += 1
+        # The backward pass computes the logits again, with the negatives that were drawn.
+        torch.testing.assert_close(torch.autograd.grad(loss, h)[0], possible[round(loss.item(), 9)])
+    assert len(seen) == 15 and min(seen.values()) > 5 and max(seen.values()) < 45
 
 
 def test_rows_with_fewer_others_than_are_drawn_use_all() -> None:
@@ -82,28 +79,6 @@ def test_rows_with_fewer_others_than_are_drawn_use_all() -> None:
     every = masked_sentence_loss(*pair, document, language=language)
     assert masked_sentence_loss(*pair, document, language=language, num_negatives=1) == every
     assert masked_sentence_loss(*pair, document, num_negatives=3) == masked_sentence_loss(*pair, document)
-    # Three others of one document, one of another: three drawn rows of the first leave the second as it is.
-    uneven = torch.tensor([0, 0, 0, 1])
-    generator = torch.Generator().manual_seed(0)
-    value = masked_sentence_loss(*pair, uneven, num_negatives=1, generator=generator, predicted=uneven == 0)
-    torch.testing.assert_close(value, naive_masked_sentence_loss(*pair, uneven.tolist(), predicted=[0, 1, 2]))
-
-
-def test_one_generator_state_one_draw() -> None:
-    pair = vectors()
-    document = torch.tensor(DOCUMENT)
-    one, same, other = (
-        masked_sentence_loss(*pair, document, num_negatives=2, generator=torch.Generator().manual_seed(seed))
-        for seed in (1, 1, 2)
-    )
-    assert one == same != other
-
-
-def test_a_batch_of_one_row_has_no_negatives() -> None:
-    p, h = vectors(1)
-    loss = masked_sentence_loss(p, h, torch.tensor([0]))
-    loss.backward()
-    assert loss == 0 and torch.equal(p.grad, torch.zeros_like(p)) and torch.equal(h.grad, torch.zeros_like(h))
 
 
 def test_equal_sentences_teach_nothing_and_do_no_harm() -> None:
@@ -115,5 +90,3 @@ def test_equal_sentences_teach_nothing_and_do_no_harm() -> None:
     assert loss.item() == pytest.approx(math.log(6))
     # All rows together pull as much as they push.
     torch.testing.assert_close(rows[0].grad, torch.zeros_like(rows[0]))
-    known = masked_sentence_loss(*rows, document, text=torch.zeros(6, dtype=torch.long))
-    assert known == 0
