@@ -1,8 +1,4 @@
-"""The base of all losses: what a loss needs of the data, and what it owns besides the encoder.
-
-`CrossLingualTrainer` draws `loss.batches` from `loss.select(dataset)`, as often as `loss.ratio` says; with the host's
-own Trainer, do the same by hand. `LossStateCallback` keeps what a loss owns in checkpoints and on all ranks.
-"""
+"""The base of all losses: what a loss needs of the data, and what it owns besides the encoder."""
 
 from __future__ import annotations
 
@@ -25,10 +21,14 @@ from st_xlret.batches.collator import text_columns
 logger = logging.getLogger(__name__)
 
 Batches: TypeAlias = "BatchFactory | Mapping[str, Any] | None"
+TAGS = ("language_id", "document_id", "text_id", "block_id", "sentence_position", "word_start", "word_end")
 
 
 class CrossLingualLoss(nn.Module):
     """Base class of the losses. It keeps the encoder as `self.model`, where the host puts the wrapped encoder.
+
+    `CrossLingualTrainer` draws `loss.batches` from `loss.select(dataset)`, as often as `loss.ratio` says; with the
+    host's own Trainer, do the same by hand. `LossStateCallback` keeps what a loss owns in checkpoints and on all ranks.
 
     A subclass says how many text columns it takes (`least_columns`, `most_columns`), what they are (`takes`) and how to
     give them (`way_out`, both for messages), its `default_batches`, and by `required_columns` what else it needs.
@@ -38,9 +38,6 @@ class CrossLingualLoss(nn.Module):
         batches: How batches are drawn: a [`BatchFactory`][st_xlret.batches.BatchFactory], or a mapping that changes
             fields of the loss's own one, such as `{"language_smoothing": 0.3}`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
-
-    Raises:
-        TypeError: If `batches` names a field that the loss's own factory does not have.
     """
 
     least_columns: int = 1
@@ -65,11 +62,7 @@ class CrossLingualLoss(nn.Module):
         return []
 
     def select(self, dataset: Dataset) -> Dataset:
-        """Select the columns of a data set that this loss reads.
-
-        Raises:
-            ValueError: If columns are missing, texts would be read as ids of documents, or it is no `Dataset`.
-        """
+        """Select the columns of a data set that this loss reads; a ValueError names those that are missing."""
         if not isinstance(dataset, Dataset):
             self.refuse(f"batches are drawn from a Dataset, and this is an {type(dataset).__name__}")
         texts, columns = text_columns(dataset), dataset.column_names
@@ -87,12 +80,7 @@ class CrossLingualLoss(nn.Module):
     def read_columns(
         self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None
     ) -> list[dict[str, Any]]:
-        """The text columns of a batch.
-
-        Raises:
-            ValueError: If there are more or fewer than the loss takes, or some may be languages or ids; or if several
-                processes train a loss with parameters of its own whose gradients nobody averages.
-        """
+        """The text columns of a batch; a ValueError if some may be languages or ids."""
         columns = list(sentence_features)
         # The host's collator makes texts of all columns. `model.fit` has no others, and gives labels.
         collated = labels is not None or all("text_id" in features for features in columns)
@@ -109,6 +97,13 @@ class CrossLingualLoss(nn.Module):
             logger.warning("no checkpoint will hold the parameters of %s: %s", type(self).__name__, way_out)
         return columns
 
+    def read_tags(self, columns: list[dict[str, Any]], *required: str) -> dict[str, Tensor]:
+        """The metadata that the collator attached to every column, one column after the other."""
+        tags = {tag: torch.cat([f[tag] for f in columns]) for tag in TAGS if all(tag in f for f in columns)}
+        if missing := [tag for tag in required if tag not in tags]:
+            self.refuse(f"the {len(columns)} text columns of the batch come without {missing}")
+        return tags
+
     def owned_parameters(self) -> list[nn.Parameter]:
         """Trainable parameters that belong to the loss and not to the encoder."""
         return [p for name, p in self.named_parameters() if _is_owned(name) and p.requires_grad]
@@ -118,11 +113,7 @@ class CrossLingualLoss(nn.Module):
         return {name: tensor for name, tensor in self.state_dict().items() if _is_owned(name)}
 
     def load_owned_state(self, state: dict[str, Tensor]) -> None:
-        """Restore what `owned_state` returned.
-
-        Raises:
-            ValueError: If parts are missing or unexpected.
-        """
+        """Restore what `owned_state` returned; a ValueError if parts are missing or unexpected."""
         keys = self.load_state_dict(state, strict=False)
         missing = [name for name in keys.missing_keys if _is_owned(name)]
         if missing or keys.unexpected_keys:

@@ -13,13 +13,12 @@ from torch import Tensor
 from st_xlret.batches import Windows
 from st_xlret.functional import contrastive_context_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss
-from st_xlret.losses.embedding import check_mini_batch, embed, gather_columns, read_tags
+from st_xlret.losses.embedding import embed, gather_columns, keep_padding
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 
 CITATION = """
 @inproceedings{wu2022ccp,
-    title = {Unsupervised Context Aware Sentence Representation Pretraining for Multi-lingual Dense
-        Retrieval},
+    title = {Unsupervised Context Aware Sentence Representation Pretraining for Multi-lingual Dense Retrieval},
     author = {Wu, Ning and Liang, Yaobo and Ren, Houxing and Shou, Linjun and Duan, Nan and Gong, Ming and
         Jiang, Daxin},
     booktitle = {Proceedings of the Thirty-First International Joint Conference on Artificial Intelligence},
@@ -32,15 +31,14 @@ class CCPLoss(CrossLingualLoss):
     """Contrastive context prediction (CCP, Wu et al. 2022, section 3.1 and Algorithm 1), from documents alone.
 
     The encoder learns to tell which sentence stands near a given one. The equation (lines 14-16 of Algorithm 1) is
-    [`contrastive_context_loss`][st_xlret.functional.contrastive_context_loss], computed on the vectors of a
-    projection head, with the keys of a memory bank as further negatives. Head and bank are discarded after
-    training.
+    [`contrastive_context_loss`][st_xlret.functional.contrastive_context_loss], computed on the vectors of a projection
+    head, with the keys of a memory bank as further negatives. Head and bank are discarded after training.
 
-    Rows are windows: either two columns (centre, context), or one column whose first half holds the centres and
-    whose second half holds their contexts, as `Windows` draws them (one forward pass).
+    Rows are windows: either two columns (centre, context), or one column whose first half holds the centres and whose
+    second half holds their contexts, as `Windows` draws them (one forward pass). Where the features have no
+    `language_id`, as in `model.fit`, integer labels are the languages of the rows.
 
-    In distributed training the sentence vectors are gathered before the head, so that batch statistics, negatives
-    and bank are those of the whole batch. R ranks compute what one rank computes with an R times larger batch.
+    R ranks compute what one rank computes with an R times larger batch.
 
     Args:
         model: The encoder.
@@ -55,8 +53,7 @@ class CCPLoss(CrossLingualLoss):
         mask_same_text: Do not use rows and keys that have the anchor's text as negatives. Algorithm 1 uses them.
         normalize: Compare projections by their cosines. If off, by their inner products: the ablation without L2
             normalisation of Table 5.
-        gather_across_devices: Use the rows of all ranks. If off, each rank computes its own loss and has its own
-            bank, as in the paper, where the batch of a device stands alone.
+        gather_across_devices: Use the rows of all ranks. If off, each rank has its own loss and bank, as in the paper.
         mini_batch_size: Texts per micro-batch of the encoder (gradient caching); None for one pass.
         batches: How batches are drawn, see `CrossLingualLoss`. Default: `Windows()`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
@@ -102,7 +99,7 @@ class CCPLoss(CrossLingualLoss):
         if not isinstance(bank, LanguageMemoryBank):
             bank = LanguageMemoryBank(self.head.out_features, bank_size, **(bank or {})) if bank_size else None
         self.bank, self.temperature, self.normalize = bank, temperature, normalize
-        self.mini_batch_size = check_mini_batch(model, mini_batch_size)
+        self.mini_batch_size = keep_padding(model, mini_batch_size)
         self.cross_language_negatives, self.gather_across_devices = cross_language_negatives, gather_across_devices
         self.mask_same_document, self.mask_same_text = mask_same_document, mask_same_text
 
@@ -118,31 +115,20 @@ class CCPLoss(CrossLingualLoss):
         return [*(["document"] if len(texts) == 1 else []), *([] if self.cross_language_negatives else languages)]
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
-        """Compute the loss of a batch of windows, a scalar.
-
-        Args:
-            sentence_features: One column of 2N rows (centres, then contexts) or two columns of N rows.
-            labels: Language of each row, integers, where the features have no `language_id`, as in `model.fit`.
-
-        Raises:
-            ValueError: If languages or documents are missing, or a window has sentences of two of them: on such pairs
-                the loss would teach nonsense.
-        """
+        """Compute the loss of a batch: one column of 2N rows (centres, then contexts) or two columns of N rows."""
         columns = self.read_columns(sentence_features, labels)
-        tags = read_tags(columns)
-        if "language_id" not in tags and labels is not None and not labels.is_floating_point():
-            tags["language_id"] = labels.repeat(len(columns))
-        if len(columns) == 1 and "document_id" not in tags:
-            self.refuse("one text column without documents")
+        if labels is not None and not labels.is_floating_point():
+            columns = [{"language_id": labels, **features} for features in columns]
+        documents = ["document_id"] if len(columns) == 1 else []
+        tags = self.read_tags(columns, *documents, *([] if self.cross_language_negatives else ["language_id"]))
         vectors = torch.cat(embed(self.model, columns, self.mini_batch_size))
         centres, contexts = vectors.chunk(2)
         return self.compute_loss_from_embeddings(centres, contexts, tags)
 
     def compute_loss_from_embeddings(self, centres: Tensor, contexts: Tensor, tags: dict[str, Tensor]) -> Tensor:
         """Compute the loss of sentence vectors, (N, d) each, with tags (2N,): `language_id`, and others if known."""
-        if "language_id" not in tags and not self.cross_language_negatives:
-            self.refuse("the languages are not known, which cross_language_negatives=True does not need")
         for kind in {"language_id", "document_id"} & tags.keys():
+            # On such pairs the loss would teach nonsense.
             if not torch.equal(*tags[kind].chunk(2)):
                 self.refuse(f"a window of the batch has sentences with two values of {kind}")
         tags = {"language_id": torch.zeros(2 * len(centres), dtype=torch.long, device=centres.device), **tags}
@@ -173,7 +159,5 @@ class CCPLoss(CrossLingualLoss):
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""
-        bank: dict[str, Any] = {"bank_size": 0}
-        if self.bank is not None:
-            bank = {"bank_size": self.bank.size, "bank_scope": self.bank.scope}
-        return {**super().get_config_dict(), "normalization": self.head.normalization, **bank}
+        bank = {} if self.bank is None else {"bank_size": self.bank.size, "bank_scope": self.bank.scope}
+        return {**super().get_config_dict(), "normalization": self.head.normalization, "bank_size": 0, **bank}

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from st_xlret.functional import cz_nce_loss, info_nce_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss
-from st_xlret.losses.embedding import embed, gather_columns, read_tags, translation_groups
+from st_xlret.losses.embedding import embed, gather_columns, translation_groups
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
 
@@ -43,11 +43,10 @@ class CZNCELoss(CrossLingualLoss):
       `source_end` and `target`, `target_start`, `target_end`; positions count the tokens of the text with its special
       tokens. The same sentences with another word are a negative, as in the paper.
 
-    All of them can add an `mlm` loss over the same texts (Eq. 3 and 8). To alternate batches of MLM with batches of
-    pairs instead, give the Trainer two data sets, a `MaskedLMLoss` for one of them, and `InterleavedBatchSampler`.
-
-    With a `CrossLingualDataCollator`, pairs that have a sample in common are not negatives of each other: duplicates,
-    or one sentence in two translations.
+    All of them can add an `mlm` loss over the same texts (Eq. 3 and 8); the value is then the two weighted parts by
+    name, which the Trainer logs and sums. To alternate batches of MLM with batches of pairs instead, give the Trainer
+    two data sets. With a `CrossLingualDataCollator`, pairs that have a sample in common are not negatives of each
+    other: duplicates, or one sentence in two translations. Labels are ignored.
 
     Args:
         model: The encoder. Word-positioned samples need one with token vectors; `first_last_encoder` builds the
@@ -61,9 +60,6 @@ class CZNCELoss(CrossLingualLoss):
         gather_across_devices: Use the rows of all ranks as negatives.
         batches: How batches are drawn, see `CrossLingualLoss`. Default: `Rows()`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
-
-    Raises:
-        ValueError: If the encoder gives no token vectors where they are needed, or `mlm` has another encoder.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -100,8 +96,7 @@ class CZNCELoss(CrossLingualLoss):
             self.refuse("mlm is a loss of another encoder")
         self.contextual_encoder, self.mlm = contextual_encoder, mlm
         self.objective, self.equation, self.temperature = objective, OBJECTIVES[objective], temperature
-        self.weight, self.mlm_weight = weight, mlm_weight
-        self.gather_across_devices = gather_across_devices
+        self.weight, self.mlm_weight, self.gather_across_devices = weight, mlm_weight, gather_across_devices
 
     def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
         """Where the word stands in each text, with a contextual encoder."""
@@ -111,26 +106,17 @@ class CZNCELoss(CrossLingualLoss):
     def forward(
         self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None
     ) -> Tensor | dict[str, Tensor]:
-        """Compute the loss of two text columns of N rows; `labels` are ignored.
-
-        Returns:
-            A scalar. With `mlm`, the two weighted parts by name, which the Trainer logs and sums.
-
-        Raises:
-            ValueError: If there are not exactly two columns, CZ-NCE gets a single pair, or word positions are missing
-                where they are needed.
-        """
+        """Compute the loss of two text columns of N rows."""
         columns = self.read_columns(sentence_features, labels)
-        tags, merged = read_tags(columns), merge_feature_batches(columns)
+        tags = self.read_tags(columns, *([] if self.contextual_encoder is None else ["word_start", "word_end"]))
+        merged = merge_feature_batches(columns)
         batches = columns if merged is None else [merged]
         if self.contextual_encoder is None:
             anchor, positive = embed(self.model, columns)
         else:
-            if not {"word_start", "word_end"} <= tags.keys():
-                self.refuse("the positions of words are not known, <column>_start and <column>_end of the data set")
             anchor, positive = torch.cat([self._embed_words(features) for features in batches]).chunk(2)
-            if "text_id" in tags:
-                tags["text_id"] = sample_ids(tags["text_id"], tags["word_start"], tags["word_end"])
+            if "text_id" in tags:  # a sample is a text with a word; a hash may wrap around
+                tags["text_id"] = (tags["text_id"] * 1_000_003 + tags["word_start"]) * 1_000_003 + tags["word_end"]
         value = self.compute_loss_from_embeddings(anchor, positive, tags)
         if self.mlm is None:
             return value
@@ -153,9 +139,3 @@ class CZNCELoss(CrossLingualLoss):
         """Options of the loss, for the model card."""
         further = {"words": self.contextual_encoder is not None, "mlm_weight": self.mlm_weight if self.mlm else 0.0}
         return {**super().get_config_dict(), **further}
-
-
-def sample_ids(text: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    """Compute ids of word-positioned samples, which are equal if text and word position are."""
-    # Integers wrap around, which does no harm to a hash.
-    return (text * 1_000_003 + start) * 1_000_003 + end

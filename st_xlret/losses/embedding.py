@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain, repeat
 from typing import Any
 
@@ -15,40 +15,29 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-TAGS = ("language_id", "document_id", "text_id", "block_id", "sentence_position", "word_start", "word_end")
-
 
 def embed(
     model: nn.Module,
     columns: list[dict[str, Any]],
     mini_batch_size: int | None = None,
     *,
-    mini_batch_num_tokens: int | None = None,
+    num_tokens: int | None = None,
 ) -> list[Tensor]:
     """Embed the texts of columns, together where the host can merge them.
 
-    A batch of more than `mini_batch_size` texts is cut into micro-batches of similar lengths. Their activations are
-    not kept: the backward pass runs each of them again with the same dropout and autocast (gradient caching, Gao et al.
-    2021, by PyTorch's checkpointing). This needs the memory of one micro-batch, takes about a quarter more time, and
-    gives the gradients of a single pass.
-
-    Args:
-        model: The encoder.
-        columns: Features of the columns.
-        mini_batch_size: Texts per micro-batch; None for one pass.
-        mini_batch_num_tokens: Tokens per micro-batch, in its place: as many texts as fit, padded to the longest of the
-            batch.
-
-    Returns:
-        Sentence vectors of each column (rows, d).
+    A batch of more than `mini_batch_size` texts, or of more than have `num_tokens` tokens when they are padded to
+    the longest, is cut into micro-batches of similar lengths. Their activations are not kept: the backward pass runs
+    each of them again with the same dropout and autocast (gradient caching, Gao et al. 2021, by PyTorch's
+    checkpointing). This needs the memory of one micro-batch, takes about a quarter more time, and gives the gradients
+    of a single pass. Returns the sentence vectors of each column (rows, d).
     """
     merged = merge_feature_batches(columns) if len(columns) > 1 else None
     batches = columns if merged is None else [merged]
     vectors = []
     for features in batches:
         size = mini_batch_size
-        if mini_batch_num_tokens is not None and "attention_mask" in features:
-            size = max(1, mini_batch_num_tokens // features["attention_mask"].shape[1])
+        if num_tokens is not None and "attention_mask" in features:
+            size = max(1, num_tokens // features["attention_mask"].shape[1])
         vectors.append(_embed(model, features, size))
     return vectors if merged is None else list(vectors[0].chunk(len(columns)))
 
@@ -75,11 +64,6 @@ def parts_by_length(features: dict[str, Any], size: int | None = None) -> list[T
 
     Padding takes as much time as text: without a size, one process on a CPU reads 32 texts and more in four parts.
     Several processes read whole batches, since each pass exchanges messages.
-
-    Example:
-        >>> mask = (torch.arange(64) < torch.tensor([[64]] * 2 + [[9]] * 2)).long()
-        >>> [rows.tolist() for rows in parts_by_length({"attention_mask": mask}, 2)]
-        [[0, 1], [2, 3]]
     """
     mask = features.get("attention_mask")
     if mask is None:  # the inputs of a static encoder have no padding
@@ -106,28 +90,11 @@ def take_texts(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:
     return {name: selected(value) for name, value in features.items()}
 
 
-def token_counts(model: SentenceTransformer, features: dict[str, Any]) -> Tensor:
-    """How many tokens each text of a column has (rows,), without special ones and padding."""
-    ids = features["input_ids"]
-    if "offsets" in features:  # flattened inputs of a static encoder
-        return torch.diff(features["offsets"], append=features["offsets"].new_tensor([len(ids)]))
-    special = torch.tensor(model.tokenizer.all_special_ids, device=ids.device)
-    return (features["attention_mask"].bool() & ~torch.isin(ids, special)).sum(1)
-
-
-def check_mini_batch(model: SentenceTransformer, size: int | None) -> int | None:
-    """Check the size of a micro-batch, and keep the padded layout, out of which micro-batches are cut."""
-    if size is not None and size < 1:
-        raise ValueError(f"a micro-batch has at least one text or token, got {size}; None is for one pass")
+def keep_padding(model: SentenceTransformer, size: int | None) -> int | None:
+    """Keep the padded layout if there are micro-batches, which are cut out of it; returns their size as it is."""
     if size is not None and isinstance(model[0], Transformer):
         model[0].unpad_inputs = False
     return size
-
-
-def read_tags(columns: Iterable[dict[str, Any]]) -> dict[str, Tensor]:
-    """Collect the metadata tensors that the collator attached, one column after the other."""
-    columns = list(columns)
-    return {tag: torch.cat([f[tag] for f in columns]) for tag in TAGS if all(tag in f for f in columns)}
 
 
 def gather_columns(vectors: list[Tensor], tags: dict[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
@@ -140,10 +107,7 @@ def gather_columns(vectors: list[Tensor], tags: dict[str, Tensor]) -> tuple[list
 
 
 def translation_groups(text: Tensor) -> Tensor:
-    """Number the groups of pairs that are connected by shared texts.
-
-    Two pairs that share a sentence are two translations of one meaning, so none of their rows is a negative of
-    another. Pass the group numbers as `text` to the functional losses to leave all of them out.
+    """Number the groups of pairs that are connected by shared texts: none of their rows is a negative of another.
 
     Example:
         >>> translation_groups(torch.tensor([1, 2, 1, 5, 6, 7])).tolist()   # pairs (1, 5), (2, 6), (1, 7)
@@ -161,11 +125,7 @@ def translation_groups(text: Tensor) -> Tensor:
 
 
 def passage_side(model: nn.Module, columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Check that the columns are on their way to the encoder of passages (lang-contrastive, section 4).
-
-    A shared encoder needs nothing. With a `Router` that has a route "document", the collator's `router_mapping` sends
-    the columns there, or the Router by default.
-    """
+    """Check that the columns are on their way to the passage encoder of a `Router` (lang-contrastive, section 4)."""
     router = next((module for module in model.modules() if isinstance(module, Router)), None)
     if router is None or "document" not in router.sub_modules:
         return columns

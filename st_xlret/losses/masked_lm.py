@@ -37,10 +37,7 @@ _MIX_2 = -7723592293110705685
 
 
 class NoHeadError(ValueError):
-    """An encoder has no head for masked words that is as trained as the encoder is.
-
-    Checkpoints of sentence encoders, such as multilingual E5, usually have none any more.
-    """
+    """An encoder has no head for masked words that is as trained as it is; sentence encoders usually have none."""
 
 
 class MaskedLMLoss(CrossLingualLoss):
@@ -48,14 +45,13 @@ class MaskedLMLoss(CrossLingualLoss):
 
     The loss reads the encoder's `token_embeddings` and predicts the masked tokens with the checkpoint's own
     language-model head. The head's vocabulary projection stays tied to the input embeddings if the checkpoint ties
-    them. The cross-entropy is [`chunked_cross_entropy`][st_xlret.functional.chunked_cross_entropy], on the masked
-    positions only and in chunks, so that the logits of a batch are never in memory all at once.
+    them. The cross-entropy is [`chunked_cross_entropy`][st_xlret.functional.chunked_cross_entropy], whose logits are
+    never in memory all at once.
 
     Of the chosen tokens, 80 % are replaced by the mask token, 10 % by a random one, and 10 % stay, as in BERT. Padding
     and special tokens are never chosen. What is hidden in a text depends on the text, on the seed and on the number of
-    training batches before this one, but not on the place in the batch. So equal texts of a batch hide the same tokens,
-    and R ranks hide what one rank hides in an R times larger batch. In distributed training the mean is over the masked
-    tokens of all ranks.
+    training batches before this one, but not on the place in the batch or the rank. In distributed training the mean is
+    over the masked tokens of all ranks.
 
     Args:
         model: An encoder that starts with a `Transformer` module. Unpadding of its inputs is turned off, because the
@@ -67,13 +63,11 @@ class MaskedLMLoss(CrossLingualLoss):
         fresh_head: Make a new head for a checkpoint without one. Its gradients are random at first and disturb the
             encoder: call [`train_head`][st_xlret.MaskedLMLoss.train_head] before the training.
         seed: Seed of the choice of tokens. Default: that of torch's global random generator.
-
         batches: How batches are drawn, see `CrossLingualLoss`. Default: `Rows()`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
     Raises:
         NoHeadError: If the checkpoint has no trained head, or its tokenizer no mask token.
-        ValueError: If the encoder has no `Transformer`, or `mask_probability` is outside (0, 1].
 
     Example:
         >>> from st_xlret.modules import train_tokenizer, transformer_encoder
@@ -121,10 +115,15 @@ class MaskedLMLoss(CrossLingualLoss):
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of a batch of texts."""
         vectors, target = self._read(self.read_columns(sentence_features, labels))
-        loss = self._cross_entropy(vectors, target)
+        loss = self.weight * self._cross_entropy(vectors, target)
         if self.updates_state:
             self.steps += 1
-        return self.weight * loss * _share_of_rank(len(target), loss.device)
+        if get_world_size() == 1:
+            return loss
+        # Ranks mask different numbers of tokens, and their gradients are averaged.
+        total = torch.tensor(float(len(target)), device=loss.device)
+        dist.all_reduce(total)
+        return loss * len(target) * get_world_size() / total.clamp(min=1)
 
     def train_head(
         self,
@@ -139,12 +138,12 @@ class MaskedLMLoss(CrossLingualLoss):
     ) -> list[float]:
         """Train a new head alone, before the encoder is trained with it: the encoder stays as it is.
 
-        The projection to the vocabulary is that of the encoder's word embeddings, where the checkpoint ties the two, so
-        that the small layer before it and the bias are all that learns. Some texts are held out, and when their loss
-        falls by less than 1 % in three evaluations, the head is trained. The random state and `steps` stay as they are.
+        Where the checkpoint ties the projection to the vocabulary to the word embeddings, the small layer before it and
+        the bias are all that learns. When the loss of the texts that are held out falls by less than 1 % in three
+        evaluations, the head is trained. The random state and `steps` stay as they are.
 
         Args:
-            texts: Texts as the encoder is to read them, in any order.
+            texts: 20 texts or more, as the encoder is to read them, in any order.
             batch_size: Texts of a step.
             learning_rate: Learning rate of AdamW.
             max_steps: Most steps.
@@ -154,9 +153,6 @@ class MaskedLMLoss(CrossLingualLoss):
 
         Returns:
             The held-out losses: before the first step, and at each evaluation.
-
-        Raises:
-            ValueError: If there are fewer than 20 texts.
 
         Example:
             >>> from st_xlret.modules import train_tokenizer, transformer_encoder
@@ -247,18 +243,14 @@ class MaskedLMLoss(CrossLingualLoss):
 
 
 class LanguageModelHead(nn.Module):
-    """The layers of a checkpoint between its last hidden states and the projection to the vocabulary.
-
-    It works for any architecture that `AutoModelForMaskedLM` knows: the encoder in it is replaced by a pass-through and
-    the projection by the identity.
-    """
+    """The layers of a masked language model between the last hidden states and the projection to the vocabulary."""
 
     def __init__(self, config: PretrainedConfig, checkpoint: str | None = None, *, fresh: bool = False) -> None:
         super().__init__()
         mlm = _load_masked_lm(config, checkpoint, fresh)
         projection = mlm.get_output_embeddings()
         self.bias = projection.bias
-        # An untied projection belongs to the head; a tied one is the encoder's embedding matrix.
+        # A tied projection is the encoder's embedding matrix.
         self.own_projection = None if config.tie_word_embeddings else projection.weight
         for name, module in list(mlm.named_modules()):
             if module is projection:
@@ -298,20 +290,8 @@ def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None, fresh: boo
     return mlm
 
 
-def _share_of_rank(masked: int, device: torch.device) -> Tensor | float:
-    """The weight of a rank's mean: ranks mask different numbers of tokens, and their gradients are averaged."""
-    if get_world_size() == 1:
-        return 1.0
-    total = torch.tensor(float(masked), device=device)
-    dist.all_reduce(total)
-    return masked * get_world_size() / total.clamp(min=1)
-
-
 def _token_keys(input_ids: Tensor, attention_mask: Tensor, seed: Tensor) -> Tensor:
-    """A key for each token (rows, length) from the seed, the tokens of its text and its place in it, and nothing else.
-
-    So a text has the same keys in a batch of any size, on any rank and on any device; equal texts have equal keys.
-    """
+    """A key for each token (rows, length) from seed, text and place in the text, and nothing else."""
     place = attention_mask.long().cumsum(1)
     tokens = _mix(input_ids * _GOLDEN + place) * attention_mask.long()
     text = _mix(tokens.sum(1, keepdim=True) + seed * _GOLDEN)
@@ -319,8 +299,7 @@ def _token_keys(input_ids: Tensor, attention_mask: Tensor, seed: Tensor) -> Tens
 
 
 def _uniform(keys: Tensor, stream: int) -> Tensor:
-    """A number in [0, 1) for each key, in float32; streams of different numbers are independent of each other."""
-    # As many bits as float32 has.
+    """A number in [0, 1) for each key, of as many bits as float32 has; streams are independent of each other."""
     return _logical_shift(_mix(keys + (stream + 1) * 1_000_003), 40).to(torch.float32) / float(1 << 24)
 
 

@@ -17,7 +17,7 @@ from st_xlret.batches.collator import text_to_id
 from st_xlret.functional import masked_sentence_loss
 from st_xlret.functional.tensors import at_least_float32
 from st_xlret.losses.base import Batches, CrossLingualLoss, unwrapped
-from st_xlret.losses.embedding import check_mini_batch, embed, read_tags, take_texts, token_counts
+from st_xlret.losses.embedding import embed, keep_padding, take_texts
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import DocumentEncoder, ProjectionHead
 
@@ -40,16 +40,14 @@ class MSMLoss(CrossLingualLoss):
     heads are discarded after training.
 
     A row is a sentence. `Blocks` draws all sentences of whole blocks of documents in any order, and
-    `CrossLingualDataCollator` attaches the block and place of each. Documents may differ in length:
-    padding does not enter the heads, the statistics or the loss.
+    `CrossLingualDataCollator` attaches the block and place of each. Or a row is a block with a column for each of its
+    sentences; empty texts are padding, and where the features have no `document_id`, as in `model.fit`, integer labels
+    are the documents of the rows. Documents may differ in length.
 
     - A block of one sentence has no other sentence to predict it from, so it is a negative only.
     - A batch of one document has intra-document negatives only, and then no bias.
-    - A batch of one language, as in the paper, has negatives of its language only. In mixed batches, rows of another
-      language are masked unless `cross_language_negatives` is set.
 
-    In distributed training, sentence vectors and predictions are gathered before the heads. R ranks compute what one
-    rank computes with an R times larger batch, and they may have different numbers of rows.
+    R ranks compute what one rank computes with an R times larger batch, and may have different numbers of rows.
 
     Args:
         model: The encoder.
@@ -61,18 +59,17 @@ class MSMLoss(CrossLingualLoss):
         temperature: Divisor of the cosines. Eq. 1 shows none; 0.1 is that of the authors' program.
         intra_document_negatives: Use the other sentences of the document as negatives. Turn it off for the ablation
             "cross-doc" (Table 5).
-        cross_language_negatives: Use rows of other languages as negatives too.
+        cross_language_negatives: Use rows of other languages as negatives too, which batches of one language, as in the
+            paper, do not have.
         mask_same_text: Do not use rows that have the sentence's own text as negatives. The paper does not say so.
         mini_batch_size: Number of sentences per micro-batch of the encoder (gradient caching); None for one pass.
         mlm: A masked-language-model loss of the same encoder that is added to each batch (Eq. 3); None if the two
-            alternate by batch. On each rank it reads at most `mini_batch_size` sentences, drawn at random.
+            alternate by batch. On each rank it reads at most `mini_batch_size` sentences, drawn at random. The value is
+            then the two parts by name, which the Trainer logs and sums.
         gather_across_devices: Use the rows of all ranks. If off, each rank computes its own loss.
         seed: Seed of the random draws.
         batches: How batches are drawn, see `CrossLingualLoss`. Default: `Blocks()`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
-
-    Raises:
-        ValueError: If the document encoder or `mlm` does not fit the encoder.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -114,7 +111,7 @@ class MSMLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        self.mini_batch_size = check_mini_batch(model, mini_batch_size)
+        self.mini_batch_size = keep_padding(model, mini_batch_size)
         features = model.get_embedding_dimension() or 0
         if not isinstance(document_encoder, DocumentEncoder):
             document_encoder = DocumentEncoder(features, **(document_encoder or {}))
@@ -135,7 +132,7 @@ class MSMLoss(CrossLingualLoss):
         return Blocks()
 
     def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
-        """Documents and positions, unless a row is a block already; languages, unless they do not matter."""
+        """Documents and positions, unless a row is a block already, and languages."""
         if len(texts) > 1:
             return ["document"] if "document" in columns else ["label"] if "label" in columns else []
         return ["document", "position", *([] if self.cross_language_negatives else ["language"])]
@@ -143,42 +140,21 @@ class MSMLoss(CrossLingualLoss):
     def forward(
         self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
     ) -> Tensor | dict[str, Tensor]:
-        """Compute the loss of a batch of blocks of documents.
-
-        Args:
-            sentence_features: One column of sentences, with `block_id` and `sentence_position`; or a column for each
-                sentence of a block, where a row is a block and empty texts are padding.
-            labels: With several columns, the document of each row, integers, where the features have no `document_id`,
-                as in `model.fit`.
-
-        Returns:
-            A scalar. With `mlm`, the two parts by name, which the Trainer logs and sums.
-
-        Raises:
-            ValueError: If tags are missing, a block is no run of a document's sentences, or none has two sentences.
-        """
+        """Compute the loss of one column of sentences, or of a column for each sentence of a block."""
         columns = self.read_columns(sentence_features, labels)
-        tags = read_tags(columns)
+        languages = [] if self.cross_language_negatives else ["language_id"]
+        tags = self.read_tags(columns, *languages, *(["block_id", "sentence_position"] if len(columns) == 1 else []))
         vectors = torch.cat(embed(self.model, columns, self.mini_batch_size))
         if len(columns) > 1:
             vectors, tags = self._rows_of_blocks(vectors, columns, tags, labels)
-        elif not {"block_id", "sentence_position"} <= tags.keys():
-            self.refuse("one text column without documents and positions")
         # Before the loss, which counts the step.
-        mlm = None if self.mlm is None else self._mlm_of_some(columns, labels)
+        mlm = None if self.mlm is None else self.mlm(self._some_texts(columns), labels)
         loss = self.compute_loss_from_embeddings(vectors, tags)
         return loss if mlm is None else {"msm": loss, "mlm": mlm}
 
     def compute_loss_from_embeddings(self, vectors: Tensor, tags: dict[str, Tensor]) -> Tensor:
-        """Compute the loss of sentence vectors (S, d) with tags (S,): `block_id`, `sentence_position`, others if known.
-
-        Raises:
-            ValueError: If `language_id` is missing where it is needed, or the blocks are wrong as in `forward`.
-        """
-        if "language_id" not in tags and not self.cross_language_negatives:
-            self.refuse("the languages are not known, which cross_language_negatives=True does not need")
-        # The networks are in float32 where the encoder is in 16 bits.
-        vectors = at_least_float32(vectors)
+        """Compute the loss of vectors (S, d) with tags (S,): `block_id`, `sentence_position`, and others if known."""
+        vectors = at_least_float32(vectors)  # as the networks are, where the encoder is in 16 bits
         predictions, predicted = self._predict(vectors, tags)
         names = ("document_id", "language_id", "text_id")
         document, language, text = (tags.get(name, tags["block_id"]) for name in names)
@@ -245,22 +221,27 @@ class MSMLoss(CrossLingualLoss):
         if "text_id" in tags:
             filled = tags["text_id"] != text_to_id("")
         else:
-            filled = torch.cat([token_counts(unwrapped(self.model), features) for features in columns]) > 0
+            filled = torch.cat([self._has_tokens(features) for features in columns])
         return vectors[filled], {name: tag[filled] for name, tag in tags.items()}
+
+    def _has_tokens(self, features: dict[str, Any]) -> Tensor:
+        ids = features["input_ids"]
+        if "offsets" in features:  # flattened inputs of a static encoder
+            return torch.diff(features["offsets"], append=features["offsets"].new_tensor([len(ids)])) > 0
+        special = torch.tensor(unwrapped(self.model).tokenizer.all_special_ids, device=ids.device)
+        return (features["attention_mask"].bool() & ~torch.isin(ids, special)).any(1)
 
     def _generator(self, device: torch.device) -> torch.Generator:
         # From the step alone: the same on all ranks and after a resume.
         return torch.Generator(device).manual_seed(1_000_003 * self.seed + int(self.steps))
 
-    def _mlm_of_some(self, columns: list[dict[str, Tensor]], labels: Tensor | None) -> Tensor:
-        """The loss of masked words of the sentences, or of as many as a micro-batch has, drawn at random."""
-        assert self.mlm is not None
-        rows, size = len(columns[0]["input_ids"]), self.mini_batch_size
-        if len(columns) == 1 and size is not None and size < rows:
-            device = columns[0]["input_ids"].device
-            chosen = torch.randperm(rows, generator=self._generator(device), device=device)[:size]
-            columns = [take_texts(columns[0], chosen)]
-        return self.mlm(columns, labels)
+    def _some_texts(self, columns: list[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
+        """As many sentences of one column as a micro-batch has, drawn at random."""
+        ids, size = columns[0]["input_ids"], self.mini_batch_size
+        if len(columns) > 1 or size is None or size >= len(ids):
+            return columns
+        rows = torch.randperm(len(ids), generator=self._generator(ids.device), device=ids.device)
+        return [take_texts(columns[0], rows[:size])]
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""
@@ -269,13 +250,7 @@ class MSMLoss(CrossLingualLoss):
 
 
 def arrange_blocks(block: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
-    """Find which row of the batch stands at which place of which block.
-
-    Example:
-        >>> rows, present = arrange_blocks(torch.tensor([7, 3, 7]), torch.tensor([5, 0, 2]))
-        >>> rows.tolist(), present.tolist()
-        ([[1, 0], [2, 0]], [[True, False], [True, True]])
-    """
+    """Find which row of the batch stands at which place of which block, and which places of shorter blocks are none."""
     order = torch.argsort(position, stable=True)
     order = order[torch.argsort(block[order], stable=True)]
     _, number, counts = torch.unique_consecutive(block[order], return_inverse=True, return_counts=True)

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from st_xlret.batches import BatchFactory, LengthGroupedBatches, Rows
 from st_xlret.functional import similarity_distillation_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss
-from st_xlret.losses.embedding import check_mini_batch, embed
+from st_xlret.losses.embedding import embed, keep_padding
 
 CITATION = """
 @inproceedings{fang2021seed,
@@ -36,9 +36,8 @@ class SimilarityDistillationLoss(CrossLingualLoss):
     """Give texts of all languages the place that a teacher gives their English translations.
 
     The equation is [`similarity_distillation_loss`][st_xlret.functional.similarity_distillation_loss]: the neighbours
-    of a text among the teacher's vectors, and their order, become those of its translation. These vectors are computed
-    once, before training: a step encodes one side of the translations only. The teacher is often the encoder itself
-    before training: then English keeps its place, and the other languages come to it.
+    of a text among the teacher's vectors, and their order, become those of its translation. The teacher is often the
+    encoder itself before training: then English keeps its place, and the other languages come to it.
 
     The data set has one text column and an integer column `label`, the row of `teacher` that the text is to reach.
 
@@ -46,18 +45,13 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         model: The encoder to train.
         teacher: Vectors of the teacher (M, d), one for each English text, on any device and in any float type.
         bank_size: How many random rows of `teacher` each row is compared with, besides the targets of the batch; all
-            rows of `teacher` if there are no more. No row counts twice. The rows are drawn by the labels of the batch,
-            so that a resumed run draws the same ones.
+            rows of `teacher` if there are no more. No row counts twice.
         temperature: Divisor of the cosines.
         cosine_weight: Factor on the distance to the teacher's vector itself. 0 leaves it out.
         weight: Factor on the loss.
-        mini_batch_num_tokens: Tokens per micro-batch of the encoder, padding included (gradient caching, see
-            `st_xlret.losses.embedding.embed`); None for one pass.
+        mini_batch_num_tokens: As for `RetrievalContrastiveLoss`.
         batches: How batches are drawn, see `CrossLingualLoss`. Default: `LengthGroupedBatches()`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
-
-    Raises:
-        ValueError: If `teacher` is no matrix with rows of the encoder's size, or `bank_size` is negative.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -93,8 +87,8 @@ class SimilarityDistillationLoss(CrossLingualLoss):
             self.refuse(f"teacher {tuple(teacher.shape)} for an encoder of {features} features, bank_size {bank_size}")
         self.bank_size, self.temperature = bank_size, temperature
         self.cosine_weight, self.weight = cosine_weight, weight
-        self.mini_batch_num_tokens = check_mini_batch(model, mini_batch_num_tokens)
-        # The caller can compute the vectors again, so checkpoints do not hold them.
+        self.mini_batch_num_tokens = keep_padding(model, mini_batch_num_tokens)
+        # Not in checkpoints: the caller can compute the vectors again.
         self.register_buffer("teacher", teacher.detach(), persistent=False)
 
     def default_batches(self) -> BatchFactory:
@@ -103,36 +97,28 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         return LengthGroupedBatches(tokenizer) if isinstance(tokenizer, PreTrainedTokenizerBase) else Rows()
 
     def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
-        """Rows of the teacher's vectors."""
+        """The row of the teacher's vectors of each text."""
         return ["label"]
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
-        """Compute the loss of a batch of texts, a scalar.
-
-        Args:
-            sentence_features: One text column of N rows.
-            labels: The rows of `teacher` that the texts are to reach, integers (N,).
-
-        Raises:
-            ValueError: If there is not exactly one text column, or labels are missing or no rows of `teacher`.
-        """
+        """Compute the loss of a text column of N rows that are to reach the rows `labels` (N,) of `teacher`."""
         columns = self.read_columns(sentence_features, labels)
         if labels is None or labels.is_floating_point() or not 0 <= labels.min() <= labels.max() < len(self.teacher):
             self.refuse(f"labels must be rows of the teacher's {len(self.teacher)} vectors, got {labels}")
-        (vectors,) = embed(self.model, columns, mini_batch_num_tokens=self.mini_batch_num_tokens)
+        (vectors,) = embed(self.model, columns, num_tokens=self.mini_batch_num_tokens)
         # `encode` cuts the vectors of a model with `truncate_dim`, and a forward pass does not.
         return self.compute_loss_from_embeddings(vectors[:, : self.teacher.shape[1]], labels)
 
     def compute_loss_from_embeddings(self, vectors: Tensor, labels: Tensor) -> Tensor:
         """Compute the loss of vectors (N, d) that are to reach the rows `labels` (N,) of the teacher's vectors."""
         # All ranks compare with the same bank, which holds the targets of all of them.
-        bank = self._bank(all_gather(labels.contiguous()) if get_world_size() > 1 else labels)
+        bank = self.bank_rows(all_gather(labels.contiguous()) if get_world_size() > 1 else labels)
         goals, neighbours = (self.teacher[rows.to(self.teacher.device)].to(vectors.device) for rows in (labels, bank))
         return self.weight * similarity_distillation_loss(
             vectors, goals, neighbours, temperature=self.temperature, cosine_weight=self.cosine_weight
         )
 
-    def _bank(self, labels: Tensor) -> Tensor:
+    def bank_rows(self, labels: Tensor) -> Tensor:
         """The rows of the teacher's vectors to compare with, each once: all, or those of the batch and random ones."""
         rows = len(self.teacher)
         if self.bank_size >= rows:

@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from st_xlret.losses import MSMLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss, SimilarityDistillationLoss
-from st_xlret.losses.embedding import embed, read_tags, take_texts, translation_groups
+from st_xlret.losses.embedding import embed, take_texts, translation_groups
 from st_xlret.modules import DocumentEncoder, transformer_encoder
 from tests import tiny
 from tests.losses.batches import block_features
@@ -70,7 +70,7 @@ def test_dropout_and_autocast_are_those_of_the_first_run(autocast: bool) -> None
     loss = msm(model, dropout=0.3, mini_batch_size=3)
     features = block_features(model)
     order = features["attention_mask"].sum(1).argsort(descending=True, stable=True)
-    tags = read_tags([features])
+    tags = loss.read_tags([features])
 
     def in_one_graph() -> Tensor:
         vectors = [model(take_texts(features, rows))["sentence_embedding"] for rows in order.split(3)]
@@ -144,7 +144,7 @@ def test_tags_are_those_that_every_column_has() -> None:
         {"language_id": torch.tensor([1, 2]), "text_id": torch.tensor([3, 4])},
         {"language_id": torch.tensor([5, 6]), "document_id": torch.tensor([7, 8])},
     ]
-    tags = read_tags(columns)
+    tags = SemanticContrastiveLoss(tiny.static()).read_tags(columns)
     assert {name: tag.tolist() for name, tag in tags.items()} == {"language_id": [1, 2, 5, 6]}
 
 

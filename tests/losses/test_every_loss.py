@@ -152,13 +152,11 @@ def test_another_number_of_columns_is_refused(name: str, count: int) -> None:
 @pytest.mark.parametrize(
     ("build", "named"),
     [
-        (lambda static, model: MSMLoss(model, mini_batch_size=0), "0"),
         (lambda static, model: MSMLoss(model, mlm=MaskedLMLoss(tiny.transformer())), "another encoder"),
         (lambda static, model: CZNCELoss(model, mlm=MaskedLMLoss(tiny.transformer())), "another encoder"),
         (lambda static, model: CZNCELoss(static, ContextualEncoder(8)), "StaticEmbedding"),
         (lambda static, model: MaskedLMLoss(static), "StaticEmbedding"),
         (lambda static, model: MaskedLMLoss(model, mask_probability=1.5), "1.5"),
-        (lambda static, model: RetrievalContrastiveLoss(model, similarity="euclid"), "euclid"),
         (lambda static, model: SimilarityDistillationLoss(static, torch.ones(6, 5)), r"\(6, 5\)"),
         (lambda static, model: SimilarityDistillationLoss(static, torch.ones(6, 8), bank_size=-1), "-1"),
     ],

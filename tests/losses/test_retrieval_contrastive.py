@@ -9,7 +9,7 @@ import torch
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
 from st_xlret.functional import retrieval_contrastive_loss
-from st_xlret.losses.retrieval_contrastive import RetrievalContrastiveLoss
+from st_xlret.losses import RetrievalContrastiveLoss
 from st_xlret.modules import with_two_encoders
 from tests import tiny
 from tests.losses.batches import columns

@@ -40,8 +40,8 @@ def test_the_bank_depends_on_the_batch_alone() -> None:
     first = loss([batch], labels)
     torch.rand(7)
     assert torch.equal(loss([batch], labels), first)
-    assert not torch.equal(loss._bank(torch.tensor([1, 2, 4])), loss._bank(labels))
-    assert not torch.equal(loss._bank(torch.tensor([3, 2, 1])), loss._bank(labels))
+    assert not torch.equal(loss.bank_rows(torch.tensor([1, 2, 4])), loss.bank_rows(labels))
+    assert not torch.equal(loss.bank_rows(torch.tensor([3, 2, 1])), loss.bank_rows(labels))
 
 
 @pytest.mark.parametrize("bank_size", [0, 5, 6, 9])
@@ -50,7 +50,7 @@ def test_no_vector_of_the_bank_counts_twice(bank_size: int) -> None:
     vectors, labels = teacher(6, model), torch.tensor([4, 0, 4])
     loss = SimilarityDistillationLoss(model, vectors, bank_size=bank_size, cosine_weight=0.0)
     student = model(model.preprocess(texts(3)))["sentence_embedding"].detach()
-    rows = range(6) if bank_size >= 6 else {*loss._bank(labels).tolist()}
+    rows = range(6) if bank_size >= 6 else {*loss.bank_rows(labels).tolist()}
     assert {0, 4} <= {*rows}
     expected = 0.0
     for vector, label in zip(student, labels, strict=True):

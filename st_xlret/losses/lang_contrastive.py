@@ -1,25 +1,18 @@
-"""The two losses of lang-contrastive over parallel sentences, of which L_lang takes further sentences too."""
+"""The three losses of lang-contrastive: over queries and passages, translations, and further sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util.distributed import all_gather_with_grad, get_world_size
 from torch import Tensor
 
-from st_xlret.functional import info_nce_loss, language_contrastive_loss
+from st_xlret.functional import info_nce_loss, language_contrastive_loss, retrieval_contrastive_loss
 from st_xlret.functional.contrastive import Reduction
 from st_xlret.losses.base import Batches, CrossLingualLoss
-from st_xlret.losses.embedding import (
-    check_mini_batch,
-    embed,
-    gather_columns,
-    passage_side,
-    read_tags,
-    translation_groups,
-)
+from st_xlret.losses.embedding import embed, gather_columns, keep_padding, passage_side, translation_groups
 
 CITATION = """
 @inproceedings{hu2023language,
@@ -32,21 +25,92 @@ CITATION = """
 """
 
 
+class RetrievalContrastiveLoss(CrossLingualLoss):
+    """Retrieval loss L_IR: each query's gold passage against the batch's other passages (Hu et al. 2023, Eq. 1).
+
+    The equation is [`retrieval_contrastive_loss`][st_xlret.functional.retrieval_contrastive_loss]. The loss takes two
+    or more text columns: queries, gold passages, and any number of columns of hard negatives. Its values are those of
+    the host's `MultipleNegativesRankingLoss` with `scale = 1 / temperature`. In contrast to it, this loss computes its
+    logits in float32 under autocast, and uses neither equal passages nor the passages of equal questions as negatives,
+    over all ranks (with a `CrossLingualDataCollator`). Labels are ignored.
+
+    Args:
+        model: The encoder. With a `Router`, the columns take the routes that the collator's `router_mapping` names.
+        temperature: Divisor of the cosines. The default is the host's (a scale of 20); Eq. 1 as printed has 1.
+        similarity: "cosine", or "dot" for inner products of vectors whose lengths are to be learned.
+        weight: Factor on the loss.
+        gather_across_devices: Use the passages of all ranks as negatives.
+        mini_batch_num_tokens: Tokens per micro-batch of the encoder, padding included (gradient caching); None for one
+            pass.
+        batches: How batches are drawn, see `CrossLingualLoss`. Default: `Rows()`.
+        ratio: How often batches of this loss are drawn beside those of the other losses of a run.
+
+    Example:
+        >>> from st_xlret.modules import static_encoder, train_tokenizer
+        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
+        >>> loss = RetrievalContrastiveLoss(model)
+        >>> loss([model.preprocess(["a", "b"]), model.preprocess(["a c", "b d"])]).ndim
+        0
+    """
+
+    least_columns = 2
+    takes = "queries, passages and any number of columns of hard negatives"
+    citation = CITATION
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        *,
+        temperature: float = 0.05,
+        similarity: Literal["cosine", "dot"] = "cosine",
+        weight: float = 1.0,
+        gather_across_devices: bool = True,
+        mini_batch_num_tokens: int | None = None,
+        batches: Batches = None,
+        ratio: float = 1.0,
+    ) -> None:
+        super().__init__(model, batches=batches, ratio=ratio)
+        self.temperature, self.weight, self.gather_across_devices = temperature, weight, gather_across_devices
+        self.similarity, self.normalize = similarity, {"cosine": True, "dot": False}[similarity]
+        self.mini_batch_num_tokens = keep_padding(model, mini_batch_num_tokens)
+
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
+        """Compute the loss of N queries, gold passages and any columns of hard negatives, a scalar."""
+        columns = self.read_columns(sentence_features, labels)
+        # Queries are short and passages long: together, the queries would be padded to the passages.
+        sides = (columns[:1], columns[1:])
+        vectors = [v for side in sides for v in embed(self.model, side, num_tokens=self.mini_batch_num_tokens)]
+        return self.compute_loss_from_embeddings(vectors, self.read_tags(columns))
+
+    def compute_loss_from_embeddings(self, vectors: list[Tensor], tags: dict[str, Tensor]) -> Tensor:
+        """Compute the loss of the columns' vectors, each (N, d), and their tags, of which `text_id` is read."""
+        if self.gather_across_devices:
+            vectors, tags = gather_columns(vectors, tags)
+        rows, text = len(vectors[0]), tags.get("text_id")
+        return self.weight * retrieval_contrastive_loss(
+            vectors[0],
+            torch.cat(vectors[1:]),
+            temperature=self.temperature,
+            query_text=None if text is None else text[:rows],
+            passage_text=None if text is None else text[rows:],
+            normalize=self.normalize,
+        )
+
+
 class SemanticContrastiveLoss(CrossLingualLoss):
     """Semantic contrastive loss L_sema over translations (Hu et al. 2023, Eq. 2).
 
     Translations are drawn together and away from the 2(N - 1) other rows of the batch, by
     [`info_nce_loss`][st_xlret.functional.info_nce_loss]. The loss takes two text columns of row-aligned translations,
     and batches may mix language pairs. Pairs that have a text in common are not negatives of each other. The loss acts
-    on the passage encoder only: with a `Router`, on its route "document".
+    on the passage encoder only: with a `Router`, on its route "document". Labels are ignored.
 
     Args:
         model: The encoder, shared or a `Router` of two.
         temperature: Divisor of the cosines.
         weight: Factor on the loss. The paper trains with 0.01 beside its retrieval loss.
         gather_across_devices: Use the rows of all ranks as negatives.
-        mini_batch_num_tokens: Tokens per micro-batch of the encoder, padding included (gradient caching, see
-            `st_xlret.losses.embedding.embed`); None for one pass.
+        mini_batch_num_tokens: As for `RetrievalContrastiveLoss`.
         batches: How batches are drawn, see `CrossLingualLoss`. Default: `Rows()`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
 
@@ -75,17 +139,13 @@ class SemanticContrastiveLoss(CrossLingualLoss):
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
         self.temperature, self.weight, self.gather_across_devices = temperature, weight, gather_across_devices
-        self.mini_batch_num_tokens = check_mini_batch(model, mini_batch_num_tokens)
+        self.mini_batch_num_tokens = keep_padding(model, mini_batch_num_tokens)
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
-        """Compute the loss of two text columns of N rows, a scalar; `labels` are ignored.
-
-        Raises:
-            ValueError: If there are not exactly two columns, or one was made for the query encoder.
-        """
+        """Compute the loss of two text columns of N rows, a scalar."""
         columns = passage_side(self.model, self.read_columns(sentence_features, labels))
-        source, target = embed(self.model, columns, mini_batch_num_tokens=self.mini_batch_num_tokens)
-        return self.compute_loss_from_embeddings(source, target, read_tags(columns))
+        source, target = embed(self.model, columns, num_tokens=self.mini_batch_num_tokens)
+        return self.compute_loss_from_embeddings(source, target, self.read_tags(columns))
 
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, tags: dict[str, Tensor]) -> Tensor:
         """Compute the loss of row-aligned vectors (N, d) and (N, d) with tags (2N,), of which `text_id` is read."""
@@ -102,7 +162,7 @@ class LangContrastiveLoss(CrossLingualLoss):
     [`language_contrastive_loss`][st_xlret.functional.language_contrastive_loss]. The loss takes two text columns of
     row-aligned translations, and optionally a third column of sentences without translations, for example in languages
     that have no parallel data. Batches mix languages. The loss acts on the passage encoder only: with a `Router`, on
-    its route "document".
+    its route "document". Labels are ignored.
 
     Args:
         model: The encoder, shared or a `Router` of two.
@@ -141,18 +201,13 @@ class LangContrastiveLoss(CrossLingualLoss):
         self.reduction: Reduction = reduction
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
-        """Compute the loss of two columns of N translations and a further one, a scalar; `labels` are ignored.
-
-        Raises:
-            ValueError: If there are not two or three columns, a column was made for the query encoder, or there is a
-                single pair and nothing else.
-        """
+        """Compute the loss of two columns of N translations and at most one further column, a scalar."""
         columns = passage_side(self.model, self.read_columns(sentence_features, labels))
         return self.compute_loss_from_embeddings(*embed(self.model, columns))
 
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, others: Tensor | None = None) -> Tensor:
         """Compute the loss of row-aligned vectors (N, d) and (N, d), and further ones (M, d)."""
-        if self.gather_across_devices and get_world_size() > 1:
-            source, target = all_gather_with_grad(source), all_gather_with_grad(target)
-            others = None if others is None else all_gather_with_grad(others)
-        return self.weight * language_contrastive_loss(source, target, others, reduction=self.reduction)
+        columns = [source, target] if others is None else [source, target, others]
+        if self.gather_across_devices:
+            columns, _ = gather_columns(columns, {})
+        return self.weight * language_contrastive_loss(*columns, reduction=self.reduction)
