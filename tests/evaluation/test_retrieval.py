@@ -285,7 +285,7 @@ def test_metrics_by_language() -> None:
     assert found["recall_at_10_same_language"].tolist() == [1, 0, 0]
     assert found["recall_at_10_other_languages"].tolist() == [0.5, 0.5, 0.5]
     assert found["language_preference_rate"].tolist() == [1, 0, 0]
-    assert found["same_language_at_10"].tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3])
+    assert found["same_language_at_10"].tolist() == pytest.approx([2 / 3, 1 / 3, 1 / 3])
     ideal = 2 + 1 / np.log2(3) + 0.5
     np.testing.assert_allclose(found["language_ndcg_at_10"], np.array([2 + 1 / np.log2(3), 0.5, 0.5]) / ideal)
     split = [found[f"{what}_{which}_language"] for what in ("right", "wrong") for which in ("same", "other")]
