@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,10 +57,14 @@ class LanguageBias:
 
     def as_json(self) -> dict[str, Any]:
         """Everything in JSON's types."""
-        languages = {}
-        for i, code in enumerate(self.languages):
-            own = {"same_language_share": float(self.shares[i, i]), "chance": float(self.expected[i, i])}
-            languages[code] = own | {"neighbours": dict(zip(self.languages, self.shares[i].tolist(), strict=True))}
+        languages = {
+            code: {
+                "same_language_share": float(self.shares[i, i]),
+                "chance": float(self.expected[i, i]),
+                "neighbours": dict(zip(self.languages, self.shares[i].tolist(), strict=True)),
+            }
+            for i, code in enumerate(self.languages)
+        }
         whole = {"languages": languages, "same_language_share": self.same_language_share, "chance": self.chance}
         return whole | {"texts_per_language": self.texts, "neighbours": self.neighbours}
 
@@ -89,8 +93,9 @@ class Figures:
         Evenness is 1 minus the imbalance, averaged over the search and the neighbours between documents; of the search
         alone where documents stay as they are, or as `queries_only` says.
         """
-        alone = self.queries_only if queries_only is None else queries_only
-        counted = [self.search] if alone else [self.search, self.documents]
+        counted = [self.search, self.documents]
+        if self.queries_only if queries_only is None else queries_only:
+            counted = [self.search]
         return float(self.kept**0.5 * (1 - np.mean([bias.imbalance for bias in counted])))
 
     def as_json(self) -> dict[str, Any]:
@@ -111,10 +116,7 @@ def measure_language_bias(
         embeddings: Language to (n, d). Languages with more texts than the smallest one give only their first ones.
         documents: Language to (n,) document ids, row-aligned. Neighbours from the text's own document are left out.
         queries: Language to (m, d), if texts as queries have embeddings of their own: of the first m texts.
-        neighbours: How many neighbours to look at.
-
-    Raises:
-        ValueError: If there are fewer than two languages, or fewer texts than neighbours.
+        neighbours: How many neighbours to look at. There have to be more texts.
 
     Example:
         >>> apart = {"en": torch.eye(4)[:2].repeat(9, 1), "fr": torch.eye(4)[2:].repeat(9, 1)}
@@ -144,8 +146,7 @@ def measure(
     Args:
         documents: Language -> (n, d) vectors of texts as documents.
         calibrations: Name -> calibration.
-        queries: Language -> (m, d) vectors of the first of these texts as queries, where the model embeds them
-            differently.
+        queries: Language -> (m, d) vectors of the first of these texts as queries, if they differ.
         ids: Language -> (n,) numbers of the documents that the texts are from. Neighbours from a text's own document do
             not count.
         texts: Texts of each language that are looked at; the first ones.
@@ -153,40 +154,20 @@ def measure(
 
     Example:
         >>> clouds = {"en": np.random.normal(1, 1, (60, 8)), "fr": np.random.normal(-1, 1, (60, 8))}
-        >>> found = measure(clouds, {"lsar": VectorCalibration.fit(clouds)})
-        >>> found["as it is"].search.same_language_share > found["lsar"].search.same_language_share
+        >>> figures = measure(clouds, {"lsar": VectorCalibration.fit(clouds)})
+        >>> figures["as it is"].search.same_language_share > figures["lsar"].search.same_language_share
         True
     """
     sample = _Sample.of(documents, calibrations, queries, ids, texts, neighbours)
     apart = queries is not None or any(c.query is not None and not c.queries_only for c in calibrations.values())
     search = sample.search("query", calibrations, keeps_both=not apart)
     between = sample.search("document", calibrations, keeps_both=True) if apart else search
-    figures = {AS_IT_IS: Figures(search[AS_IT_IS].bias, between[AS_IT_IS].bias)}
+    figures = {AS_IT_IS: Figures(search[AS_IT_IS][0], between[AS_IT_IS][0])}
     for name, each in calibrations.items():
-        documents_of, kept = (AS_IT_IS, search) if each.queries_only else (name, between)
-        about = (kept[name].kept, each.queries_only, bool(each.languages))
-        figures[name] = Figures(search[name].bias, between[documents_of].bias, *about)
+        documents_of, kept_of = (AS_IT_IS, search) if each.queries_only else (name, between)
+        about = (kept_of[name][1], each.queries_only, bool(each.languages))
+        figures[name] = Figures(search[name][0], between[documents_of][0], *about)
     return figures
-
-
-class _Found(NamedTuple):
-    """What one search found, by one calibration."""
-
-    bias: LanguageBias
-    kept: float
-
-
-@dataclass
-class _Counts:
-    """What has to be multiplied for one calibration, and what was counted so far."""
-
-    asked: NDArray[Any]
-    pool: NDArray[Any]
-    lengths: NDArray[Any]
-    within: bool
-    """Whether its neighbours within a language are compared with those of before."""
-    shares: list[NDArray[np.float64]] = field(default_factory=list)
-    kept: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -215,8 +196,8 @@ class _Sample:
         pool = np.concatenate([clouds[code][:size] for code in codes])
         sides: dict[Role, NDArray[Any]] = {"query": pool, "document": pool}
         if queries is not None:
-            asked = [as_array(queries[code])[:size] for code in codes]
-            sides["query"] = np.concatenate([rows[: min(map(len, asked))] for rows in asked])
+            as_queries = [as_array(queries[code])[:size] for code in codes]
+            sides["query"] = np.concatenate([rows[: min(map(len, as_queries))] for rows in as_queries])
         document_of = np.arange(len(pool))
         if ids is not None:
             names = [[f"{code} {name}" for name in np.asarray(ids[code])[:size].tolist()] for code in codes]
@@ -227,49 +208,54 @@ class _Sample:
 
     def search(
         self, role: Role, calibrations: Mapping[str, VectorCalibration], *, keeps_both: bool
-    ) -> dict[str, _Found]:
-        """Search all documents by the texts of a role, as they are and after each calibration."""
-        size, asked = (len(self.sides[side]) // len(self.codes) for side in ("document", role))
-        counts = {AS_IT_IS: self._counts(None, role, True)}
-        for name, calibration in calibrations.items():
-            counts[name] = self._counts(calibration, role, calibration.queries_only or keeps_both)
+    ) -> dict[str, tuple[LanguageBias, float]]:
+        """Search all documents by the texts of a role, as they are and after each calibration.
+
+        Beside the bias stands the share of neighbours within a language that stay, where documents are not mapped or
+        `keeps_both`; else 1.
+        """
+        size, count = (len(self.sides[side]) // len(self.codes) for side in ("document", role))
+        mapped = {AS_IT_IS: self._mapped(None, role)} | {
+            name: self._mapped(c, role) for name, c in calibrations.items()
+        }
+        shares, kept = (dict[str, list[Any]]((name, []) for name in mapped) for _ in range(2))
         language_of, expected = np.repeat(np.arange(len(self.codes)), size), np.empty((len(self.codes),) * 2)
-        buffer = torch.empty(asked, len(language_of), dtype=torch.from_numpy(self.basis).dtype)
+        buffer = torch.empty(count, len(language_of), dtype=torch.from_numpy(self.basis).dtype)
         for i in range(len(self.codes)):
-            rows, same_language = slice(i * asked, (i + 1) * asked), slice(i * size, (i + 1) * size)
+            rows, same_language = slice(i * count, (i + 1) * count), slice(i * size, (i + 1) * size)
             rest = _product(self.sides[role][rows], self.sides["document"])
             rest -= _product(self.inside[role][rows], self.inside["document"])
             # The text's own document has no neighbours of it; the text itself is none either.
-            own = self.document_of[i * size : i * size + asked, None] == self.document_of
-            left = len(language_of) - own.sum(axis=1)
-            expected[i], expected[i, i] = (size / left).mean(), ((size - own.sum(axis=1)) / left).mean()
+            same_document = self.document_of[i * size : i * size + count, None] == self.document_of
+            left = len(language_of) - same_document.sum(axis=1)
+            expected[i], expected[i, i] = (size / left).mean(), ((size - same_document.sum(axis=1)) / left).mean()
             before = np.empty(0, bool)
-            for name, count in counts.items():
-                scores = _product(count.asked[rows], count.pool, buffer)
-                if count.pool.shape[1] == self.basis.shape[1]:
+            for name, (asked, pool, lengths) in mapped.items():
+                scores = _product(asked[rows], pool, buffer)
+                if pool.shape[1] == self.basis.shape[1]:
                     scores += rest
-                scores /= count.lengths
-                if count.within:
-                    near = _nearest_within(scores[:, same_language])
-                    before = near if name == AS_IT_IS else before
-                    count.kept.append(float((near & before).sum() / before.sum()))
-                scores[own] = -np.inf
+                scores /= lengths
+                if name == AS_IT_IS:
+                    before = _nearest_within(scores[:, same_language])
+                elif keeps_both or calibrations[name].queries_only:
+                    kept[name].append((_nearest_within(scores[:, same_language]) & before).sum() / before.sum())
+                scores[same_document] = -np.inf
                 top = np.argpartition(scores, -self.neighbours, axis=1)[:, -self.neighbours :]
                 nearest = language_of[top[np.take_along_axis(scores, top, axis=1) > -np.inf]]
-                count.shares.append(np.bincount(nearest, minlength=len(self.codes)) / len(nearest))
+                shares[name].append(np.bincount(nearest, minlength=len(self.codes)) / len(nearest))
         about = (expected, size, self.neighbours)
         return {
-            name: _Found(LanguageBias(self.codes, np.stack(count.shares), *about), float(np.mean(count.kept or [1])))
-            for name, count in counts.items()
+            name: (LanguageBias(self.codes, np.stack(shares[name]), *about), float(np.mean(kept[name] or [1])))
+            for name in mapped
         }
 
-    def _counts(self, calibration: VectorCalibration | None, role: Role, within: bool) -> _Counts:
+    def _mapped(self, calibration: VectorCalibration | None, role: Role) -> tuple[NDArray[Any], ...]:
+        """The mapped texts of a role and documents, in coordinates, and the lengths of the latter."""
         pool, whole = self._coordinates(calibration, "document"), self.sides["document"]
         squares = _squares(pool)
         if pool.shape[1] == self.basis.shape[1]:
             squares += (_squares(whole) - _squares(self.inside["document"])).clip(0)  # it may round below zero
-        lengths = np.where(squares > 0, np.sqrt(squares), 1).astype(pool.dtype)
-        return _Counts(self._coordinates(calibration, role), pool, lengths, within)
+        return self._coordinates(calibration, role), pool, np.where(squares > 0, np.sqrt(squares), 1).astype(pool.dtype)
 
     def _coordinates(self, calibration: VectorCalibration | None, role: Role) -> NDArray[Any]:
         """The mapped coordinates that calibrations of means change; whole mapped vectors for other calibrations."""

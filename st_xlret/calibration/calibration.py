@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,10 +52,9 @@ In any programming language, for a vector x, written for Python:
 class VectorCalibration:
     """A calibration of vectors, whatever made them: an encoder, or a service that stored them.
 
-    It is one affine map `x -> x + B (M B^T x + m)`, or one for each language, with an orthonormal basis B (d, r). Steps
-    that means determine (`"lsar"`, `"shift"`, `"to_pivot"`) move vectors in the span of the languages' means alone: r
-    is at most the number of languages then, and d for other steps. [`calibrate`][st_xlret.calibrate] builds a
-    calibration into a model.
+    It is one affine map `x -> x + B (M B^T x + m)`, or one for each language, with an orthonormal basis B (d, r) of the
+    languages' means where these determine the steps (`"lsar"`, `"shift"`, `"to_pivot"`), else of the whole space.
+    [`calibrate`][st_xlret.calibrate] builds a calibration into a model.
 
     Attributes:
         basis: B, (d, r).
@@ -133,9 +132,9 @@ class VectorCalibration:
                 language do for steps of means, and 1 500 for others.
             languages: The language of each row of a matrix.
             queries: Language -> (m, d), for maps of queries of their own, in at least two languages of the documents:
-                questions without labels, or texts embedded with the prompt for queries. What is kept of the common mean
-                is the documents', so that queries keep their offset. A language that has none gets the map of its
-                documents. All steps but `"rotate"`.
+                questions without labels, or texts embedded with the prompt for queries. They keep their offset: the
+                part of the common mean that stays is the documents'. A language without queries gets the map of its
+                documents. Not with `"rotate"`.
             steps: Any of `STEPS`, each once. `("shift", "scale", "rotate")` is the CCP paper's calibration.
             strength: From 0, which leaves vectors as they are, to 1.
             queries_only: Map queries alone. For the steps `"lsar"` and `"shift"`.
@@ -147,67 +146,53 @@ class VectorCalibration:
                 nothing with `"shift"`, all of it with `"lsar"`.
             lsar_rank: Number of dimensions that LSAR removes. Default: all in which the languages' means differ.
             lir_components: Number of principal components that LIR removes.
-            min_texts: Fewest vectors of a language.
+            min_texts: Fewest vectors of a language. A rotation without pairs needs as many as dimensions.
             adversarial: Whether a rotation without pairs also starts from adversarial training, a minute a language.
             normalize: Scale vectors to unit length first, and after the map. False for what a model gives, where the
                 map becomes a module of it.
-            metric: How a store compares the vectors: "cosine", the default, "dot" or "euclidean".
+            metric: How a store compares the vectors: "cosine", the default, "dot" or "euclidean". But for the cosine,
+                they must be of unit length.
             model: Name of the model that made the vectors; `check` compares it.
             seed: Seed of a rotation.
 
         Raises:
-            ValueError: If there are fewer than two languages, a language has too few vectors (a rotation needs as many
-                as dimensions), vectors have several widths, hold NaN or zeros alone, or are not of unit length where
-                the metric is not the cosine; or a step is unknown, or cannot do what is asked of it.
+            ValueError: If there are fewer than two languages, a language has too few vectors, vectors hold NaN or zeros
+                alone, or a step is unknown or cannot do what is asked of it.
         """
         check_steps(steps, strength, queries_only=queries_only, apart=queries is not None, pairs=pairs is not None)
-        rows = {"document": by_language(documents, languages, metric=metric, normalize=normalize)}
+        scaled: Any = {"metric": metric, "normalize": normalize, "min_texts": min_texts}
+        rows = {"document": by_language(documents, languages, **scaled)}
         codes, width = list(rows["document"]), next(iter(rows["document"].values())).shape[1]
         if queries is not None:
-            known = {code: queries[code] for code in codes if code in queries}
-            rows["query"] = by_language(
-                known, metric=metric, normalize=normalize, languages_needed=1 + ("lsar" in steps)
-            )
-        parallel = {code: (as_array(own), as_array(other)) for code, (own, other) in (pairs or {}).items()}
-        unfit = [code for code, sides in parallel.items() if code not in codes or sides[0].shape != sides[1].shape]
-        needs_pivot = {"rotate", "to_pivot"} & set(steps)
-        _refuse(
-            (not 0 <= lir_components < width, f"lir_components must lie between 0 and {width - 1}: {lir_components}"),
-            (bool(needs_pivot) and pivot not in codes, f"no vectors are in the pivot {pivot!r}, only in {codes}"),
-            (bool(unfit), f"pairs are row-aligned, in a language of the documents: not in {unfit}"),
-        )
+            asked = {code: queries[code] for code in codes if code in queries}
+            rows["query"] = by_language(asked, min_languages=1 + ("lsar" in steps), **scaled)
+        if pivot not in codes and {"rotate", "to_pivot"} & set(steps):
+            raise ValueError(f"no vectors are in the pivot {pivot!r}, only in {codes}")
         pivot = pivot if pivot in codes else codes[0]
         if keep_mean is None and set(steps) <= SEARCH_STEPS:  # without a part of the mean search loses points
             keep_mean = _KEPT_BY_QUERIES if queries_only else _KEPT_BY_DOCUMENTS
         of_means = set(steps) <= OF_MEANS
-        moments = {
-            role: Moments.of(vectors, covariances=not of_means, min_texts=min_texts) for role, vectors in rows.items()
-        }
+        moments = {role: Moments.of(vectors, covariances=not of_means) for role, vectors in rows.items()}
         basis, means = np.eye(width), np.concatenate([each.means for each in moments.values()])
         if of_means and len(means) < width:
             basis = np.linalg.qr(means.T)[0]
-            moments = {role: each.within(basis) for role, each in moments.items()}
+            moments = {role: Moments(each.means @ basis) for role, each in moments.items()}
         rotate = None
         if "rotate" in steps:
             from st_xlret.calibration.rotation import rotations
 
+            parallel = {code: (as_array(source), as_array(target)) for code, (source, target) in (pairs or {}).items()}
             rotate = partial(rotations, rows["document"], pivot, parallel, adversarial=adversarial, seed=seed)
-        asked = list(rows.get("query", codes))
         how = (tuple(steps), width, keep_mean, lsar_rank, lir_components, pivot, queries_only, rotate)
-        fit = _Fit(moments, codes, asked, *how)
+        fit = _Fit(moments, codes, list(rows.get("query", codes)), *how)
         # One map serves all only after lsar alone: lsar and then shift needs the language.
         mapped = () if fit.steps == ("lsar",) else tuple(codes)
         about: dict[str, Any] = {"pivot": pivot, "normalize": normalize, "metric": metric or "cosine", "model": model}
         return cls(basis, None, None, mapped, fit.steps, **about, _fit=fit).at(strength)
 
     def at(self, strength: float) -> VectorCalibration:
-        """The same calibration at another strength, in a moment (but a rotation is searched anew).
-
-        Raises:
-            ValueError: If it was loaded: the vectors that it was fitted on are not known.
-        """
-        if self._fit is None:
-            raise ValueError("a calibration that was loaded has one strength: fit it on vectors")
+        """The same calibration at another strength, in a moment; but a rotation is searched anew."""
+        assert self._fit, "a calibration that was loaded has one strength: fit it on vectors"
         document, query, notes = self._fit.maps(strength)
         return replace(self, document=document, query=query, notes=notes, strength=float(strength))
 
@@ -260,23 +245,26 @@ class VectorCalibration:
             ValueError: If the vectors have another number of dimensions, hold NaN or zeros alone, or a language is
                 missing or has no map.
         """
-        given = np.asarray(vectors)
-        if role not in ("query", "document") or given.ndim not in (1, 2) or given.shape[-1] != self.dimension:
+        unmapped = np.asarray(vectors)
+        rows = np.atleast_2d(unmapped).astype(np.float32, copy=False)
+        codes = [language] * len(rows) if language is None or isinstance(language, str) else list(language)
+        number_of = {code: number for number, code in enumerate(self.languages)}
+        known = not number_of or (len(codes) == len(rows) and number_of.keys() >= {*codes})
+        if not known or role not in ("query", "document") or rows.shape[1:] != (self.dimension,):
             raise ValueError(
-                f"the calibration maps a 'query' or a 'document' of {self.dimension} dimensions, got {role!r} and "
-                f"vectors of shape {given.shape}"
+                f"vectors {unmapped.shape} in {len(codes)} languages, {sorted({*map(str, codes)})}, as a {role!r}: the "
+                f"maps are of {self.dimension} dimensions, of a 'query' or 'document', in {', '.join(self.languages)}"
             )
         if self.maps_of(role) is None:
-            return given.astype(np.float32, copy=False)
-        rows = np.atleast_2d(given).astype(np.float32, copy=False)
+            return unmapped.astype(np.float32, copy=False)
         rows, basis = unit(rows) if self.normalize else rows, self.basis.astype(np.float32)
-        inside, numbers = rows @ basis, self._numbers(language, len(rows))
+        inside, numbers = rows @ basis, np.array([number_of.get(code or "", 0) for code in codes])
         change = np.empty_like(inside)
         for number in np.unique(numbers):
             change[numbers == number] = self.change(inside[numbers == number], role, number)
         mapped: NDArray[Any] = rows + change @ basis.T
         mapped = unit(mapped) if self.normalize else mapped
-        return mapped.reshape(given.shape)
+        return mapped.reshape(unmapped.shape)
 
     def layer(self, role: Role = "document") -> CalibrationLayer:
         """The maps of a role as a module of a model; the identity for documents that stay as they are."""
@@ -288,19 +276,16 @@ class VectorCalibration:
         return CalibrationLayer(about.pop("dimension"), about.pop("languages"), tensors=tensors, **about)
 
     def check(self, *, dimension: int, metric: str | None = None, model: str | None = None, name: str = "") -> None:
-        """Refuse vectors of another kind than those that the map was fitted for.
+        """Refuse vectors of another kind than those that the map was fitted for; None is what nobody says of them.
 
         Args:
             dimension: Numbers in a vector.
-            metric: How they are compared; None where nobody says, as in a file.
-            model: Name of the model that made them; None where nobody says.
+            metric: How they are compared.
+            model: Name of the model that made them.
             name: What they are, for the message.
-
-        Raises:
-            ValueError: If one differs; the message names both.
         """
-        own = {"dimensions": self.dimension, "metric": self.metric, "model": self.model}
-        for (what, fitted), other in zip(own.items(), (dimension, metric, model), strict=True):
+        fitted_for = {"dimensions": self.dimension, "metric": self.metric, "model": self.model}
+        for (what, fitted), other in zip(fitted_for.items(), (dimension, metric, model), strict=True):
             if None not in (fitted, other) and fitted != other:
                 raise ValueError(
                     f"{name or 'the vectors'}: {what} {other}, but the calibration was fitted for {what} {fitted}: "
@@ -308,20 +293,10 @@ class VectorCalibration:
                 )
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write `calibration.json`, `model.safetensors` and a README.md that says how to use them.
+        """Write `calibration.json`, `model.safetensors` and a README.md that says how to use them; returns the folder.
 
-        [`CalibrationLayer.load`][st_xlret.CalibrationLayer] reads them, too.
-
-        Args:
-            folder: A new folder.
-            overwrite: Replace a calibration that is there.
-
-        Returns:
-            The folder.
-
-        Raises:
-            FileExistsError: If something is there already, or something else with `overwrite`.
-            OSError: If it cannot be written.
+        [`CalibrationLayer.load`][st_xlret.CalibrationLayer] reads them, too. What is there already is a
+        `FileExistsError`, but for a calibration with `overwrite`.
         """
         from safetensors.numpy import save_file
 
@@ -333,34 +308,26 @@ class VectorCalibration:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> VectorCalibration:
-        """Read what `save`, or that of a `CalibrationLayer`, wrote.
-
-        Raises:
-            FileNotFoundError: If there is no calibration in the folder.
-            ValueError: If a file is damaged, or the files do not fit each other.
-        """
+        """Read what `save`, or that of a `CalibrationLayer`, wrote; what is damaged is a `ValueError`."""
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
-        path = Path(folder)
-        if not (path / FILE).is_file():
-            raise FileNotFoundError(f"{path} holds no calibration (no {FILE}): st-xlret calibrate --vectors writes one")
+        about, file = (Path(folder) / FILE).read_text(encoding="utf-8"), Path(folder) / WEIGHTS
         try:
-            about, tensors = json.loads((path / FILE).read_text(encoding="utf-8")), load_file(path / WEIGHTS)
-            dimension, queries_only = about.pop("dimension"), about.pop("queries_only")
-            about |= {name: tuple(about[name]) for name in ("languages", "steps")}
-            rank, maps = tensors["basis"].shape[-1], max(1, len(about["languages"]))
-            shapes = {"basis": (dimension, rank), "matrix": (rank, rank), "offset": (maps, rank)}
+            fields, tensors = json.loads(about), {name: np.asarray_chkfinite(t) for name, t in load_file(file).items()}
+            dimension, queries_only = fields.pop("dimension"), fields.pop("queries_only")
+            fields |= {name: tuple(fields[name]) for name in ("languages", "steps")}
+            rank, maps = tensors["basis"].shape[-1], max(1, len(fields["languages"]))
+            shapes = {"basis": (dimension, rank), "matrix": (maps, rank, rank), "offset": (maps, rank)}
             for name, tensor in tensors.items():
-                fits = tensor.shape[-2:] == shapes[name.removeprefix("query_")]
-                if not fits or tensor.shape[:-2] not in ((), (1,), (maps,)) or not np.isfinite(tensor).all():
-                    raise ValueError(f"{name} {tensor.shape} is not finite, or not of {maps} maps from {dimension}")
+                fits = np.broadcast_to if name.endswith("matrix") else np.reshape  # one matrix may serve all languages
+                fits(tensor, shapes[name.removeprefix("query_")])
             saved = Maps(tensors["matrix"], tensors["offset"])
-            own = Maps(tensors["query_matrix"], tensors["query_offset"]) if "query_matrix" in tensors else None
-            document, query = (None, saved) if queries_only else (saved, own)
-            return cls(tensors["basis"], document, query, **about)
+            apart = Maps(tensors["query_matrix"], tensors["query_offset"]) if "query_matrix" in tensors else None
+            document, query = (None, saved) if queries_only else (saved, apart)
+            return cls(tensors["basis"], document, query, **fields)
         except (AttributeError, KeyError, TypeError, ValueError, FileNotFoundError, SafetensorError) as error:
-            raise ValueError(f"{path}: the calibration is damaged: {error}") from error
+            raise ValueError(f"{folder}: the calibration is damaged: {error}") from error
 
     def _tensors(self) -> dict[str, NDArray[np.float32]]:
         """The tensors of the saved format; without a prefix those of documents, or of queries alone."""
@@ -395,19 +362,6 @@ class VectorCalibration:
             scale="x = x / (x @ x) ** 0.5  # unit length" if self.normalize else "",
         )
 
-    def _numbers(self, language: str | Sequence[str] | None, count: int) -> NDArray[np.int64]:
-        """The number of each row's map."""
-        if not self.languages:
-            return np.zeros(count, np.int64)
-        codes = [language] * count if language is None or isinstance(language, str) else list(language)
-        number_of = {code: number for number, code in enumerate(self.languages)}
-        if (unknown := {str(code) for code in codes} - set(number_of)) or len(codes) != count:
-            raise ValueError(
-                f"{count} vectors and {len(codes)} languages; no map for {', '.join(unknown) or 'none'}: there are "
-                f"maps for {', '.join(self.languages)}, and the language of each vector has to be given"
-            )
-        return np.array([number_of[str(code)] for code in codes], np.int64)
-
 
 def fit_calibration(embeddings: Vectors, **how: Any) -> CalibrationLayer:
     """Fit a calibration to the embeddings of a model, as a module that can stand behind it.
@@ -420,9 +374,6 @@ def fit_calibration(embeddings: Vectors, **how: Any) -> CalibrationLayer:
 
     Returns:
         The layer in float32 on the CPU. It is computed in float64.
-
-    Raises:
-        ValueError: As in `VectorCalibration.fit`.
 
     Example:
         >>> import torch
@@ -445,30 +396,19 @@ def check_steps(
     pairs: bool = False,
 ) -> None:
     """Refuse what cannot be fitted whatever the vectors, before long work; the arguments are those of `fit`."""
-    others = [step for step in steps if step not in QUERY_STEPS]
     known = not isinstance(steps, str) and 0 < len(steps) == len(set(steps) & set(STEPS))
-    rotates = "rotate" in steps
-    _refuse(
-        (not known, f"steps are a sequence out of {', '.join(STEPS)}, each once; got {steps!r}"),
-        (strength != "auto" and not 0 <= strength <= 1, f"strength must lie between 0 and 1, got {strength}"),
-        (
-            strength == "auto" and rotates,
-            "the strength 'auto' fits eleven times, too long with 'rotate': give a number",
-        ),
-        (
-            queries_only and bool(others),
-            f"queries_only: {others} would move documents; take {' or '.join(QUERY_STEPS)}",
-        ),
-        (apart and rotates, "the step 'rotate' has no maps for queries of their own"),
-        (pairs and not rotates, "pairs are for the step 'rotate': add it to the steps, or leave the pairs out"),
-    )
-
-
-def _refuse(*reasons: tuple[bool, str]) -> None:
-    """Raise a `ValueError` for the first reason that holds."""
-    for holds, reason in reasons:
-        if holds:
-            raise ValueError(reason)
+    if not known or (strength != "auto" and not 0 <= strength <= 1):
+        raise ValueError(
+            f"steps are a sequence out of {', '.join(STEPS)}, each once, and their strength lies between 0 and 1: got "
+            f"{steps!r} and {strength!r}"
+        )
+    if queries_only and not set(steps) <= {*QUERY_STEPS}:
+        raise ValueError(f"queries_only: {list(steps)} would move documents; take {' or '.join(QUERY_STEPS)}")
+    if (apart or strength == "auto") if "rotate" in steps else pairs:
+        raise ValueError(
+            "the step 'rotate', and no other, takes pairs; it has no maps for queries of their own, and no strength "
+            "'auto', which would fit it eleven times"
+        )
 
 
 def by_language(
@@ -477,27 +417,30 @@ def by_language(
     *,
     metric: str | None = None,
     normalize: bool = True,
-    languages_needed: int = 2,
+    min_texts: int = 1,
+    min_languages: int = 2,
 ) -> dict[str, NDArray[Any]]:
     """Language -> its vectors (n, d), of unit length if `normalize`; arguments and errors are those of `fit`."""
-    if isinstance(vectors, Mapping):
-        _refuse((languages is not None, "the vectors are by language already: leave languages out"))
-        clouds = {str(code): as_array(rows) for code, rows in vectors.items()}
+    if languages is None:
+        clouds = {str(code): as_array(rows) for code, rows in cast(Vectors, vectors).items()}
     else:
-        matrix, codes = as_array(vectors), np.array([str(code) for code in (() if languages is None else languages)])
-        _refuse((len(codes) != len(matrix), f"{len(matrix)} vectors need a language each, got {len(codes)}"))
+        matrix, codes = as_array(vectors), np.array([str(code) for code in languages])
         clouds = {code: matrix[codes == code] for code in sorted(set(codes.tolist()))}
     shapes = {code: rows.shape for code, rows in clouds.items()}
     widths = {shape[1:] for shape in shapes.values()}
-    fits = len(widths) == 1 and len(next(iter(widths))) == 1 and len(shapes) >= languages_needed
-    _refuse((not fits, f"a calibration needs matrices of one width, in two languages at least, got {shapes}"))
+    fits = len(widths) == 1 and len(next(iter(widths))) == 1 and len(shapes) >= min_languages
+    if not fits or min(map(len, clouds.values())) < min_texts:
+        raise ValueError(
+            f"a calibration needs matrices of one width, in two languages at least, with {min_texts} vectors of each "
+            f"(min_texts), got {shapes}"
+        )
     if not normalize:
         return clouds
-    for code, rows in clouds.items():
-        clouds[code] = unit(rows, f"vectors of {code!r}")
-        stays = metric in (None, "cosine") or np.allclose(np.linalg.norm(rows, axis=1), 1, atol=0.02)
-        _refuse((not stays, f"vectors for {metric} are of unit length, since a map is of directions: {code}"))
-    return clouds
+    if metric not in (None, "cosine"):
+        for code, rows in clouds.items():
+            if not np.allclose(np.linalg.norm(rows, axis=1), 1, atol=0.02):
+                raise ValueError(f"vectors for {metric} are of unit length, since a map is of directions: {code}")
+    return {code: unit(rows, f"vectors of {code!r}") for code, rows in clouds.items()}
 
 
 def unit(rows: NDArray[Any], what: str = "vectors") -> NDArray[Any]:
@@ -525,8 +468,7 @@ class _Fit:
 
     moments: dict[str, Moments]
     codes: list[str]
-    asked: list[str]
-    """The languages of the queries."""
+    query_codes: list[str]
     steps: tuple[str, ...]
     width: int
     keep_mean: float | None
@@ -543,12 +485,12 @@ class _Fit:
         total = {role: Maps(None, np.zeros_like(each.means)) for role, each in moments.items()}
         for number, step in enumerate(self.steps):
             common = moments["document"].means.mean(axis=0)
-            for role, own in dict(moments).items():
+            for role, before in dict(moments).items():
                 if step == "rotate" and self.rotate is not None:
                     maps, notes = self.rotate(total[role], strength)
                 else:
-                    maps = self._step(number, role, own, strength, common)
-                total[role], moments[role] = total[role].then(maps), own.after(maps)
+                    maps = self._step(number, role, before, strength, common)
+                total[role], moments[role] = total[role].then(maps), before.after(maps)
         if self.steps == ("lsar",):
             total = {role: Maps(maps.matrix, maps.offset[:1]) for role, maps in total.items()}
         query = self._filled(total["document"], total["query"]) if "query" in total else None
@@ -576,12 +518,10 @@ class _Fit:
 
     def _filled(self, documents: Maps, queries: Maps) -> Maps:
         """The maps of queries; a language that has none gets the map of its documents."""
-        if self.codes == self.asked or self.steps == ("lsar",):
+        if self.codes == self.query_codes or self.steps == ("lsar",):
             return queries
-        zeros, place_of = np.zeros((documents.offset.shape[1],) * 2), {code: i for i, code in enumerate(self.asked)}
-        chosen = [
-            queries.of(place_of[code]) if code in place_of else documents.of(place)
-            for place, code in enumerate(self.codes)
-        ]
+        map_of = {code: queries.of(number) for number, code in enumerate(self.query_codes)}
+        chosen = [map_of.get(code, documents.of(number)) for number, code in enumerate(self.codes)]
+        zeros = np.zeros((documents.offset.shape[1],) * 2)
         matrices = [zeros if maps.matrix is None else maps.matrix for maps in chosen]
         return Maps(np.stack(matrices), np.stack([maps.offset for maps in chosen]))

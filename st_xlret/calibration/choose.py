@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from st_xlret.calibration.bias import AS_IT_IS, NEIGHBOURS, TEXTS, Figures, measure
 from st_xlret.calibration.calibration import QUERY_STEPS, VectorCalibration, check_steps
+from st_xlret.evaluation.tables import markdown_table, plot_language_bias, plot_strengths
 from st_xlret.files import write_json
 
 STRENGTHS = tuple(tenth / 10 for tenth in range(11))
@@ -44,18 +45,15 @@ def fit_and_compare(
             differently; they are measured only. These and `ids`, `texts`, `neighbours` are those of `measure`.
         ids: Language -> (n,) numbers of the documents that the texts are from.
         questions: Language -> (k, d), what maps of queries of their own are fitted to.
-        steps: The steps; these and `queries_only` are those of [`VectorCalibration.fit`][st_xlret.VectorCalibration].
+        steps: These, `queries_only` and `how` are those of [`VectorCalibration.fit`][st_xlret.VectorCalibration].
         strength: From 0 to 1, or `"auto"`.
         queries_only: Map queries alone.
         texts: Texts of each language that are measured; the first ones.
         neighbours: Nearest neighbours to look at.
-        **how: Further arguments of `VectorCalibration.fit`.
+        **how: Further arguments of `fit`.
 
     Returns:
         The calibration, and the comparison.
-
-    Raises:
-        ValueError: As in `VectorCalibration.fit`, or if the strength is `"auto"` and `"rotate"` is among the steps.
 
     Example:
         >>> clouds = {code: np.random.normal(mean, 1, (60, 8)) for code, mean in (("en", 1), ("fr", -1))}
@@ -64,28 +62,29 @@ def fit_and_compare(
         (True, True)
     """
     check_steps(steps, strength)
-    searched = "rotate" in steps
     first = 1.0 if strength == "auto" else strength
+    how |= {"queries": questions, "steps": steps}
     fits = {
-        only: VectorCalibration.fit(documents, queries=questions, steps=steps, strength=first, queries_only=only, **how)
+        only: VectorCalibration.fit(documents, strength=first, queries_only=only, **how)
         for only in [queries_only, *[not queries_only] * (set(steps) <= {*QUERY_STEPS})]
     }
     at_strengths = {(queries_only, first): fits[queries_only]}
-    if not searched:
+    if "rotate" not in steps:
         at_strengths |= {(only, at): fit.at(at) for only, fit in fits.items() for at in {*STRENGTHS, first}}
-    usual = _usual(documents, questions, bool(fits[queries_only].languages), how)
-    named = {**usual, **{f"{only} {at}": each for (only, at), each in at_strengths.items()}}
-    measured = measure(documents, named, queries, ids, texts=texts, neighbours=neighbours)
-    by_strength = {
-        only: {at: measured[f"{only} {at}"] for at in STRENGTHS if (only, at) in at_strengths and not searched}
+    usual = _usual(documents, bool(fits[queries_only].languages), how)
+    calibrations = {**usual, **{f"{only} {at}": each for (only, at), each in at_strengths.items()}}
+    measured = measure(documents, calibrations, queries, ids, texts=texts, neighbours=neighbours)
+    strengths = {
+        only: {at: measured[f"{only} {at}"] for at in STRENGTHS if "rotate" not in steps}
         for only in (queries_only, not queries_only)
+        if only in fits
     }
-    amount = best_strength(by_strength[queries_only]) if strength == "auto" else strength
+    amount = best_strength(strengths[queries_only]) if strength == "auto" else strength
     chosen = name_of(steps, amount, how.get("keep_mean"), apart=questions is not None, queries_only=queries_only)
     figures = {name: measured[name] for name in (AS_IT_IS, *usual) if name != chosen}
     figures[chosen] = measured[f"{queries_only} {amount}"]
     apart = queries is not None or questions is not None
-    return at_strengths[queries_only, amount], Comparison(figures, chosen, amount, by_strength, apart)
+    return at_strengths[queries_only, amount], Comparison(figures, chosen, amount, strengths, apart)
 
 
 def best_strength(figures: Mapping[float, Figures]) -> float:
@@ -102,31 +101,25 @@ def name_of(
     queries_only: bool = False,
 ) -> str:
     """A calibration in words, such as "shift, strength 0.7, queries only"."""
-    words = [" ".join(steps)]
-    if strength != 1:
-        words.append(f"strength {strength:g}")
-    if keep_mean is not None:
-        words.append(f"keep_mean {keep_mean:g}")
+    words = [" ".join(steps), *[f"strength {strength:g}"] * (strength != 1)]
+    words += [] if keep_mean is None else [f"keep_mean {keep_mean:g}"]
     return ", ".join([*words, *["queries apart"] * apart, *["queries only"] * queries_only])
 
 
 def _usual(
-    documents: Mapping[str, ArrayLike],
-    questions: Mapping[str, ArrayLike] | None,
-    with_languages: bool,
-    how: Mapping[str, Any],
+    documents: Mapping[str, ArrayLike], with_languages: bool, how: Mapping[str, Any]
 ) -> dict[str, VectorCalibration]:
     """The calibrations that suit search, by their names, with the default of what they keep of the mean."""
     plain = {name: how[name] for name in ("min_texts", "normalize", "metric") if name in how}
     compared: list[tuple[str, ...]] = [("shift",), *[("shift", "coral")] * with_languages]
     if len(documents) <= np.shape(next(iter(documents.values())))[1]:  # with more languages lsar would leave nothing
         compared = [("lsar",), *compared]
-    usual = {}
+    usual, questions = {}, [] if how["queries"] is None else [(how["queries"], False)]
     for steps in compared:
-        for asked, only in ((None, False), *[(questions, False)] * (questions is not None), (None, True)):
+        for queries, only in ((None, False), *questions, (None, True)):
             if not only or set(steps) <= {*QUERY_STEPS}:
-                name = name_of(steps, apart=asked is not None, queries_only=only)
-                usual[name] = VectorCalibration.fit(documents, queries=asked, steps=steps, queries_only=only, **plain)
+                name = name_of(steps, apart=queries is not None, queries_only=only)
+                usual[name] = VectorCalibration.fit(documents, queries=queries, steps=steps, queries_only=only, **plain)
     return usual
 
 
@@ -164,8 +157,8 @@ class Comparison:
     def recommended(self) -> str:
         """Name of the calibration with the highest score; the chosen one where no other is better by 0.005.
 
-        Where the chosen calibration needs no language, those that need one are no alternative and are left out. So are
-        those that change documents where the chosen one leaves them as they are, and the other way round.
+        Calibrations that need the language, where the chosen one does not, and those that map another side are no
+        alternatives.
         """
         scores = {
             name: self._score(name)
@@ -182,8 +175,6 @@ class Comparison:
 
     def table(self) -> str:
         """The figures of every calibration, in Markdown."""
-        from st_xlret.evaluation import markdown_table
-
         header = ["calibration", "needs the language", "results in the query's language (%)"]
         header += ["between documents (%)"] * self.roles_apart + ["lift", "neighbours kept (%)", "score"]
         cells = []
@@ -197,27 +188,23 @@ class Comparison:
 
     def languages_table(self) -> str:
         """How often each language finds itself, before and after, in Markdown."""
-        from st_xlret.evaluation import markdown_table
-
         before, after = self.before.search, self.after.search
         cells = []
         for i, code in enumerate(before.languages):
             chance, shares = before.expected[i, i], [bias.shares[i, i] for bias in (before, after)]
-            cells.append([code, *(f"{100 * share:.1f}" for share in (*shares, chance))])
-            cells[-1] += [f"{share / (chance or np.nan):.1f}" for share in shares]
+            lifts = [f"{share / (chance or np.nan):.1f}" for share in shares]
+            cells.append([code, *(f"{100 * share:.1f}" for share in (*shares, chance)), *lifts])
         return markdown_table(["language", "before (%)", "after (%)", "chance (%)", "lift before", "lift after"], cells)
 
     def strengths_table(self) -> str:
         """What each strength does to both sides and to queries alone, in Markdown: every second one, and the best."""
-        from st_xlret.evaluation import markdown_table
-
         ways = {only: self.strengths[only] for only in (False, True) if self.strengths.get(only)}
         best = {only: best_strength(figures) for only, figures in ways.items()}
-        header, cells = ["strength"], []
+        header = ["strength"]
         for only in ways:
-            header += [
-                f"{('both sides', 'queries only')[only]}: {what}" for what in ("own language (%)", "kept (%)", "score")
-            ]
+            side = "queries only" if only else "both sides"
+            header += [f"{side}: {what}" for what in ("own language (%)", "kept (%)", "score")]
+        cells = []
         for strength in sorted({*STRENGTHS[::2], *best.values()}) if ways else ():
             cells.append([f"{strength:g}"])
             for only, figures in ways.items():
@@ -289,8 +276,6 @@ class Comparison:
 
     def write(self, folder: str | os.PathLike[str], **more: Any) -> None:
         """Write `language_bias.json`, with entries `more`, and pictures into a folder that is there."""
-        from st_xlret.evaluation.tables import plot_language_bias, plot_strengths
-
         report, path = self.as_json(), Path(folder)
         for when, each in (("before", self.before), ("after", self.after)):
             plot_language_bias(each.search.languages, each.search.shares, path / f"language_bias_{when}.png")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from st_xlret.calibration.calibration import VectorCalibration, unit
+from st_xlret.calibration.calibration import Role, VectorCalibration, unit
 from st_xlret.data.reading import read_qrels
 
 _K = 10
 
 Rows = tuple[Sequence[str], NDArray[Any], Sequence[str]]
 """Names, vectors (n, d) and languages of rows."""
+_Row = tuple[str, NDArray[Any], str]
 
 
 class Recall(NamedTuple):
@@ -40,15 +41,11 @@ def judged_recall(
         documents: Batches of the documents as they are stored: names, vectors (n, d) and languages of rows that have
             both. Rows in languages without a map are left out.
         queries: Batches of the queries, of the same model.
-        qrels: File of judgements, of BEIR or TREC, by these names.
+        qrels: File of judgements, of BEIR or TREC, by these names. All of them have to be there.
         calibrations: Strength -> the calibration to measure.
 
     Returns:
         Strength -> the recall of every second judged query, and of the others.
-
-    Raises:
-        ValueError: If there are fewer than two judged queries, or a judgement names a query or a document that is not
-            there, or has no vector, language or map.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -61,28 +58,29 @@ def judged_recall(
         >>> first.overall
         1.0
     """
-    judged = {
-        query: grades for query, grades in read_qrels(qrels).items() if any(value > 0 for value in grades.values())
-    }
-    if len(judged) < 2:
-        raise ValueError(f"{qrels} has {len(judged)} queries with an answer: two halves of them are needed")
+    judged = {query: grades for query, grades in read_qrels(qrels).items() if max(grades.values()) > 0}
     mapped = {code for each in calibrations.values() for code in each.languages}
-    asked = [row for batch in queries for row in _usable(batch, mapped) if row[0] in judged]
+
+    def rows_of(batch: Rows) -> list[_Row]:
+        return [row for row in zip(*batch, strict=True) if not mapped or row[2] in mapped]
+
+    asked = [row for batch in queries for row in rows_of(batch) if row[0] in judged]
     searches = {strength: _Search(each, asked) for strength, each in calibrations.items()}
-    documents_judged, place_of, first = (
-        {name for grades in judged.values() for name in grades},
-        dict[str, tuple[int, str]](),
-        0,
-    )
+    candidates, first = {name for grades in judged.values() for name in grades}, 0
+    place_of: dict[str, tuple[int, str]] = {}
     for batch in documents:
-        if rows := list(_usable(batch, mapped)):
+        if rows := rows_of(batch):
             for search in searches.values():
                 search.add(rows, first)
-            place_of |= {name: (first + i, code) for i, (name, _, code) in enumerate(rows) if name in documents_judged}
+            place_of |= {name: (first + i, code) for i, (name, _, code) in enumerate(rows) if name in candidates}
             first += len(rows)
-    lost = [f"query {name!r}" for name in judged.keys() - {name for name, *_ in asked}]
-    if lost := sorted(lost) or sorted(f"document {name!r}" for name in documents_judged - place_of.keys()):
-        raise ValueError(f"{qrels}: {lost[0]} is not among the rows that have a vector, a language and a map")
+    lost = [f"query {name!r}" for name in sorted(judged.keys() - {name for name, *_ in asked})]
+    lost += [f"document {name!r}" for name in sorted(candidates - place_of.keys())]
+    if lost or len(judged) < 2:
+        raise ValueError(
+            f"{qrels} has {len(judged)} queries with an answer: two halves of them are needed, and every query and "
+            f"document among the rows that have a vector, a language and a map, which is not so of: {lost[:1]}"
+        )
     answers = [[place_of[name] for name, grade in judged[query].items() if grade > 0] for query, *_ in asked]
     languages = [code for *_, code in asked]
     return {
@@ -94,12 +92,12 @@ def judged_recall(
 class _Search:
     """The numbers of the best documents so far, by one calibration."""
 
-    def __init__(self, calibration: VectorCalibration, asked: Sequence[tuple[str, NDArray[Any], str]]) -> None:
+    def __init__(self, calibration: VectorCalibration, asked: Sequence[_Row]) -> None:
         self.calibration = calibration
         self.asked = self._mapped(asked, "query") if asked else np.empty((0, calibration.dimension))
         self.scores, self.best = np.empty((len(asked), 0), np.float32), np.empty((len(asked), 0), np.int64)
 
-    def add(self, rows: Sequence[tuple[str, NDArray[Any], str]], first: int) -> None:
+    def add(self, rows: Sequence[_Row], first: int) -> None:
         """Search further documents, of which the first has this number."""
         numbers = np.broadcast_to(np.arange(first, first + len(rows)), (len(self.asked), len(rows)))
         scores = np.concatenate([self.scores, self.asked @ self._mapped(rows, "document").T], axis=1)
@@ -107,14 +105,9 @@ class _Search:
         top = np.argsort(-scores, axis=1, kind="stable")[:, :_K]
         self.scores, self.best = np.take_along_axis(scores, top, 1), np.take_along_axis(best, top, 1)
 
-    def _mapped(self, rows: Sequence[tuple[str, NDArray[Any], str]], role: Any) -> NDArray[Any]:
+    def _mapped(self, rows: Sequence[_Row], role: Role) -> NDArray[Any]:
         _, vectors, codes = zip(*rows, strict=True)
         return unit(self.calibration.transform(np.stack(vectors), role, codes))
-
-
-def _usable(batch: Rows, mapped: set[str]) -> Iterator[tuple[str, NDArray[Any], str]]:
-    """The rows in languages that have a map."""
-    yield from (row for row in zip(*batch, strict=True) if not mapped or row[2] in mapped)
 
 
 def _recall(

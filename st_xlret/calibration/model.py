@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -22,9 +21,7 @@ from st_xlret.data.reading import BadLines, DataError, first_record, read_lines
 from st_xlret.encoding import embeds_roles_apart, encode, role_prompt
 from st_xlret.hub.card import set_card_data
 from st_xlret.hub.export import check_routes, export, load_model
-from st_xlret.languages import LanguageIdentifier, check_language, check_languages, language_in_name, match_language
-
-logger = logging.getLogger(__name__)
+from st_xlret.languages import check_language, check_languages, language_in_name, match_language
 
 _TEXT_COLUMNS = ("text", "sentence", "query", "question")
 
@@ -70,20 +67,20 @@ def calibrate(
     Args:
         model: A Sentence Transformer, a folder, or a name on the Hub. It is not changed.
         texts: What is to be searched, or other texts in its languages, as for
-            [`sample_texts`][st_xlret.calibration.sample_texts].
-        steps: The steps; these and `pivot`, `keep_mean`, `min_texts` are those of
+            [`sample_texts`][st_xlret.calibration.sample_texts], whose arguments `languages`, `texts_per_language`
+            (by default 300 where means determine the steps, and 1 500 for others) and `min_texts` are.
+        steps: The steps; these, `queries_only`, `pivot` and `keep_mean` are those of
             [`VectorCalibration.fit`][st_xlret.VectorCalibration].
         queries: Questions without labels, for maps of queries of their own, as for `sample_questions`.
         pairs: Parallel sentences with the pivot, for the step `"rotate"`, as `load_pairs` returns them.
         queries_only: Map queries alone, so that an index of documents goes on working: `encode_document` of the result
-            is that of the model. For the steps `"lsar"` and `"shift"`.
+            is that of the model.
         strength: From 0, which leaves the model as it is, to 1; `"auto"` takes the one with the highest score on the
             sample, out of 0, 0.1 to 1.
-        pivot: Also the language of texts that name none.
+        pivot: The language that others are rotated into.
         keep_mean: Share of the mean of all languages that is kept.
         languages: Languages to calibrate. Default: all of the texts.
-        texts_per_language: Texts of each language to embed, drawn at random. Default: 300 where means determine the
-            steps (`"lsar"`, `"shift"`, `"to_pivot"`), and 1 500 for the others.
+        texts_per_language: Texts of each language to embed.
         min_texts: Fewest texts of a language.
         query_prompt: Put before queries: a text, or the name of one of the model's prompts. Default: its own.
         document_prompt: The same for documents. The result keeps both prompts.
@@ -96,10 +93,6 @@ def calibrate(
 
     Returns:
         The calibrated model, of modules of Sentence Transformers alone.
-
-    Raises:
-        ValueError: If a language has too few texts, a step is unknown or lacks what it needs, or the model cannot be
-            calibrated.
 
     Example:
         >>> import random
@@ -116,17 +109,17 @@ def calibrate(
     drawn: Any = {"texts_per_language": texts_per_language or usual_texts(steps), "min_texts": min_texts, "seed": seed}
     sample = sample_texts(texts, languages=languages, **drawn)
     by_language = {code: part.texts for code, part in sample.items()}
-    asked = None if queries is None else sample_questions(queries, list(sample), **drawn)
+    questions = None if queries is None else sample_questions(queries, list(sample), **drawn)
     encoder = load_model(model) if isinstance(model, str) else model
     check_routes(encoder, by_language=list(steps) != ["lsar"])
     prompts = {
         "query": role_prompt(encoder, "query", query_prompt),
         "document": role_prompt(encoder, "document", document_prompt),
     }
+    how: Any = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
 
     def embedded(role: Any, which: Mapping[str, Sequence[str]]) -> dict[str, Tensor]:
-        how: Any = {"batch_size": batch_size, "precision": precision, "show_progress_bar": show_progress_bar}
-        return embed_texts(encoder, which, role=role, prompt=prompts[role], **how)
+        return embed_texts(encoder, which, role=role, prompt=prompts[role], precision=precision, **how)
 
     as_queries, parallel = None, None
     if embeds_roles_apart(encoder, prompts["query"], prompts["document"]):
@@ -134,14 +127,12 @@ def calibrate(
         as_queries = embedded("query", {code: part[:few] for code, part in by_language.items()})
     if pairs is not None:
         others = [code for code in sample if code != pivot]
-        parallel = embed_pairs(
-            encoder, pairs, pivot=pivot, languages=others, batch_size=batch_size, show_progress_bar=show_progress_bar
-        )
+        parallel = embed_pairs(encoder, pairs, pivot=pivot, languages=others, **how)
     fitted, comparison = fit_and_compare(
         embedded("document", by_language),
         as_queries,
         {code: part.documents for code, part in sample.items()},
-        questions=None if asked is None else embedded("query", asked),
+        questions=None if questions is None else embedded("query", questions),
         steps=steps,
         strength=strength,
         queries_only=queries_only,
@@ -202,22 +193,18 @@ def embed_pairs(
 
     Returns:
         Language -> row-aligned embeddings (n, d) of its sentences and of the pivot's, float32 on the CPU.
-
-    Raises:
-        ValueError: If no pair has the pivot on one side and a wanted language on the other.
     """
     wanted = None if languages is None else set(languages)
     sides: dict[str, tuple[list[str], list[str]]] = {}
     for pair in pairs:
         text_of = {pair["source_language"]: pair["source"], pair["target_language"]: pair["target"]}
-        language = next((code for code in text_of if code != pivot), None)
-        if language is not None and pivot in text_of and (wanted is None or language in wanted):
-            own, other = sides.setdefault(language, ([], []))
-            own.append(text_of[language])
-            other.append(text_of[pivot])
+        code = next((code for code in text_of if code != pivot), None)
+        if code is not None and pivot in text_of and (wanted is None or code in wanted):
+            for side, text in zip(sides.setdefault(code, ([], [])), (text_of[code], text_of[pivot]), strict=True):
+                side.append(text)
     if not sides:
         raise ValueError(f"none of the {len(pairs)} pairs is between the pivot {pivot!r} and {wanted or 'another'}")
-    rows = embed_texts(model, {code: own + other for code, (own, other) in sorted(sides.items())}, **how)
+    rows = embed_texts(model, {code: sources + targets for code, (sources, targets) in sorted(sides.items())}, **how)
     return {code: (both[: len(both) // 2], both[len(both) // 2 :]) for code, both in rows.items()}
 
 
@@ -256,15 +243,11 @@ def sample_texts(
         seed: Seed of the draw.
 
     Returns:
-        Language -> its sample.
-
-    Raises:
-        DataError: If there is a single language, a language has fewer than `min_texts` texts, or texts do not name
-            their language.
+        Language -> its sample. Two languages at least are needed.
 
     Example:
-        >>> found = sample_texts({"en": ["one", "two", "two"], "fr": ["un", "deux"]}, texts_per_language=2)
-        >>> {code: sorted(sample.texts) for code, sample in found.items()}
+        >>> drawn = sample_texts({"en": ["one", "two", "two"], "fr": ["un", "deux"]}, texts_per_language=2)
+        >>> {code: sorted(sample.texts) for code, sample in drawn.items()}
         {'en': ['one', 'two'], 'fr': ['deux', 'un']}
     """
     wanted = check_languages(languages or None)
@@ -292,23 +275,20 @@ def sample_questions(
         languages: The languages of the documents. Questions in others are left out. Those that name no language are
             identified among these, which needs the extra `langid`.
         texts_per_language: How many, at most.
-        min_texts: Languages with fewer questions are left out.
+        min_texts: Languages with fewer questions are left out, but two have to remain.
         seed: Seed of the draw.
 
     Returns:
         Language -> questions.
-
-    Raises:
-        DataError: If a source cannot be read, or fewer than two languages have enough questions.
     """
-    found: dict[str, dict[str, None]] = {}
+    distinct: dict[str, dict[str, None]] = {}
     for language, text in _questions(questions, check_languages(list(languages)) or frozenset()):
-        found.setdefault(language, {})[text] = None
+        distinct.setdefault(language, {})[text] = None
     generator = np.random.default_rng([seed, 31])
     drawn = {}
-    for language in sorted(found):
-        texts = list(found[language])
-        drawn[language] = [texts[i] for i in generator.permutation(len(texts))[:texts_per_language]]
+    for language, texts in sorted(distinct.items()):
+        order = generator.permutation(len(texts))[:texts_per_language]
+        drawn[language] = [list(texts)[i] for i in order]
     enough = {code: texts for code, texts in drawn.items() if len(texts) >= min_texts}
     if len(enough) < 2:
         counts = {code: len(texts) for code, texts in drawn.items()}
@@ -345,10 +325,10 @@ def _take_turns(groups: NDArray[np.int64]) -> NDArray[np.int64]:
         >>> _take_turns(np.array([7, 7, 7, 8, 8])).tolist()
         [0, 3, 1, 4, 2]
     """
-    taken: dict[int, int] = {}
+    last: dict[int, int] = {}
     turns = np.empty(len(groups), dtype=np.int64)
     for place, group in enumerate(groups.tolist()):
-        turns[place] = taken[group] = taken.get(group, -1) + 1
+        turns[place] = last[group] = last.get(group, -1) + 1
     return np.argsort(turns, kind="stable")
 
 
@@ -359,29 +339,24 @@ def _questions(questions: Any, wanted: frozenset[str]) -> Iterator[tuple[str, st
         return
     for source in [questions] if isinstance(questions, str | Path) else list(questions):
         path = next(iter(sorted(Path(source).glob("queries.jsonl*"))), Path(source))
+        records: Any = path
+        column = None
         if ".jsonl" in path.name:
             column = next((name for name in _TEXT_COLUMNS if name in (first_record(path) or {})), None)
-            for document in read_documents([path], languages=wanted, unit="text", column=column):
-                yield from ((document.language, text) for text in filter(None, document.sentences))
-            continue
-        try:
-            identify: Callable[[str], str | None] = partial(
-                lambda code, _: code, match_language(language_in_name(path), wanted)
-            )
-        except ValueError:
-            identify = LanguageIdentifier(wanted).identify
-        for _, text in read_lines(path):
-            if text.strip() and (language := identify(text)) is not None:
-                yield language, text.strip()
+        else:
+            language: dict[str, str] = {}
+            with suppress(ValueError):
+                language = {"language": language_in_name(path)}
+            records = [{"text": text} | language for _, text in read_lines(path) if text.strip()]
+        for document in read_documents([records], languages=wanted, unit="text", column=column):
+            yield from ((document.language, text) for text in filter(None, document.sentences))
 
 
 def _entries(texts: Any, wanted: frozenset[str] | None, unit: Unit | None, skip_bad_lines: bool) -> _Entries:
     if isinstance(texts, Mapping):
         yield from _of_rows(((code, text, str(row)) for code in texts for row, text in enumerate(texts[code])), wanted)
     elif isinstance(texts, Dataset):
-        column = next((name for name in _TEXT_COLUMNS if name in texts.column_names), None)
-        if column is None or "language" not in texts.column_names:
-            raise ValueError(f"the data set needs a column 'text' or 'sentence', and 'language': {texts.column_names}")
+        column = next((name for name in _TEXT_COLUMNS if name in texts.column_names), "text")
         documents = texts["document"] if "document" in texts.column_names else range(len(texts))
         yield from _of_rows(zip(texts["language"], texts[column], map(str, documents), strict=True), wanted)
     else:

@@ -43,8 +43,12 @@ def rotations(
     counts = {code: len(pairs[code][0]) if code in pairs else len(vectors) for code, vectors in rows.items()}
     if set(codes) - {pivot} <= set(pairs):
         del counts[pivot]  # its own texts are not used then
-    if strength and (few := {code: count for code, count in counts.items() if count < width}):
-        raise ValueError(f"a rotation in {width} dimensions needs as many texts, or pairs, of each language: {few}")
+    few = {code: count for code, count in counts.items() if count < width}
+    if strength and (few or not pairs.keys() <= rows.keys()):
+        raise ValueError(
+            f"a rotation in {width} dimensions needs as many texts, or pairs, of each language: {few}; pairs are in "
+            f"{list(pairs)}, and texts in {codes}"
+        )
 
     def mapped(code: str, vectors: NDArray[Any]) -> Tensor:
         matrix, offset = maps.of(codes.index(code))
@@ -56,12 +60,14 @@ def rotations(
         if code == pivot or not strength:
             continue
         if code in pairs:
-            own, other = (mapped(side, part).double() for side, part in zip((code, pivot), pairs[code], strict=True))
-            rotation, note = procrustes(own, other), f"Procrustes on {len(own)} pairs"
+            source, target = (
+                mapped(side, part).double() for side, part in zip((code, pivot), pairs[code], strict=True)
+            )
+            rotation, note = procrustes(source, target), f"Procrustes on {len(source)} pairs"
         else:
-            own, other = (mapped(side, rows[side]) for side in (code, pivot))
-            own_seed = seed + zlib.crc32(code.encode())
-            rotation, note = unsupervised_rotation(own, other, adversarial=adversarial, seed=own_seed)
+            source, target = (mapped(side, rows[side]) for side in (code, pivot))
+            how: Any = {"adversarial": adversarial, "seed": seed + zlib.crc32(code.encode())}
+            rotation, note = unsupervised_rotation(source, target, **how)
         notes[f"rotate {code}"] = note
         matrices[number] = partial_rotation(rotation, strength).numpy() - np.eye(width)
     return Maps(matrices, np.zeros((len(codes), width))), notes
@@ -79,16 +85,11 @@ def procrustes(source: Tensor, target: Tensor) -> Tensor:
     The solution is `W = U V^T` with `U S V^T = SVD(target^T source)` (Conneau et al. 2018, Eq. 2). Rows (n, d) are
     aligned. If there are fewer pairs than dimensions, directions about which they say nothing stay as they are.
 
-    Raises:
-        ValueError: If the shapes differ, or there is no pair.
-
     Example:
         >>> source = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
         >>> procrustes(source, torch.tensor([[0.0, 1.0], [-1.0, 0.0]])).tolist()
         [[0.0, -1.0], [1.0, 0.0]]
     """
-    if source.shape != target.shape or source.ndim != 2 or not len(source):
-        raise ValueError(f"Procrustes needs row-aligned pairs, got {tuple(source.shape)} and {tuple(target.shape)}")
     correlation = target.double().T @ source.double()
     singular = torch.linalg.svdvals(correlation)
     if singular[-1] <= 1e-12 * singular[0]:  # else some directions would be rotated at random
@@ -119,8 +120,8 @@ def rotation_agreement(one: Tensor, other: Tensor) -> float:
 def mean_csls_criterion(source: Tensor, target: Tensor, neighbours: int = NEIGHBOURS) -> float:
     """Mean cosine of the source rows to the target rows that CSLS matches them with.
 
-    It is the unsupervised criterion of Conneau et al. (2018, section 3.3): it needs no pairs and follows translation
-    accuracy. Higher is better between rotations of the same rows.
+    It is the unsupervised criterion of Conneau et al. (2018, section 3.3): between rotations of the same rows, it
+    follows the accuracy of translation.
 
     Example:
         >>> mean_csls_criterion(torch.eye(3), torch.eye(3).flip(0), neighbours=1)
@@ -149,12 +150,11 @@ class _Candidate(NamedTuple):
     name: str
     criterion: float
     rotation: Tensor
-    agreement: float | None = None
+    agreement: str = ""
     trusted: bool = True
 
     def __str__(self) -> str:
-        agreement = "" if self.agreement is None else f", agreement {self.agreement:.2f}"
-        return f"{self.name} (criterion {self.criterion:.3f}{agreement})"
+        return f"{self.name} (criterion {self.criterion:.3f}{self.agreement})"
 
 
 def unsupervised_rotation(
@@ -173,7 +173,7 @@ def unsupervised_rotation(
     texts are matched with other texts of its own.
 
     Args:
-        source: Embeddings (S, d) with their mean near the origin (shift first); 5 000 of them are drawn at most.
+        source: Embeddings (S, d), 4 at least, with their mean near the origin (shift first); 5 000 are drawn at most.
         target: Embeddings (T, d), likewise.
         adversarial: Whether to start from adversarial training, too, about a minute on one core.
         min_agreement: How well the rotations of two halves must agree (see `rotation_agreement`); 0 skips both checks.
@@ -182,25 +182,11 @@ def unsupervised_rotation(
     Returns:
         The rotation W (d, d), float64, for `source @ W.T`, and a line about it and the candidate it is preferred to.
 
-    Raises:
-        ValueError: If a side has fewer than 4 rows.
-
     Example:
         >>> rows = torch.randn(80, 2, generator=torch.Generator().manual_seed(0)) * torch.tensor([3.0, 1.0])
         >>> unsupervised_rotation(rows, rows, adversarial=False)[0].round().abs().tolist()
         [[1.0, 0.0], [0.0, 1.0]]
     """
-    candidates = _candidates(source, target, adversarial, min_agreement, seed)
-    best = candidates[0]
-    words = [str(best)]
-    if best.name != "identity":
-        words.append(f"instead of {next(other for other in candidates if other.name == 'identity')}")
-    words += [f"not verified: {other}" for other in candidates if not other.trusted][:1]
-    return best.rotation, "; ".join(words)
-
-
-def _candidates(source: Tensor, target: Tensor, adversarial: bool, min_agreement: float, seed: int) -> list[_Candidate]:
-    """All rotations that were considered, the best first and those of refused starts last."""
     generator = torch.Generator().manual_seed(seed)
     fit_source, held_source = _draw(source, generator)
     fit_target, held_target = _draw(target, generator)
@@ -233,34 +219,27 @@ def _candidates(source: Tensor, target: Tensor, adversarial: bool, min_agreement
         path = [
             _Candidate(f"{name}, refined {rounds}x" if rounds else name, criterion(rotation), rotation)
             for rounds, rotation in enumerate(refined(first))
+            if rounds or name != "identity"
         ]
-        path = [candidate for candidate in path if candidate.name != "identity"]
         if min_agreement and any(candidate.criterion > identity.criterion for candidate in path):
             agreement = rotation_agreement(refined(first, 0, 2)[-1], refined(start(1, 2), 1, 2)[-1])
-            path = [
-                candidate._replace(
-                    agreement=agreement, trusted=agreement >= min_agreement and candidate.criterion >= least
-                )
-                for candidate in path
-            ]
+            for number, candidate in enumerate(path):
+                trusted = agreement >= min_agreement and candidate.criterion >= least
+                path[number] = candidate._replace(agreement=f", agreement {agreement:.2f}", trusted=trusted)
         candidates += path
-    return sorted(candidates, key=lambda candidate: (not candidate.trusted, -candidate.criterion))
-
-
-def pull_to_orthogonal(matrix: Tensor, beta: float) -> Tensor:
-    """`(1 + beta) W - beta (W W^T) W`, which keeps W near the orthogonal matrices (Conneau et al., Eq. 7)."""
-    return (1 + beta) * matrix - beta * (matrix @ matrix.T) @ matrix
+    best = min(candidates, key=lambda candidate: (not candidate.trusted, -candidate.criterion))
+    words = [str(best)] + [f"instead of {identity}"] * (best is not identity)
+    refused = [candidate for candidate in candidates if not candidate.trusted]
+    words += [f"not verified: {max(refused, key=lambda candidate: candidate.criterion)}"] if refused else []
+    return best.rotation, "; ".join(words)
 
 
 def adversarial_rotations(source: Tensor, target: Tensor, *, seed: int = 0) -> Iterator[Tensor]:
     """Train a rotation against a discriminator that tells rotated source rows from target rows (Conneau et al. 2018).
 
-    It starts from the identity, and finds rotations around it reliably, but not arbitrary ones: of ten seeds on 30
-    topics in six dimensions, all recovered half of a random rotation and two to four a whole one. Rows have unit
-    length. Equal seeds give equal rotations on one machine; PyTorch's random state is not changed.
-
-    Yields:
-        The matrix W (d, d), float64, after each epoch. It is nearly orthogonal, and `W x` is in the target's space.
+    Yields the nearly orthogonal W (d, d), float64, after each epoch. It starts from the identity, and finds rotations
+    around it reliably, but not arbitrary ones: of ten seeds on 30 topics in six dimensions, all recovered half of a
+    random rotation and two to four a whole one. Rows have unit length. PyTorch's random state is not changed.
     """
     dimension = source.shape[1]
     # Rows of length sqrt(d) have entries of about 1, which the discriminator's initial weights are made for.
@@ -291,8 +270,8 @@ def adversarial_rotations(source: Tensor, target: Tensor, *, seed: int = 0) -> I
             for _ in range(DISCRIMINATOR_STEPS):
                 _descend(loss(rotation.detach(), comes_from_source), parameters, DECAY**epoch * RATE)
             _descend(loss(rotation, 1 - comes_from_source), [rotation], DECAY**epoch * ROTATION_RATE)
-            with torch.no_grad():
-                rotation.copy_(pull_to_orthogonal(rotation, BETA))
+            with torch.no_grad():  # back towards the orthogonal matrices (Eq. 7)
+                rotation.copy_((1 + BETA) * rotation - BETA * (rotation @ rotation.T) @ rotation)
         yield rotation.detach().double()
 
 
@@ -318,8 +297,6 @@ def _refinements(rotation: Tensor, source: Tensor, target: Tensor) -> Iterator[T
 
 def _draw(rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Draw unit-length rows to fit on, and rows to hold out, with a seed."""
-    if len(rows) < 4:
-        raise ValueError(f"a rotation needs at least 4 texts of each language, got {len(rows)}")
     order = torch.randperm(len(rows), generator=generator)[:MAX_TEXTS]
     held = max(1, int(HELD_OUT * len(order)))
     drawn = F.normalize(rows[order.to(rows.device)].float(), dim=1)

@@ -57,17 +57,9 @@ class Moments(NamedTuple):
     covariances: Floats | None = None
 
     @classmethod
-    def of(cls, rows: Mapping[str, NDArray[Any]], *, covariances: bool = False, min_texts: int = 2) -> Moments:
-        """The moments of rows (n, d) by language, a language at a time.
-
-        Raises:
-            ValueError: If a language has fewer than `min_texts` rows, or a value is NaN or infinite.
-        """
-        if few := {code: len(vectors) for code, vectors in rows.items() if len(vectors) < min_texts}:
-            raise ValueError(f"a language needs {min_texts} texts at least (min_texts), and these have fewer: {few}")
-        means = np.stack([vectors.mean(axis=0, dtype=np.float64) for vectors in rows.values()])
-        if not (finite := np.isfinite(means).all(axis=1)).all():
-            raise ValueError(f"NaN or infinite numbers in the vectors of {list(rows)[int(np.argmin(finite))]}")
+    def of(cls, rows: Mapping[str, NDArray[Any]], *, covariances: bool = False) -> Moments:
+        """The moments of rows (n, d) by language, a language at a time; NaN or infinite numbers are a `ValueError`."""
+        means = np.asarray_chkfinite([vectors.mean(axis=0, dtype=np.float64) for vectors in rows.values()])
         if not covariances:
             return cls(means)
         centred = (vectors.astype(np.float64) - mean for vectors, mean in zip(rows.values(), means, strict=True))
@@ -78,11 +70,6 @@ class Moments(NamedTuple):
         """The covariances, where a step needs them."""
         assert self.covariances is not None
         return self.covariances
-
-    def within(self, basis: Floats) -> Moments:
-        """The moments of the coordinates `x @ basis` for an orthonormal basis (d, r)."""
-        spreads = None if self.covariances is None else basis.T @ self.covariances @ basis
-        return Moments(self.means @ basis, spreads)
 
     def after(self, maps: Maps) -> Moments:
         """The moments of mapped vectors."""
@@ -110,18 +97,15 @@ def lsar(
 ) -> Maps:
     """Minus the projection on the subspace in which the languages' means differ (LSAR, Xie et al. 2022).
 
-    `width` is that of whole vectors, where the moments are in coordinates. (The paper re-centres on a vector orthogonal
-    to the subspace, which does not change the subspace.)
-
-    Raises:
-        ValueError: If the rank is not between 0 and languages - 1, or no dimension would be left.
+    `width` is that of whole vectors, where the moments are in coordinates: no dimension left is a `ValueError`. (The
+    paper re-centres on a vector orthogonal to the subspace, which does not change the subspace.)
     """
-    means, width = moments.means, width or moments.means.shape[1]
-    most = len(means) - 1
+    means, width, most = moments.means, width or moments.means.shape[1], len(moments.means) - 1
+    rank = most if rank is None else rank
     _, singular, directions = np.linalg.svd(means - means.mean(axis=0), full_matrices=False)
-    removed = min(int((singular > 1e-10 * np.linalg.norm(means)).sum()), most if rank is None else rank)
+    removed = min(int((singular > 1e-10 * np.linalg.norm(means)).sum()), rank)
     # Of the full width: in coordinates of the means nothing is left anyway.
-    if removed >= width or not 0 <= (most if rank is None else rank) <= most:
+    if removed >= width or not 0 <= rank <= most:
         raise ValueError(
             f"lsar would remove {removed} of {width} dimensions for {len(means)} languages, rank {rank}: take a rank "
             f"from 0 to {most}, fewer languages, or the step shift"
@@ -132,31 +116,25 @@ def lsar(
 
 
 def scale(moments: Moments, strength: float) -> Maps:
-    """Divided by the language's standard deviation in each dimension (CCP, section 3.2), to the power of the strength.
-
-    Raises:
-        ValueError: If no dimension of a language varies.
-    """
+    """Divided by the language's standard deviation in each dimension (CCP, section 3.2)."""
     variances = np.diagonal(moments.spreads, axis1=1, axis2=2).clip(0)
     typical = np.sqrt(variances.mean(axis=1, keepdims=True))
-    if not (typical > 0).all():
-        raise ValueError("all vectors of a language are the same: there is nothing to scale by")
     deviations = np.sqrt(variances).clip(FLOOR * typical)  # a constant dimension is not divided by zero
-    factors = deviations**-strength - 1
+    factors = np.where(typical > 0, deviations, 1) ** -strength - 1
     return Maps(factors[:, :, None] * np.eye(factors.shape[1]), np.zeros_like(moments.means))
 
 
 def lir(moments: Moments, strength: float, components: int = 1) -> Maps:
     """Minus the projection on the language's top principal components, not centred (LIR, Yang et al. 2021)."""
     second = moments.spreads + moments.means[:, :, None] * moments.means[:, None, :]
-    top = np.linalg.eigh(second).eigenvectors[:, :, second.shape[1] - components :]
+    top = np.linalg.eigh(second).eigenvectors[:, :, ::-1][:, :, :components]
     return Maps(-strength * top @ top.swapaxes(1, 2), np.zeros_like(moments.means))
 
 
 def coral(moments: Moments, strength: float, whole: Floats | None = None) -> Maps:
     """The covariance of all languages for each, whose mean stays (correlation alignment, Sun et al. 2016).
 
-    `whole` is what `recolouring` gives for the covariances, where it is known already.
+    `whole` is the `recolouring` of the covariances, where it is known already.
     """
     recoloured = recolouring(moments.spreads) if whole is None else whole
     matrix = strength * (recoloured - np.eye(recoloured.shape[1]))

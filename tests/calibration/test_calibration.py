@@ -58,17 +58,6 @@ def test_thin_factors_equal_full_ones(steps: tuple, queries: dict | None, monkey
         np.testing.assert_allclose(maps_of(thin, role), maps_of(full, role), atol=1e-12)
 
 
-@pytest.mark.parametrize("dimension", [3, 4, 5])
-def test_as_many_languages_as_dimensions(dimension: int) -> None:
-    rows = {code: part[:, :dimension] for code, part in DOCUMENTS.items()}
-    if dimension == 3:
-        with pytest.raises(ValueError, match="3 of 3 dimensions"):
-            VectorCalibration.fit(rows)
-    shifted = VectorCalibration.fit(rows, steps=["shift"], keep_mean=0, **RAW)
-    means = mean_of({code: apply(shifted, part, "document", code) for code, part in rows.items()})
-    np.testing.assert_allclose(means, 0, atol=1e-12)
-
-
 @pytest.mark.parametrize("steps", [("lsar",), ("shift",)])
 def test_mapped_queries_rank_documents_as_they_are_like_mapped_ones(steps: tuple) -> None:
     both = VectorCalibration.fit(DOCUMENTS, steps=steps, keep_mean=1, **RAW)
@@ -172,8 +161,6 @@ def test_what_is_saved_is_used_by_its_own_description(
     np.testing.assert_allclose(by_hand["x"], mapped[3], atol=1e-6)
     with pytest.raises(FileExistsError, match="map"):
         calibration.save(tmp_path / "map")
-    with pytest.raises(ValueError, match="loaded"):
-        loaded.at(0.5)
 
 
 @pytest.mark.parametrize("queries", [None, QUERIES])
@@ -215,28 +202,20 @@ def with_row(number: float) -> dict[str, NDArray]:
     ("arguments", "message"),
     [
         ({"documents": with_row(np.nan)}, "'fr'.*row 80"),
-        ({"documents": with_row(0)}, "'fr'.*row 80"),
         ({"documents": with_row(1e-25)}, "'fr'.*row 80"),
         ({"documents": {"en": DOCUMENTS["en"]}}, "two languages"),
-        ({"documents": {}}, "two languages"),
-        ({"documents": {**DOCUMENTS, "ja": DOCUMENTS["en"][:3]}}, "'ja': 3"),
+        ({"documents": {**DOCUMENTS, "ja": DOCUMENTS["en"][:3]}}, r"'ja': \(3, 12\)"),
         ({"documents": {**DOCUMENTS, "ja": DOCUMENTS["en"][:, :8]}}, r"'ja': \(80, 8\)"),
+        ({"documents": {code: rows[:, :3] for code, rows in DOCUMENTS.items()}}, "3 of 3 dimensions"),
         ({"metric": "dot"}, "dot.*unit length"),
-        ({"documents": DOCUMENTS["en"], "languages": ["en"] * 7}, "7"),
-        ({"languages": QUERIES}, "languages"),
         ({"steps": ["coral"], "queries_only": True}, "coral"),
-        ({"steps": ["twist"]}, "'twist'"),
-        ({"steps": "shift"}, "'shift'"),
-        ({"steps": []}, r"\[\]"),
         ({"steps": ["shift", "shift"]}, "once"),
         ({"strength": 1.5}, "1.5"),
         ({"steps": ["to_pivot"], "pivot": "ja"}, "'ja'"),
-        ({"steps": ["lir"], "lir_components": 12}, "12"),
         ({"queries": {"en": QUERIES["en"]}}, "'en'"),
         ({"queries": QUERIES, "steps": ["rotate"]}, "'rotate'"),
         ({"pairs": {"fr": (DOCUMENTS["fr"], DOCUMENTS["en"])}}, "'rotate'"),
         ({"pairs": {"ja": (DOCUMENTS["fr"], DOCUMENTS["en"])}, "steps": ["rotate"]}, "'ja'"),
-        ({"pairs": {"fr": (DOCUMENTS["fr"], DOCUMENTS["en"][:5])}, "steps": ["rotate"]}, "fr"),
     ],
 )
 def test_what_cannot_be_fitted_is_named(arguments: dict, message: str) -> None:
@@ -245,20 +224,19 @@ def test_what_cannot_be_fitted_is_named(arguments: dict, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
-        ({"vectors": np.ones(7)}, r"12 dimensions.*\(7,\)"),
-        ({"vectors": np.full((2, 12), np.nan)}, "2 of 2"),
-        ({"vectors": np.zeros(12)}, "zeros"),
+        ({"vectors": np.ones(7)}, r"\(7,\)"),
+        ({"vectors": np.full((2, 12), np.nan), "language": "en"}, "2 of 2"),
         ({"vectors": np.ones(12)}, "None.*de, en, fr, sw"),
         ({"vectors": np.ones(12), "language": "ja"}, "ja.*de, en, fr, sw"),
-        ({"vectors": np.ones((2, 12)), "language": ["en"]}, "2 vectors and 1 languages"),
+        ({"vectors": np.ones((2, 12)), "language": ["en"]}, "1 languages"),
         ({"vectors": np.ones(12), "role": "passage"}, "'passage'"),
     ],
 )
-def test_vectors_that_cannot_be_mapped_are_named(given: dict, message: str) -> None:
+def test_vectors_that_cannot_be_mapped_are_named(arguments: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        VectorCalibration.fit(DOCUMENTS, steps=["shift"]).transform(**given)
+        VectorCalibration.fit(DOCUMENTS, steps=["shift"]).transform(**arguments)
 
 
 @pytest.mark.parametrize("other", [{"dimension": 8}, {"metric": "dot"}, {"model": "you/other"}])
@@ -282,7 +260,6 @@ def changed(**values: object) -> Callable[[Path], object]:
     "damage",
     [
         lambda folder: (folder / "calibration.json").write_text("{"),
-        lambda folder: (folder / "calibration.json").write_text("{}"),
         lambda folder: (folder / "calibration.json").write_text("[7]"),
         changed(dimension=5),
         changed(languages=["en", "fr"]),

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from st_xlret.calibration.steps import Maps, Moments, coral, lir, lsar, recolouring, scale, shift, to_pivot
-from tests.calibration.clouds import CODES, clouds, mean_of
+from tests.calibration.clouds import clouds, mean_of
 
 ROWS = clouds()
 MOMENTS = Moments.of(ROWS, covariances=True)
@@ -28,18 +28,6 @@ def test_moments_equal_the_definitions_and_follow_maps() -> None:
     mapped = Moments.of({code: apply(maps, rows, i) for i, (code, rows) in enumerate(ROWS.items())}, covariances=True)
     np.testing.assert_allclose(MOMENTS.after(maps).means, mapped.means, atol=1e-9)
     np.testing.assert_allclose(MOMENTS.after(maps).spreads, mapped.spreads, atol=1e-9)
-
-
-@pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("second", [True, False])
-def test_maps_compose(first: bool, second: bool) -> None:
-    generator = np.random.default_rng(1)
-    one, other = (
-        Maps(generator.normal(size=(1, 12, 12)) if has_matrix else None, generator.normal(size=(4, 12)))
-        for has_matrix in (first, second)
-    )
-    for i, rows in enumerate(ROWS.values()):
-        np.testing.assert_allclose(apply(one.then(other), rows, i), apply(other, apply(one, rows, i), i))
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
@@ -117,19 +105,4 @@ def test_a_constant_dimension_is_not_divided_by_zero() -> None:
     matrix, _ = scale(moments, 1.0).of(0)
     typical = np.sqrt(rows.var(axis=0).mean())
     assert matrix is not None and 1 + matrix[1, 1] == pytest.approx(1 / (0.01 * typical))
-    with pytest.raises(ValueError, match="same"):
-        scale(Moments.of({"en": np.ones((4, 2))}, covariances=True), 1.0)
-
-
-def test_bad_vectors_and_ranks_are_named() -> None:
-    with pytest.raises(ValueError, match="50.*'sw': 3"):
-        Moments.of({**ROWS, "sw": np.ones((3, 12))}, min_texts=50)
-    with pytest.raises(ValueError, match="sw"):
-        Moments.of({**ROWS, "sw": np.full((3, 12), np.nan)})
-    for rank in (-1, 4):
-        with pytest.raises(ValueError, match=f"{rank}"):
-            lsar(MOMENTS, 1.0, COMMON, 1.0, rank)
-    few = MOMENTS.within(np.eye(12)[:, :3])
-    with pytest.raises(ValueError, match="3 of 3 dimensions for 4 languages"):
-        lsar(few, 1.0, few.means.mean(axis=0), 1.0)
-    assert len(CODES) == 4
+    assert not scale(Moments.of({"en": np.ones((4, 2))}, covariances=True), 1.0).matrix.any()  # type: ignore[union-attr]
