@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import csv
 import unicodedata
 import warnings
 from abc import abstractmethod
@@ -20,7 +19,7 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from typing_extensions import Self
 
-from st_xlret.data.reading import PathLike, find_file, kept_table, key_of, read_jsonl, read_lines
+from st_xlret.data.reading import PathLike, find_file, kept_table, key_of, read_jsonl, read_table
 from st_xlret.evaluation.base import choose, naming
 from st_xlret.evaluation.retrieval import RetrievalEvaluator, search, texts_table
 from st_xlret.optional import import_optional
@@ -30,6 +29,7 @@ Question = tuple[str, str, str, list[str]]
 
 BUDGETS = {"recall_at_2kt": 2_000, "recall_at_5kt": 5_000}
 DEPTHS = {"recall_at_5": 5, "recall_at_20": 20, "recall_at_100": 100}
+_DPR: Any = {"delimiter": "\t", "strict": False}  # its tables are quoted as the csv module does
 
 # DPR's SimpleTokenizer: a run of letters, digits and marks, or any other visible character by itself.
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]", flags=regex.UNICODE | regex.IGNORECASE | regex.MULTILINE)
@@ -37,10 +37,7 @@ _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]", flags=regex.UNICODE 
 
 @dataclass(frozen=True)
 class AnsweredQuestions:
-    """Passages (`corpus`), questions, which all count (`judged`), and the strings that answer each (`answers`).
-
-    Both tables are as [`RetrievalData`][st_xlret.evaluation.RetrievalData] has them.
-    """
+    """Tables of passages and of questions, which all count, as `RetrievalData` has them; the answers to each."""
 
     corpus: Dataset
     judged: Dataset
@@ -51,7 +48,7 @@ class AnswerEvaluator(RetrievalEvaluator):
     """Base of the evaluators of questions whose answers are looked for in the texts of the best passages.
 
     A passage is encoded as title and text, and its text alone is searched for answers. The corpora have some 20 million
-    passages: use `keep_vectors`. A subclass names the files of its questions, and reads them.
+    passages: use `keep_vectors`.
 
     Options of reading: `split`, `passages` (the file of the passages, if it is not `psgs_w100.tsv` in the folder), and
     `cache_dir` (folder for the passages as memory-mapped columns; default: the data cache).
@@ -102,15 +99,9 @@ class AnswerEvaluator(RetrievalEvaluator):
         """Read the questions that count."""
 
 
-def _read_table(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Number and cells of the rows of a table with tabs, quoted as the csv module does."""
-    rows = csv.reader((f"{line}\n" for _, line in read_lines(file)), delimiter="\t")
-    return ((rows.line_num, cells) for cells in rows)
-
-
 def _read_passages(file: Path) -> Iterator[tuple[str, str, str, str]]:
     """Rows of DPR's `psgs_w100.tsv`: id, text, title, with a header."""
-    for number, cells in _read_table(file):
+    for number, cells in read_table(file, **_DPR):
         with naming(file, number):
             name, text, title = cells
         if name != "id":
@@ -145,7 +136,7 @@ class NQEvaluator(AnswerEvaluator):
     @staticmethod
     def read_questions(file: Path) -> Iterator[Question]:
         """Read DPR's `nq-test.csv`: a question, a tab and a list of answers as Python writes it, on each line."""
-        for row, (number, cells) in enumerate(_read_table(file)):
+        for row, (number, cells) in enumerate(read_table(file, **_DPR)):
             with naming(file, number):
                 question, listed = cells
                 answers = ast.literal_eval(listed)
@@ -238,27 +229,22 @@ class XORRetrieveEvaluator(AnswerEvaluator):
 
 
 def word_tokenizer() -> tuple[Callable[[str], list[str]], str]:
-    """`nltk.word_tokenize`, or an approximation with a warning where the data of its sentence splitter is missing.
+    """`nltk.word_tokenize`, and its name.
 
-    Without NLTK's download `punkt_tab`, sentences are split by `sentencex`, and words by NLTK's rules: the tokens
-    differ only where the two disagree about the end of a sentence. Returns the function and its name.
+    Without NLTK's download `punkt_tab`, sentences are split by `sentencex`, and words by NLTK's rules, with a warning:
+    the tokens differ only where the two disagree about the end of a sentence.
     """
     nltk = import_optional("nltk", extra="eval", needed_for="counting the tokens of XOR-Retrieve")
     try:
         nltk.word_tokenize("Is it there?")
     except LookupError:
+        import sentencex
+
         name = "nltk's word rules on sentences split by sentencex, as punkt_tab is not installed"
         warnings.warn(f"tokens are counted by {name}: python -m nltk.downloader punkt_tab", stacklevel=3)
-        return _tokenize_without_punkt, name
+        words = nltk.tokenize.NLTKWordTokenizer()
+        return lambda text: [token for one in sentencex.segment("en", text) for token in words.tokenize(one)], name
     return nltk.word_tokenize, "nltk.word_tokenize"
-
-
-def _tokenize_without_punkt(text: str) -> list[str]:
-    import sentencex
-    from nltk.tokenize import NLTKWordTokenizer
-
-    words = NLTKWordTokenizer()
-    return [token for sentence in sentencex.segment("en", text) for token in words.tokenize(sentence)]
 
 
 class Passage(NamedTuple):

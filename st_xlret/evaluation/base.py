@@ -33,7 +33,7 @@ class BenchmarkResult:
         benchmark: The benchmark's name, such as `"tatoeba"`.
         scores: Language to metric to value; fractions in [0, 1].
         average: Metric to its mean over the languages.
-        protocol: What a reader must know for a comparison: direction, pooling, calibration, number of sentences.
+        protocol: What a reader must know for a comparison, such as direction and pooling.
     """
 
     benchmark: str
@@ -58,11 +58,7 @@ def macro_average(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]
 
 
 def choose(names: Sequence[str] | None, known: Mapping[str, Value] | Sequence[str], where: str) -> list[str]:
-    """The names that are asked for, by default all that are known.
-
-    Raises:
-        ValueError: If there are none, or one is unknown; the message lists the known ones.
-    """
+    """The names that are asked for, by default all; a ValueError for an unknown one, or none, lists the known ones."""
     chosen = list(known if names is None else dict.fromkeys(names))
     if not chosen or (unknown := [name for name in chosen if name not in known]):
         raise ValueError(f"{where} has no {unknown if chosen else 'such files'}; it has {sorted(known)}")
@@ -98,16 +94,12 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
     """
 
     benchmark: str = ""
-    primary: str = ""
-    """The metric by which the best model is chosen; the only one that the model card has for each language."""
-    layout: str = ""
-    """Files of the official layout."""
+    primary: str = ""  # the metric that chooses the best model, and the one that the card has for each language
+    layout: str = ""  # files of the official layout
     splits: tuple[str, ...] = ("test",)
     is_on_hub: bool = False
-    published_metrics: tuple[str, ...] = ()
-    """The metrics that published rows are compared by."""
-    languages_in_all: int = 0
-    """How many languages the whole benchmark has."""
+    published_metrics: tuple[str, ...] = ()  # by which published rows are compared
+    languages_in_all: int = 0  # of the whole benchmark
 
     def __init__(
         self,
@@ -141,10 +133,6 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
             path: Their folder. None: the Hugging Face Hub or, when offline, its cache.
             languages: Codes of the languages (of the queries) to evaluate, in this order. Default: all there.
             **options: Options of reading, which the class describes, such as `split`, and those of the evaluator.
-
-        Raises:
-            ValueError: If a split or language is unknown, or a file is malformed (file and line are named).
-            FileNotFoundError: If the folder or a file is missing.
         """
         choose([options.get("split", cls.splits[0])], cls.splits, f"{cls.benchmark} (split)")
         folder = None if path is None else Path(path).expanduser()

@@ -19,13 +19,7 @@ HUB_DATASET = "mteb/BUCC"
 
 
 class BUCCCorpus(NamedTuple):
-    """Two comparable corpora that contain translations of each other's sentences.
-
-    Attributes:
-        source: Id to sentence, in the other language.
-        target: Id to sentence, in English.
-        gold: Pairs (source id, target id) that are translations; None if they are unknown.
-    """
+    """Id to sentence of two corpora, the second in English; (source id, target id) of translations, if known."""
 
     source: Mapping[str, str]
     target: Mapping[str, str]
@@ -60,12 +54,9 @@ class BUCCEvaluator(BenchmarkEvaluator):
         corpora: Language to the corpus that is evaluated, its sentences beside English ones.
         training: Language to the corpus on which the threshold is chosen, with gold pairs. Default: the evaluated
             corpora themselves, which is optimistic, as the result says.
-        split: Name of the evaluated split, for the result.
-        threshold_split: Name of the split of `training`, for the result.
+        split: Name of the evaluated split, for the result, as `threshold_split` is that of `training`.
+        threshold_split: See `split`.
         **options: Those of [`BenchmarkEvaluator`][st_xlret.evaluation.BenchmarkEvaluator].
-
-    Raises:
-        ValueError: If a language has no gold pairs to choose its threshold by.
     """
 
     benchmark = "bucc"
@@ -117,7 +108,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
         return cls(corpora, training, split=split, threshold_split=threshold_split, **options)
 
     def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:
-        """Precision, recall and F1 per language with gold pairs."""
+        """See [`BenchmarkEvaluator`][st_xlret.evaluation.BenchmarkEvaluator]."""
         scores = {}
         for language, corpus in self.corpora.items():
             training = self.training[language]
@@ -186,17 +177,7 @@ def best_threshold(candidates: Sequence[MinedPair], gold: AbstractSet[tuple[str,
 def load_bucc(
     folder: PathLike, languages: Sequence[str] | None = None, *, split: str = "training"
 ) -> dict[str, BUCCCorpus]:
-    """Read one split of the files of the shared task: `de-en.training.de`, `.en`, `.gold` and so on.
-
-    Args:
-        folder: The folder of these files, or one above it: `de-en/...` and `bucc2018/de-en/...` are found too.
-        languages: Such as `["de"]`. Default: all that have the split.
-        split: `"sample"`, `"training"` or `"test"`. `gold` is None where there is no gold file, as in the test split.
-
-    Raises:
-        ValueError: If a language is not there, or a file is malformed (file and line are named).
-        FileNotFoundError: If the other text of a pair is missing.
-    """
+    """Read one split, `"sample"`, `"training"` or `"test"`, of the files of the shared task, wherever in the folder."""
     folder_of = {file.name.partition("-en.")[0]: file.parent for file in Path(folder).rglob(f"*-en.{split}.en")}
     corpora = {}
     for code in choose(languages, dict(sorted(folder_of.items())), f"{folder} ({split})"):

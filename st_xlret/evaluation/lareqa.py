@@ -102,12 +102,7 @@ def mean_average_precision(queries: Tensor, documents: Tensor, relevant: Sequenc
 
 
 def read_lareqa(folder: PathLike, *, split: str = "test", context: bool = False) -> RetrievalData:
-    """Read XQuAD-R as one corpus with its questions; the arguments are those of reading of `LAReQAEvaluator`.
-
-    Raises:
-        FileNotFoundError: If the folder has neither layout.
-        DataError: If a file is malformed.
-    """
+    """Read XQuAD-R as one corpus with its questions; the arguments are those of reading of `LAReQAEvaluator`."""
     if any(Path(folder).glob("corpus.jsonl*")):
         data, paragraphs = read_beir(folder, split=split), _read_paragraphs(folder) if context else {}
     else:

@@ -155,8 +155,7 @@ class RetrievalData:
     """A corpus, queries and judgements. Those queries count that have a relevant document, found or not.
 
     Attributes:
-        corpus: Columns `id`, `text`, `language` and, for some, `title`, as `texts_table` makes it, in memory or on the
-            disk.
+        corpus: Columns `id`, `text`, `language` and, for some, `title`, as `texts_table` makes it, in memory or not.
         queries: The same.
         qrels: Query id to document id to judgement.
         file: File of the judgements, for messages.
@@ -203,11 +202,7 @@ class RetrievalData:
         return Dataset.from_dict(self.queries[list(self._relevant)])
 
     def of_languages(self, languages: Sequence[str], *, corpus: bool = False) -> RetrievalData:
-        """The queries of some languages only; with `corpus`, the documents of these languages only.
-
-        Raises:
-            ValueError: If one of them has no query.
-        """
+        """The queries of some languages only; with `corpus`, the documents of these languages only."""
         chosen = set(choose(languages, self.queries.unique("language"), self.file))
 
         def part(table: Dataset) -> Dataset:
@@ -235,8 +230,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
 
     Its own files are a pool in BEIR's layout, see [`read_beir`][st_xlret.evaluation.read_beir]. A pool in several
     languages also gets `recall_at_10` and the metrics of
-    [`language_metrics`][st_xlret.evaluation.language_metrics]. A subclass defines its benchmark, metrics and task, and
-    reads its files; one with another way of scoring overrides `score_pool`.
+    [`language_metrics`][st_xlret.evaluation.language_metrics].
 
     Args:
         pools: Name to data, or to a function that loads them: one pool is in memory at a time.
@@ -342,9 +336,6 @@ def score_ranking(
         ranking: Shape (Q, K), the results of the queries `data.judged`, in their order.
         data: The data that was searched.
         metrics: Names such as `"mrr_at_100"`, `"recall_at_100"`, `"map_at_20"`.
-
-    Raises:
-        KeyError: If a metric is unknown.
     """
     hits = np.array([np.isin(ranked, gold) for ranked, gold in zip(ranking, data.relevant, strict=True)])
     counts, asked = np.array([len(gold) for gold in data.relevant]), np.array(data.judged["language"][:])
@@ -372,14 +363,9 @@ def read_beir(folder: PathLike, *, split: str = "test", language: str | None = N
         folder: The folder of these files.
         split: Name of the judgements. Queries without a judgement are left out.
         language: Language of the texts that have no `metadata.language` and no field `language`.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        DataError: If a file is malformed (file and line are named).
     """
-    corpus, queries, qrels = (
-        find_file(folder, name) for name in ("corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv")
-    )
+    names = ("corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv")
+    corpus, queries, qrels = (find_file(folder, name) for name in names)
     group_of: dict[str, list[str]] = {}
     documents = texts_table(_read_texts(corpus, language, group_of))
     judgements, names = read_qrels(qrels), set(documents["id"][:])

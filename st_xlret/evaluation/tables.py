@@ -10,7 +10,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import resources
 from pathlib import Path
 from statistics import fmean, stdev
@@ -28,13 +27,7 @@ _INCHES_PER_BAR, _CHARACTERS_PER_LABEL = 0.2, 22
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
-    """Render a Markdown table, without a line break at its end.
-
-    Args:
-        header: Names of the columns.
-        rows: One sequence of cells per row.
-        left: How many columns are aligned to the left; the others hold figures.
-    """
+    """A Markdown table, without a line break at its end; the first `left` columns are text, the others figures."""
     from tabulate import tabulate
 
     cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in (header, *rows)]
@@ -56,10 +49,9 @@ class PublishedRow:
         scores: Language (ISO 639-1) to score; fractions in [0, 1].
         average: Name of an average, such as `"average_14"`, to its value as printed.
         bilingual_data: Whether the system was trained with parallel text; None if the paper does not say.
-        source: The paper.
+        source: The paper; `short_source` in a few words.
         table: Which table, such as `"Table 1"`.
         protocol: What the scores are, in the words of the paper or close to them.
-        short_source: The paper in a few words.
         metric: The metric, by its name here.
         setting: How the systems were trained for the task, if the paper has several settings.
         measured_as: Entries of the protocol that a comparable result shares; `"not said"` if the paper does not say.
@@ -93,36 +85,25 @@ class PublishedRow:
 
 
 def published_rows(benchmark: str, *, metric: str | None = None, ablations: bool = False) -> list[PublishedRow]:
-    """The published rows of one benchmark, in the order of the papers' tables; none for an unknown one.
+    """The published rows of a benchmark, such as `"tatoeba"`, in the order of the papers' tables; none if unknown.
 
     Args:
-        benchmark: Such as `"tatoeba"`.
+        benchmark: Its name.
         metric: Only rows of one metric, such as `"mrr_at_100"`. Default: all.
         ablations: Include the rows of ablations.
     """
-
-    def fractions(values: Mapping[str, float], table: Mapping[str, Any]) -> dict[str, float]:
-        is_fraction = table.get("unit") == "fraction"
-        return {name: value if is_fraction else round(value / 100, 6) for name, value in values.items()}
-
-    return [
-        PublishedRow(
-            system=row["system"],
-            scores=fractions(row.get("scores", {}), table),
-            average=fractions(row.get("average", {}), table),
-            bilingual_data=row["bilingual_data"],
-            **{name: value for name, value in table.items() if name not in ("rows", "unit", "note")},
-        )
-        for table in _published().get(benchmark, [])
-        for row in table["rows"]
-        if (ablations or not table.get("ablation")) and metric in (None, table.get("metric", "accuracy"))
-    ]
-
-
-@cache
-def _published() -> dict[str, Any]:
-    file = resources.files("st_xlret.evaluation") / "published_results.json"
-    return json.loads(file.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    file, rows = resources.files("st_xlret.evaluation") / "published_results.json", list[PublishedRow]()
+    for table in json.loads(file.read_text(encoding="utf-8")).get(benchmark, []):
+        about = {name: value for name, value in table.items() if name not in ("rows", "unit", "note")}
+        divisor = 1 if table.get("unit") == "fraction" else 100
+        if (ablations or not table.get("ablation")) and metric in (None, table.get("metric", "accuracy")):
+            for row in table["rows"]:
+                scores, average = (
+                    {name: round(value / divisor, 6) for name, value in row.get(part, {}).items()}
+                    for part in ("scores", "average")
+                )
+                rows.append(PublishedRow(row["system"], scores, average, row["bilingual_data"], **about))
+    return rows
 
 
 def results_table(
@@ -140,8 +121,8 @@ def results_table(
     `NOT_COMPARABLE` marks those that were measured differently.
 
     Args:
-        result: The result.
-        model_name: Name of its row.
+        result: The result; `model_name` is the name of its row.
+        model_name: See `result`.
         published: Rows to show below it, if they have any of the languages or the published average.
         metric: The metric that is compared.
         languages: The columns. Default: all languages of the result.
@@ -171,14 +152,8 @@ def report(result: BenchmarkResult, model_name: str) -> str:
     """The whole result for a terminal or a Markdown file, beside published figures if there are any."""
     short_name = os.path.basename(os.path.normpath(model_name))
     about = [name for name in ("split", "direction", "corpus_size") if name in result.protocol]
-    averages = [*map(percent, result.average.values())]
-    line = [
-        result.benchmark,
-        short_name,
-        *averages,
-        str(len(result.scores)),
-        *(result.protocol[name] for name in about),
-    ]
+    averages, protocol = [*map(percent, result.average.values())], [result.protocol[name] for name in about]
+    line = [result.benchmark, short_name, *averages, str(len(result.scores)), *protocol]
     languages = [[code, *map(percent, values.values())] for code, values in result.scores.items()]
     parts = [
         f"{result.benchmark}, {model_name}, in percent",
@@ -238,12 +213,9 @@ class ComparedRow:
 
 
 def compare(results: Mapping[str, Sequence[BenchmarkResult]]) -> list[ComparedRow]:
-    """Average the seeds of each system.
+    """Average the seeds (results) of each system (name), for the metrics that all results share.
 
     The interval is that of Student's t at 95 %: how much another set of seeds may move the mean.
-
-    Args:
-        results: Name of each system to the results of its seeds. The metrics that all results share are compared.
 
     Raises:
         ValueError: If the results differ in benchmark, languages or protocol of measurement.
@@ -280,10 +252,7 @@ def half_interval(values: Sequence[float]) -> float | None:
 
 
 def read_results(files: Sequence[str]) -> dict[str, list[BenchmarkResult]]:
-    """Read results that `st-xlret evaluate` has written: `file.json`, or `NAME=file.json` with a name for the table.
-
-    Files with the same name are the seeds of one system. Without a name, a file is named after itself.
-    """
+    """Results of `st-xlret evaluate` by system: `NAME=file.json` for each seed, or `file.json`, named after itself."""
     results: dict[str, list[BenchmarkResult]] = {}
     for word in files:
         name, equals, path = word.partition("=")
@@ -316,11 +285,7 @@ def comparison_tables(rows: Sequence[ComparedRow]) -> dict[str, str]:
 
 
 def write_comparison(files: Sequence[str], output: str | os.PathLike[str]) -> str:
-    """Compare results in files and write the tables beside each other: `output` with `.md`, `.csv` and `.tex`.
-
-    Returns:
-        The table in Markdown.
-    """
+    """Compare results in files and write the tables, `output` with `.md`, `.csv` and `.tex`; returns the first."""
     targets = {ending: check_output_file(Path(output).with_suffix(ending)) for ending in (".md", ".csv", ".tex")}
     tables = comparison_tables(compare(read_results(files)))
     for ending, target in targets.items():
@@ -357,18 +322,13 @@ def plot_stages(
     title: str = "bilingual retrieval",
     metric: str = "accuracy",
 ) -> Path | None:
-    """Draw scores as groups of horizontal bars: one group per benchmark or kind of language, one bar per stage.
+    """Draw scores as groups of horizontal bars, a bar for each stage: stage -> group -> score in [0, 1].
 
-    Args:
-        stages: Stage -> group -> score in [0, 1]. Every stage has the same groups.
-        path: PNG file.
-        title: Title of the plot.
-        metric: What the scores are.
+    Every stage has the same groups; the scores are called `metric`.
     """
     groups = list(next(iter(stages.values())))
     bars = len(groups) * (len(stages) + 1)
-    figure = _figure(path, 8, 1.2 + _INCHES_PER_BAR * (bars + len(stages) / 2))
-    if figure is None:
+    if (figure := _figure(path, 8, 1.2 + _INCHES_PER_BAR * (bars + len(stages) / 2))) is None:
         return None
     axis = figure.subplots()
     width = 1 / (len(stages) + 1)  # the space of one bar lies between two groups
@@ -388,8 +348,7 @@ def plot_stages(
 def plot_language_bias(languages: Sequence[str], shares: Any, path: str | os.PathLike[str]) -> Path | None:
     """Draw a heat map of `shares` (L, L): the language of a query against the languages of its nearest neighbours.
 
-    The figures are written into the squares of up to 40 languages. Of more, the picture stays as large, and of more
-    than 60, every second, third and so on is labelled.
+    The figures of up to 40 languages are written into the squares; of over 60, every second, third ... is labelled.
     """
     step = -(-len(languages) // _MOST_LABELS)
     places = range(0, len(languages), step)
@@ -414,9 +373,7 @@ def plot_language_bias(languages: Sequence[str], shares: Any, path: str | os.Pat
 def plot_strengths(rows: Sequence[Mapping[str, float]], path: str | os.PathLike[str]) -> Path | None:
     """Draw what a calibration keeps within a language against what it finds in others, a point for each strength.
 
-    Args:
-        rows: A mapping with `strength`, `neighbours_kept`, `same_language_share` and `chance` for each strength.
-        path: PNG file.
+    The rows have `strength`, `neighbours_kept`, `same_language_share` and `chance`.
     """
     if (figure := _figure(path, 6, 4.5)) is None:
         return None
@@ -438,9 +395,7 @@ def _figure(path: str | os.PathLike[str], width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        logger.warning(
-            '%s is not drawn, as matplotlib is not installed: pip install "st-xlret[plots]"', Path(path).name
-        )
+        logger.warning('%s is not drawn without matplotlib: pip install "st-xlret[plots]"', Path(path).name)
         return None
     return Figure(figsize=(width, height), layout="constrained")
 

@@ -39,9 +39,6 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
         origin: Where the pairs are from, for the result.
         max_sentences: Maximum pairs of sentences per pair of languages, from the start: the task is easier then.
         **options: Those of [`BenchmarkEvaluator`][st_xlret.evaluation.BenchmarkEvaluator].
-
-    Raises:
-        ValueError: If there are no pairs, or a pair has no sentences or another number of translations.
     """
 
     benchmark = "bilingual"
@@ -95,10 +92,8 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
         vectors = {code: self.embed(model, list(rows), [code] * len(rows)) for code, rows in row_of.items()}
         scores: dict[str, dict[str, float]] = {}
         for name, sides in self.sentences.items():
-            codes = self.languages_of(name)
-            both = [
-                vectors[code][[row_of[code][text] for text in texts]] for code, texts in zip(codes, sides, strict=True)
-            ]
+            coded = zip(self.languages_of(name), sides, strict=True)
+            both = [vectors[code][[row_of[code][text] for text in texts]] for code, texts in coded]
             accuracies = retrieval_accuracy(*both)
             by_direction = dict(zip(self.directions, accuracies, strict=True))
             scores[name] = {"accuracy": sum(accuracies) / 2, **by_direction, **self.more(*both)}
@@ -211,14 +206,11 @@ def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> 
     published protocol of Tatoeba.
 
     Args:
-        source_embeddings: Shape (n, d), tensor or NumPy array, not necessarily normalised.
+        source_embeddings: Shape (n, d), tensor or NumPy array, finite, not necessarily normalised.
         target_embeddings: Shape (n, d), row-aligned with the source.
 
     Returns:
         `(forward, backward)`: source to target and target to source, fractions in [0, 1].
-
-    Raises:
-        ValueError: If the widths differ, or a row holds NaN or infinite values.
     """
     forward, backward = _nearest(source_embeddings, target_embeddings)
     expected = torch.arange(len(forward))
@@ -266,9 +258,7 @@ def tatoeba_language(code: str) -> str:
 def load_tatoeba(folder: PathLike | None, languages: Sequence[str] | None = None) -> SentencePairs:
     """Language (ISO 639-1 where there is such a code) to its sentences and the English ones.
 
-    Args:
-        folder: Folder of LASER's files; None: `mteb/tatoeba-bitext-mining` on the Hub.
-        languages: The languages to read, in this order. Default: all there.
+    They are LASER's files in a folder or, if it is None, `mteb/tatoeba-bitext-mining` on the Hub; by default all.
     """
     if folder is None:
         from datasets import load_dataset
