@@ -28,7 +28,7 @@ from st_xlret.training import script
 from st_xlret.training.data import Answers, Pairs, summary
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best, loss_options, run_script
-from st_xlret.training.teacher import ROLES, distillation_data, pairs_of, role_prompts, teacher_vectors
+from st_xlret.training.teacher import ROLES, distillation_data, teacher_vectors
 
 
 @dataclass
@@ -89,7 +89,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     if isinstance(model[0], Router):
         raise ValueError(f"{encoder.model} has a Router, whose routes would move apart: train an encoder without one")
     goals = distillation_data(pairs, questions, pivot=method.pivot, english_share=method.english_share, seed=args.seed)
-    datasets: dict[str, Any] = {"pairs": pairs_of(goals)} if method.contrastive_ratio else {}
+    datasets: dict[str, Any] = {"pairs": goals.pairs()} if method.contrastive_ratio else {}
     datasets |= goals.datasets if method.contrastive_ratio < 1 else {}
     datasets |= {} if questions is None else {"questions": questions}
 
@@ -112,7 +112,6 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         losses["questions"] = RetrievalContrastiveLoss(model, **run.loss_options("questions", **common, ratio=share))
 
     # 4. Train, go part of the way back, measure and save.
-    args.prompts = args.prompts or role_prompts(model, datasets)
     keep_best(args, None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses)
     about = {**summary(pairs=pairs), "questions": 0 if questions is None else len(questions)}

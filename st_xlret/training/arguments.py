@@ -17,13 +17,11 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
 
     Args:
         precision: Number format of the forward and backward passes: `"fp32"`, `"bf16"` or `"fp16"`. `"auto"` is bf16
-            where the processor or the GPU computes in bf16, and fp32 elsewhere. The weights stay in fp32.
-        train_seq_length: Tokens to read of a text in training. Default: the `max_seq_length` of the model. The saved
-            model reads as many tokens as before.
-        freeze_embeddings: Leave the word embeddings as they are: less memory, and faster steps.
-        lora_rank: Train low-rank adapters (LoRA) of this rank in place of the weights, and merge them after training.
-            Needs the extra `peft`.
-        dropout: Dropout of the encoder's layers. Default: that of the checkpoint, mostly 0.1.
+            where the device computes in it, and fp32 elsewhere. The weights stay in fp32.
+        train_seq_length: Tokens to read of a text in training. Default: as many as the saved model reads.
+        freeze_embeddings: Leave the word embeddings as they are.
+        lora_rank: Train low-rank adapters (LoRA) of this rank, and merge them after training; needs the extra `peft`.
+        dropout: Dropout of the encoder's layers. Default: that of the checkpoint.
         token_dropout: Share of tokens that are dropped from the inputs of a static encoder.
         keep_trained: Weights after training: `original + keep_trained * (trained - original)`. Between the two are
             often models that keep most of what both can do (Wortsman et al., CVPR 2022).
@@ -40,26 +38,16 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
     """
 
     precision: str = option(
-        "auto",
-        "Number format: fp32, bf16 or fp16. auto is bf16 where the device computes in bf16, and fp32 elsewhere.",
-        choices=[*PRECISIONS, "fp16"],
+        "auto", "Number format; auto is bf16 where the device computes in it, else fp32.", [*PRECISIONS, "fp16"]
     )
-    train_seq_length: int | None = option(
-        None, "Tokens to read of a text in training. By default as many as the saved model reads."
-    )
+    train_seq_length: int | None = option(None, "Tokens to read of a text in training. By default the saved model's.")
     freeze_embeddings: bool = option(False, "Leave the word embeddings as they are: less memory, and faster steps.")
     lora_rank: int | None = option(
-        None,
-        "Train low-rank adapters (LoRA) of this rank, such as 16, with a higher learning rate, such as 2e-4. They are "
-        'merged into the saved model. Needs the extra "peft".',
+        None, 'Rank of adapters to train (LoRA), such as 16, at 2e-4. Needs the extra "peft".'
     )
     dropout: float | None = option(None, "Dropout of the encoder's layers. By default the checkpoint's, mostly 0.1.")
     token_dropout: float = option(0.0, "Share of tokens to drop from the inputs of a static encoder.")
-    keep_trained: float = option(
-        1.0,
-        "Final weights: the original ones (0), the trained ones (1), or between them. 0.5 to 0.7 keeps the search of a "
-        "trained encoder within one language.",
-    )
+    keep_trained: float = option(1.0, "Final weights: original (0), trained (1) or between; 0.5 to 0.7 suits search.")
     joint: bool = option(False, "Sum the losses of all kinds of batches in every step.")
 
     def __post_init__(self) -> None:

@@ -41,8 +41,8 @@ _COLUMNS = {
     "pairs": [("source", "source_language"), ("target", "target_language")],
     "questions": [("query", "language"), ("positive", "language")],
 }
-# More of a test set's questions than chance explains.
-_TOO_MANY_KNOWN = 0.05
+_POSITIVES = ("passage", "sentence")
+_TOO_MANY_KNOWN = 0.05  # more of a test set's questions than chance explains
 
 
 @dataclass
@@ -55,50 +55,36 @@ class Texts:
     exclude: list[str] = option([], "Text files with sentences that must not be trained on, such as those of a test.")
     skip_bad_lines: bool = option(False, "Skip and count bad lines of the data instead of stopping at the first one.")
 
+    def reading(self) -> dict[str, Any]:
+        """These options as the loaders of `st_xlret.data` take them."""
+        languages = self.languages or None
+        return {"languages": languages, "exclude": self.exclude, "skip_bad_lines": self.skip_bad_lines}
+
 
 @dataclass
 class Documents(Texts):
     """Documents to train on."""
 
-    documents: list[str] = option(
-        [],
-        "Documents: JSON lines files, folders of them, or Hugging Face data sets as NAME:CONFIG=LANGUAGE, such as "
-        "wikimedia/wikipedia:20231101.fr=fr.",
-    )
+    documents: list[str] = option([], "JSON lines, folders of them, or data sets of the Hub as NAME:CONFIG=LANGUAGE.")
 
     def load_documents(self) -> Dataset | None:
         """All documents as one memory-mapped data set of sentences, or None if there are none."""
-        if not self.documents:
-            return None
-        languages, skip = self.languages or None, self.skip_bad_lines
-        return load_documents(self.documents, languages=languages, exclude=self.exclude, skip_bad_lines=skip)
+        return load_documents(self.documents, **self.reading()) if self.documents else None
 
 
 @dataclass
 class Pairs(Texts):
     """Parallel sentences to train on."""
 
-    pairs: list[str] = option(
-        [],
-        "Parallel sentences, as files or folders: JSON lines, Moses (X.en-fr.en beside X.en-fr.fr), WikiMatrix, or two "
-        "columns (X.en-fr.tsv, word lists too).",
-    )
+    pairs: list[str] = option([], "Files or folders: JSON lines, Moses, WikiMatrix, or two columns (X.en-fr.tsv).")
     pairs_per_language: int | None = option(None, "Maximum pairs per language pair. A larger sample has the smaller.")
-    evaluation_pairs: int = option(
-        200, "Pairs per language pair to hold out: they measure the run, and choose the best."
-    )
+    evaluation_pairs: int = option(200, "Pairs per language pair to hold out: they measure, and choose the best.")
 
     def load_pairs(self, seed: int) -> tuple[Dataset | None, TatoebaEvaluator | None]:
         """Parallel sentences to train on, and an evaluator of those that are held out; None where there are none."""
         if not self.pairs:
             return None, None
-        pairs = load_pairs(
-            self.pairs,
-            languages=self.languages or None,
-            per_language=self.pairs_per_language,
-            exclude=self.exclude,
-            skip_bad_lines=self.skip_bad_lines,
-        )
+        pairs = load_pairs(self.pairs, per_language=self.pairs_per_language, **self.reading())
         if not self.evaluation_pairs:
             return pairs, None
         rest, held_out = hold_out_pairs(pairs, self.evaluation_pairs, seed=seed)
@@ -112,13 +98,11 @@ class Pairs(Texts):
 class Words(Pairs):
     """Parallel sentences, and dictionaries to find words in them."""
 
-    dictionaries: list[str] = option(
-        [], "Dictionaries: two columns, named after their languages, such as en-fr.txt (MUSE) or WORDS.en-fr.tsv.gz."
-    )
+    dictionaries: list[str] = option([], "Two columns, named after their languages, such as en-fr.txt (MUSE).")
     stop_words: list[str] = option(
         ["default"],
-        "Words to make no samples of: default (the lists of stopwordsiso), none, or files with a word per line, named "
-        "after their language, such as en.txt; a language without a file has the default list.",
+        "Words to make no samples of: default (those of stopwordsiso), none, or files named after their language, such "
+        "as en.txt, with a word per line; a language without a file has the default list.",
     )
     samples_per_pair: int | None = option(None, "Maximum words of a pair of sentences, drawn. By default all.")
 
@@ -127,23 +111,22 @@ class Words(Pairs):
     ) -> tuple[Dataset, dict[str, dict[str, int]]]:
         """Pairs with the token positions of a word and of its translation, and what was found, by language pair."""
         wanted = check_languages(self.languages or None)
-        named = {file: languages_in_name(file) for file in self.dictionaries}
-        files = [file for file, codes in named.items() if all(match_language(code, wanted) for code in codes)]
+        languages = {file: languages_in_name(file) for file in self.dictionaries}
+        files = [file for file, codes in languages.items() if all(match_language(code, wanted) for code in codes)]
         if not files:
             raise ValueError(f"--dictionaries: none is between two of --languages: {', '.join(self.dictionaries)}")
         dictionaries = [read_dictionary(file, skip_bad_lines=self.skip_bad_lines) for file in files]
         lists: dict[str, frozenset[str]] | None = None if self.stop_words == ["default"] else {}
         if self.stop_words not in (["default"], ["none"]):
-            codes = {code for one in dictionaries for code in (one.source_language, one.target_language)}
-            given = dict(map(read_stop_words, self.stop_words))
-            lists = {code: given[code] if code in given else stop_words(code) for code in codes}
+            of_files = dict(map(read_stop_words, self.stop_words))
+            codes = {code for each in dictionaries for code in (each.source_language, each.target_language)}
+            lists = {code: of_files[code] if code in of_files else stop_words(code) for code in codes}
         report = Report()
-        tokens_read = args.train_seq_length or int(model.max_seq_length or 0)
         samples = build_word_samples(
             pairs,
             dictionaries,
             model.tokenizer,
-            max_seq_length=tokens_read,
+            max_seq_length=args.train_seq_length or int(model.max_seq_length or 0),
             samples_per_pair=self.samples_per_pair,
             seed=args.seed,
             stop_words_by_language=lists,
@@ -175,16 +158,8 @@ class Answers(Texts):
         """
         if not self.retrieval or not negatives:
             return None, None
-        questions = load_retrieval(
-            self.retrieval,
-            positives="sentence",
-            context=self.context,
-            negatives=negatives,
-            titles=False,
-            language=language,
-            exclude=self.exclude,
-            skip_bad_lines=self.skip_bad_lines,
-        )
+        options = self.reading() | {"languages": None, "language": language, "titles": False, "context": self.context}
+        questions = load_retrieval(self.retrieval, positives="sentence", negatives=negatives, **options)
         questions, held_out = hold_out_questions(questions, evaluated, seed=args.seed)
         rows = args.max_steps * args.train_batch_size * args.world_size * args.gradient_accumulation_steps
         most = min(len(questions), rows) if rows > 0 else len(questions)
@@ -196,18 +171,14 @@ class Answers(Texts):
 class Questions(Answers):
     """Questions with passages to train on, and a test set."""
 
-    positives: str = option(
-        "passage", "What a question is to find: the passage, or the sentence with the answer.", ["passage", "sentence"]
-    )
+    positives: str = option("passage", "What a question is to find; sentence: that with the answer.", _POSITIVES)
     hard_negatives: int = option(
         0,
-        "Hard negatives per question: those in the files, and with --positives sentence the other sentences of the "
-        "passage; for other data, --model finds them among all passages before it is trained.",
+        "Hard negatives per question: those in the files, with --positives sentence the passage's other sentences; for "
+        "other data, --model finds them among all passages before it is trained.",
     )
     test: str | None = option(None, "XQuAD-R to measure the finished model on; its questions are not trained on.")
-    evaluation_questions: int = option(
-        1000, "Questions to hold out, at most a tenth: they measure the run as pairs do."
-    )
+    evaluation_questions: int = option(1000, "Questions to hold out, at most a tenth: they measure as pairs do.")
 
     def load_questions(
         self, model: str | None, args: TrainingArguments, *, languages: list[str] | None = None
@@ -233,19 +204,16 @@ class Questions(Answers):
         with suppress(DataError):  # no question has a negative
             harder = load_retrieval(self.retrieval, negatives=self.hard_negatives, report=report, **options)
             # A source without negatives would lose all its questions.
-            if all(report[source, "examples"] for source, _ in report):
-                questions = harder
+            questions = harder if all(report[source, "examples"] for source, _ in report) else questions
         if self.test:
             questions = without_test_questions(questions, self.test)
         rest, held_out = hold_out_questions(questions, self.evaluation_questions, seed=args.seed)
         if self.hard_negatives and "negative_1" not in rest.column_names:
             if model is None:
-                raise ValueError(
-                    f"--hard_negatives {self.hard_negatives}: the files hold none, and there is no --model"
-                )
+                raise ValueError(f"--hard_negatives {self.hard_negatives}: no file has any, and there is no --model")
+            # Older versions of fsspec refuse a Path.
             mined = made_once(
                 Path(str(args.output_dir)) / "negatives",
-                # Older versions of fsspec refuse a Path.
                 lambda folder: mine_negatives(rest, model, self.hard_negatives).save_to_disk(str(folder)),
                 keep=args.resume,
             )
@@ -269,30 +237,21 @@ def summary(**datasets: Dataset | None) -> dict[str, Any]:
 
 
 def without_test_questions(questions: Dataset, test: str) -> Dataset:
-    """Leave out the questions of a test set.
-
-    Raises:
-        DataError: If more of them are among the training data than chance explains.
-    """
+    """Leave out the questions of a test set; a `DataError` if they are more than chance explains."""
     tested = {normalise_text(text) for text in read_lareqa(test).queries["text"][:]}
     asked = list(map(normalise_text, questions["query"]))
     known = tested & set(asked)
     if len(known) > _TOO_MANY_KNOWN * len(tested):
-        raise DataError(
-            f"{len(known)} of the {len(tested)} questions of --test {test} are among those to train on: is it the "
-            "part that the test set was made of (XQuAD of SQuAD's dev)? Train on another one"
-        )
+        share = f"{len(known)} of the {len(tested)} questions of --test {test}"
+        raise DataError(f"{share} are among those to train on (XQuAD is made of SQuAD's dev): train on another part")
     logger.info("left out, because they are in the test set: %d questions", len(known))
     return questions.select([row for row, question in enumerate(asked) if question not in known])
 
 
 def mine_negatives(questions: Dataset, model: str, count: int) -> Dataset:
-    """Give every question hard negatives among the passages of all questions, by the host's `mine_hard_negatives`.
+    """Give every question hard negatives among the passages of all, by the host; those with fewer are left out.
 
     A negative is among the 100 most similar passages, and at least 5 % less similar to the question than its passage.
-
-    Returns:
-        Rows with `query`, `positive`, `negative_1` ... and `language`; questions with fewer negatives are left out.
     """
     mined = mine_hard_negatives(
         questions.select_columns(["query", "positive"]),
@@ -310,11 +269,7 @@ def mine_negatives(questions: Dataset, model: str, count: int) -> Dataset:
 
 
 def question_evaluator(questions: Dataset) -> InformationRetrievalEvaluator | None:
-    """An evaluator that looks for each question's answer among all texts of the data set; None without questions.
-
-    Args:
-        questions: Rows with `query`, `positive` and, if there are any, `negative_1` and so on.
-    """
+    """An evaluator that looks for each question's answer among all texts of the data set; None without questions."""
     if not len(questions):
         return None
     columns = [name for name in questions.column_names if name == "positive" or name.startswith("negative_")]

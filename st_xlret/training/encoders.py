@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from datasets import Dataset
@@ -25,6 +25,8 @@ from st_xlret.training.script import TrainingArguments, last_checkpoint, made_on
 
 logger = logging.getLogger(__name__)
 
+Sources: TypeAlias = Iterable[tuple[Dataset, str, str]]  # with the names of their text and language columns
+
 CHARACTERS = 10_000_000
 """Characters to train a tokenizer on, or a new head for masked words, spread evenly over the languages."""
 
@@ -38,43 +40,35 @@ class EncoderArguments:
     model: str | None = option(None, "Hub name or folder of a checkpoint, for example xlm-roberta-base.")
     from_scratch: str | None = option(
         None,
-        "Instead of a checkpoint, with a tokenizer trained on the texts: static (a bag of token vectors, minutes on a "
-        "CPU), or a Transformer: mini (1 layer of 128 features), small (3 of 256), base (12 of 768, as XLM-R base), "
-        "or tiny (1 of 32) to try things out.",
+        "Instead of a checkpoint, with a tokenizer trained on the texts: static (a bag of token vectors), or a "
+        "Transformer: tiny (1 layer of 32 features), mini (1 of 128), small (3 of 256), base (12 of 768, as XLM-R).",
         choices=["static", "tiny", "mini", "small", "base"],
     )
     max_seq_length: int | None = option(None, "Tokens to read of a text. By default the checkpoint's; 64 from scratch.")
     pooling: str | None = option(
         None,
-        "Sentence vector of a Transformer: cls (the first token's, the papers'), mean, or checkpoint (the "
-        "checkpoint's own). By default checkpoint; mean for one without pooling and from scratch.",
+        "Sentence vector of a Transformer: the first token's (the papers'), mean (also from scratch), or checkpoint's.",
         choices=["cls", "mean", "checkpoint"],
     )
     vocabulary: int = option(60_000, "From scratch: size of the vocabulary of the tokenizer.")
     features: int = option(256, "From scratch: vector size of a static encoder.")
     train_head: bool = option(
         False,
-        "For a checkpoint without a head for masked words, such as E5: train one first, on the encoder as it is, until "
-        "its loss on held-out texts is flat. Without it, masked words are left out.",
+        "For a checkpoint without a head for masked words, such as E5: train one first, on the encoder as it is. "
+        "Without it, masked words are left out.",
     )
 
     def __post_init__(self) -> None:
         if (self.model is None) == (self.from_scratch is None):
-            raise ValueError(
-                "give either --model (a checkpoint) or --from_scratch static, tiny, mini, small or base, got "
-                f"--model {self.model} and --from_scratch {self.from_scratch}"
-            )
+            raise ValueError(f"give either --model or --from_scratch, not {self.model} and {self.from_scratch}")
 
-    def load(self, texts: Iterable[tuple[Dataset, str, str]], args: TrainingArguments) -> SentenceTransformer:
+    def load(self, texts: Sources, args: TrainingArguments) -> SentenceTransformer:
         """Load the checkpoint, or make an encoder from scratch.
 
         Args:
-            texts: Texts to train a tokenizer on: data sets with the names of their text and language columns.
+            texts: Texts to train a tokenizer on.
             args: The training arguments. A tokenizer that is trained is kept in `output_dir/tokenizer` for a resumed
                 run and all ranks of a distributed one.
-
-        Raises:
-            ValueError: If there is no such model, or there are no texts to train a tokenizer on.
         """
         if self.model is not None:
             model = load_model(self.model)
@@ -100,19 +94,12 @@ class EncoderArguments:
         return transformer_encoder(tokenizer, self.from_scratch, **sizes)  # type: ignore[arg-type]
 
     def masked_words(
-        self,
-        model: SentenceTransformer,
-        texts: Iterable[tuple[Dataset, str, str]],
-        args: TrainingArguments,
-        **options: Any,
+        self, model: SentenceTransformer, texts: Sources, args: TrainingArguments, **options: Any
     ) -> MaskedLMLoss | None:
-        """The loss of masked words; None, for a Transformer with a warning, if it has no head to start from.
+        """The loss of masked words with these options; None, for a Transformer with a warning, without a head.
 
-        Args:
-            model: The encoder. A static one has no masked words, and one from scratch learns its head with all else.
-            texts: As in `load`; `train_head` trains on them.
-            args: The training arguments. A resumed run takes the head from its checkpoint.
-            **options: Further options of the loss.
+        A static encoder has no masked words, and one from scratch learns its head with all else. `train_head` trains
+        one on `texts`, as in `load`; a resumed run takes it from its checkpoint.
         """
         if not isinstance(model[0], Transformer):
             return None
@@ -129,17 +116,8 @@ class EncoderArguments:
         return loss
 
 
-def balanced_texts(sources: Iterable[tuple[Dataset, str, str]], characters: int, *, seed: int = 0) -> Iterator[str]:
-    """Texts with as many characters of each language, as far as they go.
-
-    Args:
-        sources: Data sets with the names of their text and language columns.
-        characters: Characters in all.
-        seed: Seed of the order.
-
-    Yields:
-        Texts, language by language.
-    """
+def balanced_texts(sources: Sources, characters: int, *, seed: int = 0) -> Iterator[str]:
+    """Texts with as many characters of each language, as far as they go, language by language in a drawn order."""
     generator = np.random.default_rng([seed, 7])
     parts: dict[str, list[tuple[Dataset, str, np.ndarray]]] = {}
     for dataset, column, language_column in sources:

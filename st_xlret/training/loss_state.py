@@ -12,7 +12,7 @@ import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor, nn
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerState, TrainingArguments
 
 from st_xlret.files import atomic_file
 from st_xlret.losses.base import CrossLingualLoss, own_loss
@@ -24,8 +24,7 @@ LOSS_STATE_FILE = "loss_state.safetensors"
 class LossStateCallback(TrainerCallback):
     """Closes what the host leaves open for losses with parameters and buffers of their own.
 
-    [`CrossLingualTrainer`][st_xlret.CrossLingualTrainer] has it; give it to the host's own Trainer with
-    `callbacks=[...]`.
+    [`CrossLingualTrainer`][st_xlret.CrossLingualTrainer] has it; give it to the host's own Trainer as a callback.
 
     - *Checkpoints*: heads, batch statistics, toggles and banks are written to `loss_state.safetensors` in every
       checkpoint and restored on resume. The checkpoint stays loadable as a plain SentenceTransformer.
@@ -34,15 +33,13 @@ class LossStateCallback(TrainerCallback):
 
     Args:
         losses: The loss, or all losses of the run: a sequence, or the mapping given to the Trainer.
-        resume_from: The checkpoint folder that `trainer.train(resume_from_checkpoint=...)` was given, if it is not in
-            the output folder of this run.
-        options: What the run is made of, as JSON has it. It is kept in the metadata of the file, where a resumed run
-            can be compared with it.
+        resume_from: The checkpoint to resume, if it is not in the output folder of this run.
+        options: What the run is made of, as JSON has it; kept in the metadata of the file.
 
     Raises:
         FileNotFoundError: On resume, if the checkpoint has no loss state.
-        ValueError: On resume, if the state does not fit the losses. At the start, if a loss has parameters of its own
-            and the arguments ask for FSDP, DeepSpeed, or fp16 in several processes.
+        ValueError: On resume, if the state does not fit the losses. At the start, where the host would lose parameters
+            of the losses: with FSDP, DeepSpeed, or fp16 in several processes.
 
     Example:
         >>> from st_xlret.losses import CCPLoss
@@ -82,18 +79,14 @@ class LossStateCallback(TrainerCallback):
         """The trainable parameters of the losses; one that two losses share counts once."""
         return list({id(p): p for loss in self.losses.values() for p in loss.owned_parameters()}.values())
 
-    def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_init_end(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
         """Refuse what cannot hold parameters of losses, before the host prepares the optimizer for it."""
         unfit = args.fsdp or args.deepspeed_plugin is not None or (args.fp16 and args.world_size > 1)
         if unfit and self.parameters():
-            raise ValueError(
-                f"the losses {[*self.losses]} have parameters of their own, and FSDP, DeepSpeed, and fp16 in several "
-                "processes do not hold them: train in bf16 or fp32 with torchrun (DDP)"
-            )
+            lost = f"FSDP, DeepSpeed, and fp16 in several processes lose the parameters of the losses {[*self.losses]}"
+            raise ValueError(f"{lost}: train in bf16 or fp32 with torchrun (DDP)")
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
         """Restore on resume; give all ranks the same state."""
         if state.global_step:
             path = Path(self.resume_from or _checkpoint(args, state)) / LOSS_STATE_FILE
@@ -107,9 +100,7 @@ class LossStateCallback(TrainerCallback):
             for tensor in loss.owned_state().values() if get_world_size() > 1 else ():
                 dist.broadcast(tensor.data, src=0)
 
-    def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
         """Tell the batch sampler the epoch: the host fails to when several processes resume amid an epoch."""
         sampler = getattr(kwargs.get("train_dataloader"), "batch_sampler", None)
         while sampler is not None:
@@ -117,9 +108,7 @@ class LossStateCallback(TrainerCallback):
                 sampler.set_epoch(int(state.epoch or 0))
             sampler = getattr(sampler, "batch_sampler", None)
 
-    def on_pre_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_pre_optimizer_step(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
         """Average and clip the gradients of loss-owned parameters."""
         parameters = self.parameters()
         if get_world_size() > 1:
@@ -127,7 +116,7 @@ class LossStateCallback(TrainerCallback):
         if args.max_grad_norm and args.max_grad_norm > 0:
             nn.utils.clip_grad_norm_([p for p in parameters if p.grad is not None], args.max_grad_norm)
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_save(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
         """Write the state into the checkpoint that was just made, when all ranks have written their part."""
         if get_world_size() > 1:
             dist.barrier()

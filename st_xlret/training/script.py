@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,20 +33,10 @@ from st_xlret.training.trainer import CrossLingualTrainer
 logger = logging.getLogger(__name__)
 
 # Beginnings of options that a resumed run may change: they do not change what is learned.
-_FREE: tuple[str, ...] = (
-    "log",
-    "save_",
-    "eval_",
-    "hub_",
-    "push_",
-    "report_",
-    "resume",
-    "dataloader_",
-    "trackio_",
-    "ddp_",
-    "multi_",
+_FREE = re.compile(
+    "log|save_|eval_|hub_|push_|report_|resume|dataloader_|trackio_|ddp_|multi_|batch_sampler|"
+    "output_dir|overwrite|license|run_name|project|disable_tqdm|local_rank"
 )
-_FREE += ("output_dir", "overwrite", "license", "run_name", "project", "disable_tqdm", "local_rank", "batch_sampler")
 
 
 @dataclass
@@ -87,8 +78,8 @@ class Run:
             if the batch of all of them stays as large.
 
     Raises:
-        FileExistsError: If the output folder holds a model or checkpoints and `args` says neither resume nor overwrite.
-        OSError: If the folder cannot be written to, or another process trains in it.
+        OSError: If the output folder cannot be written to, another process trains in it, or it holds a model or
+            checkpoints and `args` says neither resume nor overwrite.
         SystemExit: If the run to resume is finished already.
     """
 
@@ -109,7 +100,10 @@ class Run:
         self._push, self._token = args.push_to_hub, args.hub_token
         # The host would write a token into every checkpoint.
         args.push_to_hub, args.hub_token = False, None
-        self.options = recorded_options(args, *groups)
+        options = {name: value for group in groups for name, value in vars(group).items()}
+        options |= {name: value for name, value in args.to_dict().items() if not _FREE.match(name)}
+        options["batch of all processes"] = options.pop("per_device_train_batch_size") * args.world_size
+        self.options = json.loads(json.dumps(options, default=str))
         self._losses: dict[str, dict[str, Any]] = json.loads(self.options.get("loss_options") or "{}")
         set_seed(args.seed)
         torch.backends.cuda.enable_cudnn_sdp(False)  # as in `autocast`
@@ -132,21 +126,18 @@ class Run:
         trainer: CrossLingualTrainer,
         about: Mapping[str, Any],
         *,
-        evaluators: Iterable[Any] = (),
-        test: Any = None,
         tag: str,
+        evaluators: Any = (),
+        test: Any = None,
     ) -> dict[str, Any]:
         """Train, from the last complete checkpoint on if asked to; measure, save, and show how to use the model.
 
         Args:
             trainer: The Trainer.
-            about: Further entries of `results.json`.
+            about: Further entries of `results.json`, whose content is returned.
+            tag: Tag of the card.
             evaluators: Evaluators of held-out data, which measure the model before and after it; None is left out.
             test: An evaluator with `evaluate`, such as that of LAReQA, which measures the finished model; or None.
-            tag: Tag of the card.
-
-        Returns:
-            The content of `results.json`.
 
         Raises:
             SystemExit: If the run stops early, or is resumed with other options. The message says how to continue.
@@ -173,8 +164,7 @@ class Run:
         if not trainer.is_world_process_zero():
             return results
         if evaluators:
-            after = held_out_scores(evaluators, model)
-            results |= {"held_out_before": before, "held_out": after}
+            results |= {"held_out_before": before, "held_out": (after := held_out_scores(evaluators, model))}
             for name in (name for name in after if name.endswith(("accuracy", "mrr@10"))):
                 print(f"held-out {name}: {before[name]:.4f} before training, {after[name]:.4f} after")
         if test is not None:
@@ -231,14 +221,6 @@ def loss_options(losses: str, example: str) -> Any:
     return option("{}", f"Arguments of the losses ({losses}), as '{example}'; their docstrings name all.")
 
 
-def recorded_options(args: TrainingArguments, *groups: Any) -> dict[str, Any]:
-    """The options that a run is made of. The batch size is that of all processes together."""
-    options = {name: value for group in groups for name, value in vars(group).items()}
-    options |= {name: value for name, value in args.to_dict().items() if not name.startswith(_FREE)}
-    options["batch of all processes"] = options.pop("per_device_train_batch_size") * args.world_size
-    return json.loads(json.dumps(options, default=str))  # type: ignore[no-any-return]
-
-
 def last_checkpoint(folder: Path) -> Path | None:
     """The newest complete checkpoint of a run, None if there is none: the state of the losses is its last file."""
     complete = [file.parent for file in folder.glob(f"checkpoint-*/{LOSS_STATE_FILE}")]
@@ -257,11 +239,9 @@ def made_once(folder: Path, make: Callable[[Path], Any], *, keep: bool) -> Path:
 
 
 def keep_best(args: TrainingArguments, metric: str | None) -> None:
-    """Evaluate at every checkpoint, or as `args` say, and load the best checkpoint at the end, where all have a score.
+    """Evaluate at every checkpoint, or as `args` say, and load the best one at the end, where all have a score.
 
-    Args:
-        args: The training arguments, changed in place.
-        metric: The evaluator's metric, such as "eval_pairs_average_accuracy"; None without an evaluator.
+    `args` are changed in place. The metric is such as "eval_pairs_average_accuracy"; None without an evaluator.
     """
     saves = args.save_strategy != "no"
     if metric is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,19 +19,27 @@ from st_xlret.encoding import KeptVectors, Role, encode, fingerprint, role_promp
 ROLES: tuple[Role, ...] = ("query", "document")
 
 _MOST_QUESTIONS = 10_000
-_METADATA = ("language", "label")
+_COLUMNS = {"query": "query", "document": "passage"}  # by whose names the Trainer finds their prompts
 
 
 class DistillationData(NamedTuple):
     """Texts, and the teacher's vectors that they are to reach.
 
     Attributes:
-        datasets: For each role, rows with `sentence`, `language` and `label`, the row of the vectors to reach.
+        datasets: For each role, rows with `query` or `passage`, `language` and `label`, the row of the vectors.
         texts: For each role, the texts behind its part of the vectors; those of queries come first.
     """
 
     datasets: DatasetDict
     texts: dict[Role, list[str]]
+
+    def pairs(self) -> Dataset:
+        """All translations as `query_1` beside their goals as `query_2`, but for texts that are their own goal."""
+        texts = [text for role in ROLES for text in self.texts[role]]
+        parts = [rows.rename_column(_COLUMNS[role], "query_1") for role, rows in self.datasets.items()]
+        rows = concatenate_datasets(parts)
+        rows = rows.add_column("query_2", [texts[label] for label in rows["label"]]).remove_columns("label")
+        return rows.filter(lambda row: row["query_1"] != row["query_2"])
 
 
 def distillation_data(
@@ -50,8 +57,7 @@ def distillation_data(
 
     Args:
         pairs: Rows with `source`, `target` and their languages. Rows without the pivot are left out.
-        questions: Rows with `query` and `positive` in the pivot language; the first 10 000 are further texts of the
-            pivot.
+        questions: Rows with `query` and `positive` in the pivot language; the first 10 000 are further texts of it.
         pivot: The language whose vectors are the goal.
         english_share: Share of rows in the pivot language, below 1.
         seed: Seed of the draws.
@@ -62,16 +68,15 @@ def distillation_data(
     Example:
         >>> rows = {"source": ["yes", "no"], "target": ["oui", "non"]}
         >>> languages = {"source_language": ["en", "en"], "target_language": ["fr", "fr"]}
-        >>> data = distillation_data(Dataset.from_dict({**rows, **languages}), english_share=0.0)
-        >>> sorted(row["sentence"] for part in data.datasets.values() for row in part)
-        ['non', 'oui']
+        >>> data = distillation_data(Dataset.from_dict({**rows, **languages}), english_share=0.5)
+        >>> sorted((row["query_1"], row["query_2"]) for row in data.pairs())
+        [('non', 'no'), ('oui', 'yes')]
     """
-    sides = [("source", "target"), ("target", "source")]
     # Text that learns, its language, and the text of the pivot.
     translations = [
         (pair[other], pair[f"{other}_language"], pair[side])
         for pair in pairs
-        for side, other in sides
+        for side, other in (("source", "target"), ("target", "source"))
         if pair[f"{side}_language"] == pivot != pair[f"{other}_language"]
     ]
     if not translations:
@@ -81,37 +86,17 @@ def distillation_data(
     further = questions[:_MOST_QUESTIONS] if questions is not None else {"query": [], "positive": []}
     datasets, texts = DatasetDict(), dict[Role, list[str]]()
     for role, more in zip(ROLES, (further["query"], further["positive"]), strict=True):
-        learned = [row for row, query in zip(translations, as_query, strict=True) if query == (role == "query")]
-        first, goals = len(texts.get("query", [])), dict.fromkeys([*(goal for _, _, goal in learned), *more])
+        rows = [row for row, query in zip(translations, as_query, strict=True) if query == (role == "query")]
+        first, goals = len(texts.get("query", [])), dict.fromkeys([*(goal for *_, goal in rows), *more])
         row_of = {text: first + i for i, text in enumerate(goals)}
         texts[role] = list(row_of)
-        count = min(len(row_of), round(len(learned) * english_share / (1 - english_share)))
-        replayed = [texts[role][i] for i in random.choice(len(row_of), size=count, replace=False)]
-        learned += [(text, pivot, text) for text in replayed]
-        if learned:
-            sentences, languages, labels = zip(*((t, code, row_of[goal]) for t, code, goal in learned), strict=True)
-            columns = {"sentence": list(sentences), "language": list(languages), "label": list(labels)}
-            datasets[role] = Dataset.from_dict(columns)
+        count = min(len(row_of), round(len(rows) * english_share / (1 - english_share)))
+        replayed = random.choice(len(row_of), size=count, replace=False)
+        rows += [(text, pivot, text) for text in (texts[role][i] for i in replayed)]
+        if rows:
+            learned = [{_COLUMNS[role]: text, "language": code, "label": row_of[goal]} for text, code, goal in rows]
+            datasets[role] = Dataset.from_list(learned)
     return DistillationData(datasets, texts)
-
-
-def pairs_of(data: DistillationData) -> Dataset:
-    """The translations of distillation data beside their English sides, but for English texts that are their own goal.
-
-    Returns:
-        Rows with `sentence`, `language` and `translation`, the text whose vector was to be reached.
-
-    Example:
-        >>> rows = {"source": ["yes", "no"], "target": ["oui", "non"]}
-        >>> languages = {"source_language": ["en", "en"], "target_language": ["fr", "fr"]}
-        >>> data = distillation_data(Dataset.from_dict({**rows, **languages}), english_share=0.5)
-        >>> sorted((row["sentence"], row["translation"]) for row in pairs_of(data))
-        [('non', 'no'), ('oui', 'yes')]
-    """
-    texts = [text for role in ROLES for text in data.texts[role]]
-    rows = concatenate_datasets([data.datasets[role] for role in ROLES if role in data.datasets])
-    rows = rows.add_column("translation", [texts[label] for label in rows["label"]]).remove_columns("label")
-    return rows.filter(lambda row: row["sentence"] != row["translation"])
 
 
 def teacher_vectors(teacher: SentenceTransformer, data: DistillationData, folder: str | Path, precision: str) -> Tensor:
@@ -137,17 +122,3 @@ def teacher_vectors(teacher: SentenceTransformer, data: DistillationData, folder
                 kept.write(texts, lambda rows: encode(teacher, texts[rows], role=role, precision=precision))  # noqa: B023
                 parts.append(torch.from_numpy(kept[:]).float())
     return torch.cat(parts)
-
-
-def role_prompts(model: SentenceTransformer, datasets: Mapping[str, Dataset]) -> dict[str, dict[str, str]]:
-    """The prompt of each text column of each data set: of documents for documents and answers, else of queries."""
-
-    def role_of(name: str, column: str) -> Role:
-        return "document" if name == "document" or (name == "questions" and column != "query") else "query"
-
-    return {
-        name: {
-            column: role_prompt(model, role_of(name, column)) for column in rows.column_names if column not in _METADATA
-        }
-        for name, rows in datasets.items()
-    }

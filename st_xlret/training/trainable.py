@@ -16,10 +16,7 @@ from st_xlret.optional import import_optional
 
 
 def freeze_word_embeddings(model: SentenceTransformer) -> None:
-    """Leave the word embeddings of a Transformer as they are, in place.
-
-    Word embeddings are most of the weights of a small multilingual encoder, and of the optimizer's time and memory. A
-    head for masked language modelling that shares them is frozen with them.
+    """Leave the word embeddings of a Transformer as they are, in place, and with them a head that shares them.
 
     Raises:
         ValueError: If the encoder is static: its vectors are all that it has.
@@ -36,24 +33,18 @@ def add_lora(model: SentenceTransformer, rank: int) -> None:
 
     Low-Rank Adaptation (Hu et al., ICLR 2022, Eq. 3): a layer with weights W computes W x + 2 B A x, and only A and B
     are trained. B starts at zero. Checkpoints contain the adapters alone; `merge_adapters` makes a plain model.
-
-    Raises:
-        ImportError: If PEFT is not installed (extra `peft`).
-        ValueError: If the encoder has no Transformer.
     """
     peft = import_optional("peft", extra="peft", needed_for="training with LoRA")
     # A pooler on top of the first token is no part of a sentence encoder, and would never get a gradient.
-    config = peft.LoraConfig(
-        r=rank, lora_alpha=2 * rank, target_modules="all-linear", exclude_modules=r"(.*\.)?pooler\..*"
-    )
-    model.add_adapter(config)
+    pooler = r"(.*\.)?pooler\..*"
+    model.add_adapter(peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", exclude_modules=pooler))
 
 
 def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
-    """Add the adapters of a model to its weights, in place: what is left is a plain model with the same vectors.
+    """Add the LoRA adapters of a model to its weights, in place: what is left is a plain model with the same vectors.
 
     Args:
-        model: A model with LoRA adapters, or without any.
+        model: A model with adapters, or without any.
 
     Returns:
         The same model.
@@ -86,43 +77,34 @@ def transformers_of(model: nn.Module) -> Iterator[PreTrainedModel]:
 
 
 @contextmanager
-def dropout_of(model: SentenceTransformer, share: float | None) -> Iterator[None]:
-    """A context in which the layers of an encoder have another dropout; None leaves it as it is.
+def layers_with(model: nn.Module, *, dropout: float | None = None, attention: str | None = None) -> Iterator[None]:
+    """A context in which an encoder has another dropout, or another of the host's attentions; None changes nothing.
 
     Networks that a loss has beside the encoder, such as MSM's document encoder, keep theirs.
 
     Example:
         >>> from st_xlret.modules import train_tokenizer, transformer_encoder
         >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny").to("cpu").train()
-        >>> with dropout_of(model, 0.0):
+        >>> with layers_with(model, dropout=0.0):
         ...     repeated = [model(model.preprocess(["a b"]))["sentence_embedding"] for _ in range(2)]
         >>> repeated[0].equal(repeated[1])
         True
     """
     before: list[tuple[nn.Module, str, float]] = []
-    for module in model.modules() if share is not None else ():
+    for module in model.modules() if dropout is not None else ():
         # Attention has its dropout as a number.
         names = ["p"] if isinstance(module, nn.Dropout) else [name for name in vars(module) if "dropout" in name]
-        numbers = ((name, getattr(module, name)) for name in names)
-        before += [(module, name, value) for name, value in numbers if type(value) in (int, float)]
+        before += [(module, name, old) for name in names if type(old := getattr(module, name)) in (int, float)]
+    transformers = list(transformers_of(model)) if attention else []
     try:
         for module, name, _ in before:
-            setattr(module, name, share)
-        yield
-    finally:
-        for module, name, value in before:
-            setattr(module, name, value)
-
-
-@contextmanager
-def attention_of(model: SentenceTransformer, implementation: str | None) -> Iterator[None]:
-    """A context in which the encoder computes attention by another implementation of the host; None changes nothing."""
-    transformers = list(transformers_of(model)) if implementation else []
-    try:
+            setattr(module, name, dropout)
         for transformer in transformers:
-            transformer.set_attn_implementation(implementation)  # type: ignore[arg-type]
+            transformer.set_attn_implementation(attention)  # type: ignore[arg-type]
         yield
     finally:
+        for module, name, old in before:
+            setattr(module, name, old)
         for transformer in transformers:
             transformer.set_attn_implementation(transformer.get_correct_attn_implementation(None))
 
@@ -134,17 +116,7 @@ def trainable_weights(model: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def interpolate(model: nn.Module, original: Mapping[str, Tensor], share: float) -> None:
-    """Set each weight to `original + share (trained - original)`, in place; weights not in `original` stay.
-
-    Example:
-        >>> model = nn.Linear(1, 1, bias=False)
-        >>> _ = model.weight.data.fill_(1.0)
-        >>> original = trainable_weights(model)
-        >>> _ = model.weight.data.fill_(3.0)
-        >>> interpolate(model, original, 0.5)
-        >>> model.weight.item()
-        2.0
-    """
+    """Set each weight to `original + share (trained - original)`, in place; weights not in `original` stay."""
     trained = dict(model.named_parameters())
     for name, before in original.items():
         trained[name].copy_(torch.lerp(before.to(trained[name]), trained[name], share))

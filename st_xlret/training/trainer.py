@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -28,10 +27,9 @@ from st_xlret.training.arguments import CrossLingualTrainingArguments
 from st_xlret.training.loss_state import LossStateCallback
 from st_xlret.training.trainable import (
     add_lora,
-    attention_of,
-    dropout_of,
     freeze_word_embeddings,
     interpolate,
+    layers_with,
     merge_adapters,
     trainable_weights,
 )
@@ -44,20 +42,18 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     """The host's Trainer for the losses of this package.
 
     A loss declares which columns it reads, how its batches are drawn and how often. This Trainer selects the columns,
-    draws the batches, mixes those of several data sets, and keeps what the losses own (heads, banks) in every
-    checkpoint and on every rank. Losses of Sentence Transformers work beside them. What is given explicitly, such as
-    `data_collator`, or `batch_sampler` and `prompts` in the arguments, is used instead. Columns of queries and of
-    documents (`query`, `positive`, `negative_1`) get the model's prompts, and its routes if it has two encoders.
+    draws and mixes the batches, and keeps what the losses own (heads, banks) in every checkpoint and on every rank.
+    Losses of Sentence Transformers work beside them. What is given explicitly, such as `data_collator`, or
+    `batch_sampler` and `prompts` in the arguments, is used instead. Columns of queries and of documents (`query`,
+    `positive`, `negative_1`) get the model's prompts, and its routes if it has two encoders.
 
-    Each log line has `loss_<name>`, the mean of each loss, beside the host's `loss` of all of them, and
-    `trainer.state.num_input_tokens_seen` counts the tokens of all ranks without padding. A loss or a weight that is not
-    finite stops the run before it reaches a checkpoint.
+    Each log line has `loss_<name>`, the mean of each loss, and `trainer.state.num_input_tokens_seen` counts the tokens
+    of all ranks without padding. A loss or a weight that is not finite stops the run before it reaches a checkpoint.
 
     Args:
         model: The encoder.
         args: [`CrossLingualTrainingArguments`][st_xlret.CrossLingualTrainingArguments].
-        train_dataset: A data set, or several by name. With `joint`, put a data set last whose loss uses all of the
-            encoder.
+        train_dataset: A data set, or several by name. With `joint`, the loss of the last one uses all of the encoder.
         eval_dataset: Likewise. Its batches are drawn as those of training are.
         loss: A loss, or one for each data set.
         callbacks: Further callbacks.
@@ -115,15 +111,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         self._original = trainable_weights(model) if args.keep_trained < 1 else {}
         self._values: dict[str, list[float]] = {}
         self._loss_state = LossStateCallback([] if loss is None else loss)
-        super().__init__(
-            model=model,
-            args=args,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            loss=loss,
-            callbacks=[self._loss_state, *(callbacks or [])],
-            **kwargs,
-        )
+        callbacks = [self._loss_state, *(callbacks or [])]
+        super().__init__(model, args, train_dataset, eval_dataset, loss, callbacks=callbacks, **kwargs)
         if isinstance(self.data_collator, CrossLingualDataCollator):
             self.data_collator.token_dropout = args.token_dropout or self.data_collator.token_dropout
             self.data_collator.max_length = args.train_seq_length or self.data_collator.max_length
@@ -153,18 +142,16 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     def _own_loss_of(self, dataset: Any) -> CrossLingualLoss | None:
         if not isinstance(self.loss, Mapping):
             return own_loss(self.loss)
-        parts = [part for datasets in (self.train_dataset, self.eval_dataset) for part in _by_name(datasets).items()]
-        return next((own_loss(self.loss[name]) for name, part in parts if part is dataset), None)
+        by_name = [rows.items() for rows in (self.train_dataset, self.eval_dataset) if isinstance(rows, Mapping)]
+        return next((own_loss(self.loss[name]) for parts in by_name for name, rows in parts if rows is dataset), None)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """Train as the host does, with the dropout and the share of the trained weights that the arguments ask for."""
         if isinstance(resume_from_checkpoint, str):
             self._loss_state.resume_from = resume_from_checkpoint
         # In bf16 on a CPU, the backward pass of PyTorch's fused attention is slow.
-        slow = self.args.bf16 and self.args.device.type == "cpu"
-        with ExitStack() as stack:
-            stack.enter_context(dropout_of(self.model, self.args.dropout))
-            stack.enter_context(attention_of(self.model, "eager" if slow else None))
+        attention = "eager" if self.args.bf16 and self.args.device.type == "cpu" else None
+        with layers_with(self.model, dropout=self.args.dropout, attention=attention):
             result = super().train(resume_from_checkpoint, *args, **kwargs)
         interpolate(self.model, self._original, self.args.keep_trained)
         merge_adapters(self.model)
@@ -181,10 +168,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         self.state.num_input_tokens_seen += int(self.accelerator.reduce(tokens, "sum"))
         value = loss.item()
         if not math.isfinite(value):
-            raise FloatingPointError(
-                f"the loss {name} is {value} at step {self.state.global_step + 1}, and no weights were changed by it: "
-                "lower the learning rate, or train in bf16 or fp32, and resume from the last checkpoint"
-            )
+            step = f"the loss {name} is {value} at step {self.state.global_step + 1}, and no weights were changed by it"
+            raise FloatingPointError(f"{step}: resume from the last checkpoint with a lower rate, or in bf16 or fp32")
         self._values.setdefault(name, []).append(value)
         # The host divides by the number of accumulated batches, which are the parts of a sum.
         return loss * self._parts
@@ -217,10 +202,8 @@ def select(datasets: Any, loss: Any) -> Any:
     if own := own_loss(loss):
         return own.select(datasets)
     if holds_texts(datasets, "document"):
-        raise ValueError(
-            f"{type(loss).__name__} would not read the column 'document', which is the id of a document here: rename "
-            "it, as by dataset.rename_column('document', 'positive')"
-        )
+        way_out = "rename it, as by dataset.rename_column('document', 'positive')"
+        raise ValueError(f"{type(loss).__name__}: the column 'document' is the id of a document here: {way_out}")
     return datasets
 
 
@@ -235,10 +218,6 @@ def role_of(column: str) -> Any:
     """Whether a column has queries or documents, by its name, numbered as in `negative_1` or not; else None."""
     kind = column.rstrip("_0123456789")
     return "query" if kind in QUERY_COLUMNS else "document" if kind in DOCUMENT_COLUMNS else None
-
-
-def _by_name(datasets: Any) -> Mapping[str, Any]:
-    return datasets if isinstance(datasets, Mapping) else {}
 
 
 def _tokens(inputs: Mapping[str, Any]) -> Tensor | int:

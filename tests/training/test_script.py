@@ -16,7 +16,7 @@ from sentence_transformers.sentence_transformer.evaluation import SentenceEvalua
 
 from st_xlret.losses import SemanticContrastiveLoss
 from st_xlret.training import LOSS_STATE_FILE, CrossLingualTrainer
-from st_xlret.training.script import Run, TrainingArguments, keep_best, last_checkpoint, made_once, recorded_options
+from st_xlret.training.script import Run, TrainingArguments, keep_best, last_checkpoint, made_once
 from tests import tiny
 
 
@@ -140,7 +140,7 @@ def test_options_are_compared_by_the_batch_of_all_processes(tmp_path: Path, monk
     def recorded(size: int, processes: int, accumulation: int = 1) -> dict[str, Any]:
         monkeypatch.setattr(TrainingArguments, "world_size", property(lambda self: processes))
         args = arguments(tmp_path, per_device_train_batch_size=size, gradient_accumulation_steps=accumulation)
-        return recorded_options(args)
+        return Run(args).options
 
     assert recorded(8, 2) == recorded(4, 4) == recorded(16, 1)
     # Other negatives, and batch statistics, than those of a batch of 16.

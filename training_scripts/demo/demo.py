@@ -49,7 +49,7 @@ from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
 from st_xlret.search import top_k
 from st_xlret.training.script import run_script
-from st_xlret.training.teacher import distillation_data, role_prompts
+from st_xlret.training.teacher import distillation_data
 from training_scripts.demo.packaged_encoder import make_packaged_encoder
 
 E5 = "intfloat/multilingual-e5-small"
@@ -231,7 +231,6 @@ def train(model: SentenceTransformer, rows: list[dict[str, str]], folder: Path, 
             warmup_steps=0.1,
             dropout=0.0,
             freeze_embeddings=True,
-            prompts=role_prompts(model, goals.datasets),
             logging_steps=10,
             save_strategy="no",
             report_to="none",
