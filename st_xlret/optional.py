@@ -7,18 +7,7 @@ from typing import Any
 
 
 def import_optional(name: str, *, extra: str, needed_for: str) -> Any:
-    """Import a library that is installed by one of the extras of this package.
-
-    Args:
-        name: The module, such as `"nltk"` or `"icu4py.breakers"`.
-        extra: The extra that installs it, such as `"eval"`.
-        needed_for: What it does here, in words that complete "... is needed for".
-
-    Returns:
-        The module.
-
-    Raises:
-        ImportError: If it is not installed. The message names the extra.
+    """Import a module, such as `"icu4py.breakers"`; an `ImportError` names the extra of this package that has it.
 
     Example:
         >>> import_optional("no_such_library", extra="eval", needed_for="counting tokens")

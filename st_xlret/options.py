@@ -21,13 +21,7 @@ class _Help(ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter):
 
 
 def option(default: Any, help: str, choices: Sequence[Any] | None = None) -> Any:
-    """A dataclass field with its help text, as `HfArgumentParser` reads it.
-
-    Args:
-        default: Value without the option.
-        help: What it does.
-        choices: The values that it may have.
-    """
+    """A dataclass field with its help text and the values that it may have, as `HfArgumentParser` reads it."""
     metadata: dict[str, Any] = {"help": help} | ({} if choices is None else {"choices": list(choices)})
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
@@ -47,13 +41,10 @@ def parse(
     underscores or dashes, and never shortened.
 
     Args:
-        groups: Dataclasses, as for the host's `HfArgumentParser`.
+        groups: Dataclasses, as for the host's `HfArgumentParser`; an instance of each is returned.
         arguments: The command line. Default: that of the process.
         description: Text above the options in `--help`.
         prog: Name of the program in `--help`. Default: that of the process.
-
-    Returns:
-        A tuple with an instance of each dataclass.
 
     Raises:
         ValueError: If an option is unknown, a list is given twice, or a file is no mapping of options.
@@ -70,15 +61,10 @@ def parse(
     words = list(sys.argv[1:] if arguments is None else arguments)
     files = _leading(words, lambda word: word.endswith(_FILES))
     usage = "%(prog)s [OPTIONS.yaml] [options]"
-    parser = HfArgumentParser(
-        groups, allow_abbrev=False, formatter_class=_Help, usage=usage, prog=prog, description=description
-    )
-    lists = {
-        each.name
-        for group in groups
-        for each in fields(group)
-        if "list" in str(each.type) and "action" not in each.metadata
-    }
+    about = {"usage": usage, "prog": prog, "description": description}
+    parser = HfArgumentParser(groups, allow_abbrev=False, formatter_class=_Help, **about)
+    every = [each for group in groups for each in fields(group)]
+    lists = [each.name for each in every if "list" in str(each.type) and "action" not in each.metadata]
     names = [word[2:].partition("=")[0].replace("-", "_") for word in words[files:] if word.startswith("--")]
     if twice := sorted(name for name in lists if names.count(name) > 1):  # the first values would be lost
         raise ValueError(f"--{twice[0]} is given twice: write its values after one")

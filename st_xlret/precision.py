@@ -31,9 +31,6 @@ def computes_in_bf16(device: str | torch.device) -> bool:
 def resolve_precision(precision: str, device: str | torch.device) -> Literal["fp32", "bf16"]:
     """Turn `"auto"` into `"bf16"` where the device computes in it, else into `"fp32"`; these two stay.
 
-    Raises:
-        ValueError: On another value.
-
     Example:
         >>> resolve_precision("auto", "meta"), resolve_precision("bf16", "meta")
         ('fp32', 'bf16')
@@ -71,8 +68,8 @@ def autocast(precision: str, device: str | torch.device) -> Iterator[None]:
 def few_lengths(model: Any, *cuts: int | None) -> dict[str, Any]:
     """Options of `model.preprocess` that pad batches to multiples of 16 tokens, for bfloat16 on a CPU.
 
-    There oneDNN compiles its kernels for each length of a batch: 10 MB and some tenths of a second. There are none if
-    the model has no Transformer of texts, or texts are cut, also to `cuts`, to other lengths than multiples of 16.
+    There oneDNN compiles its kernels for each length of a batch, in tenths of a second. Models without a Transformer of
+    texts have none, nor those that are cut, also to `cuts`, to other lengths than multiples of 16.
     """
     from sentence_transformers.base.modules import Transformer
 

@@ -62,9 +62,6 @@ def distillation_data(
         english_share: Share of rows in the pivot language, below 1.
         seed: Seed of the draws.
 
-    Raises:
-        ValueError: If no row has the pivot on one side.
-
     Example:
         >>> rows = {"source": ["yes", "no"], "target": ["oui", "non"]}
         >>> languages = {"source_language": ["en", "en"], "target_language": ["fr", "fr"]}
@@ -102,16 +99,8 @@ def distillation_data(
 def teacher_vectors(teacher: SentenceTransformer, data: DistillationData, folder: str | Path, precision: str) -> Tensor:
     """Embed the texts of distillation data by the teacher, as queries and as documents, each with its prompt.
 
-    The vectors are kept in folders named after the encoder and the texts: an interrupted run goes on where it was.
-
-    Args:
-        teacher: The teacher.
-        data: The texts.
-        folder: Folder of the vectors.
-        precision: As for [`autocast`][st_xlret.precision.autocast].
-
-    Returns:
-        Vectors (M, d): those of the queries, then those of the documents.
+    The vectors (M, d), those of the queries first, are kept in a subfolder of `folder` named after the encoder and the
+    texts: an interrupted run goes on where it was.
     """
     parts, weights = [], fingerprint(teacher)
     with PartialState().main_process_first():  # rank 0 embeds while the others wait

@@ -13,7 +13,6 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 from sentence_transformers.base.modules import Router
 from sentence_transformers.base.sampler import BatchSamplers, MultiDatasetBatchSamplers
-from torch import Tensor
 from torch.utils.data import BatchSampler, ConcatDataset
 
 from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler
@@ -153,18 +152,24 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         attention = "eager" if self.args.bf16 and self.args.device.type == "cpu" else None
         with layers_with(self.model, dropout=self.args.dropout, attention=attention):
             result = super().train(resume_from_checkpoint, *args, **kwargs)
-        interpolate(self.model, self._original, self.args.keep_trained)
-        merge_adapters(self.model)
+        if self._original:
+            interpolate(self.model, self._original, self.args.keep_trained)
+        if self.args.lora_rank:
+            merge_adapters(self.model)
         return result
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The loss of a batch. In training, its tokens are counted, and a loss that is not finite stops the run."""
-        name, tokens = inputs.get("dataset_name", ""), torch.as_tensor(_tokens(inputs), device=self.args.device)
+        name = inputs.get("dataset_name", "")
+        masks = [value.sum() for key, value in inputs.items() if key.endswith("_attention_mask")]
+        # The inputs of a static encoder are flattened and have no padding.
+        counts = masks or [value.numel() for key, value in inputs.items() if key.endswith("_input_ids")]
         loss: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         if return_outputs:  # an evaluation
             return loss
+        tokens = torch.as_tensor(sum(counts), device=self.args.device)
         self.state.num_input_tokens_seen += int(self.accelerator.reduce(tokens, "sum"))
         value = loss.item()
         if not math.isfinite(value):
@@ -218,9 +223,3 @@ def role_of(column: str) -> Any:
     """Whether a column has queries or documents, by its name, numbered as in `negative_1` or not; else None."""
     kind = column.rstrip("_0123456789")
     return "query" if kind in QUERY_COLUMNS else "document" if kind in DOCUMENT_COLUMNS else None
-
-
-def _tokens(inputs: Mapping[str, Any]) -> Tensor | int:
-    """Tokens of a batch without padding. The inputs of a static encoder are flattened and have none."""
-    masks = [value.sum() for name, value in inputs.items() if name.endswith("_attention_mask")]
-    return sum(masks) if masks else sum(len(value) for name, value in inputs.items() if name.endswith("_input_ids"))

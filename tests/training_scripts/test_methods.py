@@ -16,9 +16,10 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from st_xlret import MaskedLMLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss, SimilarityDistillationLoss
 from st_xlret.batches import LengthGroupedBatches, Rows
 from st_xlret.modules import ContextualEncoder, static_encoder
+from st_xlret.training.trainer import role_of
 from tests import tiny
 from tests.data.files import write_jsonl, write_text
-from tests.training_scripts.scripts import PROMPTS, WORDS, Runner, script, translations, weights
+from tests.training_scripts.scripts import WORDS, Runner, script, translations, weights
 
 SCORE = "pairs_average_accuracy"
 
@@ -58,8 +59,7 @@ def test_what_is_given_decides_what_is_trained(name: str, options: str, kinds: d
             assert isinstance(loss.batches, LengthGroupedBatches)
             columns = set(made.datasets[kind].column_names) - {"label", "language"}
             documents = {"document": columns, "questions": columns - {"query"}}.get(kind, set())
-            of_columns = {column: PROMPTS["document" if column in documents else "query"] for column in columns}
-            assert made.args.prompts[kind] == of_columns
+            assert {column: role_of(column) == "document" for column in columns} == {c: c in documents for c in columns}
         # No goal, no vectors of a teacher.
         assert (train.folder / "built" / "teacher").exists() == ("query" in kinds)
 
