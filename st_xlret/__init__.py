@@ -54,6 +54,7 @@ _HOMES = {
     "load_retrieval": "st_xlret.data",
     "measure_language_bias": "st_xlret.calibration",
     "read_dictionary": "st_xlret.data",
+    "save_portable": "st_xlret.portable",
 }
 
 __all__ = [*sorted(_HOMES), "__version__", "functional"]  # noqa: PLE0604

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from st_xlret.portable import save_portable
+
 PathLike = str | os.PathLike[str]
 
 _MARKERS = ("modules.json", "calibration.json")  # by which a saved model or map is recognised
@@ -112,9 +114,9 @@ def write_json(path: PathLike, obj: Any) -> Path:
 
 
 def save_model(model: Any, path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> Path:
-    """Save anything with `save_pretrained(path)` to the folder `path`, whole or not at all; see `atomic_directory`."""
+    """Save a model to the folder `path` by `save_portable`, whole or not at all; see `atomic_directory`."""
     with atomic_directory(path, overwrite=overwrite, inputs=inputs) as folder:
-        model.save_pretrained(str(folder))
+        save_portable(model, folder)
     return Path(path)
 
 

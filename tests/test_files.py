@@ -33,7 +33,7 @@ class Model:
         self.content, self.error = content, error
 
     def save_pretrained(self, path: str) -> None:
-        (Path(path) / "modules.json").write_text(self.content)
+        (Path(path) / "modules.json").write_text(json.dumps([{"type": self.content, "path": ""}]))
         if self.error is not None:
             raise self.error
         save_file({"a": torch.zeros(1)}, Path(path) / "model.safetensors")  # written for its owner alone
@@ -41,7 +41,11 @@ class Model:
 
 def content_of(folder: Path) -> str:
     assert sorted(os.listdir(folder)) == ["model.safetensors", "modules.json"]
-    return (folder / "modules.json").read_text()
+    return content_type(folder)
+
+
+def content_type(folder: Path) -> str:
+    return str(json.loads((folder / "modules.json").read_text())[0]["type"])
 
 
 @pytest.fixture
@@ -80,7 +84,7 @@ def test_a_folder_with_anything_else_is_never_replaced(saved: Path, name: str, s
     (saved / name).write_text("years of work")
     with pytest.raises(FileExistsError, match=name.partition("/a")[0]):
         save(Model(), saved, overwrite=True)
-    assert (saved / name).read_text() == "years of work" and (saved / "modules.json").read_text() == "old"
+    assert (saved / name).read_text() == "years of work" and content_type(saved) == "old"
 
 
 def test_an_output_folder_holds_no_input(saved: Path) -> None:

@@ -31,6 +31,7 @@ ROOMS = [
     "precision",
     "options",
     "files",
+    "portable",
     "optional",
 ]
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from st_xlret.commands import check_needed
 from st_xlret.files import atomic_directory, check_output_directory, check_output_file, write_json
 from st_xlret.options import option, parse
+from st_xlret.portable import save_portable
 from st_xlret.precision import PRECISIONS
 
 if TYPE_CHECKING:
@@ -271,7 +272,7 @@ def _calibrate_model(texts: Texts, options: Arguments) -> None:
     data = {"texts": texts.documents, "questions": options.queries, "pairs": options.pairs}
     set_card_data(calibrated, base_model=texts.model, data=data)
     with atomic_directory(options.output, overwrite=options.overwrite) as folder:
-        calibrated.save_pretrained(str(folder))
+        save_portable(calibrated, folder)
         comparisons[0].write(folder)
     print(f"\n{comparisons[0]}\n\nThe calibrated model is in {options.output}, for Sentence Transformers alone:\n")
     print(f'    model = SentenceTransformer("{options.output}")')

@@ -1,0 +1,119 @@
+"""Saved models in the form that all versions of Sentence Transformers and other engines read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_OLD_NAMES = {
+    name: f"sentence_transformers.models.{name}"
+    for name in ("Transformer", "Pooling", "Dense", "Normalize", "LayerNorm", "Dropout", "BoW", "Router")
+}
+_POOLINGS = {
+    "cls": "pooling_mode_cls_token",
+    "mean": "pooling_mode_mean_tokens",
+    "max": "pooling_mode_max_tokens",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "weightedmean": "pooling_mode_weightedmean_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
+_NEW_DEFAULTS = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
+
+Config = dict[str, Any]
+
+
+def save_portable(model: Any, folder: str | Path) -> None:
+    """Save a model so that Sentence Transformers 3 to 6, and engines that know their names of modules, read it alike.
+
+    The host's `save_pretrained` writes the weights; its settings then take the names that they had before version 5.4,
+    which later versions read, too. A module or a setting that is newer keeps its form, and so needs the version that
+    brought it: maps per language and of one role need a `Router`, which is new in version 5.
+
+    Args:
+        model: A Sentence Transformer.
+        folder: Where it is saved.
+
+    Example:
+        >>> import tempfile
+        >>> from sentence_transformers import SentenceTransformer
+        >>> from sentence_transformers.sentence_transformer.modules import BoW
+        >>> folder = tempfile.mkdtemp()
+        >>> save_portable(SentenceTransformer(modules=[BoW(vocab=["one", "two"])], device="cpu"), folder)
+        >>> SentenceTransformer(folder, device="cpu").encode("one").tolist()
+        [1.0, 0.0]
+    """
+    model.save_pretrained(str(folder))
+    for module in _rewrite(Path(folder) / "modules.json", lambda modules: [*map(_renamed, modules)]) or []:
+        _to_old_form(module["type"], Path(folder) / module["path"])
+
+
+def _rewrite(file: Path, change: Callable[[Any], Any]) -> Any:
+    """The contents of a JSON file after the change, which is written; nothing if there is no such file."""
+    if not file.is_file():
+        return None
+    contents = change(json.loads(file.read_text(encoding="utf-8")))
+    file.write_text(json.dumps(contents, ensure_ascii=False, indent=2), encoding="utf-8")
+    return contents
+
+
+def _old_type(module_type: str) -> str:
+    package, _, name = module_type.rpartition(".")
+    return _OLD_NAMES.get(name, module_type) if package.startswith("sentence_transformers.") else module_type
+
+
+def _renamed(module: Config) -> Config:
+    return {**module, "type": _old_type(module["type"])}
+
+
+def _to_old_form(module_type: str, folder: Path) -> None:
+    """The settings of one saved module, in its folder, under their old names."""
+    if module_type == _OLD_NAMES["Transformer"]:
+        # The limit of tokens stands in the tokenizer's settings; lower case is a part of `tokenizer.json`.
+        tokenizer = _rewrite(folder / "tokenizer_config.json", _old_tokenizer) or {}
+        limit = tokenizer.get("model_max_length")
+        _rewrite(folder / "sentence_bert_config.json", lambda config: _old_transformer(config, limit))
+    elif module_type == _OLD_NAMES["Pooling"]:
+        _rewrite(folder / "config.json", _old_pooling)
+    elif module_type in (_OLD_NAMES["Dense"], _OLD_NAMES["Normalize"]):
+        _rewrite(folder / "config.json", _without_new_defaults)
+    elif module_type == _OLD_NAMES["Router"]:
+        router = _rewrite(folder / "router_config.json", _old_router)
+        for name, inner_type in router["types"].items():
+            _to_old_form(inner_type, folder / name)
+
+
+def _old_transformer(config: Config, limit: int | None) -> Config:
+    of_text = config.get("transformer_task", "feature-extraction") == "feature-extraction"
+    if not of_text or [*config.get("modality_config", ["text"])] != ["text"] or config.get("processing_kwargs"):
+        return config
+    return {"max_seq_length": limit, "do_lower_case": False}
+
+
+def _old_tokenizer(config: Config) -> Config:
+    if config.get("tokenizer_class") == "TokenizersBackend":  # its name in transformers 5
+        config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    if isinstance(config.get("extra_special_tokens"), list):  # transformers 4 expects a dictionary under this name
+        config["additional_special_tokens"] = config.pop("extra_special_tokens")
+    return config
+
+
+def _old_pooling(config: Config) -> Config:
+    modes = config["pooling_mode"]
+    modes = [modes] if isinstance(modes, str) else modes
+    if not set(modes) <= set(_POOLINGS):
+        return config
+    flags = {flag: mode in modes for mode, flag in _POOLINGS.items()}
+    size = config["embedding_dimension"]
+    return {"word_embedding_dimension": size, **flags, "include_prompt": config["include_prompt"]}
+
+
+def _old_router(config: Config) -> Config:
+    parameters = {name: value for name, value in config["parameters"].items() if value != {}}
+    types = {name: _old_type(inner_type) for name, inner_type in config["types"].items()}
+    return {**config, "types": types, "parameters": parameters}
+
+
+def _without_new_defaults(config: Config) -> Config:
+    return {name: value for name, value in config.items() if _NEW_DEFAULTS.get(name) != value}
