@@ -9,16 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from st_xlret.optional import import_optional
 
 MAX_CODE_BYTES = 7
-"""Longest code that fits into a signed 64-bit id with room for the sign (`zh-hans` has 7 bytes)."""
+"""Longest code that fits into a signed 64-bit id with room for the sign (`zh-hant` has 7 bytes)."""
 
 UNKNOWN = "und"
 """Undetermined, in ISO 639: for texts whose language does not matter."""
 
 _NOT_ONE_LANGUAGE = frozenset({"mis", "mul", UNKNOWN, "zxx"})
+_MISSING = _NOT_ONE_LANGUAGE | {"", "none", "null", "unknown"}
 _CLEAR = 0.95  # probability: of 3,600 sentences of TICO-19, none above it is wrong
 
 
@@ -55,24 +57,63 @@ def id_to_language(language_id: int) -> str:
 def check_language(code: str, *, where: str = "") -> str:
     """Check that `code` names a language, and return its normal form.
 
-    The normal form is lower-case with hyphens, and two letters where ISO 639-1 has them (`"eng"` becomes `"en"`); a
-    region, a script and the member of a macrolanguage (`"cmn"`) stay. `where` is the place to name in the error.
+    The normal form is lower-case with hyphens, and two letters where ISO 639-1 has them (`"eng"` becomes `"en"`,
+    `"cmn"` `"zh"`). A region stays, and a script that is not the usual one. `where` is the place to name in the error.
 
     Raises:
         ValueError: If `code` is no BCP 47 tag of one language, or longer than 7 bytes.
 
     Example:
-        >>> check_language("zh-TW"), check_language("eng")
+        >>> check_language("zh-TW"), check_language("eng_Latn")
         ('zh-tw', 'en')
     """
-    normal_form = _normal_form(code) if isinstance(code, str) else None
-    if normal_form is None or len(normal_form) > MAX_CODE_BYTES:
+    normal = normal_form(code) if isinstance(code, str) else None
+    if normal is None or len(normal) > MAX_CODE_BYTES:
         prefix = f"{where}: " if where else ""
         raise ValueError(
             f"{prefix}unknown language code {code!r}; use one of at most {MAX_CODE_BYTES} characters, such as 'en' or "
             "'pt-br' (the IANA language subtag registry lists them all)"
         )
-    return normal_form
+    return normal
+
+
+def read_label(value: Any) -> str | None:
+    """The language of a text by its label, in normal form; None for a missing label. A ValueError if it is no code.
+
+    None, NaN, blanks, "unknown" and the like, and ISO 639's codes for no single language are missing; bytes are text.
+
+    Example:
+        >>> read_label("fra_Latn"), read_label(b"en "), read_label("und"), read_label(float("nan"))
+        ('fr', 'en', None, None)
+    """
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    if text is None or text != text or (isinstance(text, str) and text.strip().lower() in _MISSING):
+        return None
+    return check_language(text)
+
+
+def language_fields(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The fields of which all values in some rows, but missing ones, are languages: where the labels may be."""
+    looks_so: dict[str, bool] = {}
+    for name, value in ((name, value) for row in rows for name, value in row.items()):
+        try:
+            if read_label(value) is not None:
+                looks_so.setdefault(name, True)
+        except ValueError:
+            looks_so[name] = False
+    return [name for name, is_language in looks_so.items() if is_language]
+
+
+def language_of(record: Mapping[str, Any]) -> str | None:
+    """The language that a record names in `language`, `lang` or `metadata.language`; a ValueError if it is no code."""
+    metadata = record.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    try:
+        codes = map(read_label, (record.get("language"), record.get("lang"), metadata.get("language")))
+        return next(filter(None, codes), None)
+    except ValueError as error:
+        others = ", ".join(language_fields([{**metadata, **record}]))
+        raise ValueError(f"{error}{others and f'; fields that look like languages: {others}'}") from error
 
 
 def check_languages(languages: Iterable[str] | str | None) -> frozenset[str] | None:
@@ -111,10 +152,10 @@ def find_language(code: str, known: Iterable[str]) -> str | None:
         >>> [find_language(code, ["fr", "ru", "zh"]) for code in ("rus", "fr-CA", "zh-Hans", "cmn", "zh-TW", "und")]
         ['ru', 'fr', 'zh', 'zh', None, None]
     """
-    normal = _normal_form(code)
+    normal = normal_form(code)
     if normal is None:
         return None
-    names = {_normal_form(name) or name: name for name in known}
+    names = {normal_form(name) or name: name for name in known}
     if normal in names:
         return names[normal]
     alike = [name for name in names if _language_and_script(name) == _language_and_script(normal)]
@@ -137,7 +178,7 @@ def languages_in_name(path: str | os.PathLike[str]) -> tuple[str, str]:
     pairs = dict[tuple[str, str], None]()
     for part in Path(path).name.split("."):
         for hyphen in re.finditer("-", part):
-            source, target = _normal_form(part[: hyphen.start()]), _normal_form(part[hyphen.end() :])
+            source, target = normal_form(part[: hyphen.start()]), normal_form(part[hyphen.end() :])
             if source and target:
                 pairs[source, target] = None
     if len(pairs) != 1:
@@ -252,7 +293,7 @@ def _is_plain(code: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _normal_form(code: str) -> str | None:
+def normal_form(code: str) -> str | None:
     """The code in normal form; None if it names no single language."""
     import langcodes
 
@@ -260,11 +301,15 @@ def _normal_form(code: str) -> str | None:
     if not 2 <= len(primary) <= 3 or primary in _NOT_ONE_LANGUAGE:
         return None
     try:
-        standard = langcodes.standardize_tag(primary)
-        is_valid = langcodes.tag_is_valid(primary + separator + rest)
+        standard = langcodes.standardize_tag(primary, macro=True)
+        if not langcodes.tag_is_valid(primary + separator + rest):
+            return None
     except langcodes.LanguageTagError:
         return None
-    return (standard if len(standard) == 2 else primary) + separator + rest if is_valid else None
+    primary = "tl" if standard == "fil" else standard if len(standard) == 2 else primary
+    script, _, others = rest.partition("-")
+    is_usual = script == (langcodes.Language.get(primary).maximize().script or "").lower()
+    return "-".join(filter(None, (primary, others if is_usual else rest)))
 
 
 @lru_cache(maxsize=4096)

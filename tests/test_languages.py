@@ -9,10 +9,13 @@ from st_xlret.languages import (
     check_languages,
     find_language,
     id_to_language,
+    language_fields,
     language_in_name,
+    language_of,
     language_to_id,
     languages_in_name,
     match_language,
+    read_label,
 )
 
 TEXTS = {
@@ -47,11 +50,14 @@ def test_no_language_for_other_numbers(number: int) -> None:
     [
         ("en", "en"),
         ("pt_BR", "pt-br"),
-        ("zh-Hans", "zh-hans"),
+        ("zh-Hans", "zh"),
+        ("arb_Arab", "ar"),
+        ("hi-Latn", "hi-latn"),
+        ("tgl", "tl"),
         (" De ", "de"),
         ("ell", "el"),
         ("iw", "he"),
-        ("cmn", "cmn"),
+        ("cmn", "zh"),
         ("kzj", "kzj"),
     ],
 )
@@ -108,7 +114,7 @@ def test_filters() -> None:
         ("tatoeba.ENG-rus.txt", ("en", "ru")),
         ("OpenSubtitles.en-zh_TW.tsv", ("en", "zh-tw")),
         ("words.fr-CA-en.tsv", ("fr-ca", "en")),
-        ("words.en-zh-Hans.tsv", ("en", "zh-hans")),
+        ("words.en-zh-Hans.tsv", ("en", "zh")),
         ("big-run-2.two-column.sw-en.v2-1.tsv", ("sw", "en")),
     ],
 )
@@ -154,3 +160,21 @@ def test_wrong_labels_are_found_and_unknown_languages_are_not_judged() -> None:
     assert check.disagreement == {"en": 0, "fr": 0, "zh": 0, "ru": 0, "sw": 1} and check.share == 0.2
     assert check.found == {"sw": "fr"} and check.examples["sw"] in TEXTS["fr"]
     assert check.unknown == ["nah"]
+
+
+@pytest.mark.parametrize("label", ["fr", "FR ", "fra", "fra_Latn", "fr-Latn", b"fr"])
+def test_a_language_has_one_spelling(label: object) -> None:
+    assert read_label(label) == "fr"
+    assert language_of({"metadata": {"language": label}, "language": " "}) == language_of({"lang": label}) == "fr"
+
+
+@pytest.mark.parametrize("label", [None, float("nan"), "", "  ", "und", "None", "mul", b"unknown"])
+def test_missing_labels_are_no_language(label: object) -> None:
+    assert read_label(label) is None and language_of({"language": label}) is None
+
+
+def test_values_that_are_no_codes_are_refused_with_the_fields_that_look_like_languages() -> None:
+    row = {"language": "health/tico19-PubMed_8", "code": "fra_Latn", "text": "Il pleut.", "n": 3}
+    assert language_fields([row, {"code": None}, {"code": "eng"}]) == ["code"]
+    with pytest.raises(ValueError, match="tico19.*look like languages: code"):
+        language_of(row)

@@ -45,6 +45,7 @@ class Arguments:
     )
     data: str | None = option(None, "Folder with its files, as published or in BEIR's layout. By default the Hub.")
     languages: list[str] | None = option(None, "Languages of the questions; of tatoeba-pairs, such as de-fr.")
+    language: str | None = option(None, "retrieval: language of the texts that name none.")
     split: str | None = option(None, "Split. By default test; of xor-retrieve dev, of bucc on the Hub training.")
     threshold_split: str | None = option(None, "bucc: split that gives the threshold. By default training.")
     layer: int | None = option(None, "Embed by the hidden states of this layer (0: input embeddings).")
@@ -121,7 +122,7 @@ def _evaluator_options(options: Arguments) -> dict[str, Any]:
     calibration = None if options.calibration is None else VectorCalibration.load(options.calibration).layer()
     of_some: dict[str, Any] = {"context": options.context or None, "distributed": options.distributed or None}
     of_some |= {"keep_vectors": options.embedding_cache}
-    names = ("split", "threshold_split", "similarity", "query_prompt", "document_prompt", "max_sentences")
+    names = ("language", "split", "threshold_split", "similarity", "query_prompt", "document_prompt", "max_sentences")
     of_some |= {name: getattr(options, name) for name in names}
     return {
         "layer": options.layer,

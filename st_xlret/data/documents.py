@@ -17,14 +17,14 @@ from tqdm.auto import tqdm
 
 from st_xlret.data import reading
 from st_xlret.data.reading import BadLines, DataError, PathLike, Report, split_sentences
-from st_xlret.languages import UNKNOWN, LanguageIdentifier, check_language, check_languages, match_language
+from st_xlret.languages import UNKNOWN, LanguageIdentifier, check_language, check_languages, language_of, match_language
 
 Unit: TypeAlias = Literal["sentence", "text", "document"]
 """What is read: sentences; texts as they stand (a line of a text file, an element of a list); or whole documents."""
 Records: TypeAlias = Iterable[tuple[int, Any]]
 """(number of its last line, record) of documents."""
 
-TEXT_FIELDS = ("sentences", "text", "sentence", "content")
+TEXT_FIELDS = ("sentences", "text", "sentence", "content", "page_content")
 COLUMNS = {"sentence": "string", "language": "string", "document": "int64", "position": "int32"}
 FORMATS = (
     'JSON lines such as {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."} (.jsonl, .json, '
@@ -209,7 +209,7 @@ class Sources:
         value = record.get(field)
         if not isinstance(value, str | list):
             raise ValueError(f"no text in the field {field!r}; the record has {', '.join(record)}")
-        code = record.get("language") or record.get("lang") or _metadata(record).get("language") or self.language
+        code = language_of(record) or self.language
         if not code:
             text = value if isinstance(value, str) else " ".join(map(str, value))
             code = self._identifier.identify(text[:_IDENTIFIED_BY])

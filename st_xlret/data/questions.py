@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 
 from st_xlret.data import reading
 from st_xlret.data.reading import BadLines, PathLike, Report, clean_text, read_jsonl
-from st_xlret.languages import check_language, match_language
+from st_xlret.languages import check_language, language_of, match_language
 
 FORMATS = (
     'folders in BEIR\'s layout (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), and JSON lines {"query", "positive", '
@@ -132,12 +132,12 @@ def _of_rows(file: Path, bad_lines: BadLines) -> Iterator[Example]:
     for number, record in read_jsonl(file, bad_lines):
         try:
             query, text = (clean_text(record[name]) for name in ("query", "positive"))
-            title, code = clean_text(record.get("title") or ""), record.get("language")
+            title, code = clean_text(record.get("title") or ""), language_of(record)
             negatives, answers = (_texts_in(record.get(name)) for name in ("negatives", "answers"))
             if not isinstance(start := record.get("answer_start"), int | None):
                 raise ValueError(f"answer_start must be a number of characters, found {start!r:.40}")
             # The position of an answer is one in the text as it stands.
-            text, code = text if start is None else record["positive"], code and check_language(code)
+            text = text if start is None else record["positive"]
         except (KeyError, ValueError) as error:
             bad_lines(f"no field {error}" if isinstance(error, KeyError) else str(error), file, number)
         else:
@@ -170,9 +170,9 @@ def _by_id(file: Path, ids: Collection[str], bad_lines: BadLines) -> dict[str, E
         if (name := str(record.get("_id", record.get("id")))) in ids:
             try:
                 about = {**record, **(record.get("metadata") or {})}
-                title, text, code = clean_text(record.get("title") or ""), record.get("text"), about.get("language")
+                title, text = clean_text(record.get("title") or ""), clean_text(record.get("text"))
                 answers = _texts_in(about.get("answers") or about.get("answer"))
-                texts[name] = Example("", title, clean_text(text), answers, code and check_language(code))
+                texts[name] = Example("", title, text, answers, language_of(record))
             except (TypeError, ValueError) as error:
                 bad_lines(str(error), file, number)
     return texts

@@ -19,6 +19,7 @@ from typing_extensions import Self
 
 from st_xlret.data.reading import DataError
 from st_xlret.encoding import Role, at_layer, encode, known_languages, languages_of, role_prompt
+from st_xlret.languages import normal_form
 from st_xlret.modules import CalibrationLayer
 from st_xlret.precision import resolve_precision
 
@@ -59,6 +60,9 @@ def macro_average(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]
 
 def choose(names: Sequence[str] | None, known: Mapping[str, Value] | Sequence[str], where: str) -> list[str]:
     """The names that are asked for, by default all; a ValueError for an unknown one, or none, lists the known ones."""
+    if names is not None:  # languages may be spelled in other ways
+        known_as = {normal_form(name) or name: name for name in known}
+        names = [name if name in known else known_as.get(normal_form(name) or name, name) for name in names]
     chosen = list(known if names is None else dict.fromkeys(names))
     if not chosen or (unknown := [name for name in chosen if name not in known]):
         raise ValueError(f"{where} has no {unknown if chosen else 'such files'}; it has {sorted(known)}")

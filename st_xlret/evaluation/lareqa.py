@@ -96,8 +96,9 @@ def mean_average_precision(queries: Tensor, documents: Tensor, relevant: Sequenc
     for start in range(0, len(queries), 256):
         scores = (queries[start : start + 256] @ documents.T).cpu().numpy()
         for row, gold in zip(scores, relevant[start : start + 256], strict=True):
-            before = [np.count_nonzero(row > row[at]) + np.count_nonzero(row[:at] == row[at]) for at in gold]
-            precisions.append(float((np.arange(1, len(gold) + 1) / (np.sort(before) + 1)).mean()))
+            places = gold[gold >= 0]
+            before = [np.count_nonzero(row > row[at]) + np.count_nonzero(row[:at] == row[at]) for at in places]
+            precisions.append(float((np.arange(1, len(places) + 1) / (np.sort(before) + 1)).sum() / len(gold)))
     return np.array(precisions)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,10 @@ from typing_extensions import Self
 from st_xlret.data.reading import DataError, PathLike, find_file, read_jsonl, read_qrels
 from st_xlret.encoding import KeptVectors, Role, fingerprint
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, choose, macro_average, naming
+from st_xlret.languages import check_language, language_of, read_label
 from st_xlret.search import top_k, unit_rows
+
+logger = logging.getLogger(__name__)
 
 Values = NDArray[np.float64]
 Qrels = Mapping[str, Mapping[str, int]]
@@ -116,7 +120,10 @@ def language_metrics(
     of_documents, discounts = np.asarray(document_languages), 1 / np.log2(np.arange(2, 12))
     kinds = [f"{what}_{which}_language" for what in ("right", "wrong") for which in ("same", "other")]
     rows: list[dict[str, Any]] = []
-    for ranked, gold, language in zip(ranking, relevant, query_languages, strict=True):
+    for ranked, judged, language in zip(ranking, relevant, query_languages, strict=True):
+        if not len(gold := judged[judged >= 0]) or not language:
+            rows.append({})
+            continue
         is_own, is_found = of_documents[gold] == language, np.isin(gold, ranked[:10])
         is_right, is_same = np.isin(ranked, gold), of_documents[ranked] == language
         gains, ideal = (is_right * (1 + is_same))[:10], np.sort(1 + is_own)[::-1][:10]
@@ -133,12 +140,18 @@ def language_metrics(
                 "language_preference": is_same[: min(len(gold), 20)].mean() - is_own.mean(),
             }
         )
-    return {name: np.array([row[name] for row in rows], dtype=np.float64) for name in (rows[0] if rows else ())}
+    names = next(filter(None, rows), {})
+    return {name: np.array([row.get(name, np.nan) for row in rows], dtype=np.float64) for name in names}
 
 
 def texts_table(rows: Iterable[tuple[str, str, str, str]]) -> Dataset:
-    """Rows (id, title, text, language) as a table: a corpus, or queries. Without any title it has no such column."""
+    """Rows (id, title, text, language) as a table: a corpus, or queries. Without any title it has no such column.
+
+    Languages get their normal form; those of missing labels are none, "".
+    """
     columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
+    spelling = {code: read_label(code) or "" for code in set(columns[3])}
+    columns[3] = [spelling[code] for code in columns[3]]
     table = dict(zip(("id", "title", "text", "language"), columns, strict=True))
     return Dataset.from_dict({name: column for name, column in table.items() if name != "title" or any(column)})
 
@@ -177,23 +190,31 @@ class RetrievalData:
         """Row of each query that counts to the corpus rows relevant to it."""
         judged = {document for judgements in self.qrels.values() for document in judgements}
         query_rows, document_rows = _rows_named(self.queries, self.qrels), _rows_named(self.corpus, judged)
-        wrong = []
-        for names, rows in ((self.qrels, query_rows), (judged, document_rows)):
-            counts = Counter(name for name, _ in rows)
-            wrong += [f"{name!r} stands {counts[name]} times in the texts" for name in names if counts[name] != 1]
+        of_queries, row_of = Counter(name for name, _ in query_rows), dict(document_rows)
+        wrong = [
+            f"{name!r} stands {of_queries[name]} times in the texts" for name in self.qrels if of_queries[name] != 1
+        ]
+        if len(row_of) < len(document_rows):
+            repeated, count = Counter(name for name, _ in document_rows).most_common(1)[0]
+            wrong.append(f"{repeated!r} stands {count} times in the texts")
+        missing = sorted(judged - row_of.keys())
+        row_of |= {name: -number for number, name in enumerate(missing, start=1)}  # no ranking has them
         relevant: dict[int, NDArray[np.int64]] = {}
-        if not wrong:
-            row_of = dict(document_rows)
-            for query, row in query_rows:
-                gold = sorted(row_of[document] for document, value in self.qrels[query].items() if value > 0)
-                relevant |= {row: np.array(gold)} if gold else {}
-        if not relevant:
+        for query, row in query_rows:
+            gold = sorted(row_of[document] for document, value in self.qrels[query].items() if value > 0)
+            relevant |= {row: np.array(gold)} if gold else {}
+        if wrong or not any((gold >= 0).any() for gold in relevant.values()):
             raise DataError((wrong or ["no query has a relevant document"])[0], file=self.file)
+        if missing:
+            what = (
+                f"{len(missing)} judged documents are not in the corpus and count as not found, such as {missing[0]!r}"
+            )
+            logger.warning("%s: %s", self.file, what)
         return relevant
 
     @property
     def relevant(self) -> list[NDArray[np.int64]]:
-        """The corpus rows relevant to each of the `judged` queries."""
+        """The corpus rows relevant to each of the `judged` queries, and a negative number for each that is missing."""
         return list(self._relevant.values())
 
     @cached_property
@@ -266,10 +287,18 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         self.keep_vectors, self.distributed = keep_vectors, distributed
 
     @classmethod
-    def read(cls, folder: Path | None, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
-        """One pool, and the queries of a split."""
+    def read(
+        cls,
+        folder: Path | None,
+        languages: Sequence[str] | None,
+        *,
+        split: str = "test",
+        language: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """One pool, and the queries of a split; `language` is that of texts that name none."""
         assert folder is not None
-        data = read_beir(folder, split=split)
+        data = read_beir(folder, split=split, language=language and check_language(language))
         return cls({"all": data if languages is None else data.of_languages(languages)}, split=split, **options)
 
     def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:
@@ -339,7 +368,7 @@ def score_ranking(
     """
     hits = np.array([np.isin(ranked, gold) for ranked, gold in zip(ranking, data.relevant, strict=True)])
     counts, asked = np.array([len(gold) for gold in data.relevant]), np.array(data.judged["language"][:])
-    is_mixed = len(data.corpus.unique("language")) > 1
+    is_mixed = len({*data.corpus.unique("language")} - {""}) > 1
     values = {}
     for name in (*metrics, "recall_at_10") if is_mixed else metrics:
         kind, _, k = name.partition("_at_")
@@ -383,12 +412,14 @@ def _read_texts(
     """The rows of a file of BEIR's; fills in the ids of texts that say the same, by each of these ids."""
     for number, record in read_jsonl(file):
         with naming(file, number):
-            about = {"language": language, **record, **(record.get("metadata") or {})}
+            about, code = {**record, **(record.get("metadata") or {})}, language_of(record) or language
             name, title = str(record["_id"] if "_id" in record else record["id"]), record.get("title") or ""
-            _ = title + record["text"] + about["language"]  # a TypeError unless all are strings
+            _ = title + record["text"]  # a TypeError unless both are strings
+            if code is None:
+                raise ValueError("it names no language, and no --language does")
             original = str(name if about.get("translation_of") is None else about["translation_of"])
         if original != name:
             same, group = group_of.get(name, [name]), group_of.setdefault(original, [original])
             group += same
             group_of.update(dict.fromkeys(same, group))
-        yield name, title, record["text"], about["language"]
+        yield name, title, record["text"], code

@@ -141,7 +141,6 @@ def rewrite(file: Path, old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
-        ("qrels.test.txt", "1\tQ0\t10#0\t1", "1\tQ0\t77#0\t1", "qrels.test.txt: .*'77#0'"),
         ("qrels.test.txt", "1\tQ0\t10#0\t1", "9\tQ0\t10#0\t1", "qrels.test.txt: .*'9'"),
         ("qrels.test.txt", "2\tQ0\t10#1\t1", "2 10#1", "qrels.test.txt, line 2"),
         ("topic.test.tsv", "3\tsnow", "2\tsnow", "'2'"),
