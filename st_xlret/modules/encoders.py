@@ -225,10 +225,12 @@ def _run(model: SentenceTransformer, **task: str) -> dict[str, Any]:
 
 
 def _of_modules(model: SentenceTransformer, modules: list[Any]) -> SentenceTransformer:
-    """A model of other modules, with the prompts and the device of a model."""
+    """A model of other modules, with the device, the prompts, the similarity and the dimensions of a model."""
     return SentenceTransformer(
         modules=modules,
         device=str(model.device),
         prompts={name: prompt for name, prompt in model.prompts.items() if prompt is not None},
         default_prompt_name=model.default_prompt_name,
+        similarity_fn_name=model.similarity_fn_name,
+        truncate_dim=model.truncate_dim,
     )

@@ -79,8 +79,8 @@ class ProjectionHead(nn.Module):
     """MSM's projection head (Zhang et al. 2023, section 3.2, and the authors' program).
 
     The layers are Linear, batch normalisation, ReLU, Linear, and batch normalisation without an affine part. The
-    linear layers have no bias. Statistics and types are those of `AsymmetricBNHead`: of the batch during training, and
-    the running ones without gradients.
+    linear layers have no bias, and eps is 1e-12. Statistics and types are those of `AsymmetricBNHead`: of the batch
+    during training, and the running ones without gradients.
 
     Args:
         features: Size of the input, of the output and between the two linear layers.
@@ -93,9 +93,9 @@ class ProjectionHead(nn.Module):
     def __init__(self, features: int) -> None:
         super().__init__()
         self.linear_in = nn.Linear(features, features, bias=False)
-        self.norm = nn.BatchNorm1d(features)
+        self.norm = nn.BatchNorm1d(features, eps=1e-12)
         self.linear_out = nn.Linear(features, features, bias=False)
-        self.norm_out = nn.BatchNorm1d(features, affine=False)
+        self.norm_out = nn.BatchNorm1d(features, eps=1e-12, affine=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Project vectors (N, features) to (N, features)."""

@@ -143,12 +143,14 @@ def test_the_layer_weights_are_fixed(model: SentenceTransformer) -> None:
     assert first.abs().sum() > 0 and last.abs().sum() > 0
 
 
-def test_prompts_and_device_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_and_device_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = tiny.transformer()
     plain.prompts, plain.default_prompt_name = {"query": "wind ", "document": "snow "}, "query"
+    plain.similarity_fn_name, plain.truncate_dim = "dot", 16
     monkeypatch.setattr("sentence_transformers.base.model.get_device_name", lambda: "meta")
     for model in (first_last_encoder(plain), with_two_encoders(plain)):
         assert model.prompts == plain.prompts and model.default_prompt_name == "query"
+        assert model.similarity_fn_name == "dot" and model.truncate_dim == 16
         assert model.device == plain.device == torch.device("cpu")
 
 
