@@ -76,6 +76,8 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evalua
         check_needed(options, "model", *["embedding_cache"] * options.distributed)
         evaluate(options)
         return
+    if options.model is not None:
+        raise ValueError("--compare reads results that are there, and --model makes one: give one of them")
     from st_xlret.evaluation.tables import write_comparison
 
     print(write_comparison(options.compare, options.output), end="")

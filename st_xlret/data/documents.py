@@ -226,6 +226,9 @@ class Sources:
             is_number = self.column is not None and self.column.isdecimal()
             names = [] if is_number else next(rows, (0, []))[1]
             for number, cells in rows:
+                if names and len(cells) > len(names):
+                    bad_lines(f"{len(cells)} cells under {len(names)} names, so a text may be cut in two", file, number)
+                    continue
                 yield number, dict(zip(names or map(str, range(1, len(cells) + 1)), cells, strict=False))
         elif kind in ("txt", "md"):
             yield from _blocks(file, bad_lines)

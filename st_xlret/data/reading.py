@@ -341,6 +341,7 @@ def split_sentences(text: str, language: str) -> list[str]:
 
     primary = _primary(language)
     segments = (segment for part in _PARAGRAPH_BREAK.split(text) for segment in sentencex.segment(primary, part))
+    segments = (part for segment in segments for part in re.split("(?<=\u17d4)", segment))  # Khmer's full stop
     sentences = [sentence for segment in segments if (sentence := " ".join(segment.split()))]
     if primary in _WITHOUT_SENTENCE_MARKS:
         return [run for sentence in sentences for run in _phrase_runs(sentence)]

@@ -187,6 +187,7 @@ def test_a_bad_line_is_named_or_skipped(
         ("a.tsv", "one\n", "2", "line 1: .*'2'"),
         ("a.csv", "text,score\n1,2\n", "title", "line 2: .*'title'.*text, score"),
         ("a.csv", 'text\none\n"two\nthree\n', None, "line 4"),
+        ("a.csv", "language,text\nen,Rain, wind and snow.\n", None, "line 2: 3 cells under 2 names"),
         ("a.parquet", "PAR1", None, ""),
         ("a.pdf", "%PDF", None, "jsonl"),
     ],

@@ -189,3 +189,8 @@ def test_what_cannot_be_compared_is_named(
     with pytest.raises((ValueError, OSError), match=message):
         main(["--compare", *runs, "--output", "table.md"])
     assert not (tmp_path / "table.md").exists()
+
+
+def test_a_model_is_not_passed_over_by_a_comparison() -> None:
+    with pytest.raises(ValueError, match="--compare.*--model"):
+        main(["--compare", "a.json", "--model", "m", "--output", "table.md"])
