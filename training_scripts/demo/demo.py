@@ -46,8 +46,9 @@ from st_xlret.evaluation.tables import plot_language_bias, plot_stages
 from st_xlret.files import check_output_directory, save_model, write_json
 from st_xlret.hub.card import card_data, set_card_data
 from st_xlret.hub.export import load_model
+from st_xlret.modules import CalibrationLayer
 from st_xlret.options import option, parse
-from st_xlret.search import top_k
+from st_xlret.search import top_k, unit_rows
 from st_xlret.training.script import run_script
 from st_xlret.training.teacher import distillation_data
 from training_scripts.demo.packaged_encoder import make_packaged_encoder
@@ -84,6 +85,10 @@ class Vectors(NamedTuple):
     documents: dict[str, Tensor]
     queries: dict[str, Tensor]
 
+    def calibrated(self, layer: CalibrationLayer) -> Vectors:
+        """The embeddings as a calibrated model gives them."""
+        return Vectors(*({c: unit_rows(layer.transform(rows)) for c, rows in part.items()} for part in self))
+
 
 def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     """Measure, calibrate, train, and measure again; returns the content of results.json."""
@@ -109,8 +114,8 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
             train(model, others, output / "training", arguments.steps)
         step(f"Embedding {len(pool)} sentences and questions in {len(codes)} languages")
         models[stage], vectors[stage] = model, embed(model, pool)
-        models[calibrated] = export(model, fit_calibration(vectors[stage].documents, steps=["lsar"]))
-        vectors[calibrated] = after(models[calibrated], len(model), vectors[stage])
+        layer = fit_calibration(vectors[stage].documents)
+        models[calibrated], vectors[calibrated] = export(model, layer), vectors[stage].calibrated(layer)
         print(f"\n{table_of({name: measure(found)[0] for name, found in vectors.items()})}")
         for question in QUESTIONS.values():
             for name in (stage, calibrated):
@@ -167,28 +172,17 @@ def load_encoder(name: str | None, folder: Path) -> tuple[SentenceTransformer, s
 
 
 def embed(model: SentenceTransformer, pool: list[dict[str, str]]) -> Vectors:
-    """The vectors of the sentences as documents, and of their first halves as questions."""
+    """The unit vectors of the sentences as documents, and of their first halves as questions."""
     texts = {code: [row[code] for row in pool] for code in pool[0]}
-    halves = {code: [first_half(text) for text in found] for code, found in texts.items()}
-    return Vectors(embed_texts(model, texts, role="document"), embed_texts(model, halves, role="query"))
+    halves = {code: [first_half(text) for text in part] for code, part in texts.items()}
+    sides = embed_texts(model, texts, role="document"), embed_texts(model, halves, role="query")
+    return Vectors(*({code: unit_rows(rows) for code, rows in side.items()} for side in sides))
 
 
 def first_half(text: str) -> str:
     """The first half of a sentence, in words; in characters where words have no spaces between them."""
     words = text.split()
     return " ".join(words[: len(words) // 2]) if len(words) > 3 else text[: len(text) // 2]
-
-
-def after(calibrated: SentenceTransformer, modules: int, vectors: Vectors) -> Vectors:
-    """What the modules after the first ones make of vectors."""
-
-    def mapped(features: Any) -> Tensor:
-        for module in list(calibrated)[modules:]:
-            features = module(features)
-        return features["sentence_embedding"].detach().cpu()
-
-    device = calibrated.device
-    return Vectors(*({c: mapped({"sentence_embedding": v.to(device)}) for c, v in part.items()} for part in vectors))
 
 
 def measure(vectors: Vectors) -> tuple[dict[str, float], np.ndarray]:
@@ -199,12 +193,12 @@ def measure(vectors: Vectors) -> tuple[dict[str, float], np.ndarray]:
     shares = np.zeros((len(codes), len(codes)))
     asked = np.arange(count)[:, None]
     for i, code in enumerate(codes):
-        found = top_k(vectors.queries[code], everything, K)[1].numpy()
-        scores["map_at_20"].append(map_at_k(found % count == asked, np.full(count, len(codes)), K).mean())
+        results = top_k(vectors.queries[code], everything, K)[1].numpy()
+        scores["map_at_20"].append(map_at_k(results % count == asked, np.full(count, len(codes)), K).mean())
         # The answers are in all languages: of the best results, as many as there are answers, one should be in each.
-        own = (found[:, : len(codes)] // count == i).mean()
+        own = (results[:, : len(codes)] // count == i).mean()
         scores["language_preference"].append(own - 1 / len(codes))
-        shares[i] = np.bincount(found.ravel() // count, minlength=len(codes)) / found.size
+        shares[i] = np.bincount(results.ravel() // count, minlength=len(codes)) / results.size
         within = top_k(vectors.queries[code], vectors.documents[code], K)[1].numpy()
         scores["own_language_map_at_20"].append(map_at_k(within == asked, np.ones(count, int), K).mean())
     return {name: float(np.mean(values)) for name, values in scores.items()}, shares
@@ -245,19 +239,18 @@ def show_search(
     stage: str, model: SentenceTransformer, vectors: Vectors, pool: list[dict[str, str]], text: str
 ) -> None:
     """Print the best three results of a question."""
-    codes = list(pool[0])
-    asked = torch.tensor(model.encode([text], prompt=role_prompt(model, "query"), show_progress_bar=False))
-    scores, found = top_k(asked, torch.cat([vectors.documents[code] for code in codes]), 3)
+    asked = unit_rows(model.encode([text], prompt=role_prompt(model, "query"), show_progress_bar=False))
+    scores, rows = top_k(asked, torch.cat(list(vectors.documents.values())), 3)
     print(f"\n{text}  [{stage.replace('_', ', ')}]")
-    for score, row in zip(scores[0].tolist(), found[0].tolist(), strict=True):
-        code = codes[row // len(pool)]
+    for score, row in zip(scores[0].tolist(), rows[0].tolist(), strict=True):
+        code = list(vectors.documents)[row // len(pool)]
         print(f"  {score:.3f}  {code}  {shorten(pool[row % len(pool)][code], 100, placeholder=' ...')}")
 
 
 def table_of(stages: dict[str, dict[str, float]]) -> str:
     """The scores of the stages, in per cent."""
     rows = [
-        [stage.replace("_", ", "), *(f"{100 * found[key]:.1f}" for key in METRICS)] for stage, found in stages.items()
+        [stage.replace("_", ", "), *(f"{100 * scores[key]:.1f}" for key in METRICS)] for stage, scores in stages.items()
     ]
     return markdown_table(["%", *METRICS.values()], rows)
 

@@ -1,40 +1,49 @@
-"""Measure a model for the study of search: XQuAD-R and Tatoeba, as it is and calibrated, each text embedded once.
+"""Measure a model for the studies of search, as it is and calibrated; each text is embedded once.
 
     python -m training_scripts.studies.measure_search --model runs/search/model --pool xquad_r --tatoeba tatoeba/v1 \\
         --output measured.json
 
 - raw: the model as it is;
+- queries: after `st-xlret calibrate --corpus POOL --queries_only`: the documents stay as they are;
 - calibrated: after `st-xlret calibrate --corpus POOL`, which needs no language and no question;
 - aligned: with `shift coral` fitted on the pool and its questions apart, no labels.
 
-Each is measured in the pool of all languages by mAP@20, mAP over the whole ranking, language preference, and recall@10
-of all answers, of those in the question's language, and of those in others; by mAP@20 among the candidates of the
-question's own language; and, but for the last one, which has no maps for other languages, by Tatoeba's accuracy. With
---held_out, learning rates are chosen: the mean mAP@20 of those pools.
+The pool is measured by mAP@20, mAP over the whole ranking, language preference, and recall@10 of all answers, of those
+in the question's language, and of those in others; by mAP@20 among the candidates of the question's own language; and
+by Tatoeba's accuracy, where maps need no language. --asked is AfriQA's pool, as `prepare` makes it: success@10 of the
+questions as they were asked, and of their English translations. With --held_out, learning rates are chosen: the mean
+mAP@20 of those pools.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from st_xlret.calibration import VectorCalibration, fit_calibration
+from st_xlret.calibration import VectorCalibration
 from st_xlret.encoding import Role, encode
-from st_xlret.evaluation import LAReQAEvaluator, TatoebaEvaluator
-from st_xlret.evaluation.lareqa import read_lareqa
+from st_xlret.evaluation.base import macro_average
+from st_xlret.evaluation.lareqa import mean_average_precision, read_lareqa
+from st_xlret.evaluation.retrieval import RetrievalData, full_texts, read_beir, score_ranking, search
+from st_xlret.evaluation.tatoeba import load_tatoeba, retrieval_accuracy
 from st_xlret.files import write_json
 from st_xlret.hub.export import load_model
 from st_xlret.modules import CalibrationLayer
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS
+from st_xlret.search import unit_rows
 
 # The languages of the CCP paper's Table 1, but for Urdu, and five more.
 TATOEBA = ["ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "vi", "zh"]
 FURTHER = ["id", "ja", "ko", "pt", "uk"]
 OF_POOL = {
+    "own": "own",
     "pool": "map_at_20",
     "preference": "language_preference",
     "whole ranking": "map",
@@ -42,6 +51,9 @@ OF_POOL = {
     "recall@10 same language": "recall_at_10_same_language",
     "recall@10 other languages": "recall_at_10_other_languages",
 }
+# The maps of queries and of documents; None leaves them as they are.
+Maps = tuple[CalibrationLayer | None, CalibrationLayer | None]
+AS_IT_IS: Maps = (None, None)
 
 
 @dataclass
@@ -53,86 +65,136 @@ class Arguments:
     pool: str | None = option(None, "XQuAD-R, or some of its paragraphs, in BEIR's layout.")
     context: bool = option(False, "Candidates are sentences followed by their paragraphs.")
     tatoeba: str | None = option(None, "Folder of Tatoeba. By default it is not measured.")
+    asked: str | None = option(None, "AfriQA's questions and passages of news.")
+    split: str = option("dev", "Split of AfriQA.")
     held_out: list[str] = option([], "Other pools in BEIR's layout, to choose a learning rate by.")
     precision: str = option("auto", "Number format of the model.", PRECISIONS)
 
 
-class Embedder:
-    """Embeds a text once, whichever evaluator and calibration it is for.
-
-    Attributes:
-        maps: Role -> the map of its vectors by language, "document" also for no role.
-    """
-
-    def __init__(self, model: Any, precision: str) -> None:
-        self.model, self.precision = model, precision
-        self.known: dict[tuple[Role | None, str], Tensor] = {}
-        self.maps: dict[Role, CalibrationLayer] = {}
-
-    def embed(self, model: Any, texts: Any, languages: Any, role: Role | None = None) -> Tensor:
-        """As an evaluator's `embed`."""
-        if new := [text for text in dict.fromkeys(texts) if (role, text) not in self.known]:
-            how: dict[str, Any] = {"precision": self.precision, "convert_to_tensor": True, "show_progress_bar": True}
-            vectors = encode(self.model, new, role=role, **how).float()
-            self.known.update(zip(((role, text) for text in new), vectors, strict=True))
-        vectors = torch.stack([self.known[role, text] for text in texts])
-        layer = self.maps.get(role or "document")
-        if layer is None:
-            return vectors
-        for code in dict.fromkeys(languages):
-            rows = [row for row, other in enumerate(languages) if other == code]
-            vectors[rows] = layer.transform(vectors[rows], code).float()
+def mapped(layer: CalibrationLayer | None, vectors: Tensor, codes: Sequence[str]) -> Tensor:
+    """Unit vectors, each mapped by the map of its language."""
+    if layer is None:
         return vectors
-
-    def by_language(self, texts: Any, role: Role) -> dict[str, Tensor]:
-        """Language -> the vectors (n, d) of its texts."""
-        languages = texts["language"][:]
-        vectors = self.embed(self.model, texts["text"][:], languages, role)
-        return {code: vectors[[other == code for other in languages]] for code in dict.fromkeys(languages)}
-
-    def evaluate(self, evaluator: Any) -> Any:
-        """The result of an evaluator with these embeddings."""
-        evaluator.embed = self.embed
-        return evaluator.evaluate(self.model)
+    result, languages = vectors.clone(), np.array(codes)
+    for code in dict.fromkeys(codes):
+        rows = torch.from_numpy(languages == code)
+        result[rows] = layer.transform(vectors[rows], code).to(vectors)
+    return unit_rows(result)
 
 
-def measure(embedder: Embedder, pool: str, tatoeba: str | None, context: bool) -> dict[str, float]:
-    """The scores of one way to embed: own, those of `OF_POOL`, and those of Tatoeba by language."""
-    average, own = (
-        embedder.evaluate(LAReQAEvaluator.from_directory(pool, split=split, context=context)).average
-        for split in ("test", "test-same-language")
-    )
-    figures = {"own": own["map_at_20"], **{name: average[key] for name, key in OF_POOL.items() if key in average}}
-    if tatoeba is not None:
-        scores = embedder.evaluate(TatoebaEvaluator.from_directory(tatoeba, [*TATOEBA, *FURTHER])).scores
-        accuracy = {code: score["accuracy"] for code, score in scores.items()}
-        figures["Tatoeba"] = sum(accuracy[code] for code in TATOEBA) / len(TATOEBA)
-        figures["Tatoeba of all"] = sum(accuracy.values()) / len(accuracy)
-        figures |= {f"tatoeba {code}": score for code, score in accuracy.items()}
+def by_language(vectors: Tensor, codes: Sequence[str]) -> dict[str, Tensor]:
+    """Language -> its rows."""
+    return {code: vectors[torch.from_numpy(np.array(codes) == code)] for code in dict.fromkeys(codes)}
+
+
+def measure_pool(
+    queries: Tensor, documents: Tensor, data: RetrievalData, maps: Maps = AS_IT_IS, *, whole: bool = False
+) -> dict[str, float]:
+    """The metrics of `score_ranking` for unit vectors, averaged over the languages of the questions, and further ones.
+
+    `own` is mAP@20 among the candidates of the question's language, `share` how many of the first 20 results are in it,
+    and, with `whole`, `map` is that of the whole ranking.
+    """
+    asked, codes = data.judged["language"][:], data.corpus["language"][:]
+    queries, documents = mapped(maps[0], queries, asked), mapped(maps[1], documents, codes)
+    ranking, own = search(queries, documents, 20), []
+    figures = macro_average(score_ranking(ranking, data, ["map_at_20"]))
+    candidates = by_language(documents, codes)
+    for code in dict.fromkeys(asked):
+        within = data.of_languages([code], corpus=True)
+        # Where each paragraph is in one language, few questions have an answer in their own.
+        rows = torch.from_numpy(np.isin(data.judged["id"][:], within.judged["id"][:]))
+        best = search(queries[rows], candidates[code], 20)
+        own.append(score_ranking(best, within, ["map_at_20"])[code]["map_at_20"])
+    share = float((np.array(codes)[ranking] == np.array(asked)[:, None]).mean())
+    figures |= {"own": float(np.mean(own)), "share": share}
+    if whole:
+        precisions: NDArray[Any] = mean_average_precision(queries, documents, data.relevant)
+        figures["map"] = float(np.mean([precisions[np.array(asked) == code].mean() for code in dict.fromkeys(asked)]))
+    return figures
+
+
+def measure_tatoeba(pairs: Mapping[str, tuple[Tensor, Tensor]], maps: Maps = AS_IT_IS) -> dict[str, float]:
+    """Language -> mean accuracy of both directions, of unit vectors, for languages that the maps know."""
+    accuracy: dict[str, float] = {}
+    for code, sides in pairs.items():
+        if maps[0] is None or maps[0].language_agnostic or code in maps[0].languages:
+            (asked, asked_english), (searched, searched_english) = (
+                [mapped(layer, side, [name] * len(side)) for side, name in zip(sides, (code, "en"), strict=True)]
+                for layer in maps
+            )
+            to_english, _ = retrieval_accuracy(asked, searched_english)
+            _, from_english = retrieval_accuracy(searched, asked_english)
+            accuracy[code] = (to_english + from_english) / 2
+    return accuracy
+
+
+def lsar_maps(documents: Mapping[str, Tensor]) -> dict[str, Maps]:
+    """The maps that `st-xlret calibrate` fits to the documents of a pool by language."""
+    alone = VectorCalibration.fit(documents, normalize=False, queries_only=True).layer("query")
+    both = VectorCalibration.fit(documents, normalize=False).layer()
+    return {"raw": AS_IT_IS, "queries": (alone, None), "calibrated": (both, both)}
+
+
+class Embedder:
+    """Unit vectors of a model; a text that stands several times is embedded once."""
+
+    def __init__(self, model: str, precision: str) -> None:
+        self.model = load_model(model)
+        self.options: dict[str, Any] = {"precision": precision, "convert_to_tensor": True, "show_progress_bar": True}
+
+    def texts(self, texts: Sequence[str], role: Role | None = None) -> Tensor:
+        """Vectors (n, d)."""
+        rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+        vectors = unit_rows(encode(self.model, list(rows), role=role, **self.options).float())
+        return vectors[[rows[text] for text in texts]]
+
+    def pool(self, data: RetrievalData) -> tuple[Tensor, Tensor]:
+        """Vectors of the questions and of the candidates."""
+        return self.texts(full_texts(data.judged), "query"), self.texts(full_texts(data.corpus), "document")
+
+
+def figures_of_pool(embedder: Embedder, given: Arguments) -> dict[str, float]:
+    """The scores of XQuAD-R and Tatoeba for each way."""
+    data, figures = read_lareqa(str(given.pool), context=given.context), dict[str, float]()
+    queries, documents = embedder.pool(data)
+    texts = load_tatoeba(given.tatoeba, [*TATOEBA, *FURTHER]) if given.tatoeba else {}
+    pairs = {code: (embedder.texts(sides[0]), embedder.texts(sides[1])) for code, sides in texts.items()}
+    stored, asked = by_language(documents, data.corpus["language"][:]), by_language(queries, data.judged["language"][:])
+    coral = VectorCalibration.fit(stored, queries=asked, steps=["shift", "coral"], normalize=False)
+    for way, maps in {**lsar_maps(stored), "aligned": (coral.layer("query"), coral.layer())}.items():
+        scores = measure_pool(queries, documents, data, maps, whole=True)
+        figures |= {f"{way} {name}": scores[key] for name, key in OF_POOL.items() if key in scores}
+        accuracy = {} if way == "aligned" else measure_tatoeba(pairs, maps)
+        figures |= {f"{way} tatoeba {code}": score for code, score in accuracy.items()}
+        if accuracy:
+            figures[f"{way} Tatoeba"] = sum(accuracy[code] for code in TATOEBA) / len(TATOEBA)
+            figures[f"{way} Tatoeba of all"] = sum(accuracy.values()) / len(accuracy)
+    return figures
+
+
+def figures_of_questions(embedder: Embedder, folder: str, split: str) -> dict[str, float]:
+    """The scores of AfriQA for each way that needs no language of a question."""
+    data, figures = read_beir(folder, split=split), dict[str, float]()
+    (queries, documents), asked, codes = embedder.pool(data), data.judged["language"][:], data.corpus["language"][:]
+    for way, maps in lsar_maps(by_language(documents, codes)).items():
+        ranking = search(mapped(maps[0], queries, asked), mapped(maps[1], documents, codes), 10)
+        scores = score_ranking(ranking, data, ["success_at_10", "mrr_at_10"])
+        figures[f"{way} English"] = scores.pop("en")["success_at_10"]
+        names = {"asked": "success_at_10", "asked MRR": "mrr_at_10", "asked share": "same_language_at_10"}
+        figures |= {f"{way} {name}": macro_average(scores)[key] for name, key in names.items()}
+        figures |= {f"{way} asked {code}": score["success_at_10"] for code, score in scores.items()}
     return figures
 
 
 def main(arguments: list[str] | None = None) -> dict[str, float]:
     """Measure the model; returns the figures, which are in the file too."""
     (given,) = parse([Arguments], arguments, description=__doc__)
-    embedder, figures = Embedder(load_model(given.model), given.precision), dict[str, float]()
-    if given.held_out:
-        results = [embedder.evaluate(LAReQAEvaluator.from_directory(pool)) for pool in given.held_out]
-        figures["raw held out"] = sum(result.average["map_at_20"] for result in results) / len(results)
-    if given.pool:
-        data = read_lareqa(given.pool, context=given.context)
-        documents = embedder.by_language(data.corpus, "document")
-        queries = embedder.by_language(data.queries, "query")
-        lsar = fit_calibration(documents)
-        coral = VectorCalibration.fit(documents, queries=queries, steps=["shift", "coral"], normalize=False)
-        ways: dict[str, tuple[dict[Role, CalibrationLayer], str | None]] = {
-            "raw": ({}, given.tatoeba),
-            "calibrated": ({"query": lsar, "document": lsar}, given.tatoeba),
-            "aligned": ({"query": coral.layer("query"), "document": coral.layer()}, None),
-        }
-        for name, (embedder.maps, tatoeba) in ways.items():
-            measured = measure(embedder, given.pool, tatoeba, given.context)
-            figures |= {f"{name} {key}": score for key, score in measured.items()}
+    embedder, figures = Embedder(given.model, given.precision), dict[str, float]()
+    if pools := [read_lareqa(pool) for pool in given.held_out]:
+        figures["raw held out"] = sum(measure_pool(*embedder.pool(p), p)["map_at_20"] for p in pools) / len(pools)
+    figures |= figures_of_pool(embedder, given) if given.pool else {}
+    figures |= figures_of_questions(embedder, given.asked, given.split) if given.asked else {}
     write_json(given.output, figures)
     print("".join(f"{name}: {100 * score:.1f}\n" for name, score in figures.items()))
     return figures

@@ -1,25 +1,19 @@
 """Data that several rows of a study share: test sets, what must not be trained on, and parts of the texts.
 
-    python -m training_scripts.studies.prepare --kind held-out --output held-out
-    python -m training_scripts.studies.prepare --kind sentences --pools xquad_r --tatoeba v1 --output test.txt
-    python -m training_scripts.studies.prepare --kind pairs --pairs pairs/ --without el hi --output half.jsonl
-    python -m training_scripts.studies.prepare --kind documents --documents docs/ --per_language 500 --output some.jsonl
-    python -m training_scripts.studies.prepare --kind head --model M --documents docs/ --output with-head
-    python -m training_scripts.studies.prepare --kind questions --retrieval squad/train --output questions
-    python -m training_scripts.studies.prepare --kind part --pools xquad_r --languages ar en --output quarter
     python -m training_scripts.studies.prepare --kind apart --pools xquad_r --output apart
-    python -m training_scripts.studies.prepare --kind contexts --pairs pairs/* --exclude test.txt --output c.jsonl
-    python -m training_scripts.studies.prepare --kind afriqa --pools afriqa --documents masakhanews/documents/* \\
-        --per_language 500 --output afriqa-pool
 
-held-out: translations of TICO-19 in one pool of 11 languages. questions: English questions among the sentences of their
-paragraphs. part: every fourth paragraph of XQuAD-R. apart: each of its paragraphs in one language, so that no candidate
-has a translation. head: an encoder with a head for masked words, which is trained while the encoder stays as it is.
-sentences: the sentences of test sets. pairs: parallel sentences without some languages. documents: the first sentences
-of each language. contexts: parallel sentences of documents, each with those that follow it, as `train search --context`
-reads sentences and paragraphs. afriqa: questions that people asked in Hausa, Igbo, Kinyarwanda and Zulu, the English
-passages that answer them, and passages of news in African languages and French that crowd them out. The judgements
-`train` and `dev` are also those of the questions' English translations, whose scores, those of "en", are the bound.
+- held-out: translations of TICO-19 in one pool of 11 languages;
+- questions: English questions (--retrieval) among the sentences of their paragraphs;
+- part: every fourth paragraph of XQuAD-R (--pools); apart: each of its paragraphs in one language;
+- afriqa: questions that people asked in Hausa, Igbo, Kinyarwanda and Zulu (--pools), the English passages that answer
+  them, and passages of news (--documents) that crowd them out, `--per_language 500` at most. The judgements `train` and
+  `dev` are also those of the questions' English translations, whose scores, those of "en", are the bound;
+- sentences: those of test sets (--pools, --tatoeba);
+- pairs: parallel sentences `--without` some languages, or a `--third` of them;
+- contexts: parallel sentences of documents (--pairs), each with those that follow it, as `train search --context` reads
+  sentences and paragraphs, without those to `--exclude`;
+- documents: the first sentences `--per_language`;
+- head: an encoder (--model) with a head for masked words, which is trained on documents while the encoder stays.
 """
 
 from __future__ import annotations
@@ -28,7 +22,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
@@ -48,6 +42,7 @@ from st_xlret.training.encoders import balanced_texts
 from training_scripts.demo.demo import read_sentences
 
 KINDS = ["held-out", "questions", "part", "apart", "sentences", "pairs", "documents", "head", "contexts", "afriqa"]
+HEADER = "query-id\tcorpus-id\tscore"
 # A question, its language, and candidates with theirs.
 Asked = tuple[str, str, list[tuple[str, str]]]
 
@@ -78,9 +73,23 @@ def rows_of(pool: str | Path) -> dict[str, list[dict[str, Any]]]:
     return {name: [row for _, row in read_jsonl(next(Path(pool).glob(f"{name}.jsonl*")))] for name in names}
 
 
+def judgements_of(pool: Path, split: str) -> list[str]:
+    """The lines of a pool's judgements, without their header."""
+    return [line for _, line in read_lines(next((pool / "qrels").glob(f"{split}.tsv*")))][1:]
+
+
 def write_rows(file: Path, rows: Iterable[Any]) -> None:
     """Write JSON lines."""
     write_text(file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def write_pool(folder: Path, rows: Mapping[str, Iterable[Any]], judgements: Mapping[str, Sequence[str]]) -> None:
+    """Write a pool in BEIR's layout, with the lines of the judgements of each split."""
+    with atomic_directory(folder, overwrite=True) as temporary:
+        for name, part in rows.items():
+            write_rows(temporary / f"{name}.jsonl", part)
+        for split, lines in judgements.items():
+            write_text(temporary / "qrels" / f"{split}.tsv", "\n".join([HEADER, *lines]) + "\n")
 
 
 def test_sentences(pools: Iterable[str], tatoeba: str | None) -> set[str]:
@@ -106,19 +115,16 @@ def english_questions(sources: Sequence[str], count: int = 500) -> Iterator[Aske
         yield row["query"], row["language"], [(text, row["language"]) for text in texts]
 
 
-def write_pool(questions: Iterable[Asked], folder: Path, answers: int | None = None) -> None:
-    """Write a pool in BEIR's layout, of which the first candidates of a question, by default all, are answers."""
+def write_questions(questions: Iterable[Asked], folder: Path, answers: int | None = None) -> None:
+    """Write a pool of which the first candidates of a question, by default all, are answers."""
     names: dict[tuple[str, str], str] = {}
-    asked, judged = [], ["query-id\tcorpus-id\tscore"]
+    asked, judged = [], []
     for number, (question, language, candidates) in enumerate(questions):
         asked.append({"_id": f"q{number}", "text": question, "metadata": {"language": language}})
         documents = [names.setdefault(candidate, f"d{len(names)}") for candidate in candidates]
         judged += [f"q{number}\t{name}\t1" for name in documents[:answers]]
     corpus = [{"_id": name, "text": text, "metadata": {"language": code}} for (text, code), name in names.items()]
-    with atomic_directory(folder, overwrite=True) as temporary:
-        write_rows(temporary / "corpus.jsonl", corpus)
-        write_rows(temporary / "queries.jsonl", asked)
-        write_text(temporary / "qrels" / "test.tsv", "\n".join(judged) + "\n")
+    write_pool(folder, {"corpus": corpus, "queries": asked}, {"test": judged})
 
 
 def part_of_pool(pool: Path, folder: Path, languages: Sequence[str], *, nth: int = 4, apart: bool = False) -> None:
@@ -128,21 +134,19 @@ def part_of_pool(pool: Path, folder: Path, languages: Sequence[str], *, nth: int
     paragraphs = list(dict.fromkeys(row["metadata"]["document"] for row in rows["corpus"]))
     codes = sorted(languages or {row["metadata"]["language"] for row in rows["corpus"]})
     code_of = {paragraph: codes[number % len(codes)] for number, paragraph in enumerate(paragraphs)}
-    kept = {
+    candidates = {
         row["_id"]
         for row in rows["corpus"]
-        if (found := row["metadata"])["document"] in set(paragraphs[::nth])
-        and (found["language"] == code_of[found["document"]] if apart else found["language"] in codes)
+        if (of_row := row["metadata"])["document"] in set(paragraphs[::nth])
+        and (of_row["language"] == code_of[of_row["document"]] if apart else of_row["language"] in codes)
     }
-    with atomic_directory(folder, overwrite=True) as temporary:
-        for split in ("test", "test-same-language"):
-            head, *judged = (line for _, line in read_lines(next((pool / "qrels").glob(f"{split}.tsv*"))))
-            ids = {line: line.split("\t")[:2] for line in judged}
-            lines = [line for line, (query, name) in ids.items() if about[query]["language"] in codes and name in kept]
-            kept |= {ids[line][0] for line in lines}
-            write_text(temporary / "qrels" / f"{split}.tsv", "\n".join([head, *lines]) + "\n")
-        for name, part in rows.items():
-            write_rows(temporary / f"{name}.jsonl", (row for row in part if row["_id"] in kept))
+    judged: dict[str, list[str]] = {}
+    for split in ("test", "test-same-language"):
+        pairs = [line.split("\t") for line in judgements_of(pool, split)]
+        judged[split] = ["\t".join(p) for p in pairs if about[p[0]]["language"] in codes and p[1] in candidates]
+    asked = {line.split("\t")[0] for lines in judged.values() for line in lines}
+    parts = {name: (row for row in part if row["_id"] in candidates | asked) for name, part in rows.items()}
+    write_pool(folder, parts, judged)
 
 
 def write_afriqa(pool: Path, news: Sequence[str], folder: Path, per_language: int) -> None:
@@ -168,13 +172,9 @@ def write_afriqa(pool: Path, news: Sequence[str], folder: Path, per_language: in
         {"_id": f"{row['_id']}-en", "text": row["metadata"]["english"], "metadata": {"language": "en"}}
         for row in rows["queries"]
     ]
-    with atomic_directory(folder, overwrite=True) as temporary:
-        for split in ("train", "dev"):
-            head, *judged = (line for _, line in read_lines(next((pool / "qrels").glob(f"{split}.tsv*"))))
-            judged += [line.replace("\t", "-en\t", 1) for line in judged]
-            write_text(temporary / "qrels" / f"{split}.tsv", "\n".join([head, *judged]) + "\n")
-        for name, part in rows.items():
-            write_rows(temporary / f"{name}.jsonl", part)
+    judged = {split: judgements_of(pool, split) for split in ("train", "dev")}
+    in_english = {split: [line.replace("\t", "-en\t", 1) for line in lines] for split, lines in judged.items()}
+    write_pool(folder, rows, {split: lines + in_english[split] for split, lines in judged.items()})
 
 
 def encoder_with_head(checkpoint: str, texts: Sequence[str], folder: Path) -> None:
@@ -207,23 +207,27 @@ def first_sentences(sources: Sequence[str], languages: list[str] | None, count: 
 def in_contexts(files: Iterable[str], exclude: Sequence[str]) -> Iterator[dict[str, str]]:
     """The first of every five parallel sentences of a document with all five, but for those with an excluded sentence.
 
-    The document is what stands before the last `#`, `:` or `-` of a pair's `id`.
+    The document is what stands before the last `#`, `:` or `-` of a pair's `id`; one sentence alone has no context.
     """
     excluded = {normalise_text(text) for file in exclude for _, text in read_lines(file)}
-    for block in (block for file in files for block in _blocks(file)):
-        if excluded.isdisjoint(normalise_text(pair["source"]) for pair in block):
-            codes = {side: block[0][f"{side}_language"] for side in ("source", "target")}
-            paragraph = {side: join_sentences([pair[side] for pair in block], code) for side, code in codes.items()}
-            texts = {side: f"{block[0][side]} {paragraph[side]}" for side in codes}
-            yield {f"{side}_language": code for side, code in codes.items()} | texts
+    for pairs in ((row for _, row in read_jsonl(file)) for file in files):
+        for _, document in groupby(
+            pairs, lambda row: (re.split(r"[#:-][^#:-]*$", row["id"])[0], row["target_language"])
+        ):
+            while len(block := list(islice(document, 5))) > 1:
+                if excluded.isdisjoint(normalise_text(pair["source"]) for pair in block):
+                    yield dict(_in_context(block))
 
 
-def _blocks(file: str) -> Iterator[list[dict[str, str]]]:
-    """Five parallel sentences of a document at a time, at least two; its name is before the last mark of an `id`."""
-    pairs = (row for _, row in read_jsonl(file))
-    for _, document in groupby(pairs, lambda row: (re.split(r"[#:-][^#:-]*$", row["id"])[0], row["target_language"])):
-        while len(block := list(islice(document, 5))) > 1:
-            yield block
+def _document_of(pair: dict[str, str]) -> tuple[str, str]:
+    return re.split(r"[#:-][^#:-]*$", pair["id"])[0], pair["target_language"]
+
+
+def _in_context(block: Sequence[dict[str, str]]) -> Iterator[tuple[str, str]]:
+    for side in ("source", "target"):
+        code = block[0][f"{side}_language"]
+        yield f"{side}_language", code
+        yield side, f"{block[0][side]} {join_sentences([pair[side] for pair in block], code)}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -231,9 +235,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     (given,) = parse([Arguments], arguments, description=__doc__)
     output, languages = Path(given.output), given.languages or None
     if given.kind == "held-out":
-        write_pool(parallel_pool(read_sentences()), output)
+        write_questions(parallel_pool(read_sentences()), output)
     elif given.kind == "questions":
-        write_pool(english_questions(given.retrieval), output, answers=1)
+        write_questions(english_questions(given.retrieval), output, answers=1)
     elif given.kind in ("part", "apart"):
         apart = given.kind == "apart"
         part_of_pool(Path(given.pools[0]), output, given.languages, nth=1 if apart else 4, apart=apart)

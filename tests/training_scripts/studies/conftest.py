@@ -8,6 +8,7 @@ import pytest
 
 from tests import tiny
 from tests.data.files import write_jsonl, write_text
+from training_scripts.studies.measure_search import FURTHER, TATOEBA
 
 
 @pytest.fixture
@@ -26,3 +27,13 @@ def pool(tmp_path: Path) -> Path:
         lines = "".join(f"{row['_id']}\t{row['_id']}\t1\n" for row in corpus[::2])
         write_text(tmp_path / "qrels" / f"{split}.tsv", lines)
     return tmp_path
+
+
+def write_tatoeba(folder: Path) -> Path:
+    """Sentences of six words in each language, of which one, two or three are the translation's."""
+    texts = tiny.texts(12)["sentence"][:]
+    for place, code in enumerate([*TATOEBA, *FURTHER]):
+        own = [" ".join([*text.split()[: 1 + place % 3], *tiny.WORDS[:3]]) for text in texts]
+        write_text(folder / f"tatoeba.{code}-eng.{code}", "\n".join(own) + "\n")
+        write_text(folder / f"tatoeba.{code}-eng.eng", "\n".join(texts) + "\n")
+    return folder

@@ -77,31 +77,6 @@ def test_no_row_reads_what_it_is_tested_or_tuned_on() -> None:
             assert not [word for word in words if "tico19" in word], name
 
 
-def test_rows_of_the_search_study_have_as_many_texts_in_a_batch() -> None:
-    rows = read_rows(yaml.safe_load((STUDIES / "search.yaml").read_text())["rows"])
-    texts = {}
-    for name, row in rows.items():
-        if not row.script:
-            continue
-        size, script = row.options["per_device_train_batch_size"], row.script.rpartition(".")[2]
-        of_a_row: dict[str, float] = {
-            "train_search": 1,
-            "train_ml_ctl": 2,
-            "train_language_agnostic_ir": 2,
-            "train_ccp": 2,
-            "train_msm": 16,
-        }
-        texts[name] = size * of_a_row[script]
-        if script == "train_language_agnostic_ir":
-            losses = row.options.get("loss_options", {})
-            scale = {loss: options["batches"]["batch_scale"] for loss, options in losses.items()}
-            texts[name] += 2 * size * scale.get("semantic", 1)
-            if row.options["language_weight"]:  # the pairs once more, each with another sentence
-                texts[name] += 3 * size * scale["language"]
-    assert texts.pop("ML-CTL, CZ-NCE with words") == 64  # of longer sentences
-    assert max(texts.values()) <= 130 and min(texts.values()) >= 120, texts
-
-
 class Parsed(Exception):
     """The options were understood."""
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import math
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from sentence_transformers import SentenceTransformer
 
-from training_scripts.studies import run
+from tests import tiny
+from training_scripts.studies import merge_models, run
 
 STUDY = """
 prepare:
@@ -62,21 +66,23 @@ class Programs:
                 return subprocess.CompletedProcess(command, 1)
             (Path(options["output_dir"]) / "model").mkdir()
             (Path(options["output_dir"]) / "results.json").write_text('{"tokens": 8000}')
-            return subprocess.CompletedProcess(command, 0)
-        output = Path(options["output"])
-        if words[0] == run.MERGE:
-            output.mkdir()
+        elif words[0] == run.MERGE:
+            Path(options["output"]).mkdir()
         elif words[0] == "prepare":
-            output.write_text("")
+            Path(options["output"]).write_text("")
         else:
-            folder = output.parent.name
-            rate = next((rate for rate in self.scores if f"-{run.run_name(rate)}-" in folder), "")
-            found = {"score": self.scores.get(rate), "pool": 0.5 + 0.02 * folder.endswith("-1")}
-            output.write_text(json.dumps({**found, "languages": {code: {"score": 0.25} for code in ("de", "fr")}}))
+            output = Path(options["output"])
+            rate = next((rate for rate in self.scores if f"-{run.run_name(rate)}-" in output.parent.name), "")
+            of_row = {"score": self.scores.get(rate), "pool": 0.5 + 0.02 * output.parent.name.endswith("-1")}
+            output.write_text(json.dumps({**of_row, "languages": {code: {"score": 0.25} for code in ("de", "fr")}}))
         return subprocess.CompletedProcess(command, 0)
 
     def of(self, script: str) -> list[list[str]]:
         return [words for words in self.commands if words[0] == script]
+
+    @property
+    def rates(self) -> list[str]:
+        return [words[words.index("--learning_rate") + 1] for words in self.of("train")]
 
 
 @pytest.fixture
@@ -85,30 +91,28 @@ def given(tmp_path: Path) -> list[str]:
     return ["--study", str(tmp_path / "study.yaml"), "--output", str(tmp_path / "out"), "--data", "d", "--model", "m"]
 
 
-def use(monkeypatch: pytest.MonkeyPatch, programs: Programs) -> Programs:
-    monkeypatch.setattr(run.subprocess, "run", programs)
-    return programs
+Use = Callable[..., Programs]
 
 
 @pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
-    return use(monkeypatch, Programs())
+def use(monkeypatch: pytest.MonkeyPatch) -> Use:
+    def use_programs(*args: Any, **options: Any) -> Programs:
+        programs = Programs(*args, **options)
+        monkeypatch.setattr(run.subprocess, "run", programs)
+        return programs
+
+    return use_programs
 
 
-def kept(tmp_path: Path) -> set[str]:
+def models(tmp_path: Path) -> set[str]:
     return {path.parent.name for path in (tmp_path / "out").glob("*/model")}
 
 
-def rates(programs: Programs) -> list[str]:
-    return [words[words.index("--learning_rate") + 1] for words in programs.of("train")]
-
-
-def test_the_commands_of_a_row(given: list[str], programs: Programs, tmp_path: Path) -> None:
+def test_the_commands_of_a_row(given: list[str], use: Use, tmp_path: Path) -> None:
+    programs, output = use(), tmp_path / "out"
     run.main([*given, "--rows", "CCP, no bank", "half of CCP, then pairs", "--options", "--max_steps 7"])
-    output = tmp_path / "out"
     by_folder = {Path(words[words.index("--output_dir") + 1]).name: words for words in programs.of("train")}
-    first = by_folder["CCP-0-0001-0"]
-    assert first == [
+    assert by_folder["CCP-0-0001-0"] == [
         *("train", "first", "--model", "m", "--data", "d/a", "d/b", "--seed", "0", "--exclude"),
         *(f"{output}/sentences.txt", "--bf16", "true", "--window", "5", "--learning_rate", "0.0001"),
         *("--output_dir", str(output / "CCP-0-0001-0"), "--max_steps", "7"),
@@ -121,15 +125,17 @@ def test_the_commands_of_a_row(given: list[str], programs: Programs, tmp_path: P
     assert merged[merged.index("--add") + 1] == f"{output / 'CCP-0-0001-0' / 'model'}:0.5"
     # What no row mentions is not prepared.
     assert len(programs.of("prepare")) == 1 and not (output / "unused").exists()
+    with pytest.raises(ValueError, match="CCP-0-0001-0 was made by another command"):
+        run.main([*given, "--rows", "CCP", "--options", "--max_steps 9"])
 
 
 def test_the_table_has_mean_and_spread_and_a_finished_study_is_not_run_again(
-    given: list[str], programs: Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    given: list[str], use: Use, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    programs = use()
     table = run.main([*given, "--seeds", "0", "1"])
-    lines = {
-        cells[1].strip(): [cell.strip() for cell in cells[2:-1]] for cells in (x.split("|") for x in table.splitlines())
-    }
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+    lines = {row: values for row, *values in cells}
     assert lines["as it is"] == ["1", "", "", "50.0", "25.0"]
     assert lines["CCP"] == ["2", "0.0001", "8000", "51.0 ± 1.0", "25.0 ± 0.0"]
     assert lines["CCP, no bank"][1] == "0.0001 of CCP" and lines["half of CCP, then pairs"][1] == "2e-05"
@@ -137,22 +143,20 @@ def test_the_table_has_mean_and_spread_and_a_finished_study_is_not_run_again(
     assert csv[0] == 'row,seeds,learning rate,tokens,pool,of both,"pool, 95 %","of both, 95 %"'
     assert csv[1] == "as it is,1,,,50.0,25.0,," and csv[2].endswith("51.0 ± 1.0,25.0 ± 0.0,38.3 to 63.7,25.0 to 25.0")
     # The first seed tries the rates and one beyond the best; the models of the others are removed.
-    assert sorted(rates(programs)) == ["0.0001"] * 4 + ["0.0003"] + ["2e-05"] * 2 + ["3e-05"]
-    assert {name for name in kept(tmp_path) if name.startswith("CCP-0")} == {"CCP-0-0001-0", "CCP-0-0001-1"}
+    assert sorted(programs.rates) == ["0.0001"] * 4 + ["0.0003"] + ["2e-05"] * 2 + ["3e-05"]
+    assert {name for name in models(tmp_path) if name.startswith("CCP-0")} == {"CCP-0-0001-0", "CCP-0-0001-1"}
     count = len(programs.commands)
     assert run.main([*given, "--seeds", "0", "1"]) == table == run.main([*given, "--seeds", "0", "1", "--table_only"])
     assert len(programs.commands) == count and table in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", [0, 2, 4, 7])
-def test_an_interrupted_study_goes_on(
-    given: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int
-) -> None:
-    programs = use(monkeypatch, Programs(interrupted=number))
+def test_an_interrupted_study_goes_on(given: list[str], use: Use, tmp_path: Path, number: int) -> None:
+    programs = use(interrupted=number)
     with pytest.raises(KeyError, match="interrupted"):
         run.main([*given, "--rows", "CCP"])
     assert "| 0.0001 |" in " ".join(run.main([*given, "--rows", "CCP"]).split())
-    assert kept(tmp_path) == {"CCP-0-0001-0"} and len(programs.commands) == 8
+    assert models(tmp_path) == {"CCP-0-0001-0"} and len(programs.commands) == 8
 
 
 @pytest.mark.parametrize(
@@ -166,43 +170,32 @@ def test_an_interrupted_study_goes_on(
 )
 def test_learning_rates_that_fail(
     given: list[str],
-    monkeypatch: pytest.MonkeyPatch,
+    use: Use,
     scores: dict[str, float],
     tried: list[str],
     row: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    programs = use(monkeypatch, Programs(scores))
+    programs = use(scores)
     run.main([*given, "--rows", "CCP"])
     printed = capsys.readouterr()
-    assert rates(programs) == tried and row in " ".join((printed.out + printed.err).split())
-    if "not finished" not in row:
-        count = len(programs.commands)
-        run.main([*given, "--rows", "CCP"])
-        assert len(programs.commands) == count
+    assert programs.rates == tried and row in " ".join((printed.out + printed.err).split())
 
 
 def test_rows_that_need_one_that_failed_are_left_out(
-    given: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    given: list[str], use: Use, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    use(monkeypatch, Programs({"2e-05": 0.1}))
+    use({"2e-05": 0.1})
     run.main(given)
     printed = capsys.readouterr()
     assert "half of CCP, then pairs is left out" in printed.err and "CCP, no bank is left out" in printed.err
     assert "| as it is" in printed.out
 
 
-def test_other_options_are_refused(given: list[str], programs: Programs) -> None:
-    run.main([*given, "--rows", "CCP", "--rates", "1e-4"])
-    with pytest.raises(ValueError, match="CCP-0-0001-0 was made by another command"):
-        run.main([*given, "--rows", "CCP", "--rates", "1e-4", "--options", "--max_steps 9"])
-
-
 @pytest.mark.parametrize(
     ("row", "named"),
     [
         ({"like": "b"}, "'b'"),
-        ({"merged": {"b": 1}}, "'b'"),
         ({"sript": "x"}, "sript"),
         ({"options": {"x": "{data}/x"}}, "{data}"),
         ({"options": {"x": "/nowhere/*.txt"}}, "/nowhere/"),
@@ -214,26 +207,34 @@ def test_rows_that_are_wrong(row: dict[str, Any], named: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scores", "further", "tried"),
+    ("scores", "tried"),
     [
-        ({1e-5: 0.1, 3e-5: 0.3, 1e-4: 0.2}, 2, [1e-5, 3e-5, 1e-4]),
-        ({1e-5: 0.1, 3e-5: 0.2, 1e-4: 0.3, 3e-4: 0.4, 9e-4: 0.3}, 2, [1e-5, 3e-5, 1e-4, 3e-4, 9e-4]),
-        ({1e-5: 0.3, 3e-5: 0.2, 1e-4: 0.1, 3e-6: 0.4, 9e-7: 0.5}, 2, [1e-5, 3e-5, 1e-4, 3e-6, 9e-7]),
-        ({1e-5: 0.3, 3e-5: 0.2, 1e-4: 0.1}, 0, [1e-5, 3e-5, 1e-4]),
-        ({1.2e-4: 0.3, 1.3e-4: 0.4}, 2, [1.2e-4, 1.3e-4]),  # no round rate beyond
-        ({1e-5: 0.1, 3e-5: 0.2, 9e-5: -math.inf}, 2, [1e-5, 3e-5, 9e-5]),
+        ({1e-5: 0.1, 3e-5: 0.3, 1e-4: 0.2}, [1e-5, 3e-5, 1e-4]),
+        ({1e-5: 0.1, 3e-5: 0.2, 1e-4: 0.3, 3e-4: 0.4, 9e-4: 0.3}, [1e-5, 3e-5, 1e-4, 3e-4, 9e-4]),
+        ({1e-5: 0.3, 3e-5: 0.2, 1e-4: 0.1, 3e-6: 0.4, 9e-7: 0.5}, [1e-5, 3e-5, 1e-4, 3e-6, 9e-7]),
+        ({1.2e-4: 0.3, 1.3e-4: 0.4}, [1.2e-4, 1.3e-4]),  # no round rate beyond
+        ({1e-5: 0.1, 3e-5: 0.2, 9e-5: -math.inf}, [1e-5, 3e-5, 9e-5]),
+        ({1e-5: 0.1}, [1e-5]),
     ],
 )
-def test_rates_beyond_an_end_are_tried_while_the_best_is_there(
-    scores: dict[float, float], further: int, tried: list[float]
-) -> None:
+def test_rates_beyond_an_end_are_tried_while_the_best_is_there(scores: dict[float, float], tried: list[float]) -> None:
     first, known = [rate for rate in scores if rate in (1e-5, 3e-5, 1e-4, 1.2e-4, 1.3e-4)], dict[float, float]()
-    while new := [rate for rate, score in run.trials(first, known.get, further=further).items() if score is None]:
+    while new := [rate for rate, score in run.trials(first, known.get, further=2).items() if score is None]:
         known.update({rate: scores[rate] for rate in new})
     assert list(known) == tried
 
 
-def test_one_rate_is_not_tuned_and_none_is_chosen_before_all_are_tried() -> None:
-    assert run.trials([1e-5], lambda _: None, further=2) == {1e-5: None}
-    assert run.best_of({1e-5: 0.3, 3e-5: None}) is None is run.best_of({1e-5: -math.inf})
-    assert run.best_of({1e-5: 0.3, 3e-5: 0.3}) == 1e-5  # the first of equal ones
+@pytest.mark.parametrize(("added", "shares"), [(("a:0.5", "b:0.25"), (0.5, 0.25)), (("a", "b"), (0.5, 0.5))])
+def test_changes_of_weights_are_added_with_their_shares(
+    added: tuple[str, str], shares: tuple[float, float], tmp_path: Path
+) -> None:
+    made = {name: tiny.transformer(seed=seed) for seed, name in enumerate(("original", "a", "b"))}
+    for name, model in made.items():
+        model.save(str(tmp_path / name))
+    folders = [str(tmp_path / name) for name in added]
+    merge_models.main(["--model", str(tmp_path / "original"), "--add", *folders, "--output", str(tmp_path / "merged")])
+    original, a, b = (model.state_dict() for model in made.values())
+    for name, weight in SentenceTransformer(str(tmp_path / "merged"), device="cpu").state_dict().items():
+        if weight.is_floating_point():
+            expected = original[name] + shares[0] * (a[name] - original[name]) + shares[1] * (b[name] - original[name])
+            torch.testing.assert_close(weight, expected)
