@@ -26,7 +26,7 @@ PAGES = {
 
 MORE = {
     "calibration": ["VectorCalibration", "encode"],
-    "hub": ["export", "hub.export.check_finite", "hub.card.set_card_data"],
+    "hub": ["export", "save_portable", "hub.export.check_finite", "hub.card.set_card_data"],
 }
 """Names that a page has beside those in the `__all__` of its room."""
 

@@ -50,12 +50,12 @@ def recall_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
         >>> recall_at_k([[False, True, True], [False, False, True]], [4, 1], k=3).tolist()
         [0.5, 1.0]
     """
-    return np.asarray(hits, dtype=bool)[:, :k].sum(axis=1) / np.asarray(relevant)
+    return np.divide(np.asarray(hits, dtype=bool)[:, :k].sum(axis=1), np.asarray(relevant))
 
 
 def success_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
     """Whether a relevant document is among the k best results of each query; see `mrr_at_k`."""
-    return np.asarray(hits, dtype=bool)[:, :k].any(axis=1).astype(np.float64)
+    return np.where(np.asarray(hits, dtype=bool)[:, :k].any(axis=1), 1.0, 0.0)
 
 
 def map_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
@@ -397,11 +397,11 @@ def read_beir(folder: PathLike, *, split: str = "test", language: str | None = N
     corpus, queries, qrels = (find_file(folder, name) for name in names)
     group_of: dict[str, list[str]] = {}
     documents = texts_table(_read_texts(corpus, language, group_of))
-    judgements, names = read_qrels(qrels), set(documents["id"][:])
+    judgements, ids = read_qrels(qrels), set(documents["id"][:])
     for of_query in judgements.values():
         judged = dict(of_query)
         for name, value in judged.items():
-            for other in (names & {*group_of.get(name, ())}) - judged.keys():
+            for other in (ids & {*group_of.get(name, ())}) - judged.keys():
                 of_query[other] = max(value, of_query.get(other, value))
     return RetrievalData(documents, texts_table(_read_texts(queries, language, {})), judgements, str(qrels))
 
