@@ -186,8 +186,8 @@ def _show(query: str, results: Sequence[Result], name: str | None, *, as_json: b
 
 
 def _plain(text: str) -> str:
-    """The text without terminal escapes."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+    """The text without terminal escapes; the joiners of Persian and Indic letters (ZWNJ, ZWJ) stay."""
+    return "".join(letter if letter.isprintable() or letter in "\u200c\u200d" else " " for letter in text)
 
 
 def _typed_queries() -> Iterator[str]:

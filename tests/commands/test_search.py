@@ -16,6 +16,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.commands import main
+from st_xlret.commands.search import _plain
 from tests import tiny
 from tests.commands.conftest import PROSE, WORDS
 
@@ -170,3 +171,8 @@ def test_the_language_of_a_query_is_identified(tmp_path: Path, per_language: Pat
     main(["index", str(tmp_path / "texts.txt"), "--model", str(per_language), "--output", file])
     for code, text in zip(("en", "fr"), texts, strict=True):
         assert search(file, "--query", text) == search(file, "--query", text, "--language", code)
+
+
+def test_the_terminal_gets_joiners_and_no_escapes() -> None:
+    assert _plain("می\u200cخواهم क्\u200dष") == "می\u200cخواهم क्\u200dष"
+    assert _plain("a\x1b[2J\u202eb\n") == "a [2J b "
