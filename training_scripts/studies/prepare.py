@@ -4,7 +4,8 @@
 
 - held-out: translations of TICO-19 in one pool of 11 languages;
 - questions: English questions (--retrieval) among the sentences of their paragraphs;
-- part: every fourth paragraph of XQuAD-R (--pools); apart: each of its paragraphs in one language;
+- part: every fourth paragraph of XQuAD-R (--pools); apart: each of its paragraphs in one language, with
+  `--english_share 0.6` that share in English;
 - afriqa: questions that people asked in Hausa, Igbo, Kinyarwanda and Zulu (--pools), the English passages that answer
   them, and passages of news (--documents) that crowd them out, `--per_language 500` at most. The judgements `train` and
   `dev` are also those of the questions' English translations, whose scores, those of "en", are the bound;
@@ -64,6 +65,7 @@ class Arguments:
     per_language: int = option(10**9, "documents, afriqa: maximum sentences, or passages of news, of each language.")
     characters: int = option(3_000_000, "head: characters of text to train on.")
     pools: list[str] = option([], "sentences: test sets in BEIR's layout. part, apart: XQuAD-R.")
+    english_share: float = option(0.0, "apart: share of the paragraphs that is in English.")
     tatoeba: str | None = option(None, "sentences: folder of Tatoeba.")
 
 
@@ -127,13 +129,20 @@ def write_questions(questions: Iterable[Asked], folder: Path, answers: int | Non
     write_pool(folder, {"corpus": corpus, "queries": asked}, {"test": judged})
 
 
-def part_of_pool(pool: Path, folder: Path, languages: Sequence[str], *, nth: int = 4, apart: bool = False) -> None:
+def part_of_pool(
+    pool: Path, folder: Path, languages: Sequence[str], *, nth: int = 4, apart: bool = False, english_share: float = 0.0
+) -> None:
     """Write every nth paragraph of XQuAD-R, in some languages or all, or each in one of them, with its questions."""
     rows = rows_of(pool)
     about = {row["_id"]: row["metadata"] for part in rows.values() for row in part}
     paragraphs = list(dict.fromkeys(row["metadata"]["document"] for row in rows["corpus"]))
     codes = sorted(languages or {row["metadata"]["language"] for row in rows["corpus"]})
     code_of = {paragraph: codes[number % len(codes)] for number, paragraph in enumerate(paragraphs)}
+    if english_share:
+        others = [code for code in codes if code != "en"]
+        for number, paragraph in enumerate(paragraphs):
+            before, after = int(number * english_share), int((number + 1) * english_share)
+            code_of[paragraph] = "en" if after > before else others[(number - before) % len(others)]
     candidates = {
         row["_id"]
         for row in rows["corpus"]
@@ -240,7 +249,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_questions(english_questions(given.retrieval), output, answers=1)
     elif given.kind in ("part", "apart"):
         apart = given.kind == "apart"
-        part_of_pool(Path(given.pools[0]), output, given.languages, nth=1 if apart else 4, apart=apart)
+        share = {"apart": apart, "english_share": given.english_share}
+        part_of_pool(Path(given.pools[0]), output, given.languages, nth=1 if apart else 4, **share)
     elif given.kind == "head":
         texts = [(load_documents(given.documents, languages=languages), "sentence", "language")]
         encoder_with_head(str(given.model), list(balanced_texts(texts, given.characters)), output)

@@ -84,6 +84,7 @@ def test_english_questions_among_the_sentences_of_their_paragraphs(tmp_path: Pat
         ("part", [], ["de0", "en0", "de4", "en4"], 4),
         ("part", ["en"], ["en0", "en4"], 1),
         ("apart", [], ["de0", "en1", "de2", "en3", "de4", "en5"], 6),
+        ("apart --english_share 0.67", [], ["de0", "en1", "en2", "de3", "en4", "en5"], 6),
     ],
 )
 def test_parts_of_a_pool(
@@ -95,7 +96,8 @@ def test_parts_of_a_pool(
     judged = [f"q{n} {code}{n}" for code, n in both]
     pool = write_pool(tmp_path / "pool", corpus, queries, test=judged, test_same_language=judged)
     words = ["--languages", *languages] if languages else []
-    part = prepare(kind, tmp_path / "part", "--pools", pool, *words)
+    kind, *share = kind.split()
+    part = prepare(kind, tmp_path / "part", "--pools", pool, *words, *share)
     assert [row["_id"] for row in lines(part / "corpus.jsonl")] == candidates
     lines_of_qrels = (part / "qrels/test.tsv").read_text().splitlines()[1:]
     assert len(lines_of_qrels) == judgements
