@@ -158,9 +158,9 @@ def test_torch_is_the_first_constraint_and_every_line_is_a_pin(repository: Path)
 def test_the_ci_program_runs_all_tests_from_anywhere(repository: Path, tmp_path: Path) -> None:
     program = repository / ".ci" / "run"
     assert os.access(program, os.X_OK)
-    fake = tmp_path / "make"
-    fake.write_text('#!/bin/sh\necho "$PWD: make $*"\n')
-    fake.chmod(0o755)
+    for name, line in (("make", 'echo "$PWD: make $*"'), ("python3", "exit 1")):  # no environment can be made
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
     done = subprocess.run(
         [str(program)],
         cwd=tmp_path,
@@ -170,4 +170,4 @@ def test_the_ci_program_runs_all_tests_from_anywhere(repository: Path, tmp_path:
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == f"{repository}: make test-all"
+    assert done.stdout.splitlines() == [f"{repository}: make {target}" for target in ("setup", "test-all")]
