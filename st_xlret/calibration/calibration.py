@@ -26,7 +26,7 @@ SEARCH_STEPS = OF_MEANS | {"coral"}
 """The steps that suit search. Where there are no others, a part of the mean of all languages is kept by default."""
 QUERY_STEPS = ("lsar", "shift")
 """The steps that may map queries alone, while documents stay as they are."""
-_KEPT_BY_DOCUMENTS, _KEPT_BY_QUERIES = 0.25, 0.5
+_KEPT_BY_DOCUMENTS, _KEPT_BY_QUERIES = 0.25, 0.4
 
 Role = Literal["query", "document"]
 Vectors = Mapping[str, ArrayLike]
@@ -94,6 +94,7 @@ class VectorCalibration:
         languages: Iterable[str] | None = None,
         *,
         queries: Vectors | None = None,
+        phrases: Vectors | None = None,
         steps: Sequence[str] = ("lsar",),
         strength: float = 1.0,
         queries_only: bool = False,
@@ -134,7 +135,11 @@ class VectorCalibration:
             queries: Language -> (m, d), for maps of queries of their own, in at least two languages of the documents:
                 questions without labels, or texts embedded with the prompt for queries. They keep their offset: the
                 part of the common mean that stays is the documents'. A language without queries gets the map of its
-                documents. Not with `"rotate"`.
+                documents. Not with `"rotate"`. With `"lsar"` alone and `queries_only` they join the fit as `phrases`
+                do, in any language.
+            phrases: Language -> (k, d) of short texts embedded as queries, for `"lsar"` alone: each group joins the fit
+                as one language more. What queries in languages that an encoder knows badly have in common is in no
+                mean of documents.
             steps: Any of `STEPS`, each once. `("shift", "scale", "rotate")` is the CCP paper's calibration.
             strength: From 0, which leaves vectors as they are, to 1.
             queries_only: Map queries alone. For the steps `"lsar"` and `"shift"`.
@@ -142,7 +147,7 @@ class VectorCalibration:
                 them, the first language takes its place.
             pairs: Row-aligned vectors of sentences and of their translations into the pivot, for `"rotate"`.
             keep_mean: Share of the mean of all languages that `"shift"` and `"lsar"` keep. Default: 0.25 where all
-                steps suit search (`SEARCH_STEPS`), 0.5 where queries alone are mapped, and else what the papers keep:
+                steps suit search (`SEARCH_STEPS`), 0.4 where queries alone are mapped, and else what the papers keep:
                 nothing with `"shift"`, all of it with `"lsar"`.
             lsar_rank: Number of dimensions that LSAR removes. Default: all in which the languages' means differ.
             lir_components: Number of principal components that LIR removes.
@@ -160,9 +165,13 @@ class VectorCalibration:
                 alone, or a step is unknown or cannot do what is asked of it.
         """
         check_steps(steps, strength, queries_only=queries_only, apart=queries is not None, pairs=pairs is not None)
+        is_lsar = tuple(steps) == ("lsar",)
         scaled: Any = {"metric": metric, "normalize": normalize, "min_texts": min_texts}
         rows = {"document": by_language(documents, languages, **scaled)}
         codes, width = list(rows["document"]), next(iter(rows["document"].values())).shape[1]
+        groups: Vectors = phrases if is_lsar and phrases else {}
+        if queries_only and is_lsar and queries is not None:
+            groups, queries = {**groups, **queries}, None
         if queries is not None:
             asked = {code: queries[code] for code in codes if code in queries}
             rows["query"] = by_language(asked, min_languages=1 + ("lsar" in steps), **scaled)
@@ -173,20 +182,22 @@ class VectorCalibration:
             keep_mean = _KEPT_BY_QUERIES if queries_only else _KEPT_BY_DOCUMENTS
         of_means = set(steps) <= OF_MEANS
         moments = {role: Moments.of(vectors, covariances=not of_means) for role, vectors in rows.items()}
-        basis, means = np.eye(width), np.concatenate([each.means for each in moments.values()])
+        joined = np.zeros((0, width))
+        if groups:
+            joined = Moments.of(by_language(groups, **scaled | {"min_texts": 1}, min_languages=1)).means
+        basis, means = np.eye(width), np.concatenate([joined, *(each.means for each in moments.values())])
         if of_means and len(means) < width:
             basis = np.linalg.qr(means.T)[0]
-            moments = {role: Moments(each.means @ basis) for role, each in moments.items()}
+            moments, joined = {role: Moments(each.means @ basis) for role, each in moments.items()}, joined @ basis
         rotate = None
         if "rotate" in steps:
             from st_xlret.calibration.rotation import rotations
 
             parallel = {code: (as_array(source), as_array(target)) for code, (source, target) in (pairs or {}).items()}
             rotate = partial(rotations, rows["document"], pivot, parallel, adversarial=adversarial, seed=seed)
-        how = (tuple(steps), width, keep_mean, lsar_rank, lir_components, pivot, queries_only, rotate)
-        fit = _Fit(moments, codes, list(rows.get("query", codes)), *how)
-        # One map serves all only after lsar alone: lsar and then shift needs the language.
-        mapped = () if fit.steps == ("lsar",) else tuple(codes)
+        options = (tuple(steps), width, keep_mean, lsar_rank, lir_components, pivot, queries_only, rotate)
+        fit = _Fit(moments, joined, codes, list(rows.get("query", codes)), *options)
+        mapped = () if is_lsar else tuple(codes)  # lsar and then shift needs the language
         about: dict[str, Any] = {"pivot": pivot, "normalize": normalize, "metric": metric or "cosine", "model": model}
         return cls(basis, None, None, mapped, fit.steps, **about, _fit=fit).at(strength)
 
@@ -467,6 +478,8 @@ class _Fit:
     """What the maps are computed from at any strength: the moments of each role in the coordinates of the basis."""
 
     moments: dict[str, Moments]
+    joined: Floats
+    """The means of phrases, which join lsar."""
     codes: list[str]
     query_codes: list[str]
     steps: tuple[str, ...]
@@ -502,7 +515,9 @@ class _Fit:
             return step_maps.shift(moments, strength, common, self.keep_mean or 0.0)
         if step == "lsar":
             kept = 1.0 if self.keep_mean is None else self.keep_mean
-            return step_maps.lsar(moments, strength, common, kept, self.lsar_rank, self.width)
+            every = Moments(np.concatenate([moments.means, self.joined]))
+            maps = step_maps.lsar(every, strength, common, kept, self.lsar_rank, self.width)
+            return Maps(maps.matrix, maps.offset[: len(moments.means)])
         if step == "to_pivot":
             pivot = self.codes.index(self.pivot) if role == "document" else 0
             return step_maps.to_pivot(moments, strength if role == "document" else 0.0, pivot)

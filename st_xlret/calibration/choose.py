@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from st_xlret.calibration.bias import AS_IT_IS, NEIGHBOURS, TEXTS, Figures, measure
-from st_xlret.calibration.calibration import QUERY_STEPS, VectorCalibration, check_steps
+from st_xlret.calibration.calibration import QUERY_STEPS, VectorCalibration, as_array, check_steps
 from st_xlret.evaluation.tables import markdown_table, plot_language_bias, plot_strengths
 from st_xlret.files import write_json
 
 STRENGTHS = tuple(tenth / 10 for tenth in range(11))
 QUERIES = 100  # texts of each language that are embedded as queries, to compare
+QUESTIONS = 5  # of a language, so that they join a fit
 TIE, LITTLE, BELOW_CHANCE = 0.005, 2.0, 0.01
 
 
@@ -44,7 +45,7 @@ def fit_and_compare(
         queries: Language -> (m, d) vectors of the first of these texts as queries, where the model embeds them
             differently; they are measured only. These and `ids`, `texts`, `neighbours` are those of `measure`.
         ids: Language -> (n,) numbers of the documents that the texts are from.
-        questions: Language -> (k, d), what maps of queries of their own are fitted to.
+        questions: Language -> (k, d), the `queries` of the fit.
         steps: These, `queries_only` and `how` are those of [`VectorCalibration.fit`][st_xlret.VectorCalibration].
         strength: From 0 to 1, or `"auto"`.
         queries_only: Map queries alone.
@@ -63,7 +64,8 @@ def fit_and_compare(
     """
     check_steps(steps, strength)
     first = 1.0 if strength == "auto" else strength
-    how |= {"queries": questions, "steps": steps}
+    is_lsar = list(steps) == ["lsar"]
+    how |= {"queries": questions, "steps": steps, "phrases": how.get("phrases") if is_lsar else None}
     fits = {
         only: VectorCalibration.fit(documents, strength=first, queries_only=only, **how)
         for only in [queries_only, *[not queries_only] * (set(steps) <= {*QUERY_STEPS})]
@@ -80,11 +82,36 @@ def fit_and_compare(
         if only in fits
     }
     amount = best_strength(strengths[queries_only]) if strength == "auto" else strength
-    chosen = name_of(steps, amount, how.get("keep_mean"), apart=questions is not None, queries_only=queries_only)
+    fitted, joins = at_strengths[queries_only, amount], is_lsar and queries_only
+    about: Any = {"apart": questions is not None and not joins, "queries_only": queries_only}
+    joined = ["phrases"] * bool(how["phrases"]) + ["questions"] * (questions is not None and joins)
+    chosen = name_of(steps, amount, how.get("keep_mean"), joined=joined, **about)
     figures = {name: measured[name] for name in (AS_IT_IS, *usual) if name != chosen}
     figures[chosen] = measured[f"{queries_only} {amount}"]
+    reached: dict[str, int] = {}
+    if joined:
+        plain = how | {"phrases": None, "queries": None if joins else questions}
+        without = VectorCalibration.fit(documents, strength=amount, queries_only=queries_only, **plain)
+        asked = np.concatenate(
+            [as_array(rows) for part in (how["phrases"], questions) for rows in (part or {}).values()]
+        )
+        pool = np.concatenate([as_array(rows)[:texts] for rows in documents.values()])
+        reached = {
+            name: _texts_reached(asked, pool, each)
+            for name, each in ((AS_IT_IS, fitted.at(0)), (f"without {' and '.join(joined)}", without), (chosen, fitted))
+        }
     apart = queries is not None or questions is not None
-    return at_strengths[queries_only, amount], Comparison(figures, chosen, amount, strengths, apart)
+    return fitted, Comparison(figures, chosen, amount, strengths, apart, same_document=ids is not None, reached=reached)
+
+
+def _texts_reached(asked: NDArray[Any], pool: NDArray[Any], calibration: VectorCalibration) -> int:
+    """How many different texts are among the ten nearest of all queries: few where queries resemble each other."""
+    queries, documents = (
+        rows @ weight.T + bias
+        for rows, (weight, bias) in ((asked, calibration.dense("query")), (pool, calibration.dense()))
+    )
+    scores = queries @ (documents / np.linalg.norm(documents, axis=1, keepdims=True)).T
+    return len(np.unique(np.argpartition(-scores, min(10, len(pool) - 1), axis=1)[:, :10]))
 
 
 def best_strength(figures: Mapping[float, Figures]) -> float:
@@ -97,12 +124,14 @@ def name_of(
     strength: float = 1.0,
     keep_mean: float | None = None,
     *,
+    joined: Sequence[str] = (),
     apart: bool = False,
     queries_only: bool = False,
 ) -> str:
     """A calibration in words, such as "shift, strength 0.7, queries only"."""
     words = [" ".join(steps), *[f"strength {strength:g}"] * (strength != 1)]
     words += [] if keep_mean is None else [f"keep_mean {keep_mean:g}"]
+    words += [f"with {' and '.join(joined)}"] if joined else []
     return ", ".join([*words, *["queries apart"] * apart, *["queries only"] * queries_only])
 
 
@@ -134,6 +163,9 @@ class Comparison:
         strengths: Whether queries alone are mapped -> strength -> what was measured.
         roles_apart: Whether searches and neighbours between documents differ.
         used: Whether the chosen one is used; a report alone uses none.
+        judged: Strength -> recall@10 of the judged queries that choose, where there are labels.
+        same_document: Whether neighbours from a text's own document were left out.
+        reached: Calibration -> how many different texts the phrases or questions that joined the fit find among ten.
     """
 
     figures: Mapping[str, Figures]
@@ -142,6 +174,9 @@ class Comparison:
     strengths: Mapping[bool, Mapping[float, Figures]]
     roles_apart: bool = False
     used: bool = True
+    judged: Mapping[float, float] = field(default_factory=dict)
+    same_document: bool = False
+    reached: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def before(self) -> Figures:
@@ -158,8 +193,10 @@ class Comparison:
         """Name of the calibration with the highest score; the chosen one where no other is better by 0.005.
 
         Calibrations that need the language, where the chosen one does not, and those that map another side are no
-        alternatives.
+        alternatives. Labels decide between the chosen one and none, where there are labels.
         """
+        if self.judged:
+            return self.chosen if max(self.judged, key=lambda at: self.judged[at]) else AS_IT_IS
         scores = {
             name: self._score(name)
             for name, each in self.figures.items()
@@ -216,24 +253,37 @@ class Comparison:
     def verdict(self) -> str:
         """Which calibration is recommended and why, and whether the chosen one overshoots."""
         best, used = self.recommended, ", which was used" * self.used
-        kind = "" if self.after.needs_language else " of the calibrations that need no language at search time"
         as_it_is = best == AS_IT_IS or (best == self.chosen and self.strength == 0)
         name = "the vectors as they are" if as_it_is else best
-        lines = [
-            f"Recommended: {name}: the score, {self._score(best):.3f}, is the highest{kind}, or within {TIE} of it."
-        ]
-        if best != self.chosen:
-            lines[0] += f" {self.chosen}{used}{',' * self.used} has {self._score(self.chosen):.3f}."
-        if as_it_is:
-            little = "The encoder prefers the query's language little. " * (self.before.search.lift < LITTLE)
-            lines.append(
-                f"{little}What a calibration gains across languages is less than what it changes within one; calibrate "
-                "if results in other languages matter more."
-            )
-        if figures := self.strengths.get(self.after.queries_only):
-            strength = best_strength(figures)
-            score = figures[strength].score()
-            lines.append(f"Of the strengths, {strength:g} has the highest score without labels, {score:.3f} (auto).")
+        if self.judged:
+            strength = max(self.judged, key=lambda at: self.judged[at])
+            recalls = [f"{100 * self.judged[at]:.1f}" for at in (strength, 0.0, self.strength)]
+            lines = [
+                f"Recommended: {'the vectors as they are' if not strength else f'the strength {strength:g}'}, by the "
+                f"judged queries: recall@10 of the half that chooses is {recalls[0]}, and {recalls[1]} as it is."
+            ]
+            if strength != self.strength:
+                lines[0] += f" The strength {self.strength:g}, which was used, has {recalls[2]}."
+        else:
+            kind = "maps of queries alone" if self.after.queries_only else "maps of both sides"
+            kind += "" if self.after.needs_language else " that need no language"
+            lines = [
+                f"Recommended: {name}: of {kind}, its score, {self._score(best):.3f}, is within {TIE} of the highest."
+            ]
+            if best != self.chosen:
+                lines[0] += f" {self.chosen}{used}{',' * self.used} has {self._score(self.chosen):.3f}."
+            if as_it_is:
+                little = "The encoder prefers the query's language little. " * (self.before.search.lift < LITTLE)
+                lines.append(
+                    f"{little}What a calibration gains across languages is less than what it changes within one; "
+                    "calibrate if results in other languages matter more."
+                )
+            if figures := self.strengths.get(self.after.queries_only):
+                strength = best_strength(figures)
+                score = figures[strength].score()
+                lines.append(
+                    f"Of the strengths, {strength:g} has the highest score without labels, {score:.3f} (auto)."
+                )
         if _overshoots(self.after):
             search = self.after.search
             lines.append(
@@ -248,13 +298,17 @@ class Comparison:
         apart = " The first share is of texts embedded as queries, the second between texts embedded as documents."
         words = (
             f"Each text searches a pool with {before.texts} texts of each language; its {before.neighbours} nearest "
-            "ones count, without those of its own document. Lift is the share in the query's language over chance. "
+            f"ones count, without {'those of its own document' if self.same_document else 'itself'}. Lift is the share "
+            "in the query's language over chance. "
             "'Kept' are the ten nearest neighbours within one language that stay. The score is the root of the share "
             f"kept times the evenness of the neighbours' languages.{apart * self.roles_apart}\n\n"
             f"Search over all languages: {shares[0]:.1f} of 100 results are in the query's language before and "
             f"{shares[1]:.1f} after (chance: {100 * after.chance:.1f}; lift {before.lift:.1f} -> {after.lift:.1f}).\n"
             f"Search within a language: {100 * self.after.kept:.1f} of 100 neighbours stay."
         )
+        if self.reached:
+            counts = ", ".join(f"{count} {name}" for name, count in self.reached.items())
+            words += f"\nDifferent texts that the phrases or questions which joined the fit find among ten: {counts}."
         parts = [self.languages_table(), self.strengths_table(), self.table(), words, self.verdict()]
         return "\n\n".join(filter(None, parts))
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import torch
 from datasets import Dataset
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from st_xlret.calibration.calibration import check_steps
-from st_xlret.calibration.choose import QUERIES, Comparison, fit_and_compare
+from st_xlret.calibration.choose import QUERIES, QUESTIONS, Comparison, fit_and_compare
 from st_xlret.calibration.steps import OF_MEANS
 from st_xlret.data.documents import Unit, read_documents
 from st_xlret.data.reading import BadLines, DataError, first_record, read_lines
@@ -42,6 +44,7 @@ def calibrate(
     *,
     steps: Sequence[str] = ("lsar",),
     queries: Any = None,
+    phrases: bool = True,
     pairs: Dataset | None = None,
     queries_only: bool = False,
     strength: float | Literal["auto"] = 1.0,
@@ -71,7 +74,10 @@ def calibrate(
             (by default 300 where means determine the steps, and 1 500 for others) and `min_texts` are.
         steps: The steps; these, `queries_only`, `pivot` and `keep_mean` are those of
             [`VectorCalibration.fit`][st_xlret.VectorCalibration].
-        queries: Questions without labels, for maps of queries of their own, as for `sample_questions`.
+        queries: Questions without labels, as for `sample_questions`, for maps of queries of their own; with `"lsar"`
+            and `queries_only` a few in any languages, which join the fit.
+        phrases: Whether `"lsar"` alone also takes out what 105 phrases in 21 languages that most encoders know badly
+            have in common, embedded as queries. Questions in languages that nobody gave gain by it.
         pairs: Parallel sentences with the pivot, for the step `"rotate"`, as `load_pairs` returns them.
         queries_only: Map queries alone, so that an index of documents goes on working: `encode_document` of the result
             is that of the model.
@@ -109,9 +115,12 @@ def calibrate(
     drawn: Any = {"texts_per_language": texts_per_language or usual_texts(steps), "min_texts": min_texts, "seed": seed}
     sample = sample_texts(texts, languages=languages, **drawn)
     by_language = {code: part.texts for code, part in sample.items()}
-    questions = None if queries is None else sample_questions(queries, list(sample), **drawn)
+    is_lsar = list(steps) == ["lsar"]
+    joins = queries_only and is_lsar
+    few_texts = drawn | {"min_texts": min(min_texts, QUESTIONS)} if joins else drawn
+    questions = None if queries is None else sample_questions(queries, None if joins else list(sample), **few_texts)
     encoder = load_model(model) if isinstance(model, str) else model
-    check_routes(encoder, by_language=list(steps) != ["lsar"])
+    check_routes(encoder, by_language=not is_lsar)
     prompts = {
         "query": role_prompt(encoder, "query", query_prompt),
         "document": role_prompt(encoder, "document", document_prompt),
@@ -133,6 +142,7 @@ def calibrate(
         as_queries,
         {code: part.documents for code, part in sample.items()},
         questions=None if questions is None else embedded("query", questions),
+        phrases={"mul": torch.cat([*embedded("query", weak_phrases()).values()])} if phrases and is_lsar else None,
         steps=steps,
         strength=strength,
         queries_only=queries_only,
@@ -156,6 +166,12 @@ def calibrate(
     name = model if isinstance(model, str) else None
     set_card_data(calibrated, languages=sorted(sample), base_model=name, tags=["calibration", *steps])
     return calibrated
+
+
+def weak_phrases() -> dict[str, list[str]]:
+    """Language -> beginnings of five sentences of the Universal Declaration of Human Rights, each as a question."""
+    phrases: dict[str, list[str]] = json.loads((Path(__file__).parent / "phrases.json").read_text(encoding="utf-8"))
+    return phrases
 
 
 def embed_texts(
@@ -264,7 +280,12 @@ def sample_texts(
 
 
 def sample_questions(
-    questions: Any, languages: Sequence[str], *, texts_per_language: int = 1500, min_texts: int = 1, seed: int = 0
+    questions: Any,
+    languages: Sequence[str] | None,
+    *,
+    texts_per_language: int = 1500,
+    min_texts: int = 1,
+    seed: int = 0,
 ) -> dict[str, list[str]]:
     """Draw distinct questions of each language at random.
 
@@ -272,17 +293,17 @@ def sample_questions(
         questions: Language -> questions; a data set with the columns `text`, `query` or `question` and `language`; or
             paths: folders in BEIR's layout, JSON lines with such fields, or text files with a question per line, named
             after their language (`questions.fr.txt`).
-        languages: The languages of the documents. Questions in others are left out. Those that name no language are
-            identified among these, which needs the extra `langid`.
+        languages: The languages of the documents, or None for all. Questions in others are left out. Those that name
+            no language are identified among these, which needs the extra `langid`.
         texts_per_language: How many, at most.
-        min_texts: Languages with fewer questions are left out, but two have to remain.
+        min_texts: Languages with fewer questions are left out. Two of the documents', or one of any, have to remain.
         seed: Seed of the draw.
 
     Returns:
         Language -> questions.
     """
     distinct: dict[str, dict[str, None]] = {}
-    for language, text in _questions(questions, check_languages(list(languages)) or frozenset()):
+    for language, text in _questions(questions, check_languages(languages)):
         distinct.setdefault(language, {})[text] = None
     generator = np.random.default_rng([seed, 31])
     drawn = {}
@@ -290,10 +311,11 @@ def sample_questions(
         order = generator.permutation(len(texts))[:texts_per_language]
         drawn[language] = [list(texts)[i] for i in order]
     enough = {code: texts for code, texts in drawn.items() if len(texts) >= min_texts}
-    if len(enough) < 2:
+    if len(enough) < (1 if languages is None else 2):
         counts = {code: len(texts) for code, texts in drawn.items()}
         raise DataError(
-            f"{min_texts} distinct questions (min_texts) in two languages of the documents are needed: {counts}"
+            f"{min_texts} distinct questions (min_texts) are needed, in two languages of the documents or, with lsar and "
+            f"queries_only, in any: {counts}"
         )
     return enough
 
@@ -332,7 +354,7 @@ def _take_turns(groups: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.argsort(turns, kind="stable")
 
 
-def _questions(questions: Any, wanted: frozenset[str]) -> Iterator[tuple[str, str]]:
+def _questions(questions: Any, wanted: frozenset[str] | None) -> Iterator[tuple[str, str]]:
     """Language and text of questions; those that name no language are identified one by one."""
     if isinstance(questions, Mapping | Dataset):
         yield from ((language, text) for language, text, *_ in _entries(questions, wanted, None, False))

@@ -132,7 +132,8 @@ class Arguments:
     queries: list[str] = option(
         [],
         "Questions without labels, for maps of queries: a folder in BEIR's layout, JSON lines (text, language), or "
-        "text files (questions.fr.txt). With --vectors: the address of their stored vectors.",
+        "text files (questions.fr.txt). With --vectors: the address of their stored vectors. With lsar and --queries_only "
+        "5 of a language do, also of languages without documents.",
     )
     qrels: str | None = option(
         None,
@@ -140,6 +141,9 @@ class Arguments:
         "the store, or in files by the numbers of the rows from 0. One half of the queries chooses the strength.",
     )
     queries_only: bool = option(False, "Map queries alone: an index goes on working. For lsar and shift.")
+    phrases: bool = option(
+        True, "Phrases of weak languages join lsar of a model: for queries in languages without texts."
+    )
     strength: str | None = option(
         None, "From 0 to 1; auto: the highest score. By default auto for --vectors, 1 for a model and with rotate."
     )
@@ -264,7 +268,7 @@ def _calibrate_model(texts: Texts, options: Arguments) -> None:
             "'query: ' and 'passage: ', give them by --query_prompt and --document_prompt"
         )
     comparisons: list[Comparison] = []
-    of_method = ("steps", "queries_only", "pivot", "keep_mean")
+    of_method = ("steps", "phrases", "queries_only", "pivot", "keep_mean")
     of_texts = ("query_prompt", "document_prompt", "batch_size", "precision")
     how: Any = {name: getattr(options, name) for name in of_method} | {name: getattr(texts, name) for name in of_texts}
     how |= {"strength": options.amount(1.0), "queries": options.queries or None, "pairs": pairs}
@@ -303,7 +307,7 @@ def _calibrate_vectors(texts: Texts, stored: Stored, options: Arguments) -> None
     """Fit a map on stored vectors, save it with its report, and say what it brings."""
     from st_xlret.calibration import VectorCalibration, fit_and_compare, judged_recall
     from st_xlret.calibration.calibration import check_steps
-    from st_xlret.calibration.choose import STRENGTHS
+    from st_xlret.calibration.choose import QUESTIONS, STRENGTHS
     from st_xlret.calibration.model import usual_texts
 
     amount = options.amount("auto")
@@ -317,6 +321,7 @@ def _calibrate_vectors(texts: Texts, stored: Stored, options: Arguments) -> None
     how: Any = {"steps": options.steps, "queries_only": options.queries_only, "pivot": options.pivot, **drawn}
     how |= {"keep_mean": options.keep_mean, "metric": store.metric, "model": store.model}
     recalls: dict[float, tuple[Recall, Recall]] = {}
+    joins = options.queries_only and options.steps == ["lsar"]
     if queries is not None and options.qrels:
         fitted = VectorCalibration.fit(sample, **how)
         strengths = sorted({*STRENGTHS, *([] if amount == "auto" else [amount])})
@@ -325,8 +330,10 @@ def _calibrate_vectors(texts: Texts, stored: Stored, options: Arguments) -> None
         if amount == "auto":
             amount = max(recalls, key=lambda at: recalls[float(at)][0].overall)
     elif queries is not None:
-        questions = _sample(queries, texts, count, **drawn)
+        few = {"min_texts": min(QUESTIONS, options.min_texts) if joins else options.min_texts, "seed": options.seed}
+        questions = _sample(queries, texts, count, **few)
     calibration, comparison = fit_and_compare(sample, questions=questions, strength=amount, **how)
+    comparison = replace(comparison, judged={at: first.overall for at, (first, _) in recalls.items()})
     halves = [
         {"strength": strength, "first_half": first._asdict(), "second_half": second._asdict()}
         for strength, (first, second) in recalls.items()
