@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from st_xlret.calibration.bias import AS_IT_IS, NEIGHBOURS, TEXTS, Figures, measure
-from st_xlret.calibration.calibration import QUERY_STEPS, VectorCalibration, as_array, check_steps
+from st_xlret.calibration.calibration import QUERY_STEPS, VectorCalibration, as_array, check_steps, unit
 from st_xlret.evaluation.tables import markdown_table, plot_language_bias, plot_strengths
 from st_xlret.files import write_json
 
@@ -65,7 +65,11 @@ def fit_and_compare(
     check_steps(steps, strength)
     first = 1.0 if strength == "auto" else strength
     is_lsar = list(steps) == ["lsar"]
-    how |= {"queries": questions, "steps": steps, "phrases": how.get("phrases") if is_lsar else None}
+    groups = (("phrases", how.get("phrases")), ("questions", questions if queries_only else None))
+    joining: dict[str, Mapping[str, ArrayLike]] = {name: part for name, part in groups if is_lsar and part}
+    questions = None if "questions" in joining else questions
+    phrases = {f"{name} {code}": rows for name, part in joining.items() for code, rows in part.items()}
+    how |= {"queries": questions, "steps": steps, "phrases": phrases}
     fits = {
         only: VectorCalibration.fit(documents, strength=first, queries_only=only, **how)
         for only in [queries_only, *[not queries_only] * (set(steps) <= {*QUERY_STEPS})]
@@ -82,24 +86,24 @@ def fit_and_compare(
         if only in fits
     }
     amount = best_strength(strengths[queries_only]) if strength == "auto" else strength
-    fitted, joins = at_strengths[queries_only, amount], is_lsar and queries_only
-    about: Any = {"apart": questions is not None and not joins, "queries_only": queries_only}
-    joined = ["phrases"] * bool(how["phrases"]) + ["questions"] * (questions is not None and joins)
-    chosen = name_of(steps, amount, how.get("keep_mean"), joined=joined, **about)
+    fitted = at_strengths[queries_only, amount]
+    about: Any = {"joining": [*joining], "apart": questions is not None, "queries_only": queries_only}
+    chosen = name_of(steps, amount, how.get("keep_mean"), **about)
     figures = {name: measured[name] for name in (AS_IT_IS, *usual) if name != chosen}
     figures[chosen] = measured[f"{queries_only} {amount}"]
     reached: dict[str, int] = {}
-    if joined:
-        plain = how | {"phrases": None, "queries": None if joins else questions}
-        without = VectorCalibration.fit(documents, strength=amount, queries_only=queries_only, **plain)
-        asked = np.concatenate(
-            [as_array(rows) for part in (how["phrases"], questions) for rows in (part or {}).values()]
+    if phrases:
+        without = VectorCalibration.fit(
+            documents, strength=amount, queries_only=queries_only, **how | {"phrases": None}
         )
-        pool = np.concatenate([as_array(rows)[:texts] for rows in documents.values()])
-        reached = {
-            name: _texts_reached(asked, pool, each)
-            for name, each in ((AS_IT_IS, fitted.at(0)), (f"without {' and '.join(joined)}", without), (chosen, fitted))
-        }
+        asked, pool = (
+            np.concatenate(
+                [unit(as_array(rows)[:texts]) if fitted.normalize else as_array(rows)[:texts] for rows in side]
+            )
+            for side in (phrases.values(), documents.values())
+        )
+        maps = {AS_IT_IS: fitted.at(0), f"without {' and '.join(joining)}": without, chosen: fitted}
+        reached = {name: _texts_reached(asked, pool, each) for name, each in maps.items()}
     apart = queries is not None or questions is not None
     return fitted, Comparison(figures, chosen, amount, strengths, apart, same_document=ids is not None, reached=reached)
 
@@ -124,14 +128,14 @@ def name_of(
     strength: float = 1.0,
     keep_mean: float | None = None,
     *,
-    joined: Sequence[str] = (),
+    joining: Sequence[str] = (),
     apart: bool = False,
     queries_only: bool = False,
 ) -> str:
     """A calibration in words, such as "shift, strength 0.7, queries only"."""
     words = [" ".join(steps), *[f"strength {strength:g}"] * (strength != 1)]
     words += [] if keep_mean is None else [f"keep_mean {keep_mean:g}"]
-    words += [f"with {' and '.join(joined)}"] if joined else []
+    words += [f"with {' and '.join(joining)}"] if joining else []
     return ", ".join([*words, *["queries apart"] * apart, *["queries only"] * queries_only])
 
 
@@ -165,7 +169,7 @@ class Comparison:
         used: Whether the chosen one is used; a report alone uses none.
         judged: Strength -> recall@10 of the judged queries that choose, where there are labels.
         same_document: Whether neighbours from a text's own document were left out.
-        reached: Calibration -> how many different texts the phrases or questions that joined the fit find among ten.
+        reached: Calibration -> how many different texts the phrases or questions that join the fit find among ten.
     """
 
     figures: Mapping[str, Figures]

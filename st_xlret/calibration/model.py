@@ -314,8 +314,8 @@ def sample_questions(
     if len(enough) < (1 if languages is None else 2):
         counts = {code: len(texts) for code, texts in drawn.items()}
         raise DataError(
-            f"{min_texts} distinct questions (min_texts) are needed, in two languages of the documents or, with lsar and "
-            f"queries_only, in any: {counts}"
+            f"{min_texts} distinct questions (min_texts) are needed in two languages of the documents, or in any one "
+            f"with lsar and queries_only: {counts}"
         )
     return enough
 

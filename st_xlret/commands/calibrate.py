@@ -132,8 +132,8 @@ class Arguments:
     queries: list[str] = option(
         [],
         "Questions without labels, for maps of queries: a folder in BEIR's layout, JSON lines (text, language), or "
-        "text files (questions.fr.txt). With --vectors: the address of their stored vectors. With lsar and --queries_only "
-        "5 of a language do, also of languages without documents.",
+        "text files (questions.fr.txt). With --vectors: the address of their stored vectors. With --queries_only and "
+        "lsar, 5 of a language do, and it needs no documents.",
     )
     qrels: str | None = option(
         None,
@@ -149,8 +149,8 @@ class Arguments:
     )
     keep_mean: float | None = option(
         None,
-        "Share of the mean of all languages that shift and lsar keep. By default 0.25, 0.5 with --queries_only; with "
-        "scale, rotate or lir as in their papers.",
+        "Share of the mean of all languages that shift and lsar keep. By default 0.4 with --queries_only, 0.05 with "
+        "lsar, else 0.25; with scale, rotate or lir as in their papers.",
     )
     pivot: str = option("en", "The language into which rotate and to_pivot map, and of texts that name none.")
     pairs: list[str] = option([], "Parallel sentences with the pivot, for a closed-form rotate.")

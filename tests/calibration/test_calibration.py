@@ -52,7 +52,8 @@ def test_thin_factors_equal_full_ones(steps: tuple, queries: dict | None, monkey
     thin = VectorCalibration.fit(DOCUMENTS, queries=queries, steps=steps, **RAW)
     assert thin.basis.shape == (12, 8 if queries else 4)
     monkeypatch.setattr("st_xlret.calibration.calibration.OF_MEANS", frozenset())
-    full = VectorCalibration.fit(DOCUMENTS, queries=queries, steps=steps, keep_mean=0.25, **RAW)
+    keep_mean = 0.05 if steps == ("lsar",) else 0.25
+    full = VectorCalibration.fit(DOCUMENTS, queries=queries, steps=steps, keep_mean=keep_mean, **RAW)
     assert full.basis.shape == (12, 12)
     for role in ("document", "query"):
         np.testing.assert_allclose(maps_of(thin, role), maps_of(full, role), atol=1e-12)
@@ -70,7 +71,7 @@ def test_mapped_queries_rank_documents_as_they_are_like_mapped_ones(steps: tuple
         np.testing.assert_allclose(asked @ pool.T, asked @ apply(both, pool, "document", "fr").T, atol=1e-10)
 
 
-@pytest.mark.parametrize(("queries_only", "kept"), [(False, 0.25), (True, 0.5)])
+@pytest.mark.parametrize(("queries_only", "kept"), [(False, 0.05), (True, 0.4)])
 def test_a_part_of_the_mean_is_kept_where_the_steps_suit_search(queries_only: bool, kept: float) -> None:
     how = {"queries_only": queries_only, **RAW}
     default, given = (VectorCalibration.fit(DOCUMENTS, keep_mean=keep_mean, **how) for keep_mean in (None, kept))
@@ -78,6 +79,29 @@ def test_a_part_of_the_mean_is_kept_where_the_steps_suit_search(queries_only: bo
     paper = VectorCalibration.fit(DOCUMENTS, steps=["lsar", "scale"], keep_mean=None, **RAW)
     whole = VectorCalibration.fit(DOCUMENTS, steps=["lsar", "scale"], keep_mean=1, **RAW)
     np.testing.assert_array_equal(maps_of(paper), maps_of(whole))
+
+
+@pytest.mark.parametrize("queries_only", [True, False])
+def test_phrases_join_lsar_as_one_language_more(queries_only: bool) -> None:
+    phrases = {"qu": clouds(5)["sw"][:7]}
+    fitted = VectorCalibration.fit(DOCUMENTS, phrases=phrases, keep_mean=1, queries_only=queries_only, **RAW)
+    more = VectorCalibration.fit({**DOCUMENTS, **phrases}, keep_mean=1, queries_only=queries_only, min_texts=7, **RAW)
+    np.testing.assert_allclose(maps_of(fitted, "query"), maps_of(more, "query"), atol=1e-12)
+    means = [apply(fitted, rows, "query", "").mean(axis=0) for rows in (*DOCUMENTS.values(), phrases["qu"])]
+    np.testing.assert_allclose(means, np.tile(means[0], (5, 1)), atol=1e-10)
+    # The mean of which a part is kept stays the documents'.
+    half = VectorCalibration.fit(DOCUMENTS, phrases=phrases, keep_mean=0.5, **RAW)
+    common = mean_of(DOCUMENTS).mean(axis=0)
+    expected = apply(fitted, QUERIES["en"] - common / 2, "query", "")
+    np.testing.assert_allclose(apply(half, QUERIES["en"], "query", ""), expected, atol=1e-10)
+
+
+def test_a_log_of_questions_in_any_language_joins_a_map_of_queries_alone() -> None:
+    questions = {"en": QUERIES["en"][:5], "yo": QUERIES["sw"][:5]}
+    log = VectorCalibration.fit(DOCUMENTS, queries=questions, queries_only=True, **RAW)
+    joined = VectorCalibration.fit(DOCUMENTS, phrases=questions, queries_only=True, **RAW)
+    np.testing.assert_array_equal(maps_of(log, "query"), maps_of(joined, "query"))
+    assert log.document is None and not log.languages
 
 
 def test_queries_lose_their_languages_and_keep_their_offset_from_documents() -> None:

@@ -109,6 +109,21 @@ def test_what_changes_another_side_or_needs_the_language_is_no_alternative() -> 
     assert near.recommended == "shift"
 
 
+@pytest.mark.parametrize(("recalls", "words"), [((0.5, 0.7, 0.6), "strength 0.4"), ((0.7, 0.6, 0.5), "as they are")])
+def test_labels_decide_where_there_are_labels(recalls: tuple, words: str) -> None:
+    rows = {"as_it_is": figures(0.7, 0.7), "lsar": figures(0.25, 0.25)}
+    judged = dict(zip((0.0, 0.4, 1.0), recalls, strict=True))
+    verdict = replace(comparison("lsar", **rows), judged=judged).verdict()
+    assert words in verdict.splitlines()[0] and "score" not in verdict and "The strength 1, which was used" in verdict
+
+
+def test_the_verdict_says_among_which_its_score_is_the_highest() -> None:
+    rows = {"as_it_is": figures(0.7, 0.7), "only": figures(0.4, 0.7, queries_only=True), "lsar": figures(0.3, 0.3)}
+    assert comparison("lsar", **rows)._score("lsar") > comparison("only", **rows)._score("only")
+    assert "maps of queries alone that need no language" in comparison("only", **rows).verdict()
+    assert "its own document" not in str(comparison("only", **rows))
+
+
 def test_an_overshoot_is_flagged() -> None:
     rows = {"as_it_is": figures(0.7, 0.7), "lsar": figures(0.2, 0.2)}
     assert "below chance" in comparison("lsar", **rows).table() and "overshoots" in comparison("lsar", **rows).verdict()

@@ -15,6 +15,8 @@ from sentence_transformers.sentence_transformer.modules import BoW
 
 import st_xlret
 from st_xlret.calibration import Comparison, embed_pairs, embed_texts, fit_calibration, sample_questions, sample_texts
+from st_xlret.calibration.bias import AS_IT_IS
+from st_xlret.calibration.model import weak_phrases
 from st_xlret.data import DataError
 from tests.commands import bias_files
 
@@ -37,7 +39,7 @@ def apart(model: SentenceTransformer, role: str) -> float:
 
 def test_one_call_gives_a_model_that_needs_no_language(model: SentenceTransformer) -> None:
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    calibrated = st_xlret.calibrate(model, TEXTS, **QUIET)
+    calibrated = st_xlret.calibrate(model, TEXTS, phrases=False, **QUIET)
     assert isinstance(list(calibrated.children())[-1], Dense)
     assert apart(calibrated, "document") < 1e-5 < apart(model, "document")
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
@@ -54,16 +56,30 @@ def test_queries_get_maps_of_their_own(model: SentenceTransformer) -> None:
 
 def test_queries_only_leaves_documents_as_they_are(model: SentenceTransformer, tmp_path: Path) -> None:
     reports: list[Comparison] = []
-    calibrated = st_xlret.calibrate(model, TEXTS, queries_only=True, report=reports.append, **QUIET)
+    calibrated = st_xlret.calibrate(model, TEXTS, queries_only=True, phrases=False, report=reports.append, **QUIET)
     calibrated.save(str(tmp_path / "model"))
     loaded = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     for texts in TEXTS.values():
         np.testing.assert_allclose(loaded.encode_document(texts), model.encode_document(texts), atol=1e-6)
-    half = fit_calibration({code: model.encode_document(texts) for code, texts in TEXTS.items()}, keep_mean=0.5)
+    half = fit_calibration({code: model.encode_document(texts) for code, texts in TEXTS.items()}, keep_mean=0.4)
     expected = half.transform(model.encode_query(["cat"]))
     torch.testing.assert_close(torch.from_numpy(loaded.encode_query(["cat"])), expected, atol=1e-5, rtol=1e-5)
     (comparison,) = reports
     assert comparison.chosen == "lsar, queries only" and comparison.after.queries_only
+
+
+def test_phrases_of_weak_languages_and_a_few_questions_join_the_fit_by_default(model: SentenceTransformer) -> None:
+    phrases = [text for part in weak_phrases().values() for text in part]
+    assert len(phrases) == 105 and all(text.endswith("?") for text in phrases)
+    reports: list[Comparison] = []
+    questions = {"sw": [f"paka {word}?" for word in ("a", "b", "c", "d", "e")], "xh": ["inja?"]}
+    calibrated = st_xlret.calibrate(model, TEXTS, queries=questions, queries_only=True, report=reports.append, **QUIET)
+    means = [calibrated.encode_query(texts).mean(axis=0) for texts in (phrases, questions["sw"])]
+    np.testing.assert_allclose(*means, atol=1e-5)
+    chosen = "lsar, with phrases and questions, queries only"
+    assert reports[0].chosen == chosen
+    assert [*reports[0].reached] == [AS_IT_IS, "without phrases and questions", chosen]
+    assert f"{reports[0].reached[chosen]} {chosen}" in str(reports[0])
 
 
 def test_prompts_are_used_and_kept_and_the_card_has_the_bias(model: SentenceTransformer) -> None:

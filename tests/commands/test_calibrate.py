@@ -56,7 +56,7 @@ def calibrate(folder: Path) -> Calibrate:
 def test_by_default_the_result_needs_no_language(calibrate: Calibrate, folder: Path, capsys) -> None:
     model = calibrate()
     printed = capsys.readouterr().out
-    assert "lsar (used)" in printed and printed.count("Recommended") == 1 and "encode_query" in printed
+    assert "lsar, with phrases (used)" in printed and printed.count("Recommended") == 1 and "encode_query" in printed
     means = np.stack([model.encode_document(sentences(code)).mean(axis=0) for code in WORDS])
     np.testing.assert_allclose(means, means[:1].repeat(3, axis=0), atol=1e-5)
     text = (folder / "out" / "README.md").read_text(encoding="utf-8")
