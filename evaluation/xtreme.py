@@ -141,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     (given,) = parse([Arguments], arguments, description=__doc__)
     tables = Path(given.output).with_suffix(".md")
     for file in (given.output, tables):
-        check_output_file(file)
+        check_output_file(file, ours=r'\{\s*"benchmark"', beside=given.output)
     task = PAIR_TASKS[given.task]
     training = read_training_pairs(task, given.data)
     dev = read_evaluation_pairs(task, given.data, "dev", ["en"])["en"]

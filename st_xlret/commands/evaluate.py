@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from st_xlret.commands import check_needed
-from st_xlret.files import check_output_file, write_json, write_text
+from st_xlret.files import atomic_file, write_json, write_text
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS
 
@@ -30,7 +31,7 @@ class Arguments:
     """What to evaluate, on what, and how."""
 
     output: str = option(
-        None, "JSON file for the scores; with --compare, file of the table. It is replaced at the end."
+        None, "JSON file for the scores, new or of an earlier evaluation; with --compare, file of the table."
     )
     model: str | None = option(None, "Model: a folder, or a name on the Hugging Face Hub.")
     compare: list[str] | None = option(
@@ -96,24 +97,24 @@ def evaluate(options: Arguments) -> None:
     from st_xlret.evaluation import benchmark, report
     from st_xlret.hub.export import load_model
 
-    kind = benchmark(options.benchmark)
+    kind, name = benchmark(options.benchmark), options.model or ""
     output = Path(options.output)
     tables = output.with_suffix(".tables.md" if output.suffix == ".md" else ".md")
     is_writer = int(os.environ.get("RANK", "0")) == 0  # every process of torchrun has the result; one writes it
-    for file in (output, tables) if is_writer else ():
-        check_output_file(file)
-    try:
-        evaluator = kind.from_directory(options.data, options.languages, **_evaluator_options(options))
-    except TypeError as error:  # an option that this benchmark does not have
-        raise ValueError(f"--benchmark {options.benchmark}: {error}") from error
-    name = options.model or ""
-    result = evaluator.evaluate(load_model(name, options.device))
-    if not is_writer:
-        return
-    text = report(result, name)
-    print(text, flush=True)  # first: a disk that has filled up meanwhile takes no scores away
-    write_json(output, result.as_json(name))
-    write_text(tables, f"{text}\n")
+    with ExitStack() as outputs:
+        rule: Any = {"ours": r'\{\s*"benchmark"', "beside": output}
+        files = [outputs.enter_context(atomic_file(file, **rule)) for file in (output, tables) if is_writer]
+        try:
+            evaluator = kind.from_directory(options.data, options.languages, **_evaluator_options(options))
+        except TypeError as error:  # an option that this benchmark does not have
+            raise ValueError(f"--benchmark {options.benchmark}: {error}") from error
+        result = evaluator.evaluate(load_model(name, options.device))
+        if not is_writer:
+            return
+        text = report(result, name)
+        print(text, flush=True)  # first: a disk that has filled up meanwhile takes no scores away
+        write_json(files[0], result.as_json(name))
+        write_text(files[1], f"{text}\n")
     print(f"\nWritten to {output} and {tables}")
 
 

@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from st_xlret.commands import check_needed
 from st_xlret.commands.calibrate import Documents
-from st_xlret.files import atomic_file, check_output_file
+from st_xlret.files import atomic_file
 from st_xlret.options import name_leading_words, option, parse
 
 if TYPE_CHECKING:
@@ -46,8 +46,9 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
     """Run the command `index`. Texts and vectors go to the disk as they are embedded: memory stays constant."""
     (options,) = parse([Arguments], name_leading_words(arguments, "documents"), description=__doc__, prog=prog)
     check_needed(options, "documents", "model", "output")
-    target = check_output_file(options.output)
-    _check_free(target, options)
+    target = Path(options.output)
+    if target.suffix != ".parquet" or target.exists() and not options.overwrite:
+        raise FileExistsError(f"--output {target}: name a new file, FILE.parquet, or replace an index (--overwrite)")
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
     from tqdm.auto import tqdm
@@ -55,26 +56,27 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
     from st_xlret.data.reading import BadLines, key_of
     from st_xlret.encoding import KeptVectors, encode, known_languages, languages_of
     from st_xlret.hub.export import load_model
-    from st_xlret.stores.parquet import METADATA
+    from st_xlret.stores.files import METADATA
 
-    bad_lines = BadLines(options.skip_bad_lines)
-    texts = _texts(options, bad_lines)
-    batch = list(islice(texts, _AT_A_TIME))
-    if not batch:
-        raise ValueError(f"{', '.join(options.documents)}: there is no text")
-    model = load_model(options.model, options.device)
-    identify = identifier(set(languages_of(model).values()))
-    about = _about(model, options.model)
+    count, codes, bad_lines = 0, set[str](), BadLines(options.skip_bad_lines)
     work = target.with_name(f".{target.name}.embeddings")
+    ours = f"PAR1(?s:.*){METADATA.decode()}"  # the name of the metadata stands at the end of the file
+    with atomic_file(target, ours=ours, inputs=options.documents) as part, tqdm(desc="Indexing", unit=" texts") as bar:
+        texts = _texts(options, bad_lines)
+        batch = list(islice(texts, _AT_A_TIME))
+        if not batch:
+            raise ValueError(f"{', '.join(options.documents)}: there is no text")
+        model = load_model(options.model, options.device)
+        identify = identifier(set(languages_of(model).values()))
+        about = _about(model, options.model)
 
-    def embed(rows: Sequence[tuple[str, str]], shard: slice) -> Any:
-        codes, texts = zip(*rows[shard], strict=True)
-        how: Any = {"normalize_embeddings": True, "batch_size": options.batch_size}
-        return encode(model, texts, known_languages(model, codes), role="document", **how)
+        def embed(rows: Sequence[tuple[str, str]], shard: slice) -> Any:
+            codes, texts = zip(*rows[shard], strict=True)
+            how: Any = {"normalize_embeddings": True, "batch_size": options.batch_size}
+            return encode(model, texts, known_languages(model, codes), role="document", **how)
 
-    writer, count, codes = None, 0, set[str]()
-    with atomic_file(target) as part, tqdm(desc="Indexing", unit=" texts") as bar:
-        try:
+        with ExitStack() as opened:
+            writer: ParquetWriter | None = None
             while batch:
                 rows = [(code or identify(text), text) for code, text in batch]
                 kept = KeptVectors(work / key_of([about, rows]), shard_size=_AT_A_TIME)
@@ -83,15 +85,11 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
                 languages = pa.array([code or None for code, _ in rows], pa.string())
                 columns = {"text": [text for _, text in rows], "language": languages, "vector": vectors}
                 table = pa.table(columns, metadata={METADATA: json.dumps(about)})
-                writer = writer or ParquetWriter(part, table.schema)
+                writer = writer or opened.enter_context(ParquetWriter(part, table.schema))
                 writer.write_table(table)
                 codes |= {code or "unknown" for code, _ in rows}
                 bar.update(len(rows))
                 count, batch = count + len(rows), list(islice(texts, _AT_A_TIME))
-        finally:
-            if writer is not None:
-                writer.close()
-        _check_free(target, options)  # hours may have passed
     shutil.rmtree(work, ignore_errors=True)
     bad_lines.warn()
     print(f"{count} texts in {', '.join(sorted(codes))}: {target}")
@@ -122,11 +120,6 @@ def _about(model: Any, name: str) -> dict[str, Any]:
         "metric": "cosine",
         "prompts": {role: role_prompt(model, role) for role in PROMPT_NAMES},
     }
-
-
-def _check_free(target: Path, options: Arguments) -> None:
-    if target.suffix != ".parquet" or (target.exists() and not options.overwrite):
-        raise FileExistsError(f"--output {target}: name a new file, FILE.parquet, or replace an index (--overwrite)")
 
 
 def _texts(options: Arguments, bad_lines: BadLines) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from st_xlret.commands import check_needed
-from st_xlret.files import atomic_file, check_output_file
+from st_xlret.files import atomic_file
 from st_xlret.options import name_leading_words, option, parse
 
 
@@ -30,7 +30,9 @@ class Arguments:
     source: str = option(None, "Texts in one language: a file, a folder or a data set.")
     target: str = option(None, "Texts in the other language.")
     model: str = option(None, "The encoder: a folder or a name on the Hub.")
-    output: str = option(None, "File of the pairs: .jsonl, or else a table (score, source, target).")
+    output: str = option(
+        None, "File of the pairs, new or mined before: .jsonl, or else a table (score, source, target)."
+    )
     source_language: str | None = option(None, "Language of the source, for a model with a map per language.")
     target_language: str | None = option(None, "The same for the target.")
     margin: str = option("ratio", "How cosines are set off.", ["ratio", "distance", "absolute", "csls"])
@@ -47,38 +49,31 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
     words = name_leading_words(arguments, "source", "target")
     (options,) = parse([Arguments], words, description=__doc__, prog=prog)
     check_needed(options, "source", "target", "model", "output")
-    output = check_output_file(options.output)
-    for source in (options.source, options.target):
-        if output.exists() and Path(source).expanduser().exists() and output.samefile(Path(source).expanduser()):
-            raise ValueError(f"--output {options.output} is what is mined: name another file, or its texts are lost")
-    texts = [_distinct_texts(source) for source in (options.source, options.target)]
-    print(f"{len(texts[0])} distinct source texts, {len(texts[1])} target texts", flush=True)
+    output, is_jsonl = Path(options.output), options.output.endswith(".jsonl")
+    ours = r'\{"score": ' if is_jsonl else r"-?(\d+\.\d{6}|nan|inf)\t"
+    with atomic_file(output, ours=ours, inputs=[options.source, options.target]) as part:
+        texts = [_distinct_texts(source) for source in (options.source, options.target)]
+        print(f"{len(texts[0])} distinct source texts, {len(texts[1])} target texts", flush=True)
 
-    from st_xlret.hub.export import load_model
-    from st_xlret.search import mine_pairs
+        from st_xlret.hub.export import load_model
+        from st_xlret.search import mine_pairs
 
-    model = load_model(options.model, options.device)
-    work = Path(options.embedding_cache or output.with_name(f".{output.name}.embeddings"))
-    languages = (options.source_language, options.target_language)
-    vectors = [_embedded(model, *side, options, work) for side in zip(texts, languages, strict=True)]
-    pairs = mine_pairs(
-        *vectors,
-        k=options.k,
-        margin=options.margin,
-        threshold=options.threshold,
-        device="cuda" if model.device.type == "cuda" else "cpu",
-        show_progress_bar=True,
-    )
-    with atomic_file(output) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
-        for score, one, other in zip(*(column.tolist() for column in pairs), strict=True):
-            if output.suffix == ".jsonl":
-                pair = {"score": score, "source": texts[0][one], "target": texts[1][other]}
-                file.write(json.dumps(pair, ensure_ascii=False) + "\n")
-            else:
-                file.write(f"{score:.6f}\t{texts[0][one]}\t{texts[1][other]}\n")
+        model = load_model(options.model, options.device)
+        work = Path(options.embedding_cache or output.with_name(f".{output.name}.embeddings"))
+        languages = (options.source_language, options.target_language)
+        vectors = [_embedded(model, *side, options, work) for side in zip(texts, languages, strict=True)]
+        device = "cuda" if model.device.type == "cuda" else "cpu"
+        how: Any = {name: getattr(options, name) for name in ("k", "margin", "threshold")}
+        pairs = mine_pairs(*vectors, **how, device=device, show_progress_bar=True)
+        with open(part, "w", encoding="utf-8", newline="\n") as file:
+            for score, one, other in zip(*(column.tolist() for column in pairs), strict=True):
+                source, target = texts[0][one], texts[1][other]
+                pair = {"score": score, "source": source, "target": target}
+                line = json.dumps(pair, ensure_ascii=False) if is_jsonl else f"{score:.6f}\t{source}\t{target}"
+                file.write(f"{line}\n")
     if options.embedding_cache is None:
         shutil.rmtree(work, ignore_errors=True)
-    print(f"{len(pairs.scores)} pairs in {options.output}")
+    print(f"{len(pairs.scores)} pairs in {output}")
 
 
 def _distinct_texts(source: str) -> list[str]:

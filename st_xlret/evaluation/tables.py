@@ -9,6 +9,7 @@ import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -17,7 +18,7 @@ from textwrap import fill
 from typing import Any
 
 from st_xlret.evaluation.base import BenchmarkResult, naming
-from st_xlret.files import atomic_file, check_output_file, write_text
+from st_xlret.files import atomic_file
 
 logger = logging.getLogger(__name__)
 
@@ -286,10 +287,13 @@ def comparison_tables(rows: Sequence[ComparedRow]) -> dict[str, str]:
 
 def write_comparison(files: Sequence[str], output: str | os.PathLike[str]) -> str:
     """Compare results in files and write the tables, `output` with `.md`, `.csv` and `.tex`; returns the first."""
-    targets = {ending: check_output_file(Path(output).with_suffix(ending)) for ending in (".md", ".csv", ".tex")}
-    tables = comparison_tables(compare(read_results(files)))
-    for ending, target in targets.items():
-        write_text(target, tables[ending])
+    main = Path(output).with_suffix(".md")
+    with ExitStack() as outputs:
+        targets = [main.with_suffix(ending) for ending in (".md", ".csv", ".tex")]
+        parts = [outputs.enter_context(atomic_file(file, ours=r"\| system ", beside=main)) for file in targets]
+        tables = comparison_tables(compare(read_results(files)))
+        for part in parts:
+            part.write_text(tables[part.suffix], encoding="utf-8")
     return tables[".md"]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from tqdm.auto import tqdm
 
-from st_xlret.stores.base import Store, vector_column, with_column
+from st_xlret.stores.base import Matrix, Store, vector_column, with_column
 
 if TYPE_CHECKING:
     from st_xlret import VectorCalibration
@@ -48,7 +49,7 @@ def apply_calibration(
     Raises:
         FileExistsError: If there is something else under the name.
         ValueError: If the map is of other vectors, or of queries alone, or the vectors are mapped already.
-        OSError: If the store fails. What is written in a database stays, and is continued.
+        OSError: If the store fails, or has not taken all rows. What a database has stays, and is continued.
 
     Example:
         >>> import tempfile
@@ -71,6 +72,11 @@ def apply_calibration(
     calibration.check(dimension=store.dimension, metric=store.metric, model=store.model, name=store.name)
     left_out, written = Counter[str](), 0
 
+    def map_rows(mapped: Matrix, rows: Any, vectors: Matrix, codes: Any) -> None:
+        if len(rows):
+            languages = codes[rows].tolist() if calibration.languages else None
+            mapped[rows] = calibration.transform(vectors[rows], "document", languages)
+
     def change(batch: pa.RecordBatch) -> pa.RecordBatch:
         nonlocal written
         vectors, is_usable, codes = store.usable(batch, left_out, needs_language=bool(calibration.languages))
@@ -79,13 +85,19 @@ def apply_calibration(
                 left_out[f"in {code}, for which there is no map"] += int((is_usable & (codes == code)).sum())
                 is_usable &= codes != code
         mapped = np.full_like(vectors, np.nan)
-        if is_usable.any():
-            languages = codes[is_usable].tolist() if calibration.languages else None
-            mapped[is_usable] = calibration.transform(vectors[is_usable], "document", languages)
-        written += int(is_usable.sum())
+        rows = np.flatnonzero(is_usable)
+        try:
+            map_rows(mapped, rows, vectors, codes)
+        except ValueError:  # of a vector that is the mean itself, nothing is left: one by one
+            for row in rows:
+                with suppress(ValueError):
+                    map_rows(mapped, np.array([row]), vectors, codes)
+        has_vector = ~np.isnan(mapped[:, 0])
+        left_out["of which the map leaves nothing"] += int((is_usable & ~has_vector).sum())
+        written += int(has_vector.sum())
         bar.update(batch.num_rows)
         return with_column(batch, "vector", vector_column(mapped))
 
     with tqdm(total=len(store), unit=" rows", disable=not show_progress_bar) as bar:
-        store.write(into, f"{calibration.fingerprint} of {store.called}", change)
-    return Applied(written, +left_out)
+        left_out["deleted meanwhile"] = gone = store.write(into, f"{calibration.fingerprint} of {store.called}", change)
+    return Applied(written - gone, +left_out)

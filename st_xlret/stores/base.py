@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -20,6 +21,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from st_xlret.languages import LanguageIdentifier, check_languages, match_language, read_label
+
 Metric = Literal["cosine", "dot", "euclidean"]
 Change = Callable[[pa.RecordBatch], pa.RecordBatch]
 Matrix = NDArray[np.float32]
@@ -29,17 +32,19 @@ STORES = {
     "postgresql": ("postgresql", "PostgresStore"),
     "lance": ("lance", "LanceStore"),
     "chroma": ("chroma", "ChromaStore"),
-    ".parquet": ("parquet", "ParquetStore"),
+    ".parquet": ("files", "ParquetStore"),
     ".npy": ("files", "NumpyStore"),
     ".faiss": ("files", "FaissStore"),
 }
 LANGUAGE_FIELDS = ("language", "lang")
-METRICS: dict[str | None, Metric] = {
-    "cosine": "cosine", "dot": "dot", "euclid": "euclidean", "ip": "dot", "l2": "euclidean"
-}  # fmt: skip
+METRICS: dict[str, Metric] = {"cosine": "cosine", "dot": "dot", "ip": "dot", "euclid": "euclidean", "l2": "euclidean"}
 """What the stores call the metrics, in lower case."""
+_NO_CODE = "with a language that is no code, such as"
 _SHORTEST = np.finfo(np.float32).tiny  # the square of the shortest length of which float32 has all digits
 _IDENTIFIED = 100_000  # texts whose language a sample identifies
+_SECRETS = re.compile(
+    r"(\w{2,}:/+)[^\s'\"]*(@)|\b((?:password|passwd|pwd|token|api_?key|secret)\s*=\s*)(?:'[^']*'|[^\s&'\"]+)", re.I
+)
 _MODEL_NAMES = ("model_name", "model", "name")  # where a client's settings of an embedding function have the model
 
 
@@ -49,6 +54,7 @@ class Fields(NamedTuple):
     vector: str | None = None
     language: str | None = None
     text: str | None = None
+    group: str | None = None
     languages_file: str | None = None
 
     @property
@@ -69,6 +75,7 @@ class Store(AbstractContextManager["Store"]):
         fingerprint: What identifies the weights of that model, if the store says.
         mark: By which map `apply_calibration` made the vectors, and from which; None for vectors as they were made.
         fields: Where it has what.
+        present: Names of its fields, if it knows them.
         secrets: Passwords and keys, which no message shows.
         size: Rows in a batch, at most.
     """
@@ -81,6 +88,7 @@ class Store(AbstractContextManager["Store"]):
     fingerprint: str | None = None
     mark: str | None = None
     fields: Fields = Fields()
+    present: Collection[str] = ()
     secrets: tuple[str, ...] = ()
     size: int = 8192
 
@@ -92,14 +100,18 @@ class Store(AbstractContextManager["Store"]):
         """The rows; see `batches`."""
 
     @abstractmethod
-    def write(self, into: str, mark: str, change: Change) -> None:
+    def write(self, into: str, mark: str, change: Change) -> int:
         """Write rows with the vectors that `change` gives them into something new, which bears the mark.
 
         A row whose vector is null is left out, or stored without one. A file or table is whole or not there. In
         Qdrant, PostgreSQL and Chroma each batch counts: what has this mark under this name is continued.
 
+        Returns:
+            Rows that were changed, and deleted in the store before they could be written.
+
         Raises:
             FileExistsError: If there is something else under the name.
+            OSError: If the store does not have what was sent.
         """
 
     def close(self) -> None:  # noqa: B027
@@ -116,11 +128,11 @@ class Store(AbstractContextManager["Store"]):
 
         Yields:
             Batches with the columns `id` (the store's key, or the number from 0), `vector` (lists of `dimension`
-            float32), `language` and `text`; null where a row has none.
+            float32), `language`, `text` and `group`; null where a row has none.
 
         Raises:
             OSError: If the store fails; the message names it.
-            ValueError: If the store has vectors of another length, or another number of them than of languages.
+            ValueError: If it has vectors of another length, or another number of them than of languages.
         """
         with self.errors():
             batches = self.read(texts or self.fields.text is not None)
@@ -139,22 +151,31 @@ class Store(AbstractContextManager["Store"]):
             drawn: Rows whose language may be identified, (n,). Default: all.
 
         Returns:
-            Vectors (n, d), whether a row has a vector that can be mapped (of finite numbers and a length) and a
-            language, (n,), and languages, (n,), "" for none.
+            Vectors (n, d); whether a row has a vector of finite numbers and a length, and a language, (n,); and the
+            languages in the normal form of `check_language`, (n,), "" for none. A label that is no code stays as it is
+            where no language is needed.
         """
         vectors = matrix(batch)
         squares = np.einsum("nd,nd->n", vectors, vectors)
         is_usable = np.isfinite(squares) & (squares >= _SHORTEST)
         left_out["without a vector that can be mapped"] += int((~is_usable).sum())
-        codes = np.array([code or "" for code in batch.column("language").to_pylist()], dtype=object)
-        if needs_language:
-            if self.fields.text is not None:
-                for row in np.flatnonzero(drawn & is_usable & (codes == "")).tolist():
-                    text = batch.column("text")[row].as_py()
-                    codes[row] = (self._identify(text) if text else None) or ""
-            left_out["without a language"] += int((drawn & is_usable & (codes == "")).sum())
-            is_usable &= codes != ""
-        return vectors, is_usable, codes
+        labels, codes = (
+            np.array([_code(label) for label in batch.column("language").to_pylist()], object).reshape(-1, 2).T
+        )
+        if not needs_language:
+            return vectors, is_usable, np.where(codes == "", labels, codes)
+        if self.fields.text is not None:
+            for row in np.flatnonzero(drawn & is_usable & (labels == "")).tolist():
+                text = batch.column("text")[row].as_py()
+                codes[row] = (self._identify(text) if text else None) or ""
+        lacking = np.flatnonzero(drawn & is_usable & (codes == ""))
+        unreadable = [label for label in labels[lacking].tolist() if label]
+        left_out["without a language"] += len(lacking) - len(unreadable)
+        if unreadable:
+            left_out[next((why for why in left_out if _NO_CODE in why), f"{_NO_CODE} {unreadable[0][:40]!r}")] += len(
+                unreadable
+            )
+        return vectors, is_usable & (codes != ""), codes
 
     def sample(
         self,
@@ -172,7 +193,7 @@ class Store(AbstractContextManager["Store"]):
 
         Args:
             per_language: Vectors to draw from each language; all, where there are fewer.
-            languages: The languages to draw from. Default: all.
+            languages: The languages to draw from; `"pt"` takes `"pt-br"`, too. Default: all.
             seed: Seed of the draw.
             show_progress_bar: Show how many rows are read.
 
@@ -180,21 +201,21 @@ class Store(AbstractContextManager["Store"]):
             Language -> (n, d) float32, in the order of the codes.
 
         Raises:
-            ValueError: If no row has a vector and a language, or one of `languages` has none.
+            ValueError: If no row has a vector and a language, one of `languages` has none, or most labels are no codes.
         """
-        generator = np.random.default_rng(seed)
+        generator, wanted = np.random.default_rng(seed), check_languages(languages)
         lots_of: dict[str, NDArray[np.float64]] = {}
         vectors_of: dict[str, Matrix] = {}
-        left_out, known, total = Counter[str](), set[str](), len(self)
+        left_out, known, total = Counter[str](), Counter[str](), len(self)
         share = 1.0 if self.fields.text is None else _IDENTIFIED / max(1, total)
         with tqdm(total=total, desc="Sampling", unit=" rows", disable=not show_progress_bar) as bar:
             for batch in self.batches():
                 bar.update(batch.num_rows)
                 lots = generator.random(batch.num_rows)
                 vectors, is_usable, codes = self.usable(batch, left_out, drawn=lots < share)
-                present = set(codes[is_usable].tolist())
-                known |= present
-                for code in present if languages is None else present & set(languages):
+                known.update(codes[is_usable].tolist())
+                codes = np.array([match_language(code, wanted) for code in codes], dtype=object)
+                for code in sorted({*codes[is_usable].tolist()} - {None}):
                     chosen = np.flatnonzero(is_usable & (codes == code))
                     lots_before = lots_of.get(code, np.empty(0))
                     if len(lots_before) == per_language:
@@ -204,12 +225,15 @@ class Store(AbstractContextManager["Store"]):
                     before = vectors_of.get(code, vectors[:0])
                     lots_of[code] = merged[lowest]
                     vectors_of[code] = np.concatenate([before, vectors[chosen]])[lowest]
-        if (missing := set(languages or ()) - set(vectors_of)) or not known:
+        missing, no_code = (wanted or frozenset()) - set(vectors_of), [why for why in left_out if _NO_CODE in why]
+        if missing or not known or no_code and left_out[no_code[0]] > known.total():
             of_these, there_are = ", ".join(sorted(missing)), ", ".join(sorted(known)[:20])
+            alike = [field for field in self.present if "lang" in field.lower() or "locale" in field.lower()]
             raise ValueError(
                 f"{self.name}: of {total} rows none has a vector and a language ({of_these or 'any'}); there are "
-                f"{there_are or 'none'}. Languages come from a field (--language_field), a file with a code a line "
-                "(--languages_file), or texts (--text_field)"
+                f"{there_are or 'none'}{f', and {describe(left_out)}' * bool(no_code)}. Languages come from a field "
+                f"(--language_field{f', as {alike}' * bool(alike)}), a file with a code a line (--languages_file), or "
+                "texts (--text_field)"
             )
         if left_out.total():
             warnings.warn(f"{self.name}: left out: {describe(left_out)}", stacklevel=2)
@@ -228,6 +252,15 @@ class Store(AbstractContextManager["Store"]):
         if is_taken and (mark is None or mark_there != mark):
             raise FileExistsError(f"{self.name}: {what} is there already: nothing is overwritten, give another name")
 
+    def count_gone(self, sent: int, present: int, stored: int) -> int:
+        """How many of the rows that were sent are gone; if the store has some without their vectors, an `OSError`."""
+        if stored < present:
+            raise OSError(
+                f"{self.name} has taken {stored} of {present} vectors: a trigger, a rule or a policy leaves rows out, "
+                "or the server has lost them. The same command writes those that are missing"
+            )
+        return sent - present
+
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Errors of the store's client name the store, and show no password or key."""
@@ -244,8 +277,6 @@ class Store(AbstractContextManager["Store"]):
 
     @cached_property
     def _identify(self) -> Callable[[str], str | None]:
-        from st_xlret.languages import LanguageIdentifier
-
         return LanguageIdentifier().identify
 
     def _labelled(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -269,6 +300,7 @@ def open_store(
     vector_field: str | None = None,
     language_field: str | None = None,
     text_field: str | None = None,
+    group_field: str | None = None,
     languages_file: str | os.PathLike[str] | None = None,
 ) -> Store:
     r"""Open stored vectors, wherever they are.
@@ -281,6 +313,7 @@ def open_store(
         language_field: Field of the languages, in a payload also `metadata.language`. Default: `language` or `lang`.
         text_field: Field of the texts. Rows without a language then get the one that the extra `langid` finds in their
             text. Default: `text`, for the texts alone.
+        group_field: Field that versions of one page in several languages have in common.
         languages_file: For `.npy` and `.faiss`: a file with a code a line, in the order of the vectors.
 
     Returns:
@@ -302,7 +335,7 @@ def open_store(
     """
     address = os.fspath(address)
     scheme, path = address.partition(":")[0], Path(address).expanduser()
-    kind = scheme if scheme in STORES else ".parquet" if path.is_dir() else path.suffix
+    kind = scheme if scheme in STORES else ".parquet" if address.strip() and path.is_dir() else path.suffix
     file, problem = None if languages_file is None else os.fspath(languages_file), None
     if kind not in STORES or kind != scheme and ("://" in address or "@" in address and not path.exists()):
         problem = f"names no stored vectors; known are {', '.join(STORES)}"
@@ -311,7 +344,7 @@ def open_store(
     if problem:
         raise ValueError(f"{parse_address(address, optional=None)[2]} {problem}")
     module, name = STORES[kind]
-    fields = Fields(vector_field, language_field, text_field, file)
+    fields = Fields(vector_field, language_field, text_field, group_field, file)
     opened: Store = getattr(import_module(f"st_xlret.stores.{module}"), name)(address, fields)
     return opened
 
@@ -346,7 +379,7 @@ def parse_address(
     values = dict(parse_qsl(query))
     allowed = {*required, *(optional or ())}
     parts = "&".join(f"{name}={value}" for name, value in values.items() if name in allowed - {"api_key"})
-    shown, problem = f"{scheme}:{place.replace(user + at, '', 1)}?{parts}".removesuffix("?"), None
+    shown, problem = f"{scheme}:{without_secrets(place.replace(user + at, '', 1))}?{parts}".removesuffix("?"), None
     if set(user) & set("/?#@[]"):
         shown, problem = scheme, "the user or password has one of / ? # @ [ ]: write %2F %3F %23 %40 %5B %5D instead"
     elif missing := [name for name in required if not values.get(name)]:
@@ -357,9 +390,20 @@ def parse_address(
         problem = "there is no such folder"  # which the client would make
     if problem:
         raise ValueError(f"{shown}: {problem}")
-    keys = (value for name, value in values.items() if "key" in name or "password" in name)
+    keys = [value for name, value in values.items() if "key" in name or "password" in name]
+    keys += re.findall(r"password\s*=\s*'?([^\s']+)", place)  # as libpq writes it
     secrets = {form for secret in (user.partition(":")[2], *keys) for form in (secret, unquote(secret)) if secret}
     return place, values, shown, tuple(secrets)
+
+
+def without_secrets(text: str) -> str:
+    """A message without the users, passwords and keys of the URLs and the settings in it.
+
+    Example:
+        >>> without_secrets("no https://me:secret@host/a, no host=h password=secret")
+        'no https://***@host/a, no host=h password=***'
+    """
+    return _SECRETS.sub(lambda match: f"{match[1] or match[3]}***{match[2] or ''}", text)
 
 
 def matrix(batch: pa.RecordBatch) -> Matrix:
@@ -382,11 +426,14 @@ def vector_column(vectors: Matrix) -> pa.FixedSizeListArray:
     return pa.FixedSizeListArray.from_arrays(numbers, vectors.shape[1], mask=mask)
 
 
-def rows_batch(ids: Sequence[Any], vectors: Matrix, languages: Any = None, texts: Any = None) -> pa.RecordBatch:
-    """A batch as `Store.batches` gives them. Languages and texts may be None, for rows that have none."""
+def rows_batch(
+    ids: Sequence[Any], vectors: Matrix, languages: Any = None, texts: Any = None, groups: Any = None
+) -> pa.RecordBatch:
+    """A batch as `Store.batches` gives them. Languages, texts and groups may be None, for rows that have none."""
+    fields = {"id": list(map(str, ids)), "language": languages, "text": texts, "group": groups}
     columns = {
         name: pa.nulls(len(ids), pa.string()) if values is None else pa.array(values, pa.string())
-        for name, values in {"id": list(map(str, ids)), "language": languages, "text": texts}.items()
+        for name, values in fields.items()
     }
     return pa.record_batch({**columns, "vector": vector_column(vectors)})
 
@@ -408,7 +455,7 @@ def field_among(present: Collection[str], field: str | None, usual: Sequence[str
     return field or next((name for name in usual if name in present), None)
 
 
-def value_at(payload: Any, paths: Sequence[str]) -> str | None:
+def value_at(payload: Any, *paths: str) -> str | None:
     """The first value that a nested payload has at one of the paths, such as "metadata.lang"."""
     for path in paths:
         value = payload
@@ -419,9 +466,17 @@ def value_at(payload: Any, paths: Sequence[str]) -> str | None:
     return None
 
 
+def metric_of(name: str | None, where: str) -> Metric | None:
+    """The metric that a store calls so; None if it calls none, and a `ValueError` for one that maps do not keep."""
+    if name and name.lower() not in METRICS:
+        raise ValueError(f"{where} compares vectors by {name}; maps are for cosine, dot product and Euclidean distance")
+    return METRICS[name.lower()] if name else None
+
+
 def named_model(settings: Mapping[str, Any]) -> str | None:
     """The name of the model in a client's settings of an embedding function, or in a collection's metadata."""
-    return next((name for name in map(settings.get, _MODEL_NAMES) if isinstance(name, str)), None)
+    name = next((name for name in map(settings.get, _MODEL_NAMES) if isinstance(name, str)), "")
+    return "".join(letter for letter in name if letter.isprintable() and letter not in "`<>") or None  # pages show it
 
 
 def first_length(vectors: Iterable[Any], where: str) -> int:
@@ -430,3 +485,13 @@ def first_length(vectors: Iterable[Any], where: str) -> int:
         if vector is not None:
             return len(vector)
     raise ValueError(f"{where} is empty: it has no vectors")
+
+
+@lru_cache(maxsize=65_536)
+def _code(label: str | None) -> tuple[str, str]:
+    """A label and its code; "" for a label that is missing, and for the code of one that is none."""
+    try:
+        code = read_label(label) or ""
+    except ValueError:
+        return label or "", ""
+    return code, code

@@ -36,7 +36,7 @@ class ChromaStore(Store):
         self.dimension = base.first_length(first, self.name)
         self.mark = (self.collection.metadata or {}).get(_MARK)
         self.space = (settings.get("hnsw") or {}).get("space", "l2")
-        self.metric = base.METRICS.get(self.space)
+        self.metric = base.metric_of(self.space, self.name)
         self.model = base.named_model((settings.get("embedding_function") or {}).get("config") or {})
 
     def __len__(self) -> int:
@@ -46,8 +46,9 @@ class ChromaStore(Store):
         """The entries, by their ids."""
         return map(self._batch, self._raw())
 
-    def write(self, into: str, mark: str, change: Change) -> None:
+    def write(self, into: str, mark: str, change: Change) -> int:
         """A new collection with the same ids, documents and metadata; an entry without a vector is left out."""
+        gone = 0
         with self.errors():
             marks = {each.name: (each.metadata or {}).get(_MARK) for each in self.client.list_collections()}
             self.refuse_taken(f"a collection {into}", into in marks, mark, marks.get(into))
@@ -63,22 +64,27 @@ class ChromaStore(Store):
                 vectors = base.matrix(change(self._batch(missing)))
                 has_vector = ~np.isnan(vectors[:, 0])
                 if has_vector.any():
-                    mapped.upsert(**_chosen(missing, has_vector) | {"embeddings": vectors[has_vector]})
+                    sent = _chosen(missing, has_vector) | {"embeddings": vectors[has_vector]}
+                    mapped.upsert(**sent)
+                    stored = len(mapped.get(ids=sent["ids"], include=[])["ids"])
+                    gone += self.count_gone(len(sent["ids"]), len(sent["ids"]), stored)
+        return gone
 
     def _raw(self) -> Iterator[dict[str, Any]]:
-        start, size = 0, min(self.size, self.client.get_max_batch_size())
-        columns = ["embeddings", "metadatas", "documents"]
-        while (entries := self.collection.get(limit=size, offset=start, include=columns))["ids"]:
-            yield {name: entries[name] for name in ("ids", *columns)}
-            start += len(entries["ids"])
+        size, columns = min(self.size, self.client.get_max_batch_size()), ["embeddings", "metadatas", "documents"]
+        names = self.collection.get(include=[])["ids"]  # pages by offset would move when entries come or go
+        for start in range(0, len(names), size):
+            if (entries := self.collection.get(ids=names[start : start + size], include=columns))["ids"]:
+                yield {name: entries[name] for name in ("ids", *columns)}
 
     def _batch(self, entries: dict[str, Any]) -> pa.RecordBatch:
-        texts = entries["documents"]
+        about, texts = entries["metadatas"], entries["documents"]
+        codes = [base.value_at(each, *self.fields.language_names) for each in about]
         if self.fields.text:
-            texts = [base.value_at(each, [self.fields.text]) for each in entries["metadatas"]]
-        codes = [base.value_at(each, self.fields.language_names) for each in entries["metadatas"]]
+            texts = [base.value_at(each, self.fields.text) for each in about]
+        groups = [base.value_at(each, self.fields.group or "") for each in about]
         vectors = np.asarray(entries["embeddings"], np.float32).reshape(-1, self.dimension)
-        return base.rows_batch(entries["ids"], vectors, codes, texts)
+        return base.rows_batch(entries["ids"], vectors, codes, texts, groups)
 
 
 def _chosen(entries: dict[str, Any], is_chosen: Iterable[Any]) -> dict[str, Any]:

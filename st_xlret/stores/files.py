@@ -1,18 +1,44 @@
-"""Vectors in files that have nothing else: a NumPy array, or a faiss index. Their languages are in another file."""
+"""Vectors in files: a NumPy array, a faiss index, Parquet files in a folder; and what tables have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from st_xlret.files import atomic_file, check_output_file
-from st_xlret.stores.base import Change, Fields, Store, matrix, rows_batch
+from st_xlret.files import atomic_file
+from st_xlret.stores.base import (
+    LANGUAGE_FIELDS,
+    Change,
+    Fields,
+    Store,
+    field_among,
+    first_length,
+    matrix,
+    metric_of,
+    named_model,
+    rows_batch,
+)
 
+METADATA = b"st_xlret"
+"""Key of a Parquet file's metadata: JSON that may have "model", "fingerprint", "prompts", "metric" and "map"."""
+
+_BUFFER = 2**20  # bytes of a Parquet file that are read at a time
 _PER_LIST = 64  # vectors by which the centre of a list of an IVF index is found
+_LOGS = (
+    "_delta_log",
+    ".hoodie",
+    "metadata/*.metadata.json",
+)  # of tables that say themselves which of their files count
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 class NumpyStore(Store):
@@ -39,14 +65,15 @@ class NumpyStore(Store):
                 vectors = self.array[start : start + self.size].astype(np.float32)
             yield rows_batch(range(start, start + len(vectors)), vectors)
 
-    def write(self, into: str, mark: str, change: Change) -> None:
+    def write(self, into: str, mark: str, change: Change) -> int:
         """A new `.npy` file; a row without a vector is a row of NaN."""
-        with atomic_file(new_file(self, into, ".npy")) as temporary, open(temporary, "wb") as file:
+        with atomic_file(new_file(self, into, ".npy"), ours="") as temporary, open(temporary, "wb") as file:
             header = {"descr": self.array.dtype.str, "fortran_order": False, "shape": self.array.shape}
             np.lib.format.write_array_header_1_0(file, header)
             for batch in map(change, self.batches()):
                 # Not `open_memmap`, which on a full disk kills the process.
                 file.write(matrix(batch).astype(self.array.dtype).data)
+        return 0
 
 
 class FaissStore(Store):
@@ -58,17 +85,22 @@ class FaissStore(Store):
         self.name, self.called, self.fields = path, path, fields
         with self.errors():
             self.index: Any = faiss.read_index(str(Path(path).expanduser()))
-            self.is_ivf = isinstance(self.index, faiss.IndexIVFFlat)
-            if self.is_ivf:
-                self.index.make_direct_map()  # type: ignore[attr-defined]
+        self.is_ivf = isinstance(self.index, faiss.IndexIVFFlat)
         if not (self.is_ivf or isinstance(self.index, faiss.IndexFlat)) or not self.index.ntotal:
             raise ValueError(
                 f"{path} is a {type(self.index).__name__} of {self.index.ntotal} vectors, and vectors are read from "
                 "IndexFlat and IndexIVFFlat, which hold them whole. For other indexes, map the queries alone"
             )
+        if self.is_ivf:
+            lists = self.index.invlists  # type: ignore[attr-defined]
+            sizes = [lists.list_size(number) for number in range(lists.nlist)]
+            ids = [faiss.rev_swig_ptr(lists.get_ids(number), size) for number, size in enumerate(sizes) if size]
+            if not np.array_equal(np.sort(np.concatenate(ids)), np.arange(self.index.ntotal)):
+                raise ValueError(f"{path}: the ids of an IVF index have to be 0 to {self.index.ntotal - 1}, each once")
+            self.index.make_direct_map()  # type: ignore[attr-defined]
         self.dimension = self.index.d
-        of_type = {faiss.METRIC_INNER_PRODUCT: "dot", faiss.METRIC_L2: "euclidean"}
-        self.metric = of_type.get(self.index.metric_type)  # type: ignore[assignment]
+        names = {faiss.METRIC_INNER_PRODUCT: "dot", faiss.METRIC_L2: "l2"}
+        self.metric = metric_of(names.get(self.index.metric_type, f"faiss's metric {self.index.metric_type}"), path)
 
     def __len__(self) -> int:
         return int(self.index.ntotal)
@@ -79,26 +111,172 @@ class FaissStore(Store):
             vectors = self.index.reconstruct_n(start, min(self.size, len(self) - start))
             yield rows_batch(range(start, start + len(vectors)), vectors)
 
-    def write(self, into: str, mark: str, change: Change) -> None:
+    def write(self, into: str, mark: str, change: Change) -> int:
         """A new index of the same kind; a row without a vector is a row of zeros."""
         import faiss
 
-        path, old = new_file(self, into, ".faiss"), self.index
-        vectors = np.nan_to_num(np.concatenate([matrix(batch) for batch in map(change, self.batches())]))
-        index: Any = faiss.IndexFlat(old.d, old.metric_type)
-        if self.is_ivf:
-            index = faiss.IndexIVFFlat(index, old.d, old.nlist, old.metric_type)
-            index.nprobe = old.nprobe
-            index.train(vectors[np.random.default_rng(0).permutation(len(vectors))[: _PER_LIST * old.nlist]])
-        index.add(vectors)
-        with atomic_file(path) as temporary:
+        old = self.index
+        with atomic_file(new_file(self, into, ".faiss"), ours="") as temporary:
+            vectors = np.nan_to_num(np.concatenate([matrix(batch) for batch in map(change, self.batches())]))
+            index: Any = faiss.IndexFlat(old.d, old.metric_type)
+            if self.is_ivf:
+                index = faiss.IndexIVFFlat(index, old.d, old.nlist, old.metric_type)
+                index.nprobe = old.nprobe
+                index.train(vectors[np.random.default_rng(0).permutation(len(vectors))[: _PER_LIST * old.nlist]])
+            index.add(vectors)
             faiss.write_index(index, str(temporary))
+        return 0
+
+
+class TableStore(Store):
+    """A table of Arrow: a column of lists of floating-point numbers, and columns of languages and texts.
+
+    Attributes:
+        schema: The schema of the table.
+        columns: "vector", "language", "text" and "group" -> the column that has it, if there is one.
+    """
+
+    schema: pa.Schema
+    columns: dict[str, str]
+
+    def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
+        """The rows in the order in which they were added, numbered from 0."""
+        start = 0
+        for batch in self._raw({column for name, column in self.columns.items() if texts or name != "text"}):
+            yield self._rows(batch, start)
+            start += batch.num_rows
+
+    @abstractmethod
+    def _raw(self, columns: Any) -> Iterator[pa.RecordBatch]:
+        """The batches of the table, with these columns."""
+
+    def _use(self, schema: pa.Schema) -> None:
+        """Find what is asked for in the table."""
+        self.schema, self.present, where = schema, schema.names, f"{self.name}, among its columns of vectors,"
+        lists = [field.name for field in schema if _is_vector(field.type)]
+        columns = {
+            "vector": field_among(lists, self.fields.vector or "vector", (), where),
+            "language": field_among(schema.names, self.fields.language, LANGUAGE_FIELDS, self.name),
+            "text": field_among(schema.names, self.fields.text, ("text",), self.name),
+            "group": field_among(schema.names, self.fields.group, (), self.name),
+        }
+        self.columns = {name: column for name, column in columns.items() if column}
+        column = self.columns["vector"]
+        vectors = (vector.as_py() for batch in self._raw([column]) for vector in batch.column(column))
+        kind = schema.field(column).type
+        is_fixed = pa.types.is_fixed_size_list(kind)
+        self.dimension = kind.list_size if is_fixed else first_length(vectors, self.name)
+
+    def _rows(self, batch: pa.RecordBatch, start: int = 0) -> pa.RecordBatch:
+        """A batch of the table as `batches` gives it."""
+        rows = {name: pa.nulls(batch.num_rows, pa.string()) for name in ("language", "text", "group")}
+        for name in rows.keys() & self.columns.keys():
+            if self.columns[name] in batch.schema.names:
+                rows[name] = batch.column(self.columns[name]).cast(pa.string())
+        rows["vector"] = batch.column(self.columns["vector"]).cast(pa.list_(pa.float32(), self.dimension))
+        rows["id"] = pa.array(range(start, start + batch.num_rows)).cast(pa.string())
+        return pa.record_batch(rows)
+
+    def _changed(self, change: Change, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The whole table with changed vectors, in the types of its own columns."""
+        place = schema.get_field_index(self.columns["vector"])
+        for batch in self._raw(schema.names):
+            arrays = batch.columns
+            arrays[place] = change(self._rows(batch)).column("vector").cast(schema.field(place).type)
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class ParquetStore(TableStore):
+    """A file, or a folder of files that have the same columns. Folders such as `language=fr` are a column."""
+
+    def __init__(self, path: str, fields: Fields) -> None:
+        self.name, self.called, self.fields = path, path, fields
+        self.place = Path(path).expanduser()
+        self.files = self._files() if self.place.is_dir() else [self.place]
+        with self.errors():
+            metadata = [pq.read_metadata(file) for file in self.files]
+            schemas = [self._schema(file, each) for file, each in zip(self.files, metadata, strict=True)]
+            self.about = dict(json.loads((schemas[0].metadata or {}).get(METADATA, b"{}")))
+        for file, schema in zip(self.files, schemas, strict=True):
+            if differ := {field.name for field in {*schema} ^ {*schemas[0]}}:
+                raise ValueError(f"{file} and {self.files[0]} differ in the columns {', '.join(sorted(differ))}")
+        self.rows = sum(each.num_rows for each in metadata)
+        self.metric, self.mark = metric_of(self.about.get("metric"), path), self.about.get("map")
+        self.model, self.fingerprint = named_model(self.about), self.about.get("fingerprint")
+        self._use(schemas[0])
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def write(self, into: str, mark: str, change: Change) -> int:
+        """A new file with all columns; a row without a vector has null."""
+        about = json.dumps({**self.about, "map": mark}).encode()
+        schema = self.schema.with_metadata({**(self.schema.metadata or {}), METADATA: about})
+        others = [name for name in schema.names if name != self.columns["vector"]]
+        # Neither pays for vectors, whose numbers are all different.
+        how: Any = {
+            "use_dictionary": others,
+            "compression": dict.fromkeys(others, "snappy"),
+            "write_statistics": others,
+        }
+        path = new_file(self, into, ".parquet")
+        with atomic_file(path, ours="", inputs=[self.place]) as part, pq.ParquetWriter(part, schema, **how) as writer:
+            for batch in self._changed(change, schema):
+                writer.write_batch(batch)
+        return 0
+
+    def _files(self) -> list[Path]:
+        """The files of a folder, but for those that are hidden, or half written; the warning names what is left out."""
+        files = {file: file.relative_to(self.place).parts for file in sorted(self.place.rglob("*")) if file.is_file()}
+        shown = {file: not any(part[0] in "._" or ".st-xlret-" in part for part in files[file]) for file in files}
+        chosen = [file for file in files if shown[file] and file.suffix == ".parquet"]
+        if others := [str(Path(*files[file])) for file in files if (file.suffix == ".parquet") != shown[file]]:
+            warnings.warn(
+                f"{self.name}: {len(others)} files are left out, such as {', '.join(others[:3])}", stacklevel=4
+            )
+        log = next((log.name for pattern in _LOGS for log in self.place.glob(pattern)), None)
+        if log or not chosen:
+            problem = (
+                f"has a log, {log}, which says which files count: give a copy of its rows"
+                if log
+                else "has no .parquet file"
+            )
+            raise ValueError(f"{self.name} {problem}")
+        return chosen
+
+    def _partitions(self, file: Path) -> dict[str, str | None]:
+        """Columns that the names of the folders of a file are."""
+        parts = (part.partition("=") for part in file.relative_to(self.place).parts[:-1] if "=" in part)
+        return {name: None if value == _NULL_PARTITION else unquote(value) for name, _, value in parts}
+
+    def _schema(self, file: Path, metadata: pq.FileMetaData) -> pa.Schema:
+        schema = metadata.schema.to_arrow_schema()
+        for name in self._partitions(file):
+            schema = schema if name in schema.names else schema.append(pa.field(name, pa.string()))
+        return schema
+
+    def _raw(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for file in self.files:
+            partitions = self._partitions(file)
+            # Otherwise pyarrow keeps what was read: 90 MB more for 307 MB of vectors; its datasets keep 325 and more.
+            with self.errors(), pq.ParquetFile(file, pre_buffer=False, buffer_size=_BUFFER) as opened:
+                inside = [name for name in columns if name in opened.schema_arrow.names]
+                for batch in opened.iter_batches(self.size, columns=inside):
+                    for name in set(columns) - set(inside):
+                        values = pa.array([partitions[name]] * batch.num_rows, pa.string())
+                        batch = batch.append_column(name, values)
+                    yield batch.select(list(columns))
 
 
 def new_file(store: Store, into: str, suffix: str) -> Path:
-    """The path of a file that can be written, and is not there yet."""
+    """The path of a file that is not there yet."""
     path = Path(into).expanduser()
     if path.suffix != suffix:
         raise ValueError(f"{into}: vectors of {store.name} go into another {suffix} file")
     store.refuse_taken(f"a file {into}", path.exists())
-    return check_output_file(path)
+    return path
+
+
+def _is_vector(kind: pa.DataType) -> bool:
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return is_list and pa.types.is_floating(kind.value_type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ WHERE indrelid = %s AND indisprimary"""
 _INDEXES = """
 SELECT opcname FROM pg_index JOIN pg_opclass ON pg_opclass.oid = indclass[0]
 JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = %s AND attname = %s"""
+_HEIRS = "SELECT 1 FROM pg_inherits JOIN pg_class ON oid = inhparent WHERE inhparent = %s AND relkind = 'r' LIMIT 1"
 _MARK = "st-xlret apply: "  # before it, in the comment on a column of mapped vectors
 # Of libpq, unless the address has its own: a server that does not answer, and one that is gone, for 60 s.
 _LIMITS = {
@@ -33,6 +35,9 @@ _LIMITS = {
 _NAME = 63  # bytes of a name that PostgreSQL keeps
 
 
+_SECONDS, _TRIES = 2, 5  # for the lock of a table, which makes every later query wait
+
+
 class PostgresStore(Store):
     """A column of a table that has a primary key of one column."""
 
@@ -41,6 +46,7 @@ class PostgresStore(Store):
         psycopg = import_optional("psycopg", extra="pgvector", needed_for="vectors in PostgreSQL")
         pgvector = import_optional("pgvector.psycopg", extra="pgvector", needed_for="vectors in PostgreSQL")
         self.fields, self.sql, self.called = fields, psycopg.sql, values.pop("column")
+        self.psycopg = psycopg
         self.table = self.sql.Identifier(*values.pop("table").split("."))
         with self.errors():
             self.connection = psycopg.connect(f"postgresql:{place}", autocommit=True, **{**_LIMITS, **values})
@@ -48,22 +54,24 @@ class PostgresStore(Store):
             ((oid,),) = self._rows("SELECT %s::regclass::oid", self.table.as_string(self.connection))
             self.columns = {name: (kind, comment or "") for name, kind, comment in self._rows(_COLUMNS, oid)}
             keys = [name for (name,) in self._rows(_KEYS, oid)]
-            classes = [name for (name,) in self._rows(_INDEXES, oid, self.called)]
+            classes = [name.split("_")[1] for (name,) in self._rows(_INDEXES, oid, self.called)]
+            has_heirs = bool(self._rows(_HEIRS, oid))
         lists = [name for name, (kind, _) in self.columns.items() if kind.partition("(")[0] in ("vector", "halfvec")]
         base.field_among(lists, self.called, (), f"{self.name}, among its columns of type vector and halfvec,")
-        if len(keys) != 1:
-            raise ValueError(f"{self.name}: the table needs a primary key of one column, by which rows are found again")
+        if len(keys) != 1 or has_heirs:
+            needed = "no tables that inherit from it" if has_heirs else "a primary key of one column"
+            raise ValueError(f"{self.name}: the table needs {needed}: by its key a row is found again")
         self.key, self.key_type = keys[0], self.columns[keys[0]][0]
         kind, comment = self.columns[self.called]
         self.kind, _, size = kind.rstrip(")").partition("(")
         self.mark = comment.removeprefix(_MARK) if comment.startswith(_MARK) else None
-        self.metric = next(
-            (base.METRICS[name.split("_")[1]] for name in classes if name.split("_")[1] in base.METRICS), None
-        )
+        self.metric = base.metric_of(min(classes, key=lambda name: name not in base.METRICS, default=None), self.name)
+        self.present = self.columns
         self.language, self.text = (
             self._field(fields.language, base.LANGUAGE_FIELDS),
             self._field(fields.text, ("text",)),
         )
+        self.group = self._field(fields.group, ())
         with self.errors():
             some = self._sql(
                 "SELECT vector_to_float4({column}, 0, false) FROM {table} WHERE {column} IS NOT NULL LIMIT 1"
@@ -77,7 +85,7 @@ class PostgresStore(Store):
         """The rows in the order of their keys, by their keys."""
         return self._raw(texts, "TRUE")
 
-    def write(self, into: str, mark: str, change: Change) -> None:
+    def write(self, into: str, mark: str, change: Change) -> int:
         """A new column of the same table and type; a row without a vector has null in it."""
         into = into.encode()[:_NAME].decode(errors="ignore")  # as PostgreSQL cuts names, wherever they stand
         is_taken, comment = into in self.columns, f"{_MARK}{mark}"
@@ -85,36 +93,48 @@ class PostgresStore(Store):
         new = self.sql.Identifier(into)
         with self.errors():
             if not is_taken:
+                self._add_column(new, self.sql.Literal(comment))
+            batches = self._raw(self.fields.text is not None, "{new} IS NULL", new=new)  # a stopped run goes on
+            return sum(self._update(new, change(batch)) for batch in batches)
+
+    def _add_column(self, new: Any, comment: Any) -> None:
+        """Add a column, without making others wait for the table beside a transaction that is idle."""
+        add, about = (
+            f"ALTER TABLE {{table}} ADD {{new}} {self.kind}({self.dimension})",
+            "COMMENT ON COLUMN {table}.{new} IS {text}",
+        )
+        for tries_left in reversed(range(_TRIES)):
+            try:
                 with self.connection.transaction():
-                    kind = f"{self.kind}({self.dimension})"
-                    self.connection.execute(self._sql(f"ALTER TABLE {{table}} ADD {{new}} {kind}", new=new), ())
-                    comment = self._sql(
-                        "COMMENT ON COLUMN {table}.{new} IS {text}", new=new, text=self.sql.Literal(comment)
-                    )
-                    self.connection.execute(comment, ())
-            for batch in self._raw(self.fields.text is not None, "{new} IS NULL", new=new):  # a stopped run goes on
-                self._update(new, change(batch))
+                    self.connection.execute(f"SET LOCAL lock_timeout = '{_SECONDS}s'")
+                    self.connection.execute(self._sql(add, new=new), ())
+                    self.connection.execute(self._sql(about, new=new, text=comment), ())
+                return
+            except self.psycopg.errors.LockNotAvailable as error:
+                if not tries_left:
+                    raise OSError("another session holds the table; nothing was changed, try again later") from error
+                time.sleep(_SECONDS)  # in which others get the table
 
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
 
     def _raw(self, texts: bool, condition: str, **names: Any) -> Iterator[pa.RecordBatch]:
-        names |= {"language": self.language, "text": self.text if texts else self.sql.SQL("NULL")}
+        names |= {"language": self.language, "text": self.text if texts else self.sql.SQL("NULL"), "group": self.group}
         # Keys are read as text and cast back, whatever type they have; a bare {key} in ORDER BY would be that text.
-        select = "SELECT {key}::text, {column}, {language}::text, {text}::text FROM {table}"
+        select = "SELECT {key}::text, {column}, {language}::text, {text}::text, {group}::text FROM {table}"
         order, after = f"ORDER BY {{table}}.{{key}} LIMIT {self.size}", ""
         while rows := self._rows(self._sql(f"{select} WHERE {condition} {after} {order}", **names)):
-            keys, vectors, codes, texts_read = zip(*rows, strict=True)
+            keys, vectors, *others = zip(*rows, strict=True)
             numbers = np.full((len(rows), self.dimension), np.nan, np.float32)
             for row, vector in enumerate(vectors):
                 if vector is not None:
                     numbers[row] = vector.to_numpy()
-            yield base.rows_batch(keys, numbers, codes, texts_read)
+            yield base.rows_batch(keys, numbers, *others)
             names["last"], after = self.sql.Literal(keys[-1]), f"AND {{key}} > {{last}}::{self.key_type}"
 
-    def _update(self, new: Any, batch: pa.RecordBatch) -> None:
-        """One transaction: a batch is there as a whole, or not at all."""
+    def _update(self, new: Any, batch: pa.RecordBatch) -> int:
+        """One transaction: a batch is there as a whole, or not at all. Gives the number of rows that are gone."""
         kinds = import_optional("pgvector", extra="pgvector", needed_for="vectors in PostgreSQL")
         kind = {"vector": kinds.Vector, "halfvec": kinds.HalfVector}[self.kind]
         with self.connection.transaction(), self.connection.cursor() as cursor:
@@ -124,11 +144,13 @@ class PostgresStore(Store):
                 for key, vector in zip(batch.column("id").to_pylist(), base.matrix(batch), strict=True):
                     if not np.isnan(vector[0]):
                         copy.write_row((key, kind(vector)))
-            update = (
-                "UPDATE {table} SET {new} = mapped_rows.mapped FROM mapped_rows "
-                f"WHERE {{table}}.{{key}} = mapped_rows.key::{self.key_type}"
-            )
+            same = f"{{table}}.{{key}} = mapped_rows.key::{self.key_type}"
+            update = f"UPDATE {{table}} SET {{new}} = mapped_rows.mapped FROM mapped_rows WHERE {same}"
             cursor.execute(self._sql(update, new=new), ())
+            counts = (
+                "SELECT count(*), count({table}.{key}), count({table}.{new}) FROM mapped_rows LEFT JOIN {table} ON "
+            )
+            return self.count_gone(*cursor.execute(self._sql(counts + same, new=new), ()).fetchone())
 
     def _rows(self, query: Any, *values: Any) -> list[tuple[Any, ...]]:
         with self.connection.cursor(binary=True) as cursor:

@@ -43,22 +43,26 @@ class QdrantStore(Store):
         self.marks: dict[str, str] = metadata.get(_MARKS) or {}
         self.called, self.mark = self.vector or self.collection, self.marks.get(self.vector)
         self.model = base.named_model({"model": metadata.get("model")})
-        self.dimension, self.metric = self.parameters.size, base.METRICS.get(self.parameters.distance.value.lower())
+        self.dimension, self.metric = self.parameters.size, base.metric_of(self.parameters.distance.value, self.name)
 
     def __len__(self) -> int:
         return int(self.client.count(self.collection).count)
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
         """The points, by their ids."""
-        fields = [*self.fields.language_names, *[self.fields.text or "text"] * texts]
-        return map(self._batch, self._raw([name.partition(".")[0] for name in fields]))
+        fields = [*self.fields.language_names, self.fields.group or "", *[self.fields.text or "text"] * texts]
+        return map(self._batch, self._raw([name.partition(".")[0] for name in fields if name]))
 
-    def write(self, into: str, mark: str, change: Change) -> None:
+    def write(self, into: str, mark: str, change: Change) -> int:
         """A new named vector of the same points (Qdrant 1.18), or a new collection where the vectors have no name.
 
         A collection whose vectors have no name stays one: with a second vector, programs would have to name the first.
         """
-        models, only = self.models, None
+        models, only, gone = self.models, None, 0
+        if self.parameters.datatype == models.Datatype.UINT8:
+            raise ValueError(
+                f"{self.name} holds whole numbers from 0 to 255, as which mapped vectors are zeros: map queries alone"
+            )
         with self.errors():
             if self.vector:
                 self._make_vector(into, mark)
@@ -79,6 +83,14 @@ class QdrantStore(Store):
                     self.client.update_vectors(self.collection, points)
                 elif pairs:
                     self.client.upsert(into, [self._point(record, vector) for record, vector in pairs])
+                if pairs:
+                    sent = models.HasIdCondition(has_id=[record.id for record, _ in pairs])
+                    has_vector = [models.HasVectorCondition(has_vector=into)] * bool(self.vector)
+                    place = self.collection if self.vector else into
+                    stored = self.client.count(place, models.Filter(must=[sent, *has_vector])).count
+                    present = self.client.count(place, models.Filter(must=[sent])).count if self.vector else len(pairs)
+                    gone += self.count_gone(len(pairs), present, stored)
+        return gone
 
     def close(self) -> None:
         """Let other programs use a folder of the local mode."""
@@ -139,6 +151,7 @@ class QdrantStore(Store):
             vector = record.vector.get(self.vector) if isinstance(record.vector, dict) else record.vector
             if vector is not None:
                 vectors[row] = vector
-        codes = [base.value_at(record.payload, self.fields.language_names) for record in records]
-        texts = [base.value_at(record.payload, [self.fields.text or "text"]) for record in records]
-        return base.rows_batch([record.id for record in records], vectors, codes, texts)
+        codes = [base.value_at(record.payload, *self.fields.language_names) for record in records]
+        texts = [base.value_at(record.payload, self.fields.text or "text") for record in records]
+        groups = [base.value_at(record.payload, self.fields.group or "") for record in records]
+        return base.rows_batch([record.id for record in records], vectors, codes, texts, groups)

@@ -63,7 +63,7 @@ def test_what_is_mined_is_never_written_over(tmp_path: Path, model: Path, lines:
     output = tmp_path / "link.tsv" if is_link else Path(lines["fr"])
     if is_link:
         output.symlink_to(lines["fr"])
-    with pytest.raises(SystemExit, match="what is mined"):
+    with pytest.raises(SystemExit, match="what is read"):
         main(["mine", *lines.values(), "--model", str(model), "--output", str(output)])
     assert Path(lines["fr"]).read_text().startswith("soleil")
     Path(lines["fr"]).write_text("\n")

@@ -30,7 +30,7 @@ def test_writes_scores_and_prints_them_beside_the_papers(run, static_model, tato
     static_model.save_pretrained(str(tmp_path / "model"))
     output = tmp_path / "new" / "scores.json"
     output.parent.mkdir()
-    output.write_text("an older result")
+    output.write_text('{"benchmark": "an older result"}')
     arguments = ["--model", tmp_path / "model", "--benchmark", "tatoeba", "--data", tatoeba_folder]
     done = run(*arguments, "--languages", "fr", "de", "--output", output)
     assert done.returncode == 0, done.stderr
@@ -46,11 +46,11 @@ def test_writes_scores_and_prints_them_beside_the_papers(run, static_model, tato
 
 
 def test_an_error_is_one_line_and_leaves_the_old_output(run, tatoeba_folder, tmp_path) -> None:
-    (tmp_path / "scores.json").write_text("an older result")
+    (tmp_path / "scores.json").write_text('{"benchmark": "an older result"}')
     done = run("--model", "./nowhere", "--data", tatoeba_folder, "--output", "scores.json")
     assert done.returncode == 1
     assert "./nowhere" in done.stderr and "Traceback" not in done.stderr
-    assert (tmp_path / "scores.json").read_text() == "an older result"
+    assert (tmp_path / "scores.json").read_text() == '{"benchmark": "an older result"}'
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_scores_are_printed_before_a_disk_that_has_filled_up_refuses_them(
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr("st_xlret.commands.evaluate.write_json", full)
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(OSError, match="scores.json"):
         evaluate(arguments(static_model, tmp_path, data=str(tatoeba_folder)))
     assert "75.0" in capsys.readouterr().out
 
