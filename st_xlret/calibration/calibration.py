@@ -452,8 +452,12 @@ def by_language(
         return clouds
     if metric not in (None, "cosine"):
         for code, rows in clouds.items():
-            if not np.allclose(np.linalg.norm(rows, axis=1), 1, atol=0.02):
-                raise ValueError(f"vectors for {metric} are of unit length, since a map is of directions: {code}")
+            known = metric in ("dot", "euclidean")
+            if not known or not np.allclose(np.linalg.norm(rows, axis=1), 1, atol=0.02):
+                raise ValueError(
+                    f"a map is of directions: it is for the cosine, or for dot and euclidean between vectors of unit "
+                    f"length, not for {metric} between these: {code}"
+                )
     return {code: unit(rows, f"vectors of {code!r}") for code, rows in clouds.items()}
 
 

@@ -22,12 +22,14 @@ def load_model(name: str, device: str | None = None) -> SentenceTransformer:
     """Load the model that `--model` names: a folder, or a name on the Hub. Its card keeps what the model's states.
 
     Raises:
-        ValueError: If the model cannot be loaded; the message is the host's, with the name before it.
+        ValueError: If the model cannot be loaded, with the host's message, or a weight is NaN or infinite.
     """
     path = os.path.expanduser(name)
     try:
         card = CrossLingualCardData().with_facts_of(path)
-        return SentenceTransformer(path, device=device, model_card_data=card)
+        model = SentenceTransformer(path, device=device, model_card_data=card)
+        check_finite(model)
+        return model
     except ImportError:  # a library that the model needs, which the message names
         raise
     except Exception as error:  # of the host, of safetensors, of tokenizers, of JSON

@@ -218,6 +218,9 @@ def test_to_transform_takes_neither_torch_nor_a_model(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+UNIT = {code: rows / np.linalg.norm(rows, axis=1, keepdims=True) for code, rows in DOCUMENTS.items()}
+
+
 def with_row(number: float) -> dict[str, NDArray]:
     return {**DOCUMENTS, "fr": np.concatenate([DOCUMENTS["fr"], np.full((1, 12), number)])}
 
@@ -231,7 +234,8 @@ def with_row(number: float) -> dict[str, NDArray]:
         ({"documents": {**DOCUMENTS, "ja": DOCUMENTS["en"][:3]}}, r"'ja': \(3, 12\)"),
         ({"documents": {**DOCUMENTS, "ja": DOCUMENTS["en"][:, :8]}}, r"'ja': \(80, 8\)"),
         ({"documents": {code: rows[:, :3] for code, rows in DOCUMENTS.items()}}, "3 of 3 dimensions"),
-        ({"metric": "dot"}, "dot.*unit length"),
+        ({"metric": "dot"}, "unit length, not for dot"),
+        ({"metric": "manhattan", "documents": UNIT}, "not for manhattan"),
         ({"steps": ["coral"], "queries_only": True}, "coral"),
         ({"steps": ["shift", "shift"]}, "once"),
         ({"strength": 1.5}, "1.5"),

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
+from sentence_transformers.sentence_transformer.modules import BoW
 from torch import nn
 
 from st_xlret.calibration import fit_calibration
@@ -160,6 +161,14 @@ def test_a_model_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     for name in ("/nope", "runs/nope", str(tmp_path)):
         with pytest.raises(ValueError, match=f"--model {name}"):
             load_model(name)
+
+
+def test_a_model_whose_weights_are_not_finite_is_not_loaded(tmp_path: Path) -> None:
+    dense = Dense(1, 2)
+    nn.init.constant_(dense.linear.bias, float("nan"))
+    SentenceTransformer(modules=[BoW(vocab=["a"]), dense], device="cpu").save(str(tmp_path))
+    with pytest.raises(ValueError, match=f"--model {tmp_path}: 1.linear.bias: 2 of 2"):
+        load_model(str(tmp_path))
 
 
 def test_a_saved_folder_is_uploaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
