@@ -7,6 +7,7 @@ hands the first share to the first process, and so on. R processes read what one
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -109,14 +110,14 @@ def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> Documents:
     return Documents(rows, starts, np.diff(starts), code[rows][first], len(names))
 
 
-class BatchFactory:
+class BatchFactory(ABC):
     """Base of the factories of batches: it has the signature that the host calls as `batch_sampler`."""
 
     batch_scale: float = 1.0
 
+    @abstractmethod
     def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:
         """Make the sampler for this data set."""
-        raise NotImplementedError
 
     def __call__(
         self,

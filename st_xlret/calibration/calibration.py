@@ -178,6 +178,11 @@ class VectorCalibration:
         if queries is not None:
             asked = {code: queries[code] for code in codes if code in queries}
             rows["query"] = by_language(asked, min_languages=1 + ("lsar" in steps), **scaled)
+        if not 0 <= lir_components < width or not 0 <= (keep_mean or 0) <= 1:
+            raise ValueError(
+                f"keep_mean is a share from 0 to 1, and lir_components is less than {width}: got {keep_mean} and "
+                f"{lir_components}"
+            )
         if pivot not in codes and {"rotate", "to_pivot"} & set(steps):
             raise ValueError(f"no vectors are in the pivot {pivot!r}, only in {codes}")
         pivot = pivot if pivot in codes else codes[0]
@@ -206,7 +211,8 @@ class VectorCalibration:
 
     def at(self, strength: float) -> VectorCalibration:
         """The same calibration at another strength, in a moment; but a rotation is searched anew."""
-        assert self._fit, "a calibration that was loaded has one strength: fit it on vectors"
+        if self._fit is None:
+            raise ValueError("a calibration that was loaded has one strength: fit it on vectors")
         document, query, notes = self._fit.maps(strength)
         return replace(self, document=document, query=query, notes=notes, strength=float(strength))
 

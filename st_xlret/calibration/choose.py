@@ -97,10 +97,7 @@ def fit_and_compare(
             documents, strength=amount, queries_only=queries_only, **how | {"phrases": None}
         )
         asked, pool = (
-            np.concatenate(
-                [unit(as_array(rows)[:texts]) if fitted.normalize else as_array(rows)[:texts] for rows in side]
-            )
-            for side in (phrases.values(), documents.values())
+            np.concatenate([as_array(rows)[:texts] for rows in side.values()]) for side in (phrases, documents)
         )
         maps = {AS_IT_IS: fitted.at(0), f"without {' and '.join(joining)}": without, chosen: fitted}
         reached = {name: _texts_reached(asked, pool, each) for name, each in maps.items()}
@@ -110,11 +107,7 @@ def fit_and_compare(
 
 def _texts_reached(asked: NDArray[Any], pool: NDArray[Any], calibration: VectorCalibration) -> int:
     """How many different texts are among the ten nearest of all queries: few where queries resemble each other."""
-    queries, documents = (
-        rows @ weight.T + bias
-        for rows, (weight, bias) in ((asked, calibration.dense("query")), (pool, calibration.dense()))
-    )
-    scores = queries @ (documents / np.linalg.norm(documents, axis=1, keepdims=True)).T
+    scores = calibration.transform(asked, "query") @ unit(calibration.transform(pool, "document")).T
     return len(np.unique(np.argpartition(-scores, min(10, len(pool) - 1), axis=1)[:, :10]))
 
 

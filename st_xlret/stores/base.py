@@ -54,7 +54,6 @@ class Fields(NamedTuple):
     vector: str | None = None
     language: str | None = None
     text: str | None = None
-    group: str | None = None
     languages_file: str | None = None
 
     @property
@@ -128,7 +127,7 @@ class Store(AbstractContextManager["Store"]):
 
         Yields:
             Batches with the columns `id` (the store's key, or the number from 0), `vector` (lists of `dimension`
-            float32), `language`, `text` and `group`; null where a row has none.
+            float32), `language` and `text`; null where a row has none.
 
         Raises:
             OSError: If the store fails; the message names it.
@@ -300,7 +299,6 @@ def open_store(
     vector_field: str | None = None,
     language_field: str | None = None,
     text_field: str | None = None,
-    group_field: str | None = None,
     languages_file: str | os.PathLike[str] | None = None,
 ) -> Store:
     r"""Open stored vectors, wherever they are.
@@ -313,7 +311,6 @@ def open_store(
         language_field: Field of the languages, in a payload also `metadata.language`. Default: `language` or `lang`.
         text_field: Field of the texts. Rows without a language then get the one that the extra `langid` finds in their
             text. Default: `text`, for the texts alone.
-        group_field: Field that versions of one page in several languages have in common.
         languages_file: For `.npy` and `.faiss`: a file with a code a line, in the order of the vectors.
 
     Returns:
@@ -344,7 +341,7 @@ def open_store(
     if problem:
         raise ValueError(f"{parse_address(address, optional=None)[2]} {problem}")
     module, name = STORES[kind]
-    fields = Fields(vector_field, language_field, text_field, group_field, file)
+    fields = Fields(vector_field, language_field, text_field, file)
     opened: Store = getattr(import_module(f"st_xlret.stores.{module}"), name)(address, fields)
     return opened
 
@@ -426,11 +423,9 @@ def vector_column(vectors: Matrix) -> pa.FixedSizeListArray:
     return pa.FixedSizeListArray.from_arrays(numbers, vectors.shape[1], mask=mask)
 
 
-def rows_batch(
-    ids: Sequence[Any], vectors: Matrix, languages: Any = None, texts: Any = None, groups: Any = None
-) -> pa.RecordBatch:
-    """A batch as `Store.batches` gives them. Languages, texts and groups may be None, for rows that have none."""
-    fields = {"id": list(map(str, ids)), "language": languages, "text": texts, "group": groups}
+def rows_batch(ids: Sequence[Any], vectors: Matrix, languages: Any = None, texts: Any = None) -> pa.RecordBatch:
+    """A batch as `Store.batches` gives them. Languages and texts may be None, for rows that have none."""
+    fields = {"id": list(map(str, ids)), "language": languages, "text": texts}
     columns = {
         name: pa.nulls(len(ids), pa.string()) if values is None else pa.array(values, pa.string())
         for name, values in fields.items()

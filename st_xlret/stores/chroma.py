@@ -82,9 +82,8 @@ class ChromaStore(Store):
         codes = [base.value_at(each, *self.fields.language_names) for each in about]
         if self.fields.text:
             texts = [base.value_at(each, self.fields.text) for each in about]
-        groups = [base.value_at(each, self.fields.group or "") for each in about]
         vectors = np.asarray(entries["embeddings"], np.float32).reshape(-1, self.dimension)
-        return base.rows_batch(entries["ids"], vectors, codes, texts, groups)
+        return base.rows_batch(entries["ids"], vectors, codes, texts)
 
 
 def _chosen(entries: dict[str, Any], is_chosen: Iterable[Any]) -> dict[str, Any]:

@@ -133,7 +133,7 @@ class TableStore(Store):
 
     Attributes:
         schema: The schema of the table.
-        columns: "vector", "language", "text" and "group" -> the column that has it, if there is one.
+        columns: "vector", "language" and "text" -> the column that has it, if there is one.
     """
 
     schema: pa.Schema
@@ -158,7 +158,6 @@ class TableStore(Store):
             "vector": field_among(lists, self.fields.vector or "vector", (), where),
             "language": field_among(schema.names, self.fields.language, LANGUAGE_FIELDS, self.name),
             "text": field_among(schema.names, self.fields.text, ("text",), self.name),
-            "group": field_among(schema.names, self.fields.group, (), self.name),
         }
         self.columns = {name: column for name, column in columns.items() if column}
         column = self.columns["vector"]
@@ -169,7 +168,7 @@ class TableStore(Store):
 
     def _rows(self, batch: pa.RecordBatch, start: int = 0) -> pa.RecordBatch:
         """A batch of the table as `batches` gives it."""
-        rows = {name: pa.nulls(batch.num_rows, pa.string()) for name in ("language", "text", "group")}
+        rows = {name: pa.nulls(batch.num_rows, pa.string()) for name in ("language", "text")}
         for name in rows.keys() & self.columns.keys():
             if self.columns[name] in batch.schema.names:
                 rows[name] = batch.column(self.columns[name]).cast(pa.string())

@@ -71,7 +71,6 @@ class PostgresStore(Store):
             self._field(fields.language, base.LANGUAGE_FIELDS),
             self._field(fields.text, ("text",)),
         )
-        self.group = self._field(fields.group, ())
         with self.errors():
             some = self._sql(
                 "SELECT vector_to_float4({column}, 0, false) FROM {table} WHERE {column} IS NOT NULL LIMIT 1"
@@ -120,9 +119,9 @@ class PostgresStore(Store):
         self.connection.close()
 
     def _raw(self, texts: bool, condition: str, **names: Any) -> Iterator[pa.RecordBatch]:
-        names |= {"language": self.language, "text": self.text if texts else self.sql.SQL("NULL"), "group": self.group}
+        names |= {"language": self.language, "text": self.text if texts else self.sql.SQL("NULL")}
         # Keys are read as text and cast back, whatever type they have; a bare {key} in ORDER BY would be that text.
-        select = "SELECT {key}::text, {column}, {language}::text, {text}::text, {group}::text FROM {table}"
+        select = "SELECT {key}::text, {column}, {language}::text, {text}::text FROM {table}"
         order, after = f"ORDER BY {{table}}.{{key}} LIMIT {self.size}", ""
         while rows := self._rows(self._sql(f"{select} WHERE {condition} {after} {order}", **names)):
             keys, vectors, *others = zip(*rows, strict=True)

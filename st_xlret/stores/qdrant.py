@@ -50,8 +50,8 @@ class QdrantStore(Store):
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
         """The points, by their ids."""
-        fields = [*self.fields.language_names, self.fields.group or "", *[self.fields.text or "text"] * texts]
-        return map(self._batch, self._raw([name.partition(".")[0] for name in fields if name]))
+        fields = [*self.fields.language_names, *[self.fields.text or "text"] * texts]
+        return map(self._batch, self._raw([name.partition(".")[0] for name in fields]))
 
     def write(self, into: str, mark: str, change: Change) -> int:
         """A new named vector of the same points (Qdrant 1.18), or a new collection where the vectors have no name.
@@ -153,5 +153,4 @@ class QdrantStore(Store):
                 vectors[row] = vector
         codes = [base.value_at(record.payload, *self.fields.language_names) for record in records]
         texts = [base.value_at(record.payload, self.fields.text or "text") for record in records]
-        groups = [base.value_at(record.payload, self.fields.group or "") for record in records]
-        return base.rows_batch([record.id for record in records], vectors, codes, texts, groups)
+        return base.rows_batch([record.id for record in records], vectors, codes, texts)

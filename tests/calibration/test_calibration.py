@@ -200,6 +200,8 @@ def test_a_saved_map_is_a_layer_and_a_saved_layer_a_map(queries: dict | None, tm
     np.testing.assert_allclose(asked, calibration.transform(rows, "query", "fr"), atol=1e-6)
     layer.save(tmp_path / "layer")
     again = VectorCalibration.load(tmp_path / "layer")
+    with pytest.raises(ValueError, match="one strength"):
+        again.at(0.5)
     np.testing.assert_array_equal(again.transform(rows, "document", "fr"), expected)
     assert not fit_calibration(DOCUMENTS).languages
     identity = VectorCalibration.fit(DOCUMENTS, queries_only=True).layer()
@@ -239,6 +241,8 @@ def with_row(number: float) -> dict[str, NDArray]:
         ({"steps": ["coral"], "queries_only": True}, "coral"),
         ({"steps": ["shift", "shift"]}, "once"),
         ({"strength": 1.5}, "1.5"),
+        ({"keep_mean": 7}, "got 7"),
+        ({"steps": ["lir"], "lir_components": 12}, "and 12"),
         ({"steps": ["to_pivot"], "pivot": "ja"}, "'ja'"),
         ({"queries": {"en": QUERIES["en"]}}, "'en'"),
         ({"queries": QUERIES, "steps": ["rotate"]}, "'rotate'"),

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from st_xlret.calibration import VectorCalibration
+from st_xlret.calibration.model import weak_phrases
 from st_xlret.encoding import Role, encode
 from st_xlret.evaluation.base import macro_average
 from st_xlret.evaluation.lareqa import mean_average_precision, read_lareqa
@@ -129,10 +130,11 @@ def measure_tatoeba(pairs: Mapping[str, tuple[Tensor, Tensor]], maps: Maps = AS_
     return accuracy
 
 
-def lsar_maps(documents: Mapping[str, Tensor]) -> dict[str, Maps]:
-    """The maps that `st-xlret calibrate` fits to the documents of a pool by language."""
-    alone = VectorCalibration.fit(documents, normalize=False, queries_only=True).layer("query")
-    both = VectorCalibration.fit(documents, normalize=False).layer()
+def lsar_maps(documents: Mapping[str, Tensor], phrases: Tensor) -> dict[str, Maps]:
+    """The maps that `st-xlret calibrate` fits to the documents of a pool by language, and to its phrases."""
+    how: Any = {"phrases": {"mul": phrases}, "normalize": False}
+    alone = VectorCalibration.fit(documents, queries_only=True, **how).layer("query")
+    both = VectorCalibration.fit(documents, **how).layer()
     return {"raw": AS_IT_IS, "queries": (alone, None), "calibrated": (both, both)}
 
 
@@ -149,6 +151,10 @@ class Embedder:
         vectors = unit_rows(encode(self.model, list(rows), role=role, **self.options).float())
         return vectors[[rows[text] for text in texts]]
 
+    def phrases(self) -> Tensor:
+        """Vectors of the phrases that join each fit."""
+        return self.texts([text for part in weak_phrases().values() for text in part], "query")
+
     def pool(self, data: RetrievalData) -> tuple[Tensor, Tensor]:
         """Vectors of the questions and of the candidates."""
         return self.texts(full_texts(data.judged), "query"), self.texts(full_texts(data.corpus), "document")
@@ -162,7 +168,10 @@ def figures_of_pool(embedder: Embedder, given: Arguments) -> dict[str, float]:
     pairs = {code: (embedder.texts(sides[0]), embedder.texts(sides[1])) for code, sides in texts.items()}
     stored, asked = by_language(documents, data.corpus["language"][:]), by_language(queries, data.judged["language"][:])
     coral = VectorCalibration.fit(stored, queries=asked, steps=["shift", "coral"], normalize=False)
-    for way, maps in {**lsar_maps(stored), "aligned": (coral.layer("query"), coral.layer())}.items():
+    for way, maps in {
+        **lsar_maps(stored, embedder.phrases()),
+        "aligned": (coral.layer("query"), coral.layer()),
+    }.items():
         scores = measure_pool(queries, documents, data, maps, whole=True)
         figures |= {f"{way} {name}": scores[key] for name, key in OF_POOL.items() if key in scores}
         accuracy = {} if way == "aligned" else measure_tatoeba(pairs, maps)
@@ -177,7 +186,7 @@ def figures_of_questions(embedder: Embedder, folder: str, split: str) -> dict[st
     """The scores of AfriQA for each way that needs no language of a question."""
     data, figures = read_beir(folder, split=split), dict[str, float]()
     (queries, documents), asked, codes = embedder.pool(data), data.judged["language"][:], data.corpus["language"][:]
-    for way, maps in lsar_maps(by_language(documents, codes)).items():
+    for way, maps in lsar_maps(by_language(documents, codes), embedder.phrases()).items():
         ranking = search(mapped(maps[0], queries, asked), mapped(maps[1], documents, codes), 10)
         scores = score_ranking(ranking, data, ["success_at_10", "mrr_at_10"])
         figures[f"{way} English"] = scores.pop("en")["success_at_10"]
