@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerState, TrainingArguments
 
 from st_xlret.files import atomic_file
-from st_xlret.losses.base import CrossLingualLoss, own_loss
+from st_xlret.losses.base import CrossLingualLoss, own_loss, unwrapped
+
+_NAME = re.compile(r"checkpoint-(\d+)").fullmatch
 
 LOSS_STATE_FILE = "loss_state.safetensors"
 """The last file of a checkpoint: where it is, the checkpoint is complete."""
@@ -26,6 +30,7 @@ class LossStateCallback(TrainerCallback):
 
     [`CrossLingualTrainer`][st_xlret.CrossLingualTrainer] has it; give it to the host's own Trainer as a callback.
 
+    - *Start*: a run is refused that would train nothing of the encoder, not all of the losses, or another model.
     - *Checkpoints*: heads, batch statistics, toggles and banks are written to `loss_state.safetensors` in every
       checkpoint and restored on resume. The checkpoint stays loadable as a plain SentenceTransformer.
     - *Ranks*: at the start all ranks take rank 0's loss state. Before each optimizer step the gradients of loss-owned
@@ -35,6 +40,7 @@ class LossStateCallback(TrainerCallback):
         losses: The loss, or all losses of the run: a sequence, or the mapping given to the Trainer.
         resume_from: The checkpoint to resume, if it is not in the output folder of this run.
         options: What the run is made of, as JSON has it; kept in the metadata of the file.
+        keep: Checkpoints to keep besides the best one, of those with a loss state. None: the host removes them.
 
     Raises:
         FileNotFoundError: On resume, if the checkpoint has no loss state.
@@ -49,12 +55,15 @@ class LossStateCallback(TrainerCallback):
         True
     """
 
-    def __init__(self, losses: Any, *, resume_from: str | Path | None = None, options: Any = None) -> None:
+    def __init__(
+        self, losses: Any, *, resume_from: str | Path | None = None, options: Any = None, keep: int | None = None
+    ) -> None:
         losses = [losses] if isinstance(losses, nn.Module) else losses
         if not isinstance(losses, Mapping):
             losses = {f"{i}.{type(loss).__name__}": loss for i, loss in enumerate(losses)}
+        self.every: Mapping[str, Any] = losses
         self.losses: dict[str, CrossLingualLoss] = {n: own for n, loss in losses.items() if (own := own_loss(loss))}
-        self.resume_from, self.options = resume_from, options
+        self.resume_from, self.options, self.keep = resume_from, options, keep
 
     def state_dict(self) -> dict[str, Tensor]:
         """State of all losses, by loss and name, copied to the CPU."""
@@ -87,7 +96,9 @@ class LossStateCallback(TrainerCallback):
             raise ValueError(f"{lost}: train in bf16 or fp32 with torchrun (DDP)")
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
-        """Restore on resume; give all ranks the same state."""
+        """Check what is trained; restore on resume; give all ranks the same state."""
+        if kwargs.get("optimizer") is not None and not args.fsdp and args.deepspeed_plugin is None:
+            self._check_trained(unwrapped(kwargs["model"]), kwargs["optimizer"])
         if state.global_step:
             path = Path(self.resume_from or _checkpoint(args, state)) / LOSS_STATE_FILE
             if not path.is_file():
@@ -99,6 +110,17 @@ class LossStateCallback(TrainerCallback):
                     inner.state_is_kept = True
             for tensor in loss.owned_state().values() if get_world_size() > 1 else ():
                 dist.broadcast(tensor.data, src=0)
+
+    def _check_trained(self, encoder: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        held = {id(weight) for group in optimizer.param_groups for weight in group["params"] if weight.requires_grad}
+        for name, loss in self.every.items():
+            if isinstance(model := unwrapped(getattr(loss, "model", None)), type(encoder)) and model is not encoder:
+                raise ValueError(f"the loss {name} was built on another model than the Trainer's: build it on that one")
+        if not any(id(weight) in held for weight in encoder.parameters()):
+            raise ValueError("nothing of the encoder would be trained: no weight in the optimizer requires a gradient")
+        if not all(id(weight) in held for weight in self.parameters()):
+            way_out = "leave it to the Trainer, or add loss.owned_parameters()"
+            raise ValueError(f"the optimizer lacks parameters of the losses {[*self.losses]}: {way_out}")
 
     def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
         """Tell the batch sampler the epoch: the host fails to when several processes resume amid an epoch."""
@@ -124,10 +146,22 @@ class LossStateCallback(TrainerCallback):
         if args.should_save and folder.is_dir():
             with atomic_file(folder / LOSS_STATE_FILE) as temporary:
                 save_file(self.state_dict(), temporary, metadata={"options": json.dumps(self.options)})
+            best = Path(state.best_model_checkpoint or "").name
+            for old in complete_checkpoints(folder.parent)[: -self.keep] if self.keep else ():
+                if old.name != best:
+                    shutil.rmtree(old, ignore_errors=True)
 
 
 def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:
     return Path(args.output_dir or ".") / f"checkpoint-{state.global_step}"
+
+
+def complete_checkpoints(folder: Path) -> list[Path]:
+    """The complete checkpoints of a run, oldest first: the state of the losses is their last file."""
+    steps = {
+        int(found[1]): file.parent for file in folder.glob(f"*/{LOSS_STATE_FILE}") if (found := _NAME(file.parent.name))
+    }
+    return [steps[step] for step in sorted(steps)]
 
 
 def average_gradients(parameters: list[nn.Parameter]) -> None:

@@ -26,7 +26,7 @@ from st_xlret.files import atomic_directory, check_output_directory, save_model,
 from st_xlret.hub.card import check_license, set_card_data
 from st_xlret.options import option
 from st_xlret.training.arguments import CrossLingualTrainingArguments
-from st_xlret.training.loss_state import LOSS_STATE_FILE, LossStateCallback
+from st_xlret.training.loss_state import LOSS_STATE_FILE, LossStateCallback, complete_checkpoints
 from st_xlret.training.trainable import interpolate, merge_adapters, trainable_weights
 from st_xlret.training.trainer import CrossLingualTrainer
 
@@ -148,7 +148,8 @@ class Run:
         model, evaluators = trainer.model, [evaluator for evaluator in evaluators if evaluator is not None]
         for callback in trainer.callback_handler.callbacks:
             if isinstance(callback, LossStateCallback):
-                callback.options = self.options
+                callback.options, callback.keep = self.options, self.args.save_total_limit
+        trainer.args.save_total_limit = None  # the host would remove the checkpoints of others, too
         checkpoint = self._checkpoint_to_resume()
         before = held_out_scores(evaluators, model) if trainer.is_world_process_zero() else {}
         started = time.perf_counter()
@@ -179,8 +180,10 @@ class Run:
         if self.args.resume_from_checkpoint:
             return Path(self.args.resume_from_checkpoint)
         if not self.args.resume:
-            for path in self.output.glob("checkpoint-*") if self.args.process_index == 0 else ():
+            for path in complete_checkpoints(self.output) if self.args.process_index == 0 else ():
                 shutil.rmtree(path, ignore_errors=True)
+            if others := sorted(path.name for path in self.output.glob("checkpoint-*")):
+                logger.warning("left as they are, for this script did not complete them: %s", ", ".join(others))
             return None
         with PartialState().main_process_first():
             checkpoint = last_checkpoint(self.output)
@@ -222,9 +225,8 @@ def loss_options(losses: str, example: str) -> Any:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest complete checkpoint of a run, None if there is none: the state of the losses is its last file."""
-    complete = [file.parent for file in folder.glob(f"checkpoint-*/{LOSS_STATE_FILE}")]
-    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    """The newest complete checkpoint of a run, None if there is none."""
+    return next(reversed(complete_checkpoints(folder)), None)
 
 
 def made_once(folder: Path, make: Callable[[Path], Any], *, keep: bool) -> Path:
@@ -252,8 +254,6 @@ def keep_best(args: TrainingArguments, metric: str | None) -> None:
     in_step = args.eval_strategy != "steps" or (args.save_steps / (args.eval_steps or 1)).is_integer()
     args.load_best_model_at_end = metric is not None and saves and args.eval_strategy == args.save_strategy and in_step
     args.metric_for_best_model, args.greater_is_better = metric, True
-    # With 1, the host deletes the previous checkpoint before the new one is complete.
-    args.save_total_limit = max(2, (args.save_total_limit or 2) + args.load_best_model_at_end)
 
 
 def held_out_scores(evaluators: Sequence[Any], model: SentenceTransformer) -> dict[str, float]:
@@ -269,9 +269,8 @@ def restore_finished(trainer: CrossLingualTrainer, checkpoint: Path) -> bool:
         return False
     best = state.best_model_checkpoint if args.load_best_model_at_end else None
     folder, original = checkpoint.parent / Path(best or checkpoint).name, trainable_weights(trainer.model)
-    trainer.model.load_state_dict(SentenceTransformer(str(folder), device="cpu").state_dict())
+    trainer.model.load_state_dict(merge_adapters(SentenceTransformer(str(folder), device="cpu")).state_dict())
     interpolate(trainer.model, original, args.keep_trained)
-    merge_adapters(trainer.model)
     trainer.state = state
     return True
 

@@ -15,8 +15,8 @@ from transformers import PreTrainedModel
 from st_xlret.optional import import_optional
 
 
-def freeze_word_embeddings(model: SentenceTransformer) -> None:
-    """Leave the word embeddings of a Transformer as they are, in place, and with them a head that shares them.
+def freeze_word_embeddings(model: SentenceTransformer) -> list[nn.Parameter]:
+    """Leave the word embeddings of a Transformer as they are, and with them a head that shares them; returns them.
 
     Raises:
         ValueError: If the encoder is static: its vectors are all that it has.
@@ -24,8 +24,11 @@ def freeze_word_embeddings(model: SentenceTransformer) -> None:
     transformers = list(transformers_of(model))
     if not transformers or any(isinstance(module, StaticEmbedding) for module in model.modules()):
         raise ValueError("freeze_embeddings: this encoder has word embeddings alone, and nothing else would be trained")
-    for transformer in transformers:
-        transformer.get_input_embeddings().requires_grad_(False)
+    embeddings = [weight for each in transformers for weight in each.get_input_embeddings().parameters()]
+    frozen = [weight for weight in embeddings if weight.requires_grad]
+    for weight in frozen:
+        weight.requires_grad_(False)
+    return frozen
 
 
 def add_lora(model: SentenceTransformer, rank: int) -> None:
@@ -38,6 +41,21 @@ def add_lora(model: SentenceTransformer, rank: int) -> None:
     # A pooler on top of the first token is no part of a sentence encoder, and would never get a gradient.
     pooler = r"(.*\.)?pooler\..*"
     model.add_adapter(peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", exclude_modules=pooler))
+
+
+def check_on_disk(model: SentenceTransformer) -> None:
+    """Refuse weights that checkpoints of adapters could not refer to: those that are not what their folder holds."""
+    for transformer in transformers_of(model):
+        path = transformer.name_or_path
+        try:
+            saved = type(transformer).from_pretrained(path).state_dict() if path else {}
+        except (OSError, ValueError):
+            saved = {}
+        names = [name for name in transformer.state_dict() if "pooler." not in name]
+        weights = transformer.state_dict()
+        if any(name not in saved or not saved[name].to(weights[name]).equal(weights[name]) for name in names):
+            way_out = "save the model and load it from there, or train with save_strategy='no'"
+            raise ValueError(f"checkpoints of LoRA refer to the weights in {path!r}, and these are others: {way_out}")
 
 
 def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:

@@ -10,7 +10,11 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.base.modules import Router
 from sentence_transformers.base.sampler import BatchSamplers, MultiDatasetBatchSamplers
 from torch.utils.data import BatchSampler, ConcatDataset
@@ -26,6 +30,7 @@ from st_xlret.training.arguments import CrossLingualTrainingArguments
 from st_xlret.training.loss_state import LossStateCallback
 from st_xlret.training.trainable import (
     add_lora,
+    check_on_disk,
     freeze_word_embeddings,
     interpolate,
     layers_with,
@@ -51,7 +56,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 
     Args:
         model: The encoder.
-        args: [`CrossLingualTrainingArguments`][st_xlret.CrossLingualTrainingArguments].
+        args: [`CrossLingualTrainingArguments`][st_xlret.CrossLingualTrainingArguments], or the host's.
         train_dataset: A data set, or several by name. With `joint`, the loss of the last one uses all of the encoder.
         eval_dataset: Likewise. Its batches are drawn as those of training are.
         loss: A loss, or one for each data set.
@@ -82,14 +87,14 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     def __init__(
         self,
         model: SentenceTransformer,
-        args: CrossLingualTrainingArguments | None = None,
+        args: SentenceTransformerTrainingArguments | None = None,
         train_dataset: Any = None,
         eval_dataset: Any = None,
         loss: Any = None,
         callbacks: list[Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        args = copy.copy(args or CrossLingualTrainingArguments("tmp_trainer"))
+        args = taken_over(args or CrossLingualTrainingArguments("tmp_trainer"))
         train_dataset, eval_dataset = select(train_dataset, loss), select(eval_dataset, loss)
         self._parts = len(train_dataset) if isinstance(train_dataset, Mapping) and args.joint else 1
         # A joint step is one round over the data sets: the host accumulates their gradients.
@@ -103,14 +108,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             # Two passes on different parameters: DDP would take those of one pass for all that are unused.
             args.ddp_find_unused_parameters = False
             freeze_unused(model)
-        if args.freeze_embeddings:
-            freeze_word_embeddings(model)
-        if args.lora_rank:
-            add_lora(model, args.lora_rank)
-        self._original = trainable_weights(model) if args.keep_trained < 1 else {}
         self._values: dict[str, list[float]] = {}
         self._loss_state = LossStateCallback([] if loss is None else loss)
         callbacks = [self._loss_state, *(callbacks or [])]
+        self._makes_optimizer = not any(kwargs.get("optimizers", ()))
         super().__init__(model, args, train_dataset, eval_dataset, loss, callbacks=callbacks, **kwargs)
         if isinstance(self.data_collator, CrossLingualDataCollator):
             self.data_collator.token_dropout = args.token_dropout or self.data_collator.token_dropout
@@ -135,7 +136,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             return InterleavedBatchSampler(dataset, batch_samplers, generator, seed, in_turn=True)
         if self.args.multi_dataset_batch_sampler != MultiDatasetBatchSamplers.PROPORTIONAL:
             return super().get_multi_dataset_batch_sampler(dataset, batch_samplers, generator, seed)
-        ratios = [1.0 if (own := self._own_loss_of(part)) is None else own.ratio for part in dataset.datasets]
+        losses = [self._own_loss_of(part) for part in dataset.datasets]
+        if not any(losses):
+            return super().get_multi_dataset_batch_sampler(dataset, batch_samplers, generator, seed)
+        ratios = [1.0 if own is None else own.ratio for own in losses]
         return InterleavedBatchSampler(dataset, batch_samplers, generator, seed, ratios=ratios)
 
     def _own_loss_of(self, dataset: Any) -> CrossLingualLoss | None:
@@ -150,12 +154,25 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             self._loss_state.resume_from = resume_from_checkpoint
         # In bf16 on a CPU, the backward pass of PyTorch's fused attention is slow.
         attention = "eager" if self.args.bf16 and self.args.device.type == "cpu" else None
-        with layers_with(self.model, dropout=self.args.dropout, attention=attention):
-            result = super().train(resume_from_checkpoint, *args, **kwargs)
-        if self._original:
-            interpolate(self.model, self._original, self.args.keep_trained)
+        frozen = freeze_word_embeddings(self.model) if self.args.freeze_embeddings else []
+        if self.args.lora_rank:
+            if self.args.save_strategy != "no":
+                check_on_disk(self.model)
+            add_lora(self.model, self.args.lora_rank)
+            if self._makes_optimizer:
+                self.optimizer = None  # that of an earlier training holds the adapters of then
+        original = trainable_weights(self.model) if self.args.keep_trained < 1 else {}
+        try:
+            with layers_with(self.model, dropout=self.args.dropout, attention=attention):
+                result = super().train(resume_from_checkpoint, *args, **kwargs)
+        finally:
+            for weight in frozen:
+                weight.requires_grad_(True)
+        if original:
+            interpolate(self.model, original, self.args.keep_trained)
         if self.args.lora_rank:
             merge_adapters(self.model)
+        self._check_finite()
         return result
 
     def compute_loss(
@@ -191,11 +208,23 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 
     def save_model(self, *args: Any, **kwargs: Any) -> None:
         """Save, unless a weight is not finite: a finite loss can have infinite gradients."""
+        self._check_finite()
+        super().save_model(*args, **kwargs)
+
+    def _check_finite(self) -> None:
         try:
             check_finite(self.model)
         except ValueError as error:
             raise FloatingPointError(f"step {self.state.global_step}: {error}") from error
-        super().save_model(*args, **kwargs)
+
+
+def taken_over(args: SentenceTransformerTrainingArguments) -> CrossLingualTrainingArguments:
+    """A copy of arguments; those of the host have the defaults of ours besides, and their own number format."""
+    args = copy.copy(args)
+    if not isinstance(args, CrossLingualTrainingArguments):
+        args.__class__ = CrossLingualTrainingArguments
+        vars(args)["precision"] = "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32"
+    return args  # type: ignore[return-value]
 
 
 def select(datasets: Any, loss: Any) -> Any:

@@ -60,6 +60,7 @@ def test_frozen_word_embeddings_stay(checkpoint: Path, tmp_path: Path) -> None:
     moved = changed(before, model)
     assert moved and not [name for name in moved if "word_embeddings" in name]
     assert [name for name in moved if "position_embeddings" in name]
+    assert all(weight.requires_grad for weight in model.parameters())
 
 
 @pytest.mark.parametrize("options", [{}, {"gradient_checkpointing": True}], ids=["plain", "gradient checkpointing"])
@@ -67,7 +68,6 @@ def test_adapters_are_trained_resumed_and_merged(checkpoint: Path, tmp_path: Pat
     model = load(checkpoint)
     vectors = model.encode(TEXTS)
     trainer, recorded = run(model, tmp_path, lora_rank=4, **options)
-    assert all("lora_" in name for name, weight in model.named_parameters() if weight.requires_grad)
     trainer.train()
     kept = load_file(tmp_path / "checkpoint-6" / "adapter_model.safetensors")
     assert kept and all(".lora_" in name for name in kept)
@@ -87,6 +87,23 @@ def test_adapters_are_trained_resumed_and_merged(checkpoint: Path, tmp_path: Pat
     assert not list((tmp_path / "model").rglob("adapter_*"))
     torch.testing.assert_close(torch.tensor(plain.encode(TEXTS)), torch.tensor(model.encode(TEXTS)), rtol=0, atol=1e-5)
     assert all(weight.requires_grad for weight in model.parameters())
+
+
+def test_a_second_training_with_adapters_trains_and_weights_that_no_folder_holds_are_refused(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    model = load(checkpoint)
+    loss = {"p": SemanticContrastiveLoss(model)}
+    trainer, _ = trainer_of(tmp_path, loss, {"p": tiny.pairs()}, max_steps=2, lora_rank=4)
+    trainer.train()
+    between = state(model)
+    trainer.train()
+    assert changed(between, model)
+    # Trained weights are in no folder: checkpoints of adapters would refer to those before.
+    trainer.args.save_strategy = "steps"
+    with pytest.raises(ValueError, match="LoRA"):
+        trainer.train()
+    assert not [name for name in model.state_dict() if "lora_" in name]
 
 
 def test_two_encoders_have_adapters_of_their_own(checkpoint: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
 from torch import Tensor
@@ -59,6 +59,37 @@ def test_losses_of_the_host_and_wrapped_losses_work_beside_ours(tmp_path: Path) 
     CrossLingualTrainer(model, args, datasets, loss=losses).train()
     assert len(ccp.bank) and ccp.state_is_kept
     assert (tmp_path / "checkpoint-8" / "loss_state.safetensors").stat().st_size > 1000
+
+
+def test_what_would_train_nothing_or_the_wrong_thing_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    def start(loss: Any, model: Any, **options: Any) -> None:
+        args = arguments(tmp_path, max_steps=1)
+        CrossLingualTrainer(model, args, tiny.documents(), loss=loss, **options).train()
+
+    model = tiny.static()
+    loss, others = CCPLoss(model, bank_size=8), torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="lacks parameters"):
+        start(loss, model, optimizers=(others, None))
+    start(loss, model, optimizers=(torch.optim.SGD([*model.parameters(), *loss.owned_parameters()], lr=0.1), None))
+    with pytest.raises(ValueError, match="another model"):
+        start(loss, tiny.static())
+    model.requires_grad_(False)
+    with pytest.raises(ValueError, match="nothing of the encoder"):
+        start(loss, model)
+
+
+def test_arguments_of_the_host_are_taken_over_and_its_losses_have_its_epoch(tmp_path: Path) -> None:
+    model = tiny.static()
+    rows = tiny.pairs().select_columns(["source", "target"])
+    datasets = {"many": rows.select(range(36)), "few": rows.select(range(36, 40))}
+    args = SentenceTransformerTrainingArguments(
+        str(tmp_path), per_device_train_batch_size=4, report_to="none", use_cpu=True, save_strategy="no"
+    )
+    trainer = CrossLingualTrainer(model, args, datasets, loss=MultipleNegativesRankingLoss(model))
+    assert trainer.args.precision == "fp32" and type(args) is SentenceTransformerTrainingArguments
+    texts = [text for batch in trainer.get_train_dataloader() for text in batch["source_text_id"].tolist()]
+    assert len(texts) == 40 and max(Counter(texts).values()) == max(Counter(rows["source"]).values())
+    assert trainer.train().global_step == 30
 
 
 def test_a_host_loss_does_not_lose_the_texts_of_a_column_named_document(tmp_path: Path) -> None:

@@ -78,14 +78,18 @@ def test_a_disk_that_fills_at_the_end(
     train: Runner, tmp_path: Path, healthy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = Path(shutil.copytree(healthy, tmp_path / "run" / "model"))
-    (model / "older").touch()
+    (model / "README.md").write_text("older")
     with monkeypatch.context() as patch:
         fill_disk(patch, ".model.")
         with pytest.raises(OSError, match="No space left"):
             train("ccp", STEPS, "--overwrite")
-    assert (model / "older").is_file() and equal_weights(model, healthy) and not leftovers(tmp_path / "run")
+    assert (
+        (model / "README.md").read_text() == "older"
+        and equal_weights(model, healthy)
+        and not leftovers(tmp_path / "run")
+    )
     # Only the saving is done again.
-    assert train("ccp", STEPS, "--overwrite --resume")["steps"] == 6 and not (model / "older").exists()
+    assert train("ccp", STEPS, "--overwrite --resume")["steps"] == 6 and (model / "README.md").read_text() != "older"
 
 
 def test_the_best_model_is_kept_and_saved(train: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
