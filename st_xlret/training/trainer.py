@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -220,11 +221,11 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 
 def taken_over(args: SentenceTransformerTrainingArguments) -> CrossLingualTrainingArguments:
     """A copy of arguments; those of the host have the defaults of ours besides, and their own number format."""
-    args = copy.copy(args)
-    if not isinstance(args, CrossLingualTrainingArguments):
-        args.__class__ = CrossLingualTrainingArguments
-        vars(args)["precision"] = "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32"
-    return args  # type: ignore[return-value]
+    if isinstance(args, CrossLingualTrainingArguments):
+        return copy.copy(args)
+    values = {field.name: getattr(args, field.name) for field in dataclasses.fields(args) if field.init}
+    precision = "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32"
+    return CrossLingualTrainingArguments(**values, precision=precision)
 
 
 def select(datasets: Any, loss: Any) -> Any:
