@@ -193,12 +193,11 @@ class Questions(Answers):
         Raises:
             DataError: If more test questions are among the training data than chance explains.
         """
-        options: dict[str, Any] = {
+        options = self.reading() | {
             "positives": self.positives,
             "context": self.context,
             "titles": self.positives == "passage",
             "languages": languages or None,
-            "skip_bad_lines": self.skip_bad_lines,
         }
         questions, report = load_retrieval(self.retrieval, **options), Report()
         with suppress(DataError):  # no question has a negative

@@ -95,6 +95,14 @@ def test_mined_negatives_are_passages_of_other_questions(tmp_path: Path) -> None
     assert set(found["negative_1"]) <= set(texts[30:]) and set(found["language"]) == {"en"}
 
 
+def test_texts_that_are_excluded_are_no_questions(tmp_path: Path) -> None:
+    many = [{"query": f"question {i}", "positive": f"answer {i}"} for i in range(20)]
+    (tmp_path / "test.txt").write_text("question 3\nanswer 5\n")
+    source = Path(write_jsonl(tmp_path / "many.jsonl", many))
+    rest, _ = load(source, evaluation_questions=0, exclude=[str(tmp_path / "test.txt")])
+    assert set(rest["query"]) == {row["query"] for row in many} - {"question 3", "question 5"}
+
+
 def test_some_questions_are_held_out_with_their_hard_negatives(tmp_path: Path, questions: Path) -> None:
     many = [{"query": f"question {i}", "positive": f"answer {i}", "negatives": ["no"]} for i in range(200)]
     source = Path(write_jsonl(tmp_path / "many.jsonl", many))
