@@ -56,6 +56,8 @@ USE_LANGUAGES = ["ar", "de", "en", "es", "ru", "th", "tr", "zh"]
 USE_TATOEBA = ["ar", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh"]
 ROWS: dict[str, dict[str, Any]] = {
     "lsar": {"steps": ["lsar"]},
+    "lsar, a quarter of the mean": {"steps": ["lsar"], "keep_mean": 0.25},
+    "lsar, 0.4 of the mean": {"steps": ["lsar"], "keep_mean": 0.4},  # the default of queries alone
     "lsar, half of the mean": {"steps": ["lsar"], "keep_mean": 0.5},
     "lsar, all of the mean": {"steps": ["lsar"], "keep_mean": 1.0},
     "shift": {"steps": ["shift"]},
