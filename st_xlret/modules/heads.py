@@ -115,31 +115,31 @@ def by_running_statistics(norm: nn.BatchNorm1d, x: Tensor) -> Tensor:
 
 
 class ContextualEncoder(nn.Module):
-    """Concatenated contextual embedding: Linear over [sentence vector ; mean vector of a word's tokens] (ML-CTL, 2.2).
+    """Concatenated contextual embedding: layers over [sentence vector ; mean vector of a word's tokens] (ML-CTL, 2.2).
 
-    It takes token vectors as they are: `first_last_encoder` builds an encoder that gives the paper's average of the
+    The paper says a fully connected layer; its authors' program has Linear, ReLU and Linear, all as wide as the input.
+    Token vectors are taken as they are: `first_last_encoder` builds an encoder that gives the paper's average of the
     first and the last layer (Chen et al. 2022). Inputs are converted to the type of the weights.
 
     Args:
         sentence_features: Size of the sentence vectors.
         token_features: Size of the token vectors. Default: `sentence_features`.
-        out_features: Size of the output. Default: `sentence_features`.
+        out_features: Size of the output. Default: that of both together.
 
     Example:
         >>> encoder = ContextualEncoder(8)
         >>> tokens, mask = torch.randn(2, 5, 8), torch.ones(2, 5)
         >>> start, end = torch.tensor([1, 2]), torch.tensor([2, 5])
         >>> tuple(encoder(tokens.mean(1), tokens, mask, start, end).shape)
-        (2, 8)
+        (2, 16)
     """
 
     def __init__(
         self, sentence_features: int, token_features: int | None = None, out_features: int | None = None
     ) -> None:
         super().__init__()
-        self.sentence_features = sentence_features
-        self.token_features, self.out_features = token_features or sentence_features, out_features or sentence_features
-        self.linear = nn.Linear(self.sentence_features + self.token_features, self.out_features)
+        both = sentence_features + (token_features or sentence_features)
+        self.linear, self.linear_out = nn.Linear(both, both), nn.Linear(both, out_features or both)
 
     def forward(
         self,
@@ -165,7 +165,8 @@ class ContextualEncoder(nn.Module):
             ValueError: If a span is empty or reaches beyond its text.
         """
         words = mean_of_spans(token_embeddings, attention_mask, word_start, word_end)
-        return self.linear(torch.cat([sentence_embedding, words], dim=1).to(self.linear.weight.dtype))
+        both = torch.cat([sentence_embedding, words], dim=1).to(self.linear.weight.dtype)
+        return self.linear_out(F.relu(self.linear(both)))
 
 
 def mean_of_spans(token_embeddings: Tensor, attention_mask: Tensor, start: Tensor, end: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ def test_sentences_with_words(objective: Any) -> None:
         spans = [slice(row[f"{side}_start"], row[f"{side}_end"]) for row in ROWS]
         pairs = zip(output["token_embeddings"], spans, strict=True)
         words = torch.stack([tokens[span].mean(0) for tokens, span in pairs])
-        sides.append(layer.linear(torch.cat([output["sentence_embedding"], words], 1)))
+        sides.append(layer.linear_out(layer.linear(torch.cat([output["sentence_embedding"], words], 1)).relu()))
     value = CZNCELoss(model, layer, objective=objective)(columns(model, ROWS))
     torch.testing.assert_close(value, OBJECTIVES[objective](*sides))
 

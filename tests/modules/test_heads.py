@@ -182,11 +182,13 @@ def test_padding_on_the_left_shifts_nothing(tokens: Tensor) -> None:
     torch.testing.assert_close(mean_of_spans(moved, MASK.flip(1), START, END), mean_of_spans(tokens, MASK, START, END))
 
 
-def test_it_is_a_linear_layer_over_both(tokens: Tensor) -> None:
+def test_it_is_two_linear_layers_over_both(tokens: Tensor) -> None:
+    assert [tuple(weight.shape) for weight in ContextualEncoder(6).parameters()] == [(12, 12), (12,), (12, 12), (12,)]
     encoder = ContextualEncoder(6, 4, 3).double()
     sentence = torch.randn(3, 6, dtype=torch.float64)
     words = mean_of_spans(tokens, MASK, START, END)
-    expected = torch.nn.functional.linear(torch.cat([sentence, words], 1), encoder.linear.weight, encoder.linear.bias)
+    hidden = torch.cat([sentence, words], 1) @ encoder.linear.weight.T + encoder.linear.bias
+    expected = hidden.clamp(min=0) @ encoder.linear_out.weight.T + encoder.linear_out.bias
     torch.testing.assert_close(encoder(sentence, tokens, MASK, START, END), expected)
     assert torch.autograd.gradcheck(lambda s, t: encoder(s, t, MASK, START, END), (sentence.requires_grad_(), tokens))
 
