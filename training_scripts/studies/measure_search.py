@@ -6,6 +6,8 @@
 - raw: the model as it is;
 - queries: after `st-xlret calibrate --corpus POOL --queries_only`: the documents stay as they are;
 - calibrated: after `st-xlret calibrate --corpus POOL`, which needs no language and no question;
+- no phrases: queries alone, with `--no_phrases`;
+- five questions: queries alone, with `--queries` of five questions a language from the other split, without labels;
 - aligned: with `shift coral` fitted on the pool and its questions apart, no labels.
 
 The pool is measured by mAP@20, mAP over the whole ranking, language preference, and recall@10 of all answers, of those
@@ -27,6 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from st_xlret.calibration import VectorCalibration
+from st_xlret.calibration.choose import QUESTIONS
 from st_xlret.calibration.model import weak_phrases
 from st_xlret.encoding import Role, encode
 from st_xlret.evaluation.base import macro_average
@@ -42,6 +45,7 @@ from st_xlret.search import unit_rows
 
 # The languages of the CCP paper's Table 1, but for Urdu, and five more.
 TATOEBA = ["ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "vi", "zh"]
+ASKED = ["ha", "ig", "rw", "zu"]  # AfriQA's
 FURTHER = ["id", "ja", "ko", "pt", "uk"]
 OF_POOL = {
     "own": "own",
@@ -130,12 +134,17 @@ def measure_tatoeba(pairs: Mapping[str, tuple[Tensor, Tensor]], maps: Maps = AS_
     return accuracy
 
 
-def lsar_maps(documents: Mapping[str, Tensor], phrases: Tensor) -> dict[str, Maps]:
-    """The maps that `st-xlret calibrate` fits to the documents of a pool by language, and to its phrases."""
+def lsar_maps(documents: Mapping[str, Tensor], phrases: Tensor, questions: Any = None) -> dict[str, Maps]:
+    """The maps that `st-xlret calibrate` fits to the documents of a pool, to its phrases, and to questions."""
     how: Any = {"phrases": {"mul": phrases}, "normalize": False}
     alone = VectorCalibration.fit(documents, queries_only=True, **how).layer("query")
     both = VectorCalibration.fit(documents, **how).layer()
-    return {"raw": AS_IT_IS, "queries": (alone, None), "calibrated": (both, both)}
+    maps: dict[str, Maps] = {"raw": AS_IT_IS, "queries": (alone, None), "calibrated": (both, both)}
+    if questions is not None:
+        plain = VectorCalibration.fit(documents, queries_only=True, normalize=False).layer("query")
+        joined = VectorCalibration.fit(documents, queries=questions, queries_only=True, **how).layer("query")
+        maps |= {"no phrases": (plain, None), "five questions": (joined, None)}
+    return maps
 
 
 class Embedder:
@@ -186,7 +195,11 @@ def figures_of_questions(embedder: Embedder, folder: str, split: str) -> dict[st
     """The scores of AfriQA for each way that needs no language of a question."""
     data, figures = read_beir(folder, split=split), dict[str, float]()
     (queries, documents), asked, codes = embedder.pool(data), data.judged["language"][:], data.corpus["language"][:]
-    for way, maps in lsar_maps(by_language(documents, codes), embedder.phrases()).items():
+    others = read_beir(folder, split="dev" if split == "train" else "train").judged
+    of = {code: others.filter(lambda row, code=code: row["language"] == code) for code in ASKED}
+    texts = {code: part["text"][:QUESTIONS] for code, part in of.items()}
+    questions = {code: embedder.texts(part, "query") for code, part in texts.items()}
+    for way, maps in lsar_maps(by_language(documents, codes), embedder.phrases(), questions).items():
         ranking = search(mapped(maps[0], queries, asked), mapped(maps[1], documents, codes), 10)
         scores = score_ranking(ranking, data, ["success_at_10", "mrr_at_10"])
         figures[f"{way} English"] = scores.pop("en")["success_at_10"]
