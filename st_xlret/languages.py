@@ -20,7 +20,8 @@ UNKNOWN = "und"
 """Undetermined, in ISO 639: for texts whose language does not matter."""
 
 _NOT_ONE_LANGUAGE = frozenset({"mis", "mul", UNKNOWN, "zxx"})
-_MISSING = _NOT_ONE_LANGUAGE | {"", "none", "null", "unknown"}
+_MISSING = _NOT_ONE_LANGUAGE | {"", "none", "null", "unknown", "__hive_default_partition__"}
+_LABELS = ("language", "lang", "metadata.language")
 _CLEAR = 0.95  # probability: of 3,600 sentences of TICO-19, none above it is wrong
 
 
@@ -104,15 +105,18 @@ def language_fields(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return [name for name, is_language in looks_so.items() if is_language]
 
 
-def language_of(record: Mapping[str, Any]) -> str | None:
-    """The language that a record names in `language`, `lang` or `metadata.language`; a ValueError if it is no code."""
+def language_of(record: Mapping[str, Any], *fields: str) -> str | None:
+    """The language that a record names in the first of the fields that has one; a ValueError if it is no code.
+
+    The fields are by default `language`, `lang` and `metadata.language`.
+    """
     metadata = record.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
+    values = {**{f"metadata.{name}": value for name, value in metadata.items()}, **record}
     try:
-        codes = map(read_label, (record.get("language"), record.get("lang"), metadata.get("language")))
-        return next(filter(None, codes), None)
+        return next(filter(None, (read_label(values.get(field)) for field in fields or _LABELS)), None)
     except ValueError as error:
-        others = ", ".join(language_fields([{**metadata, **record}]))
+        others = ", ".join(language_fields([values]))
         raise ValueError(f"{error}{others and f'; fields that look like languages: {others}'}") from error
 
 
@@ -139,7 +143,18 @@ def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
     if wanted is None or code in wanted:
         return code
     primary = code.partition("-")[0]
-    return primary if primary in wanted and _language_and_script(code) == _language_and_script(primary) else None
+    return primary if primary in wanted and same_language(code, primary) else None
+
+
+def same_language(one: str, other: str) -> bool:
+    """Whether two codes in normal form differ in the region alone, as `en-gb` and `en-us` do; a script counts.
+
+    Example:
+        >>> same_language("en-gb", "en-us"), same_language("sr", "sr-latn"), same_language("zh", "yue")
+        (True, False, False)
+    """
+    is_primary_the_same = one.partition("-")[0] == other.partition("-")[0]
+    return is_primary_the_same and _language_and_script(one) == _language_and_script(other)
 
 
 def find_language(code: str, known: Iterable[str]) -> str | None:

@@ -170,7 +170,8 @@ class Sources:
         if next(file.parent.glob("corpus.jsonl*"), None):  # of a BEIR folder
             return file.name.startswith("corpus.jsonl")
         if kind in ("txt", "md"):
-            return self.language is not None or _language_of_name(file) is not None
+            names = {"language", "lang"} & reading.partitions(file).keys()
+            return self.language is not None or _language_of_name(file) is not None or bool(names)
         if kind == "parquet":
             fields: Iterable[str] = pq.read_schema(file).names
         elif kind in ("tsv", "csv"):
@@ -189,8 +190,11 @@ class Sources:
         ]
         for file, records in tqdm(streams, desc="Reading", unit=" files", disable=None):
             default: Unit = "document" if Path(file).name.startswith("corpus.jsonl") else "sentence"
+            folders = reading.partitions(Path(file))
             for line, record in records():
                 try:
+                    if folders and isinstance(record, Mapping):
+                        record = {**record, **{name: folders[name] for name in folders if record.get(name) is None}}
                     code, texts = self._texts(record, unit or default)
                 except ValueError as error:
                     bad_lines(str(error), file, line)

@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 from st_xlret.data import reading
 from st_xlret.data.reading import BadLines, DataError, PathLike, Report, clean_text
 from st_xlret.data.rows import rows_by_value
-from st_xlret.languages import check_language, languages_in_name, match_language
+from st_xlret.languages import check_language, language_of, languages_in_name, match_language, same_language
 
 COLUMNS = dict.fromkeys(("source", "target", "source_language", "target_language"), "string")
 FORMATS = (
@@ -98,6 +98,8 @@ def load_pairs(
                     codes, outcome = [source_language, target_language], "other_languages"
                 elif score is not None and not score >= min_score:
                     outcome = "low_score"
+                elif same_language(*map(str, codes)):
+                    outcome = "same_language"
                 elif not all(texts):
                     outcome = "empty"
                 elif texts[0] == texts[1]:
@@ -137,8 +139,13 @@ def _pairs_of_file(file: Path, bad_lines: BadLines) -> Iterator[Pair]:
         return _parsed(reading.read_jsonl(file, bad_lines), _of_record, file, bad_lines)
     if not name.endswith((".tsv", ".txt")):
         raise DataError(f"in no format of parallel sentences, which are {FORMATS}", file)
-    parse = partial(_of_columns, languages=languages_in_name(file), spaces=name.endswith(".txt"))
-    return _parsed(reading.read_lines(file, bad_lines), parse, file, bad_lines)
+    languages, spaces = languages_in_name(file), name.endswith(".txt")
+    cells = (
+        (number, line.split() if spaces and "\t" not in line else line.split("\t"))
+        for number, line in reading.read_lines(file, bad_lines)
+    )
+    pairs = (row for row in cells if row[0] > 1 or not reading.is_header(row[1][-2:], languages, file))
+    return _parsed(pairs, partial(_of_columns, languages=languages), file, bad_lines)
 
 
 def _parsed(
@@ -156,13 +163,16 @@ def _parsed(
 
 def _of_record(record: Mapping[str, Any]) -> Pair:
     source, target = (clean_text(record[side]) for side in ("source", "target"))
-    return source, target, check_language(record["source_language"]), check_language(record["target_language"]), None
+    codes = [language_of(record, f"{side}_language") for side in ("source", "target")]
+    if None in codes:
+        raise ValueError("no field 'source_language' or no 'target_language' with a language")
+    return source, target, *map(str, codes), None  # type: ignore[return-value]
 
 
-def _of_columns(line: str, *, languages: tuple[str, str], spaces: bool) -> Pair:
-    cells = line.split() if spaces and "\t" not in line else line.split("\t")
+def _of_columns(cells: Sequence[str], *, languages: tuple[str, str]) -> Pair:
     if len(cells) not in (2, 3):
-        raise ValueError(f"expected two columns with a tab between them, or a score before them, found {line[:80]!r}")
+        line = "\t".join(cells)[:80]
+        raise ValueError(f"expected two columns with a tab between them, or a score before them, found {line!r}")
     source, target = map(clean_text, cells[-2:])
     return source, target, *languages, float(cells[0]) if len(cells) == 3 else None
 

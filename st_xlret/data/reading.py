@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 from uuid import uuid4
 
 import datasets
@@ -28,7 +29,7 @@ from filelock import FileLock
 
 from st_xlret import __version__
 from st_xlret.files import atomic_file, write_text
-from st_xlret.languages import check_languages
+from st_xlret.languages import check_languages, normal_form
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,25 @@ _WITHOUT_SENTENCE_MARKS = frozenset({"lo", "th"})
 _PHRASE_RUN_CHARACTERS = 60
 _NO_LETTERS = regex.compile(r"[^\p{L}\p{M}\p{N}]+")
 _PARAGRAPH_BREAK = re.compile(r"\n\s*\n")
+_COLUMN_NAMES = frozenset(
+    [
+        "source",
+        "target",
+        "src",
+        "tgt",
+        "trg",
+        "text",
+        "sentence",
+        "segment",
+        "word",
+        "phrase",
+        "query",
+        "translation",
+        "lang",
+    ]
+)
+_LOGS = ("_delta_log", ".hoodie", "metadata/*.metadata.json")  # of tables that say which of their files count
+_NOT_READ = (".bz2", ".zst", ".zip", ".7z")
 
 csv.field_size_limit(1 << 30)  # a cell may be a document
 
@@ -147,6 +167,23 @@ def read_table(path: PathLike, bad_lines: BadLines | None = None, **dialect: Any
         bad_lines(f"no row of a table from here on ({error})", path, number)
 
 
+def is_header(cells: Sequence[str], languages: tuple[str, str], file: PathLike) -> bool:
+    """Whether the first line of two columns has their names, such as `source`, `en` or `Text (English)`, and no pair.
+
+    A `DataError` says so if they are the languages in the other order.
+    """
+    from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE  # English name -> code
+
+    words = [set(re.findall("[a-z]+", cell.casefold())) for cell in cells]
+    codes = [{TO_LANGUAGE_CODE.get(word) or normal_form(word) for word in each - _COLUMN_NAMES} for each in words]
+    primary = [code.partition("-")[0] for code in languages]
+    if not all(words) or not set().union(*codes) <= set(primary) or cells[0].casefold() == cells[1].casefold():
+        return False
+    if {primary[1]} == codes[0] or {primary[0]} == codes[1]:
+        raise DataError(f"its name says {' and '.join(languages)}, and its first line {' and '.join(cells)}", file, 1)
+    return True
+
+
 def first_record(path: PathLike) -> Mapping[str, Any]:
     """The first record of a file of JSON lines; an empty one if there is none."""
     return next((record for _, record in read_jsonl(path, BadLines(skip=True))), {})
@@ -199,6 +236,7 @@ def files_of(
     """The files that are named, and those of folders that `takes` wants, each once and in sorted order.
 
     A folder of which it wants none is read whole if `alone` takes all its files; of an empty one a DataError says so.
+    What begins with a dot or an underscore, and what is half written, does not belong to a folder.
     """
     files: set[Path] = set()
     for source in paths:
@@ -206,11 +244,22 @@ def files_of(
         if path.is_file():
             files.add(path)
             continue
-        inside = {file for file in path.rglob("[!.]*") if file.is_file()}
+        if log := next((log for pattern in _LOGS for log in path.glob(pattern)), None):
+            raise DataError(f"{log.name} says which files of this table count: give a copy of its rows", source)
+        names = ((file, file.relative_to(path).parts) for file in path.rglob("*") if file.is_file())
+        inside = {file for file, parts in names if not any(re.search(r"^[._]|\.st-xlret-", part) for part in parts)}
+        if others := sorted(file.name for file in inside if file.suffix in _NOT_READ):
+            logger.warning("%s: not read, %s", source, ", ".join(others[:3]))
         files |= (taken := set(filter(takes, inside)) or (inside if all(map(alone, inside)) else set()))
         if not taken:
             raise DataError(f"the folder holds no {what}" if path.is_dir() else "there is no such file", source)
     return sorted(files)
+
+
+def partitions(file: Path) -> dict[str, str]:
+    """The columns that the names of the folders of a file are, such as `language=fr`."""
+    parts = (part.partition("=") for part in file.parts[:-1])
+    return {name: unquote(value) for name, equals, value in parts if equals}
 
 
 def find_file(folder: PathLike, *patterns: str) -> Path:

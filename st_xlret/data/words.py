@@ -108,6 +108,8 @@ def read_dictionary(paths: PathLike | Iterable[PathLike], *, skip_bad_lines: boo
     for file in files:
         for number, line in reading.read_lines(file, bad_lines):
             words = [clean_text(cell) for cell in (line.split("\t") if "\t" in line else line.split())]
+            if number == 1 and reading.is_header(words[-2:], languages_in_name(file), file):
+                continue
             if len(words) != 2 or not all(words):
                 bad_lines(f"expected two columns with a tab (words: a space) between them: {line[:80]!r}", file, number)
             elif "\ufffd" in line:

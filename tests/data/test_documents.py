@@ -197,6 +197,32 @@ def test_what_is_wrong_with_a_file_is_named(tmp_path: Path, name: str, content: 
         texts(write_text(tmp_path / name, content), column=column, language="en")
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "tsv", "txt"])
+def test_folders_named_after_a_language_are_a_column(kind: str, tmp_path: Path) -> None:
+    for code, text in DOCUMENTS:
+        file = tmp_path / f"language={code}" / f"part-0.{kind}"
+        if kind == "parquet":
+            file.parent.mkdir()
+            Dataset.from_dict({"text": [text]}).to_parquet(file)
+        elif kind == "jsonl":
+            write_jsonl(file, [{"text": text, "language": None}])
+        else:
+            write_text(file, f"text\n{text}\n" if kind == "tsv" else f"{text}\n")
+    assert texts(tmp_path, unit="document") == DOCUMENTS
+    assert texts(tmp_path, unit="document", languages=["fr"]) == DOCUMENTS[1:]
+    assert texts(tmp_path / "language=fr", unit="document") == DOCUMENTS[1:]
+
+
+def test_what_does_not_belong_to_a_folder_is_not_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("a.jsonl", "_temporary/0/a.jsonl", ".cache/a.jsonl", "_a.jsonl", "a.jsonl.st-xlret-x/a.jsonl"):
+        write_jsonl(tmp_path / name, RECORDS)
+    write_text(tmp_path / "b.jsonl.bz2", "")
+    assert texts(tmp_path, unit="document") == DOCUMENTS and "b.jsonl.bz2" in caplog.text
+    write_jsonl(tmp_path / "_delta_log" / "0.json", [])
+    with pytest.raises(DataError, match="_delta_log"):
+        texts(tmp_path)
+
+
 def test_a_language_filter_takes_variants_in_the_same_script(read: Any, caplog: pytest.LogCaptureFixture) -> None:
     records = [document(code, code) for code in ["pt", "pt-BR", "zh", "zh-TW", "fr"]]
     assert read(records, languages=["pt", "zh", "de"])[0]["language"][:] == ["pt", "pt", "zh"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from st_xlret.data import DataError
+from st_xlret.data import DataError, read_dictionary
 from tests.data.files import moses, write_jsonl, write_text
 
 COLUMNS = ["source", "target", "source_language", "target_language"]
@@ -79,6 +79,32 @@ def test_what_is_no_pair_is_counted(load: Any) -> None:
         assert rows(table) == [("A", "B", "en", "fr")]
         outcomes = ("pairs", "empty", "identical", "duplicate")
         assert [report["en>fr", outcome] for outcome in outcomes] == [1, 2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [
+        ("X.en-fr.tsv", "source\ttarget"),
+        ("X.en-fr.tsv", "Text (English)\tText (French)"),
+        ("X.en-fr.tsv", "score\teng_text\tfra_text"),
+        ("en-fr.txt", "en fr"),
+    ],
+)
+def test_a_first_line_of_names_is_no_pair(name: str, header: str, tmp_path: Path, load: Any) -> None:
+    prefix = "1.1\t" if "score" in header else ""
+    file = write_text(tmp_path / name, f"{header}\n{prefix}text\ttexte\n{prefix}source\ttarget\n")
+    assert load(file)[0]["target"][:] == ["texte", "target"]
+    if not prefix:
+        assert read_dictionary(file).entries == [("text", "texte"), ("source", "target")]
+    with pytest.raises(DataError, match="fr and en, and its first line lang_en and fr"):
+        load(write_text(tmp_path / "in" / "X.fr-en.tsv", "lang_en\tfr\nx\ty\n"))
+
+
+def test_a_pair_is_of_two_languages(load: Any) -> None:
+    codes = [("en-GB", "en-US"), ("en-GB", "fr"), ("pt", "pt-BR"), ("zh", "zh-TW"), ("sr", "sr-Latn"), ("zh", "yue")]
+    table, report = load([pair("A", str(i), *both) for i, both in enumerate(codes)])
+    assert table["target"][:] == ["1", "3", "4", "5"] and report["en-gb>en-us", "same_language"] == 1
+    assert load([pair("A", "B", *codes[0]), pair("A", "C", *codes[1])], languages=["en", "fr"])[0]["target"][:] == ["C"]
 
 
 def test_excluded_texts_are_dropped_on_either_side(tmp_path: Path, load: Any) -> None:

@@ -130,11 +130,12 @@ def test_a_bad_line_of_beir_is_named_or_skipped(name: str, line: Any, tmp_path: 
     assert len(questions(folder, skip_bad_lines=True)[0]) == 3
 
 
-def test_ids_that_are_nowhere_are_named(tmp_path: Path, questions: Any) -> None:
+def test_ids_that_are_nowhere_are_named(tmp_path: Path, questions: Any, caplog: pytest.LogCaptureFixture) -> None:
     folder = beir(tmp_path / "beir")
     write_text(folder / "qrels" / "train.tsv", "q1\td1\t1\nq2\td9\t1\nq9\td1\t1\n")
-    with pytest.raises(DataError, match="d9"):
+    with pytest.raises(DataError, match="q9"):
         questions(folder)
+    assert "1 judged passages are not in corpus.jsonl and left out, such as 'd9'" in caplog.text
     assert questions(folder, skip_bad_lines=True)[0]["query"][:] == [QUESTIONS["q1"][0]]
     with pytest.raises(FileNotFoundError, match=r"dev\.tsv.*train\.tsv"):
         questions(folder, split="dev")
