@@ -2,7 +2,7 @@ r"""Align an encoder on parallel sentences and the words in them (ML-CTL with CZ
 
 A sample is a pair of parallel sentences with a dictionary word that occurs once in each. Its vector is made of the
 sentence and of the word; translations attract each other, and all other samples of the batch repel, also the same
-sentences with another word (Chen et al., ICASSP 2022). The paper's setting, from multilingual BERT, on one GPU:
+sentences with another word (Chen et al., ICASSP 2022; their program: github.com/Mckysse/ML-CTL). As published:
 
     python training_scripts/train_ml_ctl.py training_scripts/recipes/ml-ctl.yaml \
         --pairs UNv1.0.en-fr.en UNv1.0.en-es.en --dictionaries en-fr.txt en-es.txt --output_dir runs/ml-ctl
@@ -41,7 +41,7 @@ MODES = {
 
 @dataclass
 class MLCTLArguments:
-    """The method; its defaults are the paper's, but for --language_mixing and --language_smoothing."""
+    """The method; its defaults are the paper's or its authors' program's, but for --lower_case and the smoothing."""
 
     _argument_group_name = "method"
 
@@ -53,7 +53,8 @@ class MLCTLArguments:
     )
     temperature: float = option(0.07, "Temperature of the contrastive loss.")
     mlm_weight: float = option(0.1, "Factor on masked words of the same sentences, which is added; 0 leaves it out.")
-    language_mixing: float = option(1.0, "1 mixes all language pairs in a batch; 0 takes one, as the paper does.")
+    lower_case: bool = option(False, "Train on texts in lower case, as the authors' program does.")
+    language_mixing: float = option(1.0, "1 mixes all language pairs in a batch (program); 0 takes one (paper).")
     language_smoothing: float = option(0.7, "Pairs are sampled by size to this power; the paper: all alike (0).")
     loss_options: str = loss_options("pairs", '{"pairs": {"gather_across_devices": false}}')
 
@@ -65,6 +66,11 @@ class TrainingArguments(script.TrainingArguments):
     per_device_train_batch_size: int = option(64, "Pairs in a batch, per device.")
     learning_rate: float = option(2e-6, "Peak learning rate. 2e-6 suits mBERT, 1e-3 --from_scratch mini, 1e-2 static.")
     weight_decay: float = option(0.0, "Weight decay. Without it, the host's AdamW is Adam, the paper's optimizer.")
+    warmup_steps: float = option(0.0, "Steps of linear warm-up, below 1 a share of all; the authors' program has none.")
+    lr_scheduler_type: str = option("constant_with_warmup", "Schedule of the rate, beside --lr_drops.")  # type: ignore[assignment]
+    lr_drops: list[float] = option(
+        [2 / 6, 4 / 6, 5 / 6], "Shares of the steps after which the rate is a tenth (program)."
+    )
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
@@ -78,6 +84,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     pairs, evaluator = data.load_pairs(args.seed)
     if pairs is None:
         raise ValueError("there is nothing to train on: give parallel sentences with --pairs")
+    if method.lower_case:
+        pairs = pairs.map(lambda pair: {side: pair[side].lower() for side in ("source", "target")})
 
     # 2. The encoder, with the paper's sentence vector (first and last layer) unless another one is asked for.
     texts = texts_of(pairs=pairs)
@@ -86,26 +94,18 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         model = first_last_encoder(model)
     elif words and not isinstance(model[0], Transformer):
         raise ValueError(
-            f"--mode {method.mode} needs the token vectors of a Transformer, and this encoder is a "
-            f"{type(model[0]).__name__}: take --from_scratch mini or a checkpoint, or --mode CZ-snt"
+            f"--mode {method.mode} needs the tokens of a Transformer: take another encoder, or --mode CZ-snt"
         )
 
     # 3. Word-positioned samples: pairs with the token positions of a word and of its translation.
     samples, counts = data.word_samples(pairs, model, args) if words else (pairs, None)
 
-    # 4. The loss, with the layer over sentence and word; train, measure and save.
-    loss = CZNCELoss(
-        model,
-        ContextualEncoder(int(model.get_embedding_dimension() or 0)) if words else None,
-        mlm=encoder.masked_words(model, texts, args) if method.mlm_weight else None,
-        **run.loss_options(
-            "pairs",
-            objective=objective,
-            temperature=method.temperature,
-            mlm_weight=method.mlm_weight,
-            batches={"language_smoothing": method.language_smoothing, "language_mixing": method.language_mixing},
-        ),
-    )
+    # 4. The loss, with the layers over sentence and word; train, measure and save.
+    layers = ContextualEncoder(int(model.get_embedding_dimension() or 0)) if words else None
+    mlm = encoder.masked_words(model, texts, args) if method.mlm_weight else None
+    batches = {"language_smoothing": method.language_smoothing, "language_mixing": method.language_mixing}
+    given = {"objective": objective, "temperature": method.temperature, "mlm_weight": method.mlm_weight}
+    loss = CZNCELoss(model, layers, mlm=mlm, **run.loss_options("pairs", batches=batches, **given))
     keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, samples, loss=loss, evaluator=evaluator)
     about = {"mode": method.mode, **summary(pairs=pairs), "word_samples": counts}

@@ -23,6 +23,7 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
         lora_rank: Train low-rank adapters (LoRA) of this rank, and merge them after training; needs the extra `peft`.
         dropout: Dropout of the encoder's layers. Default: that of the checkpoint.
         token_dropout: Share of tokens that are dropped from the inputs of a static encoder.
+        lr_drops: Shares of the steps, such as `[0.5, 0.75]`: after each, the schedule's learning rate is divided by 10.
         keep_trained: Weights after training: `original + keep_trained * (trained - original)`. Between the two are
             often models that keep most of what both can do (Wortsman et al., CVPR 2022).
         joint: Each step takes one batch of every data set and sums their losses. Default: each batch is of one data
@@ -47,6 +48,7 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
     )
     dropout: float | None = option(None, "Dropout of the encoder's layers. By default the checkpoint's, mostly 0.1.")
     token_dropout: float = option(0.0, "Share of tokens to drop from the inputs of a static encoder.")
+    lr_drops: list[float] = option([], "Shares of the steps after which the learning rate is a tenth of what it was.")
     keep_trained: float = option(1.0, "Final weights: original (0), trained (1) or between; 0.5 to 0.7 suits search.")
     joint: bool = option(False, "Sum the losses of all kinds of batches in every step.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -175,6 +176,15 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             merge_adapters(self.model)
         self._check_finite()
         return result
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """The host's schedule, with the drops that the arguments ask for."""
+        is_new, schedule = self.lr_scheduler is None, super().create_scheduler(num_training_steps, optimizer)
+        if is_new and self.args.lr_drops:
+            ends = sorted(num_training_steps * share for share in self.args.lr_drops)
+            rates: list[Any] = schedule.lr_lambdas
+            schedule.lr_lambdas = [lambda n, rate=rate: rate(n) * 0.1 ** bisect_right(ends, n) for rate in rates]
+        return schedule
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None

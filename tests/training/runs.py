@@ -145,7 +145,9 @@ def ml_ctl_run(folder: Path, *, seed: int = 0, **changed: Any) -> tuple[CrossLin
     model = first_last_encoder(tiny.transformer(dropout=0.1, seed=seed))
     torch.manual_seed(seed + 1)
     loss = CZNCELoss(model, ContextualEncoder(32), mlm=MaskedLMLoss(model), mlm_weight=0.1)
-    return trainer_of(folder, {"loss": loss}, {"loss": Dataset.from_list(tiny.word_rows(16))}, **changed)
+    return trainer_of(
+        folder, {"loss": loss}, {"loss": Dataset.from_list(tiny.word_rows(16))}, **{"lr_drops": [0.5], **changed}
+    )
 
 
 RUNS: dict[str, Callable[..., Any]] = {

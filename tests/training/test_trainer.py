@@ -19,7 +19,7 @@ from st_xlret.losses import CCPLoss, RetrievalContrastiveLoss, SemanticContrasti
 from st_xlret.modules import with_two_encoders
 from st_xlret.training import CrossLingualTrainer
 from tests import tiny
-from tests.training.runs import PARTS, arguments, interleaved_run, joint_run, trainer_of
+from tests.training.runs import PARTS, arguments, interleaved_run, joint_run, ml_ctl_run, trainer_of
 
 
 def test_each_loss_draws_its_own_batches_as_often_as_its_ratio_says(tmp_path: Path) -> None:
@@ -324,3 +324,15 @@ def test_texts_are_cut_in_training_alone(tmp_path: Path) -> None:
     trainer, _ = trainer_of(tmp_path, {"p": SemanticContrastiveLoss(model)}, {"p": tiny.pairs()}, **options)
     batch = next(iter(trainer.get_train_dataloader()))
     assert batch["source_input_ids"].shape[1] == 5 and model.max_seq_length == 16
+
+
+def test_the_rate_drops_to_a_tenth_after_shares_of_the_steps(tmp_path: Path) -> None:
+    trainer, _ = ml_ctl_run(tmp_path, max_steps=6, lr_drops=[5 / 6, 2 / 6, 4 / 6], warmup_steps=1)
+    trainer.create_optimizer_and_scheduler(6)
+    rates = []
+    for _ in range(6):
+        rates += trainer.lr_scheduler.get_last_lr()[:1]
+        trainer.optimizer.step()
+        trainer.lr_scheduler.step()
+    linear = [0, 1, 0.8, 0.6, 0.4, 0.2]
+    assert rates == pytest.approx([1e-2 * a * b for a, b in zip(linear, [1, 1, 0.1, 0.1, 0.01, 0.001], strict=True)])

@@ -63,7 +63,7 @@ RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
             **{"warmup_steps": 10_000, "language_smoothing": 0.3, "per_device_train_batch_size": 16},
         },
     ),
-    # Chen et al., ICASSP 2022.
+    # Chen et al., ICASSP 2022, and their program.
     "ml-ctl": (
         "ml-ctl",
         {
@@ -74,7 +74,9 @@ RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
             "stop_words": ["default"],  # section 2.1: a dictionary without stop words
             "languages": ["ar", "en", "es", "fr", "ru", "zh"],  # section 4.1: the six official languages of the UN
             "samples_per_pair": None,  # section 2.3: one pair of sentences with several words
-            "language_mixing": 0,  # section 2.3: "each batch of parallel WPSs in two languages"
+            **{"max_seq_length": 128, "lower_case": True, "warmup_steps": 0, "max_grad_norm": 0},  # the program
+            "lr_drops": [2 / 6, 4 / 6, 5 / 6],  # the program
+            "language_mixing": 1,  # the program shuffles all pairs
             "language_smoothing": 0,  # section 4.1: "evenly distributed over six languages"
             "per_device_train_batch_size": 64,  # section 4.1
             "gradient_accumulation_steps": 1,
@@ -182,7 +184,7 @@ def test_what_is_given_overrides_a_recipe(repository: Path) -> None:
             {"mu": 0.5, "intra_document_negatives": True, "num_negatives": 512, "heads": "separate"}
             | {"document_encoder_layers": 2, "temperature": 0.1, "block_size": 32},
         ),
-        ("ml-ctl", None, {"objective": "cz_nce", "words": True, "temperature": 0.07, "language_mixing": 0}),
+        ("ml-ctl", None, {"objective": "cz_nce", "words": True, "temperature": 0.07, "language_mixing": 1}),
         # Eq. 3 has a scale of its own; batches mix the language pairs (section 3.1).
         ("language-agnostic-ir", "language", {"reduction": "paper", "weight": 0.001}),
         ("language-agnostic-ir", "semantic", {"weight": 0.01, "temperature": 0.07, "language_mixing": 1.0}),
