@@ -140,8 +140,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Read the data, fine-tune, measure, and write the result."""
     (given,) = parse([Arguments], arguments, description=__doc__)
     tables = Path(given.output).with_suffix(".md")
-    for file in (given.output, tables):
-        check_output_file(file, ours=r'\{\s*"benchmark"', beside=given.output)
+    for file, begins in ((given.output, r'\{\s*"benchmark"'), (tables, r"\| system ")):
+        check_output_file(file, ours=begins)
     task = PAIR_TASKS[given.task]
     training = read_training_pairs(task, given.data)
     dev = read_evaluation_pairs(task, given.data, "dev", ["en"])["en"]

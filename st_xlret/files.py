@@ -20,6 +20,8 @@ from st_xlret.portable import save_portable
 
 PathLike = str | os.PathLike[str]
 
+PICTURE = "(?s:.{0,200})st-xlret"
+"""How the pictures of this package begin."""
 _MARKERS = ("modules.json", "calibration.json")  # by which a saved model or map is recognised
 # The names of the files and the folders that saved models and maps are made of.
 _FILES = re.compile(
@@ -36,9 +38,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @contextmanager
-def atomic_file(
-    path: PathLike, *, ours: str | None = None, inputs: Iterable[object] = (), beside: PathLike | None = None
-) -> Iterator[Path]:
+def atomic_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[object] = ()) -> Iterator[Path]:
     """Give a file name to write to, and put that file in the place of `path` once it is whole.
 
     The one door of every output that is a file. A command opens it before its long work: what is under the name is
@@ -50,7 +50,6 @@ def atomic_file(
             refused. None: any file is replaced, for files that only the program itself names.
         inputs: What the command reads. The output may be none of it, nor inside a folder of it. What is no path of
             this machine is passed over.
-        beside: The main file of the same output. This one is replaced where the main file is ours.
 
     Yields:
         A name in a temporary folder beside `path`, with the name of `path`. If nothing is written, nothing is replaced.
@@ -66,7 +65,7 @@ def atomic_file(
         ...     os.listdir(folder)
         ['a.txt']
     """
-    target = check_output_file(path, ours=ours, inputs=inputs, beside=beside)
+    target = check_output_file(path, ours=ours, inputs=inputs)
 
     def replace(folder: Path) -> None:
         if (folder / target.name).exists():
@@ -140,16 +139,14 @@ def check_output_directory(
     return target
 
 
-def check_output_file(
-    path: PathLike, *, ours: str | None = None, inputs: Iterable[object] = (), beside: PathLike | None = None
-) -> Path:
+def check_output_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[object] = ()) -> Path:
     """Check, before long work, what `atomic_file` checks; the file itself, of a link the one that it names."""
     target = Path(os.path.realpath(path))
     if target.is_symlink() or target.exists() and not target.is_file():
         raise OSError(f"{target} is no regular file, but a folder, a device, a pipe or a loop of links")
     read_there = next((source for source in _paths(inputs) if source in (target, *target.parents)), None)
     is_taken = ours is not None and target.exists() and target.stat().st_size
-    if read_there or is_taken and not _begins(beside or target, ours or ""):
+    if read_there or is_taken and not _begins(target, ours or ""):
         problem = (
             f"would change what is read, {read_there}" if read_there else "is there already, and holds something else"
         )
@@ -158,10 +155,8 @@ def check_output_file(
     return target
 
 
-def _begins(file: PathLike, pattern: str) -> bool:
-    """Whether a file is there and begins, or ends, as a pattern has it."""
-    if not os.path.isfile(file):
-        return False
+def _begins(file: Path, pattern: str) -> bool:
+    """Whether a file begins, or ends, as a pattern has it."""
     with open(file, "rb") as content:
         head = content.read(1000)
         content.seek(max(0, os.path.getsize(file) - _TAIL))

@@ -97,26 +97,24 @@ def test_an_output_folder_holds_no_input(saved: Path) -> None:
     assert os.listdir(saved) == ["model.safetensors"]
 
 
-@pytest.mark.parametrize("name", ["main.json", "beside.md"])
-def test_an_output_file_is_new_or_ours(tmp_path: Path, name: str) -> None:
-    def write(text: str, **how: Any) -> None:
-        main, rule = tmp_path / "main.json", {"ours": r'\{"score', **how}
-        with atomic_file(main, **rule) as one, atomic_file(tmp_path / "beside.md", beside=main, **rule) as other:
-            one.write_text('{"score": 1}')
-            other.write_text(text)
+def test_an_output_file_is_new_or_ours(tmp_path: Path) -> None:
+    file = tmp_path / "scores.json"
 
-    (tmp_path / name).write_text("mine")
-    with pytest.raises(FileExistsError, match=name):
-        write("one")
-    assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]
-    (tmp_path / name).unlink()
-    for text in ("one", "two"):
-        write(text)
-    assert (tmp_path / "beside.md").read_text() == "two"
-    for source in (tmp_path / "main.json", tmp_path):
+    def write(text: str, **how: Any) -> None:
+        with atomic_file(file, ours=r'\{"score', **how) as part:
+            part.write_text(text)
+
+    file.write_text("mine")
+    with pytest.raises(FileExistsError, match="scores.json"):
+        write('{"score": 1}')
+    assert file.read_text() == "mine"
+    file.unlink()
+    for number in (1, 2):
+        write(f'{{"score": {number}}}')
+    for source in (file, tmp_path):
         with pytest.raises(FileExistsError, match=f"what is read, {source}"):
-            write("three", inputs=[source])
-    assert (tmp_path / "beside.md").read_text() == "two"
+            write('{"score": 3}', inputs=[source])
+    assert file.read_text() == '{"score": 2}'
 
 
 @pytest.mark.parametrize(

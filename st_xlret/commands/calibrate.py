@@ -20,10 +20,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from st_xlret.commands import check_needed
-from st_xlret.files import atomic_directory, check_output_directory, check_output_file, write_json
+from st_xlret.files import PICTURE, atomic_directory, atomic_file, check_output_directory, write_json
 from st_xlret.options import option, parse
 from st_xlret.portable import save_portable
 from st_xlret.precision import PRECISIONS
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from st_xlret.stores import Store
 
 _CHECKED_TEXTS, _DOUBTFUL = 300, 0.2
+_OUR_REPORT = r'\{\s*"languages": \{\s*"[^"]*": \{\s*"same_language_share"'
 _REPORT = r"""Report how much an encoder's search prefers the language of the query. No labels are needed.
 
     st-xlret report --model intfloat/multilingual-e5-small --documents documents/ --output bias.json
@@ -178,7 +180,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
     words = ["--documents" if word == "--corpus" else word for word in arguments]
     texts, stored, options = parse([Texts, Stored, Arguments], words, description=__doc__, prog=prog)
     _check_sources(texts, stored, options)
-    check_output_directory(options.output, overwrite=options.overwrite)
+    check_output_directory(options.output, options.overwrite, inputs=_read(texts, stored, options))
     if stored.vectors is None:
         _calibrate_model(texts, options)
     else:
@@ -189,10 +191,23 @@ def report(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     """Run the command `report`."""
     texts, stored, options = parse([Texts, Stored, ReportArguments], arguments, description=_REPORT, prog=prog)
     _check_sources(texts, stored, options)
-    from st_xlret.calibration import fit_and_compare
     from st_xlret.evaluation.tables import plot_language_bias
 
-    output = check_output_file(options.output)
+    output = Path(options.output)
+    picture = output.with_suffix(".png")
+    with atomic_file(output, ours=_OUR_REPORT) as part, atomic_file(picture, ours=PICTURE) as drawn:
+        comparison = _measured(texts, stored, options)
+        print(f"\n{comparison}")
+        write_json(part, comparison.before.as_json())
+        search = comparison.before.search
+        is_drawn = plot_language_bias(search.languages, search.shares, drawn)
+    print(f"written to {output}" + (f" and {picture}" if is_drawn else ""))
+
+
+def _measured(texts: Texts, stored: Stored, options: ReportArguments) -> Comparison:
+    """The bias of an encoder or of stored vectors, and what the usual calibrations would make of it."""
+    from st_xlret.calibration import fit_and_compare
+
     count = texts.texts_per_language or 300
     how: Any = {"texts": count, "neighbours": options.neighbours, "min_texts": 2}
     vectors: tuple[Any, ...]
@@ -205,12 +220,7 @@ def report(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
         how |= {"queries_only": True, "metric": store.metric}
     width = next(iter(vectors[0].values())).shape[1]
     steps = ["lsar"] if len(vectors[0]) <= width else ["shift"]  # lsar would leave nothing
-    comparison = replace(fit_and_compare(*vectors, steps=steps, **how)[1], used=False)
-    print(f"\n{comparison}")
-    write_json(output, comparison.before.as_json())
-    search = comparison.before.search
-    picture = plot_language_bias(search.languages, search.shares, output.with_suffix(".png"))
-    print(f"written to {output}" + (f" and {picture}" if picture else ""))
+    return replace(fit_and_compare(*vectors, steps=steps, **how)[1], used=False)
 
 
 def report_labels(texts: Mapping[str, Sequence[str]]) -> None:
@@ -244,6 +254,12 @@ def _check_sources(texts: Texts, stored: Stored, options: Any) -> None:
         raise ValueError(
             f"{' and '.join(beside)}: leave out {'without' if stored.vectors is None else 'with'} --vectors"
         )
+
+
+def _read(texts: Texts, stored: Stored, options: Arguments) -> list[Any]:
+    """What is read: none of it may be in the output."""
+    sources = [texts.model, stored.vectors, stored.languages_file, options.qrels]
+    return [*sources, *texts.documents, *options.pairs, *options.queries]
 
 
 def _calibrate_model(texts: Texts, options: Arguments) -> None:

@@ -102,8 +102,8 @@ def evaluate(options: Arguments) -> None:
     tables = output.with_suffix(".tables.md" if output.suffix == ".md" else ".md")
     is_writer = int(os.environ.get("RANK", "0")) == 0  # every process of torchrun has the result; one writes it
     with ExitStack() as outputs:
-        rule: Any = {"ours": r'\{\s*"benchmark"', "beside": output}
-        files = [outputs.enter_context(atomic_file(file, **rule)) for file in (output, tables) if is_writer]
+        ours = {output: r'\{\s*"benchmark"', tables: r"[\w-]+, .*, in percent\n"}
+        files = [outputs.enter_context(atomic_file(file, ours=ours[file])) for file in ours if is_writer]
         try:
             evaluator = kind.from_directory(options.data, options.languages, **_evaluator_options(options))
         except TypeError as error:  # an option that this benchmark does not have

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     from st_xlret.hub.export import check_finite, export, load_model, push
     from st_xlret.training.trainable import merge_adapters
 
-    target = check_output_directory(options.output, overwrite=options.overwrite)
+    target = check_output_directory(options.output, options.overwrite, inputs=[options.model, options.calibration])
     model, maps = merge_adapters(load_model(options.model, "cpu")), {}
     if options.calibration is not None:
         calibration = VectorCalibration.load(options.calibration)

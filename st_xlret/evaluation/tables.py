@@ -289,8 +289,9 @@ def write_comparison(files: Sequence[str], output: str | os.PathLike[str]) -> st
     """Compare results in files and write the tables, `output` with `.md`, `.csv` and `.tex`; returns the first."""
     main = Path(output).with_suffix(".md")
     with ExitStack() as outputs:
-        targets = [main.with_suffix(ending) for ending in (".md", ".csv", ".tex")]
-        parts = [outputs.enter_context(atomic_file(file, ours=r"\| system ", beside=main)) for file in targets]
+        latex = r"\\begin\{tabular\}\{[lr]+\}\s+\\hline\s+system "
+        ours = {".md": r"\| system ", ".csv": "system,seeds,", ".tex": latex}
+        parts = [outputs.enter_context(atomic_file(main.with_suffix(end), ours=rule)) for end, rule in ours.items()]
         tables = comparison_tables(compare(read_results(files)))
         for part in parts:
             part.write_text(tables[part.suffix], encoding="utf-8")
@@ -406,5 +407,5 @@ def _figure(path: str | os.PathLike[str], width: float, height: float) -> Any:
 
 def _save(figure: Any, path: str | os.PathLike[str]) -> Path:
     with atomic_file(path) as temporary:
-        figure.savefig(temporary, dpi=120)
+        figure.savefig(temporary, dpi=120, metadata={"Software": "st-xlret"})  # `PICTURE` of the files
     return Path(path)

@@ -96,7 +96,9 @@ class Run:
             sys.exit(0)
         if any(self.output.glob("checkpoint-*")) and not (args.resume or args.overwrite):
             raise FileExistsError(f"{self.output} holds checkpoints: --resume continues, --overwrite deletes them")
-        check_output_directory(self.output / "model", overwrite=args.overwrite, resume=args.resume)
+        values = [value for group in groups for value in vars(group).values()]
+        read = [one for value in values for one in (value if isinstance(value, list) else [value])]
+        check_output_directory(self.output / "model", args.overwrite, args.resume, inputs=read)
         self._push, self._token = args.push_to_hub, args.hub_token
         # The host would write a token into every checkpoint.
         args.push_to_hub, args.hub_token = False, None

@@ -94,7 +94,7 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     """Measure, calibrate, train, and measure again; returns the content of results.json."""
     (arguments,) = parse([Arguments], given, description=__doc__)
     started, output = time.perf_counter(), Path(arguments.output)
-    check_output_directory(output / "model", overwrite=True)
+    check_output_directory(output / "model", overwrite=True, inputs=[arguments.model])
     transformers_logging.set_verbosity_error()
     rows = read_sentences()
     pool, others = rows[: arguments.sentences], rows[arguments.sentences :]

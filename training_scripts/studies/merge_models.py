@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
         trained = load_model(folder, "cpu").state_dict()
         for name, weight in weights.items():
             weight += float(share) * (trained[name] - original[name])
-    save_model(merged, given.output, overwrite=given.overwrite)
+    save_model(merged, given.output, overwrite=given.overwrite, inputs=[given.model, *shares])
 
 
 if __name__ == "__main__":
