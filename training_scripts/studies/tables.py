@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from st_xlret.evaluation import markdown_table
@@ -42,33 +43,19 @@ def figure(folder: Path, path: str) -> float | None:
     return read(json.loads((folder / name).read_text(encoding="utf-8")), keys) if (folder / name).is_file() else None
 
 
-def mean_and_spread(values: list[float]) -> str:
-    """The mean of some values and half of their range.
+def mean_and_interval(values: list[float]) -> tuple[str, str]:
+    """The mean of some values and, of several, half of its 95 % confidence interval by Student's t.
 
     Example:
-        >>> mean_and_spread([50.0, 52.0]), mean_and_spread([50.0]), mean_and_spread([])
-        ('51.0 ± 1.0', '50.0', '')
-    """
-    if not values:
-        return ""
-    mean = f"{sum(values) / len(values):.1f}"
-    return mean if len(values) == 1 else f"{mean} ± {(max(values) - min(values)) / 2:.1f}"
-
-
-def interval(values: list[float]) -> str:
-    """The 95 % confidence interval of their mean, by Student's t; nothing for a single value.
-
-    Example:
-        >>> interval([50.0, 51.0, 52.0]), interval([50.0])
-        ('48.5 to 53.5', '')
+        >>> mean_and_interval([50.0, 51.0, 52.0]), mean_and_interval([50.0]), mean_and_interval([])
+        (('51.0', '2.5'), ('50.0', ''), ('', ''))
     """
     half = half_interval(values)
-    mean = sum(values) / max(1, len(values))
-    return "" if half is None else f"{mean - half:.1f} to {mean + half:.1f}"
+    return f"{fmean(values):.1f}" if values else "", "" if half is None else f"{half:.1f}"
 
 
 def write_table(study: Mapping[str, Any], rows: Mapping[str, Measured], output: Path) -> str:
-    """Write `study.md` and `study.csv`, which has the confidence intervals too; returns the former.
+    """Write `study.md`, with ± half of the 95 % interval, and `study.csv`, where it has a column; returns the former.
 
     Args:
         study: Content of the YAML file: `columns` are shown in percent, `counts` as whole numbers.
@@ -78,19 +65,19 @@ def write_table(study: Mapping[str, Any], rows: Mapping[str, Measured], output: 
     if unfinished := [row for row, measured in rows.items() if not measured.folders]:
         print(f"not in the table, because they are not finished: {'; '.join(unfinished)}", file=sys.stderr)
     counts, columns = study.get("counts", {}), study["columns"]
-    lines, intervals = [], []
+    lines, cells = [], []
     for row, (folders, rate, rate_of) in ((row, measured) for row, measured in rows.items() if measured.folders):
         figures = [[figure(folder, path) for folder in folders] for path in (*counts.values(), *columns.values())]
         known = [[value for value in values if value is not None] for values in figures]
         whole = [f"{sum(values) / len(values):.0f}" if values else "" for values in known[: len(counts)]]
         percent = [[100 * value for value in values] for values in known[len(counts) :]]
         shown = "" if rate is None else f"{rate:g}" + (f" of {rate_of}" if rate_of else "")
-        lines.append([row, str(len(folders)), shown, *whole, *map(mean_and_spread, percent)])
-        intervals.append(list(map(interval, percent)))
+        first, means = [row, str(len(folders)), shown, *whole], [mean_and_interval(values) for values in percent]
+        lines.append([*first, *(" ± ".join(filter(None, both)) for both in means)])
+        cells.append([*first, *(mean for mean, _ in means), *(half for _, half in means)])
     header = ["row", "seeds", "learning rate", *counts, *columns]
     table, text = markdown_table(header, lines), StringIO()
-    together = zip([header, *lines], [[f"{column}, 95 %" for column in columns], *intervals], strict=True)
-    csv.writer(text, lineterminator="\n").writerows(line + more for line, more in together)
+    csv.writer(text, lineterminator="\n").writerows([[*header, *(f"{column} ± (95 %)" for column in columns)], *cells])
     write_text(output / "study.md", table + "\n")
     write_text(output / "study.csv", text.getvalue())
     return table

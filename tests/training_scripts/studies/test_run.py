@@ -137,11 +137,11 @@ def test_the_table_has_mean_and_spread_and_a_finished_study_is_not_run_again(
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
     lines = {row: values for row, *values in cells}
     assert lines["as it is"] == ["1", "", "", "50.0", "25.0"]
-    assert lines["CCP"] == ["2", "0.0001", "8000", "51.0 ± 1.0", "25.0 ± 0.0"]
+    assert lines["CCP"] == ["2", "0.0001", "8000", "51.0 ± 12.7", "25.0 ± 0.0"]
     assert lines["CCP, no bank"][1] == "0.0001 of CCP" and lines["half of CCP, then pairs"][1] == "2e-05"
     csv = (tmp_path / "out" / "study.csv").read_text().splitlines()
-    assert csv[0] == 'row,seeds,learning rate,tokens,pool,of both,"pool, 95 %","of both, 95 %"'
-    assert csv[1] == "as it is,1,,,50.0,25.0,," and csv[2].endswith("51.0 ± 1.0,25.0 ± 0.0,38.3 to 63.7,25.0 to 25.0")
+    assert csv[0] == "row,seeds,learning rate,tokens,pool,of both,pool ± (95 %),of both ± (95 %)"
+    assert csv[1] == "as it is,1,,,50.0,25.0,," and csv[2].endswith(",51.0,25.0,12.7,0.0")
     # The first seed tries the rates and one beyond the best; the models of the others are removed.
     assert sorted(programs.rates) == ["0.0001"] * 4 + ["0.0003"] + ["2e-05"] * 2 + ["3e-05"]
     assert {name for name in models(tmp_path) if name.startswith("CCP-0")} == {"CCP-0-0001-0", "CCP-0-0001-1"}
