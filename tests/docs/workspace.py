@@ -157,7 +157,8 @@ def write_models(folder: Path) -> None:
         tokenizer.save_pretrained(folder / name)
     transformer = Transformer(str(folder / "tiny"), max_seq_length=32)
     model = SentenceTransformer(modules=[transformer, Pooling(32, "mean")], device="cpu")
-    for name in ("intfloat/multilingual-e5-small", "runs/ccp/model"):
+    model.prompts = {"query": "query: ", "document": "passage: "}
+    for name in ("intfloat/multilingual-e5-small", "e5", "runs/ccp/model"):
         model.save(str(folder / name))
     clouds = {
         language: torch.from_numpy(model.encode(sentences_of(language, SENTENCES, 3), show_progress_bar=False))
