@@ -65,9 +65,6 @@ class VectorCalibration:
         query: M and m of queries, where they have maps of their own; None for those of documents.
         languages: The languages of the maps, in their order; empty for one map for all vectors.
         steps: The steps, kept as a record, like `strength`, `pivot` and `notes` (which rotation was chosen).
-        normalize: Whether vectors are scaled to unit length before and after the map.
-        metric: How the vectors are compared: "cosine", "dot" or "euclidean".
-        model: Name of the model that made the vectors, if it is known.
 
     Example:
         >>> generator = np.random.default_rng(0)
@@ -135,17 +132,15 @@ class VectorCalibration:
             documents: Language -> (n, d), tensors or arrays; or one matrix (n, d) with `languages`. 300 vectors of each
                 language do for steps of means, and 1 500 for others.
             languages: The language of each row of a matrix.
-            queries: Language -> (m, d), for maps of queries of their own, in at least two languages of the documents:
-                questions without labels, or texts embedded with the prompt for queries. They keep their offset: the
-                part of the common mean that stays is the documents'. A language without queries gets the map of its
-                documents. Not with `"rotate"`. With `"lsar"` alone and `queries_only` they join the fit as `phrases`
-                do, in any language.
+            queries: Language -> (m, d) of questions without labels, for maps of queries of their own, in at least two
+                languages of the documents. They keep their offset: the part of the common mean that stays is the
+                documents'. A language without queries gets the map of its documents. Not with `"rotate"`. With
+                `"lsar"` alone and `queries_only` they join the fit as `phrases` do, in any language.
             phrases: Language -> (k, d) of short texts embedded as queries, for `"lsar"` alone: each group joins the fit
-                as one language more. What queries in languages that an encoder knows badly have in common is in no
-                mean of documents.
+                as one language more. What queries in weak languages have in common is in no mean of documents.
             steps: Any of `STEPS`, each once. `("shift", "scale", "rotate")` is the CCP paper's calibration.
             strength: From 0, which leaves vectors as they are, to 1.
-            queries_only: Map queries alone. For the steps `"lsar"` and `"shift"`.
+            queries_only: Map queries alone, by the steps `"lsar"` and `"shift"`.
             pivot: The language into whose space others are rotated or moved. If it has no vectors and no step needs
                 them, the first language takes its place.
             pairs: Row-aligned vectors of sentences and of their translations into the pivot, for `"rotate"`.
@@ -156,16 +151,10 @@ class VectorCalibration:
             lir_components: Number of principal components that LIR removes.
             min_texts: Fewest vectors of a language. A rotation without pairs needs as many as dimensions.
             adversarial: Whether a rotation without pairs also starts from adversarial training, a minute a language.
-            normalize: Scale vectors to unit length first, and after the map. False for what a model gives, where the
-                map becomes a module of it.
-            metric: How a store compares the vectors: "cosine", the default, "dot" or "euclidean". But for the cosine,
-                they must be of unit length.
+            normalize: Scale vectors to unit length first, and after the map. False for what a model gives.
+            metric: How a store compares the vectors: "cosine", the default, or "dot" or "euclidean" at unit length.
             model: Name of the model that made the vectors; `check` compares it.
             seed: Seed of a rotation.
-
-        Raises:
-            ValueError: If there are fewer than two languages, a language has too few vectors, vectors hold NaN or zeros
-                alone, or a step is unknown or cannot do what is asked of it.
         """
         check_steps(steps, strength, queries_only=queries_only, apart=queries is not None, pairs=pairs is not None)
         is_lsar = tuple(steps) == ("lsar",)
@@ -260,10 +249,6 @@ class VectorCalibration:
             vectors: One vector (d,) or rows (n, d), of any length and floating type.
             role: Whether they are queries or documents.
             language: The language of all rows, or of each. Not needed where one map serves all.
-
-        Raises:
-            ValueError: If the vectors have another number of dimensions, hold NaN or zeros alone, or a language is
-                missing or has no map.
         """
         unmapped = np.asarray(vectors)
         rows = np.atleast_2d(unmapped).astype(np.float32, copy=False)
@@ -296,14 +281,7 @@ class VectorCalibration:
         return CalibrationLayer(about.pop("dimension"), about.pop("languages"), tensors=tensors, **about)
 
     def check(self, *, dimension: int, metric: str | None = None, model: str | None = None, name: str = "") -> None:
-        """Refuse vectors of another kind than those that the map was fitted for; None is what nobody says of them.
-
-        Args:
-            dimension: Numbers in a vector.
-            metric: How they are compared.
-            model: Name of the model that made them.
-            name: What they are, for the message.
-        """
+        """Refuse the vectors `name` if they are of another kind than the map was fitted for; None is unknown."""
         fitted_for = {"dimensions": self.dimension, "metric": self.metric, "model": self.model}
         for (what, fitted), other in zip(fitted_for.items(), (dimension, metric, model), strict=True):
             if None not in (fitted, other) and fitted != other:
@@ -389,8 +367,7 @@ def fit_calibration(embeddings: Vectors, **how: Any) -> CalibrationLayer:
     Args:
         embeddings: Language -> (n, d) tensor or array of texts in that language, parallel or not. Pass what the
             calibration will be applied to: the output of `model.encode`, with its final normalisation if it has one.
-        **how: As in [`VectorCalibration.fit`][st_xlret.VectorCalibration]: `steps`, `pivot`, `pairs`, `strength`,
-            `keep_mean`, `min_texts`, `seed` and so on.
+        **how: As in [`VectorCalibration.fit`][st_xlret.VectorCalibration].
 
     Returns:
         The layer in float32 on the CPU. It is computed in float64.

@@ -42,8 +42,7 @@ def fit_and_compare(
 
     Args:
         documents: Language -> (n, d) vectors of texts as documents.
-        queries: Language -> (m, d) vectors of the first of these texts as queries, where the model embeds them
-            differently; they are measured only. These and `ids`, `texts`, `neighbours` are those of `measure`.
+        queries: These, `ids`, `texts` and `neighbours` are those of `measure`: the same texts as queries, measured only.
         ids: Language -> (n,) numbers of the documents that the texts are from.
         questions: Language -> (k, d), the `queries` of the fit.
         steps: These, `queries_only` and `how` are those of [`VectorCalibration.fit`][st_xlret.VectorCalibration].
@@ -52,9 +51,6 @@ def fit_and_compare(
         texts: Texts of each language that are measured; the first ones.
         neighbours: Nearest neighbours to look at.
         **how: Further arguments of `fit`.
-
-    Returns:
-        The calibration, and the comparison.
 
     Example:
         >>> clouds = {code: np.random.normal(mean, 1, (60, 8)) for code, mean in (("en", 1), ("fr", -1))}

@@ -87,7 +87,7 @@ def calibrate(
         keep_mean: Share of the mean of all languages that is kept.
         languages: Languages to calibrate. Default: all of the texts.
         texts_per_language: Texts of each language to embed.
-        min_texts: Fewest texts of a language.
+        min_texts: Fewest of them.
         query_prompt: Put before queries: a text, or the name of one of the model's prompts. Default: its own.
         document_prompt: The same for documents. The result keeps both prompts.
         batch_size: Size of a forward pass, in texts of 64 tokens.
@@ -179,14 +179,7 @@ def embed_texts(
 ) -> dict[str, Tensor]:
     """Embed the texts of each language, at the full width of the model whatever its `truncate_dim`.
 
-    Args:
-        model: The encoder. One with maps per language is told the languages.
-        texts: Language -> texts.
-        batch_size: Size of a forward pass, in texts of 64 tokens.
-        **how: Further arguments of [`encode`][st_xlret.encode]: `role`, `prompt`, `precision`, `show_progress_bar`.
-
-    Returns:
-        Language -> (n, d), float32 on the CPU.
+    Returns language -> (n, d), float32 on the CPU; `how` are arguments of [`encode`][st_xlret.encode].
     """
     codes = [code for code, part in texts.items() for _ in part]
     everything = [text for part in texts.values() for text in part]
@@ -201,7 +194,7 @@ def embed_pairs(
     """Embed both sides of the parallel sentences that have the pivot on one side.
 
     Args:
-        model: The encoder. Its `encode` is used as it is.
+        model: The encoder.
         pairs: What [`load_pairs`][st_xlret.load_pairs] returns. Pairs without the pivot are left out.
         pivot: The language into which the others are rotated.
         languages: The other languages to embed. Default: all.
