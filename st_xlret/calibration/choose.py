@@ -42,7 +42,7 @@ def fit_and_compare(
 
     Args:
         documents: Language -> (n, d) vectors of texts as documents.
-        queries: Vectors of these texts as queries, measured only; they, `ids`, `texts` and `neighbours` are of `measure`.
+        queries: Vectors of these texts as queries, measured only; like `ids`, `texts` and `neighbours` as in `measure`.
         ids: Language -> (n,) numbers of the documents that the texts are from.
         questions: Language -> (k, d), the `queries` of the fit.
         steps: These, `queries_only` and `how` are those of [`VectorCalibration.fit`][st_xlret.VectorCalibration].
