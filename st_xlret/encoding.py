@@ -32,6 +32,7 @@ PROMPT_NAMES: dict[Role, tuple[str, ...]] = {"query": ("query",), "document": ("
 
 _TOKENS_PER_TEXT, _MOST_TOKENS_ON_A_CPU = 64, 4_096  # larger batches no longer fit a CPU's caches
 _NO_LIMIT = 2**31  # a tokenizer without a limit says 1e30, which it does not take as a length
+_DIGEST = 32  # bytes at the end of a shard
 _OF_THE_HOST = {"chunk_size", "convert_to_numpy", "output_value", "pool"}  # options for which batches are the host's
 
 
@@ -329,7 +330,8 @@ class _Layer(nn.Module):
 class KeptVectors:
     """Vectors of texts in float16 files of a folder, one a shard: embedded once, read back shard by shard.
 
-    Whoever names the folder sees to it that it is that of one corpus, model and set of options.
+    Whoever names the folder sees to it that it is that of one corpus, model and set of options. A file ends with the
+    hash of its content: one that is damaged is made again.
 
     Args:
         folder: Folder of the shards.
@@ -367,14 +369,18 @@ class KeptVectors:
         self.rows = len(texts)
         for number in range(self.rank, -(-self.rows // self.shard_size), self.world):
             file = self.folder / f"{number:06d}.npy"
-            if not file.is_file():
+            if not _is_whole(file):
                 rows = slice(number * self.shard_size, min((number + 1) * self.shard_size, self.rows))
                 with np.errstate(over="ignore"):
                     halves = np.asarray(torch.as_tensor(embed(rows)).cpu()).astype(np.float16)
                 if not (is_finite := np.isfinite(halves).all(axis=1)).all():
                     raise ValueError(f"the vector of row {rows.start + is_finite.argmin()} is not finite in float16")
-                with atomic_file(file) as part, open(part, "wb") as target:
-                    np.save(target, halves)
+                with atomic_file(file) as part:
+                    with open(part, "wb") as target:
+                        np.save(target, halves)
+                    digest = hashlib.sha256(part.read_bytes()).digest()
+                    with open(part, "ab") as target:
+                        target.write(digest)
             self.files[number] = file
         return self
 
@@ -410,6 +416,12 @@ class KeptVectors:
             dist.all_gather_object(parts, (scores, rows))
             scores, rows = (torch.cat(each, dim=1) for each in zip(*parts, strict=True))
         return merge_top_k(scores, rows, k)
+
+
+def _is_whole(shard: Path) -> bool:
+    """Whether a file of `KeptVectors` is there, as it was written."""
+    content = shard.read_bytes() if shard.is_file() else b""
+    return hashlib.sha256(content[:-_DIGEST]).digest() == content[-_DIGEST:]
 
 
 def fingerprint(model: nn.Module) -> str:

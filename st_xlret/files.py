@@ -155,6 +155,11 @@ def check_output_file(path: PathLike, *, ours: str | None = None, inputs: Iterab
     return target
 
 
+def is_set_aside(file: Path) -> bool:
+    """Whether a path inside a folder is hidden, or in a folder of work that is not done, such as `_temporary`."""
+    return any(part[0] in "._" or ".st-xlret-" in part for part in file.parts)
+
+
 def _begins(file: Path, pattern: str) -> bool:
     """Whether a file begins, or ends, as a pattern has it."""
     with open(file, "rb") as content:

@@ -230,6 +230,16 @@ def test_an_interrupted_run_goes_on_where_it_stopped_and_a_second_embeds_nothing
     assert len(again) == 3
 
 
+@pytest.mark.parametrize(
+    "damage", [lambda file: file[:-40], lambda file: file[:130] + bytes([file[130] ^ 1]) + file[131:]]
+)
+def test_a_damaged_shard_is_made_again(tmp_path, damage) -> None:
+    kept_in(tmp_path, [])
+    shard, again = tmp_path / "000001.npy", []
+    shard.write_bytes(damage(shard.read_bytes()))
+    assert np.array_equal(kept_in(tmp_path, again)[:], ROWS.astype(np.float16)) and again == [slice(5, 10)]
+
+
 @pytest.mark.parametrize("broken", [np.nan, np.inf, 1e6])
 def test_vectors_that_float16_cannot_hold_name_their_row_and_leave_no_shard(tmp_path, broken) -> None:
     rows = ROWS.copy()

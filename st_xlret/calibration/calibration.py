@@ -350,7 +350,7 @@ class VectorCalibration:
             sides = f"{sides} are mapped."
         return _README.format(
             dimension=self.dimension,
-            of_model=f" of {self.model}" if self.model else "",
+            of_model=f" of `{self.model}`" if self.model else "",
             metric=self.metric,
             sides=sides,
             maps=f"Maps 0 to {last}: {', '.join(self.languages)}." if self.languages else "One map serves all.",

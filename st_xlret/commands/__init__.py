@@ -58,15 +58,21 @@ def run(name: str, arguments: Sequence[str], *, prog: str) -> None:
     ):  # NumPy's threads wait actively whatever that says; search needs them, its products are large
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     shown = warnings.formatwarning
-    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # type: ignore[assignment]
+    warnings.formatwarning = lambda message, *_: f"warning: {_shown(message)}\n"  # type: ignore[assignment]
     try:
         getattr(import_module(f"st_xlret.commands.{module}"), function)(arguments, prog=prog)
     except (ValueError, OSError, ImportError) as error:
-        sys.exit(f"error: {error}")
+        sys.exit(f"error: {_shown(error)}")
     except KeyboardInterrupt as stop:
         sys.exit(f"stopped. {stop}".removesuffix(". "))
     finally:
         warnings.formatwarning = shown
+
+
+def _shown(message: object) -> str:
+    from st_xlret.stores.base import without_secrets
+
+    return without_secrets(str(message))
 
 
 def check_needed(options: object, *names: str) -> None:

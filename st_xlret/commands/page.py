@@ -11,13 +11,15 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 if TYPE_CHECKING:
     from st_xlret.commands.search import Pool, Result
 
+_SECONDS = 60  # for a request to arrive
 _LONGEST_QUERY, _EXAMPLE = 2_000, "Where do storks spend the winter?"
 _COLOURS = (
     "#4269d0", "#b37700", "#d1495b", "#2d8a40", "#a463f2", "#20807a",
@@ -73,8 +75,11 @@ def page(pools: Sequence[Pool], query: str) -> str:
 
 def server(pools: Sequence[Pool], host: str, port: int) -> HTTPServer:
     """A server of the page; `serve_forever` starts it, and leaving its context closes it."""
+    one_at_a_time = Lock()  # tokenizers and connections are not for several threads
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = _SECONDS
+
         def do_GET(self) -> None:
             try:
                 status, text = self._answer()
@@ -98,12 +103,14 @@ def server(pools: Sequence[Pool], host: str, port: int) -> HTTPServer:
                 return HTTPStatus.NOT_FOUND, "there is no such page"
             if len(query) > _LONGEST_QUERY:
                 return HTTPStatus.BAD_REQUEST, f"a query has at most {_LONGEST_QUERY} characters"
-            return HTTPStatus.OK, page(pools, query)
+            with one_at_a_time:
+                return HTTPStatus.OK, page(pools, query)
 
         def log_message(self, format: str, *args: Any) -> None:
             """Log nothing: queries are nobody's business."""
 
-    class Page(HTTPServer):
+    class Page(ThreadingHTTPServer):
+        daemon_threads = True  # an idle connection does not keep the program alive
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
     return Page((host, port), Handler)

@@ -168,7 +168,7 @@ class Sources:
         """Whether a file of a folder holds documents, by its name and its first line."""
         kind = _ending(file)
         if next(file.parent.glob("corpus.jsonl*"), None):  # of a BEIR folder
-            return file.name.startswith("corpus.jsonl")
+            return _is_beir(file)
         if kind in ("txt", "md"):
             names = {"language", "lang"} & reading.partitions(file).keys()
             return self.language is not None or _language_of_name(file) is not None or bool(names)
@@ -189,7 +189,7 @@ class Sources:
             *((name, partial(enumerate, records, 1)) for name, records in self._collections.items()),
         ]
         for file, records in tqdm(streams, desc="Reading", unit=" files", disable=None):
-            default: Unit = "document" if Path(file).name.startswith("corpus.jsonl") else "sentence"
+            default: Unit = "document" if _is_beir(Path(file)) else "sentence"
             folders = reading.partitions(Path(file))
             for line, record in records():
                 try:
@@ -237,7 +237,10 @@ class Sources:
         elif kind in ("txt", "md"):
             yield from _blocks(file, bad_lines)
         elif kind:
-            yield from reading.read_jsonl(file, bad_lines)
+            for number, record in reading.read_jsonl(file, bad_lines):
+                if _is_beir(file) and isinstance(text := record.get("text"), str) and not text.strip():
+                    record["text"] = record.get("title") or text  # as `evaluate` embeds both
+                yield number, record
         else:
             raise DataError(f"in no format of documents, which are {FORMATS}", file)
 
@@ -281,6 +284,10 @@ def _ending(file: Path) -> str:
     """The kind of a file by its ending; empty if documents are not read from such files."""
     match = _ENDING.search(file.as_posix())
     return (match[1] or "jsonl") if match else ""
+
+
+def _is_beir(file: Path) -> bool:
+    return file.name.startswith("corpus.jsonl")
 
 
 def _language_of_name(file: Path) -> str | None:

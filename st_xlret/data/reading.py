@@ -28,7 +28,7 @@ from datasets.fingerprint import generate_fingerprint
 from filelock import FileLock
 
 from st_xlret import __version__
-from st_xlret.files import atomic_file, write_text
+from st_xlret.files import atomic_file, is_set_aside, write_text
 from st_xlret.languages import check_languages, normal_form
 
 logger = logging.getLogger(__name__)
@@ -246,13 +246,17 @@ def files_of(
             continue
         if log := next((log for pattern in _LOGS for log in path.glob(pattern)), None):
             raise DataError(f"{log.name} says which files of this table count: give a copy of its rows", source)
-        names = ((file, file.relative_to(path).parts) for file in path.rglob("*") if file.is_file())
-        inside = {file for file, parts in names if not any(re.search(r"^[._]|\.st-xlret-", part) for part in parts)}
-        if others := sorted(file.name for file in inside if file.suffix in _NOT_READ):
-            logger.warning("%s: not read, %s", source, ", ".join(others[:3]))
+        every = {file for file in path.rglob("*") if file.is_file()}
+        inside = {file for file in every if not is_set_aside(file.relative_to(path))}
         files |= (taken := set(filter(takes, inside)) or (inside if all(map(alone, inside)) else set()))
         if not taken:
             raise DataError(f"the folder holds no {what}" if path.is_dir() else "there is no such file", source)
+        kinds = {file.suffix for file in taken}
+        others = {file for file in every if file.suffix in (kinds if file not in inside else _NOT_READ)}
+        if names := [
+            str(file.relative_to(path)) for file in sorted(others, key=lambda file: (file not in inside, file))
+        ]:
+            logger.warning("%s: not read: %d files, such as %s", source, len(names), ", ".join(names[:3]))
     return sorted(files)
 
 

@@ -42,8 +42,10 @@ METRICS: dict[str, Metric] = {"cosine": "cosine", "dot": "dot", "ip": "dot", "eu
 _NO_CODE = "with a language that is no code, such as"
 _SHORTEST = np.finfo(np.float32).tiny  # the square of the shortest length of which float32 has all digits
 _IDENTIFIED = 100_000  # texts whose language a sample identifies
-_SECRETS = re.compile(
-    r"(\w{2,}:/+)[^\s'\"]*(@)|\b((?:password|passwd|pwd|token|api_?key|secret)\s*=\s*)(?:'[^']*'|[^\s&'\"]+)", re.I
+_SECRETS = re.compile(  # user and password of a URL; settings and parameters; tokens of the Hub
+    r"(\w{2,}:/*)[^\s'\"]*(@)|((?:passw(?:or)?d|pwd|token|key|secret|sig(?:nature)?|credential)\s*=\s*)"
+    r"(?:'[^']*'|[^\s&'\"]+)|\b(hf_)\w{9,}",
+    re.I,
 )
 _MODEL_NAMES = ("model_name", "model", "name")  # where a client's settings of an embedding function have the model
 
@@ -400,7 +402,7 @@ def without_secrets(text: str) -> str:
         >>> without_secrets("no https://me:secret@host/a, no host=h password=secret")
         'no https://***@host/a, no host=h password=***'
     """
-    return _SECRETS.sub(lambda match: f"{match[1] or match[3]}***{match[2] or ''}", text)
+    return _SECRETS.sub(lambda match: f"{match[1] or match[3] or match[4]}***{match[2] or ''}", text)
 
 
 def matrix(batch: pa.RecordBatch) -> Matrix:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from st_xlret.files import atomic_file
+from st_xlret.files import atomic_file, is_set_aside
 from st_xlret.stores.base import (
     LANGUAGE_FIELDS,
     Change,
@@ -226,10 +226,9 @@ class ParquetStore(TableStore):
 
     def _files(self) -> list[Path]:
         """The files of a folder, but for those that are hidden, or half written; the warning names what is left out."""
-        files = {file: file.relative_to(self.place).parts for file in sorted(self.place.rglob("*")) if file.is_file()}
-        shown = {file: not any(part[0] in "._" or ".st-xlret-" in part for part in files[file]) for file in files}
-        chosen = [file for file in files if shown[file] and file.suffix == ".parquet"]
-        if others := [str(Path(*files[file])) for file in files if (file.suffix == ".parquet") != shown[file]]:
+        files = [file.relative_to(self.place) for file in sorted(self.place.rglob("*")) if file.is_file()]
+        chosen = [self.place / file for file in files if file.suffix == ".parquet" and not is_set_aside(file)]
+        if others := [str(file) for file in files if (file.suffix == ".parquet") == is_set_aside(file)]:
             warnings.warn(
                 f"{self.name}: {len(others)} files are left out, such as {', '.join(others[:3])}", stacklevel=4
             )

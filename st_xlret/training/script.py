@@ -25,6 +25,7 @@ from st_xlret.evaluation.tables import plot_training
 from st_xlret.files import atomic_directory, check_output_directory, save_model, write_json
 from st_xlret.hub.card import check_license, set_card_data
 from st_xlret.options import option
+from st_xlret.stores.base import without_secrets
 from st_xlret.training.arguments import CrossLingualTrainingArguments
 from st_xlret.training.loss_state import LOSS_STATE_FILE, LossStateCallback, complete_checkpoints
 from st_xlret.training.trainable import interpolate, merge_adapters, trainable_weights
@@ -284,6 +285,6 @@ def run_script(main: Callable[[], Any]) -> None:
     try:
         main()
     except (ImportError, ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
+        sys.exit(f"error: {without_secrets(str(error))}")
     except KeyboardInterrupt:
         sys.exit("stopped")

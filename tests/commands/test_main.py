@@ -80,3 +80,24 @@ def test_the_package_runs_as_a_program(repository) -> None:
     command = [sys.executable, "-m", "st_xlret", "--version"]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
     assert done.stdout.startswith("st-xlret ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "index https://me:secret@nowhere.invalid/docs.jsonl --model m --output i.parquet",
+        "index s3://bucket/docs.jsonl?X-Amz-Signature=secret --model m --output i.parquet",
+        "report --documents docs.jsonl --model https://me:secret@nowhere.invalid/m --output b.json",
+        "report --vectors mysql:host=h,password=secret --output b.json",
+        "export m --output o --push_to_hub https://me:secret@huggingface.co/m",
+        "search i.parquet --query a --model hf_secretsecretsecret",
+        "train ccp --documents https://me:secret@nowhere.invalid/docs.jsonl --output_dir runs",
+        "calibrate --password=secret",
+    ],
+)
+def test_no_error_shows_a_secret(command: str, tmp_path, monkeypatch, capsys, caplog) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs.jsonl").write_text('{"text": "sun", "language": "en"}\n' * 99)
+    with pytest.raises(SystemExit) as stopped:
+        main(command.split())
+    assert "secret" not in f"{stopped.value} {caplog.text} {capsys.readouterr()}"

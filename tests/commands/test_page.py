@@ -46,8 +46,8 @@ def port(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[int]
         thread.join()
 
 
-def asked(port: int, method: str, path: str, **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port)
+def asked(port: int, method: str, path: str, *, timeout: int | None = None, **headers: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
     connection.request(method, path, headers=headers)
     answer: Any = connection.getresponse()
     text = answer.read().decode()
@@ -80,6 +80,11 @@ def test_a_query_is_answered_by_both_pools(port: int) -> None:
 )
 def test_what_the_page_does_not_do(port: int, method: str, path: str, headers: dict[str, str], status: int) -> None:
     assert asked(port, method, path, **headers)[0] == status
+
+
+def test_an_idle_connection_keeps_nobody_out(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)):
+        assert asked(port, "GET", "/?q=star", timeout=20)[0] == 200
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")

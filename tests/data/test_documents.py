@@ -129,6 +129,15 @@ def test_units(tmp_path: Path) -> None:
     assert [text for _, text in texts([folder, [row]])] == ["One. Two.", "One.", "Two."]
 
 
+def test_a_beir_document_without_a_text_is_its_title(tmp_path: Path) -> None:
+    rows = [
+        {"_id": str(i), "title": "A title.", "text": text, "language": "en"} for i, text in enumerate(["", " ", "B."])
+    ]
+    file = write_jsonl(tmp_path / "corpus.jsonl", rows)
+    assert [text for _, text in texts(tmp_path)] == ["A title.", "A title.", "B."]
+    assert [text for _, text in texts(file.rename(tmp_path / "wiki.jsonl"))] == ["B."], "a redirect has no text"
+
+
 def test_texts_of_one_document_have_its_name_in_common(tmp_path: Path) -> None:
     records = [{"text": "a", "metadata": {"document": "D"}}, {"text": "b", "title": "T", "id": "I"}]
     records += [{"text": "c", "id": "I"}, {"text": "d"}]
@@ -217,7 +226,7 @@ def test_what_does_not_belong_to_a_folder_is_not_read(tmp_path: Path, caplog: py
     for name in ("a.jsonl", "_temporary/0/a.jsonl", ".cache/a.jsonl", "_a.jsonl", "a.jsonl.st-xlret-x/a.jsonl"):
         write_jsonl(tmp_path / name, RECORDS)
     write_text(tmp_path / "b.jsonl.bz2", "")
-    assert texts(tmp_path, unit="document") == DOCUMENTS and "b.jsonl.bz2" in caplog.text
+    assert texts(tmp_path, unit="document") == DOCUMENTS and "5 files, such as b.jsonl.bz2" in caplog.text
     write_jsonl(tmp_path / "_delta_log" / "0.json", [])
     with pytest.raises(DataError, match="_delta_log"):
         texts(tmp_path)

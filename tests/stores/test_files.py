@@ -206,3 +206,70 @@ def test_another_kind_of_file(suffix: str, tmp_path: Path) -> None:
     store = numpy(tmp_path) if suffix == ".npy" else parquet(tmp_path, table())
     with pytest.raises(ValueError, match=r"mapped\.txt"):
         apply_calibration(CALIBRATION, store, str(tmp_path / "mapped.txt"))
+
+
+def test_what_does_not_belong_to_a_folder_is_left_out_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.table({"vector": [[1.0, 2.0]] * 2})
+    places = ["language=fr", "language=__HIVE_DEFAULT_PARTITION__", "_temporary/0", ".git", ".b.1.st-xlret-tmp", "."]
+    for place in places[:-1]:
+        (tmp_path / place).mkdir(parents=True)
+        pq.write_table(rows, tmp_path / place / "a.parquet")
+    (tmp_path / "language=fr" / "b.parquet.gz").write_bytes(b"")
+    (tmp_path / "_SUCCESS").write_bytes(b"")
+    with pytest.warns(UserWarning, match="4 files are left out, such as .b.1"):
+        store = open_store(tmp_path)
+    assert len(store) == 4 and next(store.batches()).column("language").to_pylist() == [None] * 2
+    assert {code: len(part) for code, part in store.sample(9).items()} == {"fr": 2}
+    (tmp_path / "_delta_log").mkdir()
+    with pytest.warns(UserWarning, match="left out"), pytest.raises(ValueError, match="_delta_log"):
+        open_store(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="names no stored vectors"):
+        open_store("")
+
+
+@pytest.mark.parametrize("ids", [[3, 1, 1, 0], [7, 1, 2, 3]])
+def test_ids_of_an_index_are_the_numbers_of_its_rows(ids: list[int], tmp_path: Path) -> None:
+    import faiss
+
+    index: Any = faiss.IndexIVFFlat(faiss.IndexFlatL2(4), 4, 1)
+    index.train(VECTORS)
+    index.add_with_ids(VECTORS[:4], np.array(ids))
+    faiss.write_index(index, str(tmp_path / "a.faiss"))
+    with pytest.raises(ValueError, match="0 to 3, each once"):
+        open_store(tmp_path / "a.faiss")
+    faiss.write_index(faiss.IndexFlat(4, faiss.METRIC_L1), str(tmp_path / "a.faiss"))
+    with pytest.raises(ValueError, match=r"a\.faiss"):
+        open_store(tmp_path / "a.faiss")
+
+
+def test_languages_have_one_spelling_and_what_is_none_is_refused(tmp_path: Path) -> None:
+    labels = ["en", "EN", "en ", "eng", "eng_Latn", "fra_Latn", "fr", "", None, "und"]
+    with pytest.warns(UserWarning, match="3 rows without a language"):
+        sample = parquet(tmp_path, table().set_column(1, "language", pa.array(labels))).sample(9)
+    assert {code: len(rows) for code, rows in sample.items()} == {"en": 5, "fr": 2}
+    names = pa.table({"vector": VECTORS.tolist(), "language": ["health/a_8"] * 9 + ["en"], "spoken_lang": ["en"] * 10})
+    with pytest.raises(ValueError, match=r"'health/a_8'.*spoken_lang"):
+        parquet(tmp_path, names).sample(9)
+
+
+def test_a_row_of_which_the_map_leaves_nothing_is_counted(tmp_path: Path) -> None:
+    calibration = VectorCalibration.fit({"en": VECTORS, "de": -VECTORS}, steps=["shift"], keep_mean=0, min_texts=2)
+    language = pa.array(["en"] * 10)
+    mean = (VECTORS / np.linalg.norm(VECTORS, axis=1, keepdims=True)).astype(np.float64).mean(axis=0)
+    assert calibration.languages
+    rows = np.concatenate([VECTORS[:9], [mean / np.linalg.norm(mean)]])
+    store = parquet(tmp_path, pa.table({"vector": rows.tolist(), "language": language}))
+    transform = VectorCalibration.transform
+
+    def nothing_left(self: VectorCalibration, vectors: Any, *given: Any) -> Any:
+        if np.abs(vectors - rows[9].astype(np.float32)).max(axis=1).min() < 1e-6:
+            raise ValueError("nothing is left")
+        return transform(self, vectors, *given)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(VectorCalibration, "transform", nothing_left)
+        applied = apply_calibration(calibration, store, str(tmp_path / "mapped.parquet"))
+    assert applied == (9, {"of which the map leaves nothing": 1})
