@@ -24,7 +24,7 @@ class Arguments:
 
     model: str = option(None, "The model: a folder, such as a checkpoint of a run, or a name on the Hub.")
     output: str = option(None, "Folder of the plain model.")
-    overwrite: bool = option(False, "Replace a model that is there.")
+    overwrite: bool = option(False, "Replace a model that is there, on the Hub, too.")
     calibration: str | None = option(None, "Folder of a calibration, which is put at the end of the model.")
     default_language: str | None = option(None, "With a map per language: that of texts that name none.")
     dtype: str = option(
@@ -34,6 +34,9 @@ class Arguments:
     )
     license: str | None = option(None, "Licence in the model card, such as apache-2.0.")
     push_to_hub: str | None = option(None, "Also upload the folder to this repository, such as me/my-model.")
+    private: bool = option(False, "With --push_to_hub: to a private repository.")
+    revision: str | None = option(None, "With --push_to_hub: to this branch, which is made if there is none.")
+    create_pr: bool = option(False, "With --push_to_hub: as a proposal (pull request).")
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
@@ -44,11 +47,16 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     from sentence_transformers.base.modules import Normalize
 
     from st_xlret.calibration import VectorCalibration
-    from st_xlret.hub.card import set_card_data
-    from st_xlret.hub.export import check_finite, export, load_model, push
+    from st_xlret.hub.card import check_license, set_card_data
+    from st_xlret.hub.export import Repository, check_finite, export, load_model
     from st_xlret.training.trainable import merge_adapters
 
+    check_license(options.license)
     target = check_output_directory(options.output, options.overwrite, inputs=[options.model, options.calibration])
+    repository = None
+    if options.push_to_hub:
+        place = {name: getattr(options, name) for name in ("revision", "create_pr", "overwrite")}
+        repository = Repository(options.push_to_hub, private=options.private or None, **place)
     model, maps = merge_adapters(load_model(options.model, "cpu")), {}
     if options.calibration is not None:
         calibration = VectorCalibration.load(options.calibration)
@@ -61,8 +69,9 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
         plain.to(getattr(torch, options.dtype))
         check_finite(plain)
     set_card_data(plain, license=options.license)
+    plain.model_card_data.model_id = repository.repo_id if repository else None
     save_model(plain, target, overwrite=options.overwrite)
     size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
     print(f"{target}: {size / 1e6:,.0f} MB")
-    if options.push_to_hub:
-        print(push(target, options.push_to_hub))
+    if repository:
+        print(repository.upload(target))

@@ -7,27 +7,50 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-from huggingface_hub import metadata_load
+from huggingface_hub import hf_hub_download, metadata_load
+from sentence_transformers.base.model_card import format_duration
 from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.model_card import SentenceTransformerModelCardData
 from typing_extensions import Self
 
 from st_xlret.encoding import PROMPT_NAMES, Role, languages_of, prompt_name
+from st_xlret.losses.ccp import CITATION as CCP_CITATION
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from st_xlret.modules.calibration_layer import CalibrationLayer
 
+# The identifiers of https://huggingface.co/docs/hub/repositories-licenses: the Hub refuses a card with another one.
+LICENSES = re.findall(
+    r"\S+",
+    """
+    apache-2.0 mit openrail bigscience-openrail-m creativeml-openrail-m bigscience-bloom-rail-1.0 bigcode-openrail-m
+    afl-3.0 artistic-2.0 bsl-1.0 bsd bsd-2-clause bsd-3-clause bsd-3-clause-clear c-uda cc cc0-1.0 cc-by-2.0 cc-by-2.5
+    cc-by-3.0 cc-by-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc-by-nc-2.0 cc-by-nc-3.0 cc-by-nc-4.0 cc-by-nd-4.0 cc-by-nc-nd-3.0
+    cc-by-nc-nd-4.0 cc-by-nc-sa-2.0 cc-by-nc-sa-3.0 cc-by-nc-sa-4.0 cdla-sharing-1.0 cdla-permissive-1.0
+    cdla-permissive-2.0 wtfpl ecl-2.0 epl-1.0 epl-2.0 etalab-2.0 eupl-1.1 eupl-1.2 agpl-3.0 gfdl gpl gpl-2.0 gpl-3.0
+    lgpl lgpl-2.1 lgpl-3.0 isc h-research intel-research lppl-1.3c ms-pl apple-ascl apple-amlr mpl-2.0 odc-by odbl
+    openmdw-1.0 openrail++ osl-3.0 postgresql ofl-1.1 ncsa unlicense zlib pddl lgpl-lr deepfloyd-if-license
+    fair-noncommercial-research-license llama2 llama3 llama3.1 llama3.2 llama3.3 llama4 grok2-community gemma unknown
+    other
+    """,
+)
+_NAME = re.compile(r"(?!.*(--|\.\.))\w[\w.-]*(/[\w.-]+)?")
+# What a card may state of its model, and the form of each value.
 _FORMS = {
-    "license": re.compile(r"[a-z0-9][a-z0-9.-]*"),
-    "base_model": re.compile(r"\w[\w.-]*(/[\w.-]+)?"),
-    "language": re.compile(r"[a-z]{2,3}"),
+    "license": re.compile("|".join(map(re.escape, LICENSES))),
+    "base_model": _NAME,
+    "datasets": _NAME,
+    "language": re.compile(r"[a-z]{2,3}|multilingual"),
+    "tags": re.compile(r"\w[\w .:/+-]*"),
 }
+# Tags that speak of files or figures of a model, and so not of one that is made from it.
+_OWN_TAGS = {"generated_from_trainer", "mteb", "onnx", "openvino", "transformers.js"}
 _QUESTION = "Where do storks spend the winter?"
 _SENTENCES = {
     "en": "Storks spend the winter in Africa.",
@@ -37,44 +60,88 @@ _SENTENCES = {
     "zh": "鹳在非洲过冬。",
     "ar": "تقضي طيور اللقلق فصل الشتاء في أفريقيا.",
 }
+# What a step does, and the paper that it is from.
 _STEPS = {
-    "shift": "subtracts the mean of the language (CCP: Wu et al., 2022)",
-    "scale": "divides each dimension by its spread in the language (CCP: Wu et al., 2022)",
-    "rotate": "applies an orthogonal matrix into the space of the pivot language (Conneau et al., ICLR 2018)",
-    "lir": "removes the strongest principal components of the language (LIR: Yang et al., EMNLP 2021)",
-    "lsar": "removes the subspace in which the means of the languages differ (LSAR: Xie et al., EMNLP 2022)",
-    "coral": "gives every language the covariance of all of them (CORAL: Sun et al., AAAI 2016)",
-    "to_pivot": "moves the language's mean to that of the pivot language",
+    "shift": ("subtracts the mean of the language", "CCP"),
+    "scale": ("divides each dimension by its spread in the language", "CCP"),
+    "rotate": ("applies an orthogonal matrix into the space of the pivot language", "MUSE"),
+    "lir": ("removes the strongest principal components of the language", "LIR"),
+    "lsar": ("removes the subspace in which the means of the languages differ", "LSAR"),
+    "coral": ("gives every language the covariance of all of them", "CORAL"),
+    "to_pivot": ("moves the language's mean to that of the pivot language", ""),
+}
+# The Hub makes tags of the addresses.
+_CITATIONS = {
+    "CCP": CCP_CITATION,
+    "MUSE": r"""
+@inproceedings{conneau2018word,
+    title = {Word Translation Without Parallel Data},
+    author = {Conneau, Alexis and Lample, Guillaume and Ranzato, Marc'Aurelio and Denoyer, Ludovic and
+        J{\'e}gou, Herv{\'e}},
+    booktitle = {International Conference on Learning Representations},
+    year = {2018},
+    url = {https://arxiv.org/abs/1710.04087},
+}""",
+    "LIR": """
+@inproceedings{yang2021simple,
+    title = {A Simple and Effective Method To Eliminate the Self Language Bias in Multilingual Representations},
+    author = {Yang, Ziyi and Yang, Yinfei and Cer, Daniel and Darve, Eric},
+    booktitle = {Proceedings of EMNLP},
+    year = {2021},
+    url = {https://arxiv.org/abs/2109.04727},
+}""",
+    "LSAR": """
+@inproceedings{xie2022discovering,
+    title = {Discovering Low-rank Subspaces for Language-agnostic Multilingual Representations},
+    author = {Xie, Zhihui and Zhao, Handong and Yu, Tong and Li, Shuai},
+    booktitle = {Proceedings of EMNLP},
+    year = {2022},
+    url = {https://arxiv.org/abs/2401.05792},
+}""",
+    "CORAL": """
+@inproceedings{sun2016return,
+    title = {Return of Frustratingly Easy Domain Adaptation},
+    author = {Sun, Baochen and Feng, Jiashi and Saenko, Kate},
+    booktitle = {Proceedings of AAAI},
+    year = {2016},
+    url = {https://arxiv.org/abs/1511.05547},
+}""",
 }
 
 
 @dataclass
 class CrossLingualCardData(SentenceTransformerModelCardData):
-    """The host's card data with sections of ours. Nothing is looked up on the Hub.
+    """The host's card data with sections of ours. Of the Hub, only the card of the model itself is read.
 
     Attributes:
         sections: Heading -> Markdown, after the section on usage.
+        training_seconds: Of the last training, with its evaluations. The host counts on until the card is written.
     """
 
     local_files_only: bool = True
-    generate_widget_examples: bool = False
     # The host takes examples from the training data if there is none.
     widget: list[Any] = field(default_factory=lambda: [{"source_sentence": _QUESTION, "sentences": []}], init=False)
     sections: dict[str, str] = field(default_factory=dict, init=False)
+    training_seconds: float | None = field(default=None, init=False)
 
     def with_facts_of(self, name: str) -> Self:
-        """The same card with the base model, licence and languages that it lacks, as the card of a folder states them.
+        """The same card with what it lacks, as the card of a model, a folder or a name on the Hub, states it.
 
         What has not the form of such is left out. A name on the Hub is the base model itself.
         """
         path = Path(name).expanduser()
         if not path.exists():
             self.base_model = self.base_model or (name if _FORMS["base_model"].fullmatch(name) else None)
-        with suppress(OSError, ValueError, yaml.YAMLError):  # a card that is not there, or that nobody can read
-            for fact, value in (metadata_load(path / "README.md") or {}).items():
-                values = value if isinstance(value, list) else [value]
-                if fact in _FORMS and (good := [str(one) for one in values if _FORMS[fact].fullmatch(str(one))]):
-                    setattr(self, fact, getattr(self, fact) or (good if fact == "language" else good[0]))
+        stated: dict[str, Any] = {}
+        with suppress(Exception):  # a card that is not there, or that nobody can read
+            stated = metadata_load(path / "README.md" if path.exists() else hf_hub_download(name, "README.md")) or {}
+        for fact, form in _FORMS.items():
+            values = stated.get(fact) or []
+            good = [str(one) for one in (values if isinstance(values, list) else [values]) if form.fullmatch(str(one))]
+            if fact == "tags":
+                self.add_tags([tag for tag in good if tag not in _OWN_TAGS])
+            elif good and not getattr(self, fact):
+                setattr(self, fact, good if fact in ("language", "datasets") else good[0])
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,6 +150,8 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
         sentences = (sentences if len(sentences) >= 3 else list(_SENTENCES.values()))[:3]
         self.usage_examples = [*([_QUESTION] if self.ir_model else []), *sentences]
         self.widget = [{"source_sentence": _QUESTION, "sentences": sentences}]
+        hub = [about["id"] for about in (*self.train_datasets, *self.eval_datasets) if about.get("id")]
+        self.datasets = list(dict.fromkeys([*self.datasets, *hub]))
         if not self.citations:
             self.set_losses([])
         values = super().to_dict()
@@ -92,6 +161,8 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
             values["usage_snippet"] = _language_snippet(self.model, self.model_id or "sentence_transformers_model_id")
         sections = [f"## {heading}\n\n{text}" for heading, text in self.sections.items()]
         values["usage_snippet"] = "\n\n".join([values["usage_snippet"], *sections]) + "\n"
+        if self.training_seconds is not None:
+            values |= {"training_time": format_duration(self.training_seconds), "evaluation_time": None}
         return values
 
 
@@ -99,10 +170,10 @@ def card_data(model: SentenceTransformer) -> CrossLingualCardData:
     """The model's card data, which is made one of this package's if it is the host's."""
     card: Any = model.model_card_data
     if not isinstance(card, CrossLingualCardData):
-        model.model_card_data = ours = CrossLingualCardData().with_facts_of(_source_of(model))
-        kept = {"local_files_only", "generate_widget_examples", "widget"}
-        vars(ours).update({name: value for name, value in vars(card).items() if value and name not in kept})
-        card = ours
+        model.model_card_data = ours = CrossLingualCardData()
+        replaced = {"local_files_only", "widget", "similarities"}
+        vars(ours).update({name: value for name, value in vars(card).items() if value and name not in replaced})
+        card = ours.with_facts_of(_source_of(model))
     return card  # type: ignore[no-any-return]
 
 
@@ -127,7 +198,7 @@ def set_card_data(
         model_name: Title of the card.
         base_model: Folder or Hub name of the model that this one is made from. Default: that of its Transformer.
         data: Use, such as "documents", to files, folders and names of data sets. The card lists them by their last
-            name, without the folders of this machine.
+            name, without the folders of this machine; data sets of the Hub, such as `me/news:fr`, are in its metadata.
         tags: Further tags beside "st-xlret".
 
     Raises:
@@ -152,15 +223,19 @@ def set_card_data(
     ]
     if lines:
         card.sections["Data"] = "\n".join(lines)
+    names = [str(source) for sources in (data or {}).values() for source in sources if not Path(source).exists()]
+    on_hub = [re.split("[:=]", name)[0] for name in names if re.search("[:=]", name)]
+    card.datasets = list(dict.fromkeys([*card.datasets, *filter(_NAME.fullmatch, on_hub)]))
     card.add_tags(["st-xlret", *tags])
     card.with_facts_of(base_model or _source_of(model))
     card.license = license or card.license
 
 
 def check_license(license: str | None) -> None:
-    """Check the form of a licence's identifier, before the work whose result it is for; else raise a `ValueError`."""
-    if license is not None and not _FORMS["license"].fullmatch(license):
-        raise ValueError(f"--license {license!r}: give an identifier of the Hub, such as apache-2.0 or cc-by-sa-4.0")
+    """Check a licence's identifier, before the work whose result it is for; else raise a `ValueError`."""
+    if license is not None and license not in LICENSES:
+        near = ", ".join(get_close_matches(license.lower().replace(" ", "-"), LICENSES)) or "apache-2.0"
+        raise ValueError(f"--license {license!r}: give an identifier of the Hub, such as {near}, or other")
 
 
 def carry_card_data(source: SentenceTransformer, target: SentenceTransformer) -> None:
@@ -169,11 +244,11 @@ def carry_card_data(source: SentenceTransformer, target: SentenceTransformer) ->
     Scores and results of the source are not those of the target, and stay out.
     """
     before, after = card_data(source), card_data(target)
-    for name in ("language", "license", "base_model"):
+    for name in ("language", "license", "base_model", "datasets"):
         setattr(after, name, getattr(before, name) or getattr(after, name))
     after.sections |= {heading: text for heading, text in before.sections.items() if heading != "Results"}
     after.citations = dict(before.citations)
-    after.add_tags([tag for tag in before.tags if tag != "generated_from_trainer"])
+    after.add_tags([tag for tag in before.tags if tag not in _OWN_TAGS])
     after.ir_model = None  # a Router makes it one with queries and documents: register_model looks
     after.register_model(target)
 
@@ -182,7 +257,8 @@ def set_calibration(
     model: SentenceTransformer, calibration: CalibrationLayer, queries: CalibrationLayer | None = None
 ) -> None:
     """Tell the card of a calibrated model which calibration it has, and whether queries have one of their own."""
-    steps = [f"- `{step}` {_STEPS[step]}" for step in calibration.steps if step in _STEPS]
+    card, known = card_data(model), [step for step in calibration.steps if step in _STEPS]
+    steps = [f"- `{step}` {_STEPS[step][0]} ({_STEPS[step][1] or 'ours'})" for step in known]
     parts = ["A map after the encoder brings the embeddings of all languages into one space.", "\n".join(steps)]
     parts += [
         f"Strength: {calibration.strength:g}. Queries have a map of their own: {'no' if queries is None else 'yes'}."
@@ -197,7 +273,10 @@ def set_calibration(
         )
     notes = (html.escape(" ".join(f"{name}: {note}".split())) for name, note in calibration.notes.items())
     parts.append("\n".join(f"- {note}" for note in notes))
-    card_data(model).sections["Calibration"] = "\n\n".join(filter(None, parts))
+    if not card.citations:
+        card.set_losses([])
+    card.citations |= {paper: _CITATIONS[paper] for step in known if (paper := _STEPS[step][1])}
+    card.sections["Calibration"] = "\n\n".join(filter(None, parts))
 
 
 def encoding_calls(model: SentenceTransformer) -> dict[Role, tuple[str, str]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, metadata_load
+from huggingface_hub.errors import HfHubHTTPError, RevisionNotFoundError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Router
 from torch import nn
@@ -16,6 +18,11 @@ from torch import nn
 from st_xlret.encoding import PROMPT_NAMES, languages_of, role_prompt
 from st_xlret.hub.card import CrossLingualCardData, carry_card_data, set_calibration
 from st_xlret.modules.calibration_layer import CalibrationLayer
+
+logger = logging.getLogger(__name__)
+
+# Weights and settings of a model that is replaced: engines would take those that stay for the new one's.
+_OF_MODELS = ["*.safetensors", "*.bin", "*.onnx", "*.xml", "*adapter_config.json"]
 
 
 def load_model(name: str, device: str | None = None) -> SentenceTransformer:
@@ -134,15 +141,99 @@ def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:
         )
 
 
-def push(folder: str | Path, repo_id: str) -> str:
-    """Upload the folder of a saved model to the Hub, with the token of `hf auth login` or `HF_TOKEN`.
+class Repository:
+    """A model's place on the Hub, asked before long work: what cannot be pushed to is refused then.
 
-    The repository (`user/name`) is made if there is none, private or not by its owner's setting; an existing one gets a
-    new commit, whose address is returned.
+    A repository and a branch that are not there are made, the latter by `upload`. In a branch that holds files, nothing
+    is replaced unasked, and a card that this package did not write never is.
+
+    Args:
+        repo_id: `user/name`, or `name` of the token's owner.
+        token: Default: that of `hf auth login` or `HF_TOKEN`.
+        private: Whether a new repository is private. Default: its owner's setting.
+        revision: The branch. Default: `main`.
+        create_pr: Propose the files, to the owner of a repository that is there.
+        overwrite: Replace a model that is there.
+
+    Raises:
+        OSError: If nothing can be pushed there, or something would be replaced.
     """
-    hub = HfApi()
-    repository = hub.create_repo(repo_id, exist_ok=True)
-    return str(hub.upload_folder(repo_id=repository.repo_id, folder_path=folder))
+
+    def __init__(
+        self,
+        repo_id: str,
+        *,
+        token: str | None = None,
+        private: bool | None = None,
+        revision: str | None = None,
+        create_pr: bool = False,
+        overwrite: bool = False,
+    ) -> None:
+        self._hub, self._revision, self._create_pr, self._overwrite = HfApi(token=token), revision, create_pr, overwrite
+        try:
+            self.repo_id = repo_id if create_pr else _writable(self._hub, repo_id, private)
+            about = self._hub.model_info(self.repo_id)
+            self._files = self._files_there()
+            self._keeps_card = "README.md" in self._files and not self._is_ours()
+        except Exception as error:
+            raise OSError(f"{repo_id}: nothing can be pushed there: {error}") from error
+        if private and not about.private:
+            raise OSError(f"{self.repo_id} is public: nothing private is pushed there")
+        if self._files and not (overwrite or create_pr):
+            where = self.repo_id + (f" at {revision}" if revision else "")
+            raise FileExistsError(
+                f"{where} holds files, such as {self._files[0]}: replace them (--overwrite), or give "
+                "another name or branch"
+            )
+
+    def _files_there(self) -> list[str]:
+        try:
+            files = self._hub.list_repo_files(self.repo_id, revision=self._revision)
+        except RevisionNotFoundError:
+            return []
+        return [file for file in files if file != ".gitattributes"]
+
+    def _is_ours(self) -> bool:
+        card = metadata_load(self._hub.hf_hub_download(self.repo_id, "README.md", revision=self._revision)) or {}
+        return "st-xlret" in (card.get("tags") or [])
+
+    def upload(self, folder: str | Path) -> str:
+        """Upload the folder of a saved model in one commit, whose address, or that of the proposal, is returned.
+
+        Raises:
+            OSError: If it fails. The message names the folder, and the command that uploads it.
+        """
+        try:
+            if self._revision and not self._create_pr and not self._files:
+                self._hub.create_branch(self.repo_id, branch=self._revision, exist_ok=True)
+            commit = self._hub.upload_folder(
+                repo_id=self.repo_id,
+                folder_path=folder,
+                revision=self._revision,
+                create_pr=self._create_pr,
+                ignore_patterns=["README.md"] * self._keeps_card,
+                delete_patterns=_OF_MODELS if self._overwrite else None,
+            )
+        except Exception as error:
+            more = (f" --revision {self._revision}" if self._revision else "") + " --create-pr" * self._create_pr
+            command = f"hf upload {self.repo_id} {folder} .{more}"
+            raise OSError(f"{folder} is saved, but was not pushed: {error}\nTo push it: {command}") from error
+        if self._keeps_card:
+            logger.warning("%s keeps its README.md: that of the model is in %s", self.repo_id, folder)
+        return str(commit.pr_url or commit.commit_url)
+
+
+def _writable(hub: HfApi, repo_id: str, private: bool | None) -> str:
+    """The full name of a repository, new or there, that the token may write to."""
+    try:
+        return str(hub.create_repo(repo_id, private=private).repo_id)
+    except HfHubHTTPError as error:
+        is_there = error.response.status_code == 409
+        if not is_there and hub.whoami()["auth"]["accessToken"]["role"] != "fineGrained":
+            raise  # a fine-grained token may write to what it could not make
+    name = str(hub.create_repo(repo_id, exist_ok=True).repo_id)
+    hub.auth_check(name, write=True)
+    return name
 
 
 def _built_in(documents: CalibrationLayer, queries: CalibrationLayer | None, default: str | None) -> nn.Module:

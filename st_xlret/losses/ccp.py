@@ -23,6 +23,7 @@ CITATION = """
         Jiang, Daxin},
     booktitle = {Proceedings of the Thirty-First International Joint Conference on Artificial Intelligence},
     year = {2022},
+    url = {https://arxiv.org/abs/2206.03281},
 }
 """
 

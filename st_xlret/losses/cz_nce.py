@@ -23,6 +23,7 @@ CITATION = """
     author = {Chen, Beiduo and Guo, Wu and Gu, Bin and Liu, Quan and Wang, Yongchao},
     booktitle = {ICASSP 2022},
     year = {2022},
+    url = {https://arxiv.org/abs/2202.13083},
 }
 """
 

@@ -21,6 +21,7 @@ CITATION = """
         Wang, William Yang and Huang, Zhiheng},
     booktitle = {Findings of the Association for Computational Linguistics: ACL 2023},
     year = {2023},
+    url = {https://arxiv.org/abs/2210.06633},
 }
 """
 

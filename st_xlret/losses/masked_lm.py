@@ -27,6 +27,7 @@ CITATION = """
     author = {Devlin, Jacob and Chang, Ming-Wei and Lee, Kenton and Toutanova, Kristina},
     booktitle = {Proceedings of NAACL-HLT},
     year = {2019},
+    url = {https://arxiv.org/abs/1810.04805},
 }
 """
 

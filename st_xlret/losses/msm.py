@@ -27,6 +27,7 @@ CITATION = """
     author = {Zhang, Shunyu and Liang, Yaobo and Gong, Ming and Jiang, Daxin and Duan, Nan},
     booktitle = {The Eleventh International Conference on Learning Representations},
     year = {2023},
+    url = {https://arxiv.org/abs/2302.01626},
 }
 """
 

@@ -22,12 +22,14 @@ CITATION = """
     author = {Fang, Zhiyuan and Wang, Jianfeng and Wang, Lijuan and Zhang, Lei and Yang, Yezhou and Liu, Zicheng},
     booktitle = {International Conference on Learning Representations},
     year = {2021},
+    url = {https://arxiv.org/abs/2101.04731},
 }
 @inproceedings{reimers2020making,
     title = {Making Monolingual Sentence Embeddings Multilingual using Knowledge Distillation},
     author = {Reimers, Nils and Gurevych, Iryna},
     booktitle = {Proceedings of EMNLP},
     year = {2020},
+    url = {https://arxiv.org/abs/2004.09813},
 }
 """
 

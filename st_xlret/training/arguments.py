@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformerTrainingArguments
@@ -65,6 +66,10 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
         # The host refuses bf16 on a CPU unless it is told to use the CPU.
         self.use_cpu = self.use_cpu or (self.bf16 and device == "cpu")
         super().__post_init__()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state without the token: the host's Trainer pickles the arguments into every folder that it pushes."""
+        return {**vars(self), "hub_token": None}
 
 
 def default_device() -> str:

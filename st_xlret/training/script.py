@@ -24,6 +24,7 @@ from transformers import TrainerState, set_seed
 from st_xlret.evaluation.tables import plot_training
 from st_xlret.files import atomic_directory, check_output_directory, save_model, write_json
 from st_xlret.hub.card import check_license, set_card_data
+from st_xlret.hub.export import Repository
 from st_xlret.options import option
 from st_xlret.stores.base import without_secrets
 from st_xlret.training.arguments import CrossLingualTrainingArguments
@@ -74,7 +75,8 @@ class Run:
     """One run of a training script. Making it locks and checks the output folder before any work, and sets the seed.
 
     Args:
-        args: The training arguments. With `push_to_hub` the finished model is pushed at the end, and no checkpoint.
+        args: The training arguments. With `push_to_hub` the finished model is pushed at the end, and no checkpoint, to
+            a repository that is made before the first step.
         *groups: The script's other options. A resumed run must have the same ones; the number of processes may differ
             if the batch of all of them stays as large.
 
@@ -101,7 +103,6 @@ class Run:
         read = [one for value in values for one in (value if isinstance(value, list) else [value])]
         check_output_directory(self.output / "model", args.overwrite, args.resume, inputs=read)
         self._push, self._token = args.push_to_hub, args.hub_token
-        # The host would write a token into every checkpoint.
         args.push_to_hub, args.hub_token = False, None
         options = {name: value for group in groups for name, value in vars(group).items()}
         options |= {name: value for name, value in args.to_dict().items() if not _FREE.match(name)}
@@ -148,6 +149,7 @@ class Run:
         """
         if self._losses:
             raise ValueError(f"--loss_options: this run has no losses {sorted(self._losses)}")
+        repository = self._repository() if self._push and trainer.is_world_process_zero() else None
         model, evaluators = trainer.model, [evaluator for evaluator in evaluators if evaluator is not None]
         for callback in trainer.callback_handler.callbacks:
             if isinstance(callback, LossStateCallback):
@@ -174,10 +176,21 @@ class Run:
         if test is not None:
             measured = test.evaluate(model)
             results["xquad_r"] = {"scores": measured.scores, "average": measured.average}
-        self._save(model, results, tag)
+        self._save(model, results, tag, repository)
         if any("loss" in line for line in trainer.state.log_history):
             plot_training(trainer.state.log_history, self.output / "training.png")
+        if repository:
+            print(f"pushed to {repository.upload(self.output / 'model')}")
         return results
+
+    def _repository(self) -> Repository:
+        return Repository(
+            self.args.hub_model_id or self.output.resolve().name,
+            token=self._token,
+            private=self.args.hub_private_repo,
+            revision=self.args.hub_revision,
+            overwrite=self.args.overwrite,
+        )
 
     def _checkpoint_to_resume(self) -> Path | None:
         if self.args.resume_from_checkpoint:
@@ -210,15 +223,15 @@ class Run:
             how = f"the same command with --resume continues from {kept}" if kept else "there is no checkpoint"
             sys.exit(f"stopped at step {trainer.state.global_step}: {error!r}\n{how}")
 
-    def _save(self, model: SentenceTransformer, results: dict[str, Any], tag: str) -> None:
+    def _save(
+        self, model: SentenceTransformer, results: dict[str, Any], tag: str, repository: Repository | None
+    ) -> None:
         sources = {use: self.options.get(use) or [] for use in ("documents", "pairs", "retrieval", "dictionaries")}
         languages = sorted(results.get("languages", []))
         set_card_data(model, license=self.args.license, data=sources, languages=languages, tags=[tag])
+        model.model_card_data.model_id = repository.repo_id if repository else None
         path = save_model(model, self.output / "model", overwrite=self.args.overwrite or self.args.resume)
         write_json(self.output / "results.json", results)
-        if self._push:
-            name = self.args.hub_model_id or self.output.resolve().name
-            print(f"pushed to {model.push_to_hub(name, private=self.args.hub_private_repo, token=self._token)}")
         print(f'\nThe model is in {path}, for Sentence Transformers alone:\n\n    SentenceTransformer("{path}")\n')
 
 

@@ -24,6 +24,7 @@ from torch.utils.data import BatchSampler, ConcatDataset
 from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler
 from st_xlret.batches.collator import text_columns
 from st_xlret.encoding import role_prompt
+from st_xlret.hub.card import card_data
 from st_xlret.hub.export import check_finite
 from st_xlret.losses.base import CrossLingualLoss, holds_texts, own_loss
 from st_xlret.modules import freeze_unused
@@ -97,6 +98,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         **kwargs: Any,
     ) -> None:
         args = taken_over(args or CrossLingualTrainingArguments("tmp_trainer"))
+        card_data(model)  # the host's would show texts of the data
         train_dataset, eval_dataset = select(train_dataset, loss), select(eval_dataset, loss)
         self._parts = len(train_dataset) if isinstance(train_dataset, Mapping) and args.joint else 1
         # A joint step is one round over the data sets: the host accumulates their gradients.
@@ -175,6 +177,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         if self.args.lora_rank:
             merge_adapters(self.model)
         self._check_finite()
+        card_data(self.model).training_seconds = result.metrics.get("train_runtime")
         return result
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
@@ -232,7 +235,9 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 def taken_over(args: SentenceTransformerTrainingArguments) -> CrossLingualTrainingArguments:
     """A copy of arguments; those of the host have the defaults of ours besides, and their own number format."""
     if isinstance(args, CrossLingualTrainingArguments):
-        return copy.copy(args)
+        copied = copy.copy(args)
+        copied.hub_token = args.hub_token  # a copy, as a pickle, has none
+        return copied
     values = {field.name: getattr(args, field.name) for field in dataclasses.fields(args) if field.init}
     precision = "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32"
     return CrossLingualTrainingArguments(**values, precision=precision)

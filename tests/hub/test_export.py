@@ -19,8 +19,7 @@ from sentence_transformers.sentence_transformer.modules import BoW
 from torch import nn
 
 from st_xlret.calibration import fit_calibration
-from st_xlret.hub import export as module
-from st_xlret.hub.export import check_finite, export, load_model, push
+from st_xlret.hub.export import check_finite, export, load_model
 from st_xlret.modules import CalibrationLayer, static_encoder, train_tokenizer, transformer_encoder
 
 TEXTS = {
@@ -169,23 +168,6 @@ def test_a_model_whose_weights_are_not_finite_is_not_loaded(tmp_path: Path) -> N
     SentenceTransformer(modules=[BoW(vocab=["a"]), dense], device="cpu").save(str(tmp_path))
     with pytest.raises(ValueError, match=f"--model {tmp_path}: 1.linear.bias: 2 of 2"):
         load_model(str(tmp_path))
-
-
-def test_a_saved_folder_is_uploaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    calls: list[Any] = []
-
-    class Hub:
-        def create_repo(self, repo_id: str, *, exist_ok: bool) -> Any:
-            calls.append((repo_id, exist_ok))
-            return type("Repository", (), {"repo_id": "me/model"})
-
-        def upload_folder(self, *, repo_id: str, folder_path: Path) -> str:
-            calls.append((repo_id, folder_path))
-            return "commit"
-
-    monkeypatch.setattr(module, "HfApi", Hub)
-    assert push(tmp_path, "model") == "commit"
-    assert calls == [("model", True), ("me/model", tmp_path)]
 
 
 LOAD_WITHOUT_US = """

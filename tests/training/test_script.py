@@ -106,20 +106,6 @@ def test_other_options_are_refused_when_resuming_unless_told(tmp_path: Path) -> 
     assert equal(whole, again)
 
 
-def test_the_push_comes_last_and_no_file_has_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pushed: list[tuple[str, Any, bool]] = []
-
-    def push(model: Any, repo_id: str, *, token: str | None, **options: Any) -> str:
-        pushed.append((repo_id, token, (tmp_path / "my-run" / "results.json").is_file()))
-        return "there"
-
-    monkeypatch.setattr(SentenceTransformer, "push_to_hub", push)
-    monkeypatch.setattr("sys.argv", ["train.py", "--hub_token", "hf_secret"])
-    results, _ = run_of(tmp_path / "my-run", push_to_hub=True, hub_token="hf_secret")
-    assert pushed == [("my-run", "hf_secret", True)] and results["command"] == "train.py --hub_token ***"
-    assert all(b"hf_secret" not in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
-
-
 class Dice(SentenceEvaluator):
     """An evaluator that uses up random numbers of every kind."""
 

@@ -1,0 +1,118 @@
+"""Models on the Hub: pushed whole, without the texts of the user and the token, and over nobody's files unasked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from huggingface_hub import HfApi
+from sentence_transformers import SentenceTransformer
+
+from st_xlret import CrossLingualTrainer, CrossLingualTrainingArguments
+from st_xlret.commands import main
+from st_xlret.losses import SemanticContrastiveLoss
+from tests import tiny
+from tests.hub.conftest import OWNER, READER, STRANGER, all_bytes, files_of
+from tests.training.test_script import run_of
+
+TEXTS = ["sun moon star", "wind snow"]
+HAND_WRITTEN = b"---\nlicense: mit\n---\n# By hand\n"
+
+
+@pytest.fixture
+def encoder(tmp_path: Path) -> Path:
+    tiny.transformer().save(str(tmp_path / "encoder"))
+    return tmp_path / "encoder"
+
+
+def export(encoder: Path, output: str, *options: str) -> None:
+    main(["export", str(encoder), "--output", str(encoder.parent / output), "--push_to_hub", "alice/model", *options])
+
+
+def test_a_pushed_model_loads_elsewhere_with_the_same_vectors(hub: Any, encoder: Path) -> None:
+    export(encoder, "out", "--license", "mit", "--private")
+    expected = SentenceTransformer(str(encoder), device="cpu").encode(TEXTS)
+    assert np.array_equal(SentenceTransformer("alice/model", device="cpu").encode(TEXTS), expected)
+    assert b'SentenceTransformer("alice/model")' in files_of(hub, "alice/model")["README.md"]
+    assert hub.repos["alice/model"].private
+
+
+def test_nothing_on_the_hub_is_replaced_unasked(hub: Any, encoder: Path) -> None:
+    api = HfApi()
+    api.create_repo("alice/model")
+    for name, content in (("README.md", HAND_WRITTEN), ("old.safetensors", b"weights"), ("notes.txt", b"mine")):
+        api.upload_file(path_or_fileobj=content, path_in_repo=name, repo_id="alice/model")
+    before = files_of(hub, "alice/model")
+    with pytest.raises(SystemExit, match="holds files, such as README.md.*--overwrite"):
+        export(encoder, "one")
+    with pytest.raises(SystemExit, match="is public"):
+        export(encoder, "one", "--private", "--overwrite")
+    assert not (encoder.parent / "one").exists()
+    export(encoder, "one", "--create_pr")
+    export(encoder, "two", "--revision", "next")
+    assert files_of(hub, "alice/model") == before
+    assert "modules.json" in files_of(hub, "alice/model", "next") and len(hub.repos["alice/model"].prs) == 1
+    export(encoder, "three", "--overwrite")
+    after = files_of(hub, "alice/model")
+    assert after["README.md"] == HAND_WRITTEN and after["notes.txt"] == b"mine" and "modules.json" in after
+    assert "old.safetensors" not in after
+
+
+@pytest.mark.parametrize("token", [READER, STRANGER, "hf_nobody", None])
+def test_what_cannot_be_pushed_is_said_before_the_work(
+    hub: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str | None
+) -> None:
+    HfApi().create_repo("alice/model")
+    monkeypatch.delenv("HF_TOKEN")
+    with pytest.raises(OSError, match="alice/model: nothing can be pushed there"):
+        run_of(tmp_path / "run", push_to_hub=True, hub_model_id="alice/model", hub_token=token)
+    assert not list((tmp_path / "run").glob("[!.]*"))
+
+
+def test_a_training_pushes_the_saved_folder_to_its_branch(
+    hub: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["train.py", "--hub_token", OWNER])
+    monkeypatch.delenv("HF_TOKEN")
+    results, _ = run_of(tmp_path, push_to_hub=True, hub_model_id="model", hub_token=OWNER, hub_revision="v1")
+    assert results["command"] == "train.py --hub_token ***"
+    assert all(OWNER.encode() not in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    sent, saved = files_of(hub, "alice/model", "v1"), tmp_path / "model"
+    assert files_of(hub, "alice/model").keys() == {".gitattributes"}
+    assert all(sent[path.relative_to(saved).as_posix()] == path.read_bytes() for path in saved.rglob("*.*"))
+    assert b'SentenceTransformer("alice/model")' in sent["README.md"]
+
+
+def test_a_failed_upload_names_the_folder_and_the_command(hub: Any, tmp_path: Path) -> None:
+    hub.faults.append({"path": "/commit/", "status": 403, "times": 9})
+    with pytest.raises(OSError, match=f"hf upload alice/model {tmp_path / 'model'} ."):
+        run_of(tmp_path, push_to_hub=True, hub_model_id="alice/model")
+    assert SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(TEXTS).shape == (2, 32)
+
+
+def test_the_hosts_pushes_have_neither_token_nor_texts(hub: Any, tmp_path: Path) -> None:
+    model, folder = tiny.transformer(), tmp_path / "run"
+    args = CrossLingualTrainingArguments(
+        str(folder),
+        max_steps=2,
+        save_steps=1,
+        push_to_hub=True,
+        hub_model_id="alice/model",
+        hub_token=OWNER,
+        hub_strategy="all_checkpoints",
+        hub_always_push=True,
+        use_cpu=True,
+        report_to="none",
+    )
+    pairs = tiny.pairs(16)
+    trainer = CrossLingualTrainer(model, args, pairs, pairs, loss=SemanticContrastiveLoss(model))
+    trainer.train()
+    trainer.push_to_hub()
+    sent = all_bytes(hub)
+    assert b"checkpoint-2/README.md" in sent and b"training_args.bin" in sent and args.hub_token == OWNER
+    everything = sent + b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+    assert OWNER.encode() not in everything
+    cards = [file.read_text() for file in folder.rglob("README.md")]
+    assert len(cards) == 3 and not any(text in card for card in cards for text in pairs["source"])
