@@ -58,12 +58,16 @@ class LossStateCallback(TrainerCallback):
     def __init__(
         self, losses: Any, *, resume_from: str | Path | None = None, options: Any = None, keep: int | None = None
     ) -> None:
+        self.watch(losses)
+        self.resume_from, self.options, self.keep = resume_from, options, keep
+
+    def watch(self, losses: Any) -> None:
+        """Keep these losses, in place of those of before."""
         losses = [losses] if isinstance(losses, nn.Module) else losses
         if not isinstance(losses, Mapping):
             losses = {f"{i}.{type(loss).__name__}": loss for i, loss in enumerate(losses)}
         self.every: Mapping[str, Any] = losses
         self.losses: dict[str, CrossLingualLoss] = {n: own for n, loss in losses.items() if (own := own_loss(loss))}
-        self.resume_from, self.options, self.keep = resume_from, options, keep
 
     def state_dict(self) -> dict[str, Tensor]:
         """State of all losses, by loss and name, copied to the CPU."""
@@ -114,7 +118,9 @@ class LossStateCallback(TrainerCallback):
     def _check_trained(self, encoder: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         held = {id(weight) for group in optimizer.param_groups for weight in group["params"] if weight.requires_grad}
         for name, loss in self.every.items():
-            if isinstance(model := unwrapped(getattr(loss, "model", None)), type(encoder)) and model is not encoder:
+            models = [getattr(inner, "model", None) for inner in loss.modules()]
+            others = [model for model in models if model is not None and unwrapped(model) is not encoder]
+            if any(isinstance(unwrapped(other), type(encoder)) for other in others):
                 raise ValueError(f"the loss {name} was built on another model than the Trainer's: build it on that one")
         if not any(id(weight) in held for weight in encoder.parameters()):
             raise ValueError("nothing of the encoder would be trained: no weight in the optimizer requires a gradient")

@@ -7,6 +7,7 @@ import dataclasses
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -43,6 +44,7 @@ from st_xlret.training.trainable import (
 
 QUERY_COLUMNS = ("anchor", "query", "question")
 DOCUMENT_COLUMNS = ("positive", "negative", "passage", "answer")
+READ_ONCE = ("joint", "precision", "token_dropout", "train_seq_length")  # when the Trainer is made
 
 
 class CrossLingualTrainer(SentenceTransformerTrainer):
@@ -58,11 +60,11 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     of all ranks without padding. A loss or a weight that is not finite stops the run before it reaches a checkpoint.
 
     Args:
-        model: The encoder.
+        model: The encoder; or `model_init`, a function that makes one for each training, as a search needs.
         args: [`CrossLingualTrainingArguments`][st_xlret.CrossLingualTrainingArguments], or the host's.
         train_dataset: A data set, or several by name. With `joint`, the loss of the last one uses all of the encoder.
         eval_dataset: Likewise. Its batches are drawn as those of training are.
-        loss: A loss, or one for each data set.
+        loss: A loss, or one for each data set; or functions of the model that make them, which `model_init` needs.
         callbacks: Further callbacks.
         **kwargs: Further arguments of the host's Trainer.
 
@@ -89,7 +91,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 
     def __init__(
         self,
-        model: SentenceTransformer,
+        model: SentenceTransformer | None = None,
         args: SentenceTransformerTrainingArguments | None = None,
         train_dataset: Any = None,
         eval_dataset: Any = None,
@@ -98,32 +100,39 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         **kwargs: Any,
     ) -> None:
         args = taken_over(args or CrossLingualTrainingArguments("tmp_trainer"))
-        card_data(model)  # the host's would show texts of the data
+        self.model_init = kwargs.get("model_init")
+        encoder = model if self.model_init is None else self.call_model_init()
+        if encoder is None:
+            raise RuntimeError(f"{type(self).__name__} needs a model or a model_init")
+        self._loss_as_given, loss = loss, built(loss, encoder, anew=self.model_init is not None)
+        card_data(encoder)  # the host's would show texts of the data
         train_dataset, eval_dataset = select(train_dataset, loss), select(eval_dataset, loss)
         self._parts = len(train_dataset) if isinstance(train_dataset, Mapping) and args.joint else 1
         # A joint step is one round over the data sets: the host accumulates their gradients.
         args.gradient_accumulation_steps *= self._parts
         datasets = eval_dataset if train_dataset is None else train_dataset
-        if not args.prompts and any(model.prompts.values()):
-            args.prompts = of_columns(datasets, lambda column: role_prompt(model, role_of(column)))
-        router = next((module for module in model.children() if isinstance(module, Router)), None)
+        if not args.prompts and any(encoder.prompts.values()):
+            args.prompts = of_columns(datasets, lambda column: role_prompt(encoder, role_of(column)))
+        router = next((module for module in encoder.children() if isinstance(module, Router)), None)
         if router is not None and set(router.sub_modules) == {"query", "document"} and not args.router_mapping:
             args.router_mapping = of_columns(datasets, lambda column: role_of(column) or "document")
             # Two passes on different parameters: DDP would take those of one pass for all that are unused.
             args.ddp_find_unused_parameters = False
-            freeze_unused(model)
+            freeze_unused(encoder)
         self._values: dict[str, list[float]] = {}
         self._loss_state = LossStateCallback([] if loss is None else loss)
         callbacks = [self._loss_state, *(callbacks or [])]
         self._makes_optimizer = not any(kwargs.get("optimizers", ()))
         super().__init__(model, args, train_dataset, eval_dataset, loss, callbacks=callbacks, **kwargs)
+        if self.model_init is not None:
+            self._make_losses(self.model)
         if isinstance(self.data_collator, CrossLingualDataCollator):
             self.data_collator.token_dropout = args.token_dropout or self.data_collator.token_dropout
             self.data_collator.max_length = args.train_seq_length or self.data_collator.max_length
             if args.bf16 and args.device.type == "cpu":
                 # oneDNN compiles kernels for each length of texts, and keeps them.
-                lengths = few_lengths(model, args.train_seq_length)
-                self.data_collator.preprocess_fn = partial(model.preprocess, **lengths)
+                lengths = few_lengths(encoder, args.train_seq_length)
+                self.data_collator.preprocess_fn = partial(encoder.preprocess, **lengths)
 
     def get_batch_sampler(self, dataset: Dataset, batch_size: int, *args: Any, **kwargs: Any) -> BatchSampler | None:
         """The batches that the loss of a data set asks for, unless the arguments name a sampler."""
@@ -153,32 +162,56 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         return next((own_loss(self.loss[name]) for parts in by_name for name, rows in parts if rows is dataset), None)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
-        """Train as the host does, with the dropout and the share of the trained weights that the arguments ask for."""
+        """Train as the host does; what the arguments change for that alone is taken back, after an exception too."""
         if isinstance(resume_from_checkpoint, str):
             self._loss_state.resume_from = resume_from_checkpoint
-        # In bf16 on a CPU, the backward pass of PyTorch's fused attention is slow.
-        attention = "eager" if self.args.bf16 and self.args.device.type == "cpu" else None
-        frozen = freeze_word_embeddings(self.model) if self.args.freeze_embeddings else []
-        if self.args.lora_rank:
-            if self.args.save_strategy != "no":
-                check_on_disk(self.model)
-            add_lora(self.model, self.args.lora_rank)
-            if self._makes_optimizer:
-                self.optimizer = None  # that of an earlier training holds the adapters of then
-        original = trainable_weights(self.model) if self.args.keep_trained < 1 else {}
-        try:
-            with layers_with(self.model, dropout=self.args.dropout, attention=attention):
-                result = super().train(resume_from_checkpoint, *args, **kwargs)
-        finally:
-            for weight in frozen:
-                weight.requires_grad_(True)
-        if original:
-            interpolate(self.model, original, self.args.keep_trained)
-        if self.args.lora_rank:
-            merge_adapters(self.model)
+        with ExitStack() as self._take_back:
+            if self.model_init is None:
+                self._prepare(self.model)
+            result = super().train(resume_from_checkpoint, *args, **kwargs)
+            interpolate(self.model, self._original, self.args.keep_trained)
         self._check_finite()
         card_data(self.model).training_seconds = result.metrics.get("train_runtime")
         return result
+
+    def _prepare(self, model: SentenceTransformer) -> None:
+        """Set what of an encoder is trained and how its layers compute, until the training ends."""
+        args, take_back = self.args, self._take_back
+        # In bf16 on a CPU, the backward pass of PyTorch's fused attention is slow.
+        attention = "eager" if args.bf16 and args.device.type == "cpu" else None
+        take_back.enter_context(layers_with(model, dropout=args.dropout, attention=attention))
+        for weight in freeze_word_embeddings(model) if args.freeze_embeddings else ():
+            take_back.callback(weight.requires_grad_, True)
+        if args.lora_rank:
+            if args.save_strategy != "no":
+                check_on_disk(model)
+            add_lora(model, args.lora_rank)
+            take_back.callback(merge_adapters, model)
+            if self._makes_optimizer:
+                self.optimizer = None  # that of an earlier training holds the adapters of then
+        self._original = trainable_weights(model) if args.keep_trained < 1 else {}
+
+    def call_model_init(self, trial: Any = None) -> Any:
+        """A new model for a training, and new losses, as the arguments and the trial of a search ask for."""
+        if trial is not None:
+            fixed = [*READ_ONCE, *(["gradient_accumulation_steps"] if self._parts > 1 else [])]
+            before = {name: getattr(self.args, name) for name in fixed}
+            self._hp_search_setup(trial)  # the host does so after it has made the model
+            if changed := [name for name in fixed if getattr(self.args, name) != before[name]]:
+                raise ValueError(f"a search cannot choose {changed}: make a Trainer for each value")
+        model = super().call_model_init(trial)
+        card_data(model)
+        if getattr(self, "is_in_train", False):
+            self._make_losses(model)
+            self._prepare(model)
+        return model
+
+    def _make_losses(self, model: SentenceTransformer) -> None:
+        if self._loss_as_given is not None:
+            self.loss = built(self._loss_as_given, model)
+            for loss in self.loss.values() if isinstance(self.loss, Mapping) else [self.loss]:
+                loss.to(self.args.device)
+            self._loss_state.watch(self.loss)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """The host's schedule, with the drops that the arguments ask for."""
@@ -228,6 +261,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     def _check_finite(self) -> None:
         try:
             check_finite(self.model)
+            for loss in self._loss_state.losses.values():
+                check_finite(loss)
         except ValueError as error:
             raise FloatingPointError(f"step {self.state.global_step}: {error}") from error
 
@@ -241,6 +276,18 @@ def taken_over(args: SentenceTransformerTrainingArguments) -> CrossLingualTraini
     values = {field.name: getattr(args, field.name) for field in dataclasses.fields(args) if field.init}
     precision = "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32"
     return CrossLingualTrainingArguments(**values, precision=precision)
+
+
+def built(loss: Any, model: SentenceTransformer, *, anew: bool = False) -> Any:
+    """Losses, made where they are functions of the model; `anew`: those of this package must be functions."""
+    if isinstance(loss, Mapping):
+        return {name: built(each, model, anew=anew) for name, each in loss.items()}
+    if loss is not None and not isinstance(loss, torch.nn.Module):
+        return loss(model)
+    if anew and own_loss(loss):
+        way_out = "give it as a function, such as loss=lambda model: CCPLoss(model)"
+        raise ValueError(f"with model_init, {type(loss).__name__} has to be made with each model: {way_out}")
+    return loss
 
 
 def select(datasets: Any, loss: Any) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraini
 from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
 from torch import Tensor
+from transformers.trainer_utils import HPSearchBackend
 
 from st_xlret.batches import LengthGroupedBatches, Rows
 from st_xlret.losses import CCPLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss
@@ -73,9 +76,57 @@ def test_what_would_train_nothing_or_the_wrong_thing_is_refused_before_the_first
     start(loss, model, optimizers=(torch.optim.SGD([*model.parameters(), *loss.owned_parameters()], lr=0.1), None))
     with pytest.raises(ValueError, match="another model"):
         start(loss, tiny.static())
+    inner = SemanticContrastiveLoss(tiny.static(features=16))
+    with pytest.raises(ValueError, match="another model"):
+        wide = tiny.static(features=16)
+        CrossLingualTrainer(wide, arguments(tmp_path), tiny.pairs(), loss=MatryoshkaLoss(wide, inner, [16, 8])).train()
     model.requires_grad_(False)
     with pytest.raises(ValueError, match="nothing of the encoder"):
         start(loss, model)
+
+
+def test_each_training_with_model_init_has_a_model_and_losses_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trainer_with(**options: Any) -> CrossLingualTrainer:
+        args = arguments(tmp_path, max_steps=3, freeze_embeddings=True)
+        return CrossLingualTrainer(args=args, train_dataset=tiny.documents(), **options)
+
+    def state(trainer: CrossLingualTrainer) -> dict[str, Tensor]:
+        trainer.train()
+        return {name: weight.clone() for name, weight in trainer.loss.state_dict().items()}
+
+    def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+        return all(torch.equal(one[name], other[name]) for name in one)
+
+    trainer = trainer_with(model_init=lambda: tiny.transformer(), loss=lambda model: CCPLoss(model, bank_size=8))
+    start, first = tiny.transformer().state_dict(), state(trainer)
+    moved = {name for name, weight in trainer.model.state_dict().items() if not torch.equal(weight, start[name])}
+    assert moved and not [name for name in moved if "word_embeddings" in name]
+    assert trainer.loss.model is trainer.model and same(state(trainer), first)
+    # A search, whose trials choose arguments of ours, too.
+    monkeypatch.setattr("transformers.integrations.integration_utils.is_wandb_available", lambda: True)
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(run=SimpleNamespace(id=0)))
+    trainer.hp_search_backend = HPSearchBackend.WANDB
+    trainer.train(trial={"keep_trained": 0.0})
+    assert same(start, trainer.model.state_dict())
+    with pytest.raises(ValueError, match="token_dropout"):
+        trainer.train(trial={"token_dropout": 0.5})
+    with pytest.raises(ValueError, match="as a function"):
+        trainer_with(model_init=lambda: tiny.transformer(), loss=CCPLoss(tiny.transformer()))
+    with pytest.raises(RuntimeError, match="model_init"):
+        trainer_with(loss=CCPLoss)
+
+
+@pytest.mark.parametrize("option", [{"freeze_embeddings": True}, {"lora_rank": 2}, {"dropout": 0.5}])
+def test_a_training_that_fails_leaves_the_model_as_it_was(tmp_path: Path, option: dict[str, Any]) -> None:
+    model = tiny.transformer(dropout=0.1)
+    parts = [(type(part), getattr(part, "p", None)) for part in model.modules()]
+    trainer, _ = trainer_of(tmp_path, {"p": Poisoned(model)}, {"p": tiny.pairs()}, max_steps=4, **option)
+    with pytest.raises(FloatingPointError):
+        trainer.train()
+    assert [(type(part), getattr(part, "p", None)) for part in model.modules()] == parts
+    assert all(weight.requires_grad for weight in model.parameters())
 
 
 def test_arguments_of_the_host_are_taken_over_and_its_losses_have_its_epoch(tmp_path: Path) -> None:
@@ -227,6 +278,10 @@ def test_weights_that_are_not_finite_reach_no_checkpoint(tmp_path: Path) -> None
     trainer, _ = interleaved_run(tmp_path, max_steps=1)
     torch.nn.init.constant_(next(trainer.model.parameters()), float("inf"))
     with pytest.raises(FloatingPointError, match="word_embeddings"):
+        trainer.save_model(str(tmp_path / "checkpoint-1"))
+    trainer, _ = interleaved_run(tmp_path, max_steps=1)
+    torch.nn.init.constant_(next(trainer.loss["ccp"].head.parameters()), float("nan"))
+    with pytest.raises(FloatingPointError, match="head"):
         trainer.save_model(str(tmp_path / "checkpoint-1"))
     assert not (tmp_path / "checkpoint-1").exists()
 
