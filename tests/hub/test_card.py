@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-from st_xlret.hub.card import encoding_calls, set_card_data
+from st_xlret.hub.card import _STEPS, LICENSES, encoding_calls, set_card_data
 from st_xlret.hub.export import export, load_model
 from st_xlret.modules import CalibrationLayer
 from tests import tiny
+from tests.conftest import REPOSITORY
 from tests.docs.blocks import python_blocks
 
 SECRET = "moon bear <script>"
@@ -32,7 +34,8 @@ def layer(languages: list[str], *steps: str, dimension: int = 8) -> CalibrationL
 def trained(folder: Path) -> SentenceTransformer:
     model = tiny.transformer()
     model[0].auto_model.config.name_or_path = "me/base"
-    set_card_data(model, languages=["en", "fr"], license="apache-2.0", tags=["toy"], data={"pairs": ["x.jsonl"]})
+    facts = {"languages": ["en", "fr"], "license": "openrail++", "tags": ["toy"]}
+    set_card_data(model, **facts, data={"pairs": ["x.jsonl"], "documents": ["me/news:fr:train=fr", "big.jsonl"]})
     rows = Dataset.from_dict({"one": [SECRET] * 8, "two": ["sun"] * 8})
     arguments = SentenceTransformerTrainingArguments(
         str(folder / "run"), max_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True
@@ -46,7 +49,8 @@ def trained(folder: Path) -> SentenceTransformer:
 def test_the_card_of_a_trained_model_shows_no_text_of_its_data(tmp_path: Path) -> None:
     written = card(trained(tmp_path), tmp_path / "model")
     stated = written.data
-    assert (stated.language, stated.license, stated.base_model) == (["en", "fr"], "apache-2.0", "me/base")
+    assert (stated.language, stated.license, stated.base_model) == (["en", "fr"], "openrail++", "me/base")
+    assert stated.datasets == ["me/news"]
     assert {"st-xlret", "toy", "loss:MultipleNegativesRankingLoss"} <= set(stated.tags)
     assert "moon bear" not in written.content
 
@@ -55,15 +59,13 @@ def test_an_exported_model_keeps_facts_and_citations_but_no_scores(tmp_path: Pat
     model = trained(tmp_path)
     model.model_card_data.sections["Results"] = "99.9"
     written = card(export(model, layer(["en", "fr"], "shift", dimension=32)), tmp_path / "exported")
-    assert (written.data.base_model, written.data.license, written.data.language) == (
-        "me/base",
-        "apache-2.0",
-        ["en", "fr"],
-    )
+    facts = ("base_model", "license", "language", "datasets")
+    stated = [getattr(written.data, fact) for fact in facts]
+    assert stated == ["me/base", "openrail++", ["en", "fr"], ["me/news"]]
     assert "## Calibration" in written.text and "- pairs: `x.jsonl`" in written.text and "99.9" not in written.text
     assert "MultipleNegativesRankingLoss" in written.text and "generated_from_trainer" not in written.data.tags
     again = card(export(load_model(str(tmp_path / "exported"), "cpu")), tmp_path / "again")
-    assert (again.data.base_model, again.data.license, again.data.language) == ("me/base", "apache-2.0", ["en", "fr"])
+    assert [getattr(again.data, fact) for fact in facts] == stated and "toy" in again.data.tags
 
 
 EVIL = "<script>x()</script> [click](javascript:x) | `b`\n\n# Head\n---\n**b** {{ x }}"
@@ -92,8 +94,9 @@ def test_base_model_and_licence_come_from_the_base_models_card(tmp_path: Path) -
     assert stated.license == "apache-2.0"
     file.write_text("---\nlicense: [\n---\n")
     set_card_data(tiny.static(), base_model=str(tmp_path))
-    with pytest.raises(ValueError, match="'Apache 2'"):
-        set_card_data(model, license="Apache 2")
+    for wrong in ("Apache 2", "apache2"):
+        with pytest.raises(ValueError, match=f"{wrong!r}.* apache-2.0"):
+            set_card_data(model, license=wrong)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +117,7 @@ def test_the_card_of_a_calibrated_model(
     set_card_data(model, languages=languages)
     written = card(model, tmp_path / "model")
     assert all(f"- `{step}` " in written.text for step in steps)
+    assert written.text.count("@inproceedings") == 1 + len({_STEPS[step][1] for step in steps})
     if has_queries and languages:
         calls = {"query": ("en", 'model.encode(texts, task="query_en", prompt_name="query")')}
         calls["document"] = ("zh-tw", 'model.encode(texts, task="zh-tw", prompt_name="document")')
@@ -133,3 +137,13 @@ def test_examples_are_in_the_models_languages(tmp_path: Path) -> None:
     written = card(model, tmp_path)
     (example,) = written.data.to_dict()["widget"]
     assert len(example["sentences"]) == 3 and all(sentence in written.text for sentence in example["sentences"])
+    similarities = model.similarity(*[model.encode(example["sentences"])] * 2)
+    assert all(f"{value:.4f}" in written.text for value in similarities.flatten().tolist())
+
+
+@pytest.mark.parametrize("file", sorted((REPOSITORY / "model_cards").glob("[!R]*.md")), ids=lambda file: file.stem)
+def test_the_cards_of_the_systems_are_ready_to_push(file: Path) -> None:
+    written = ModelCard.load(file)
+    assert written.data.license in LICENSES and written.data.base_model and "st-xlret" in written.data.tags
+    assert f'SentenceTransformer("xlret/{file.stem}")' in written.text
+    assert all(link.startswith("https://") for link in re.findall(r"\]\(([^)]*)\)", written.text))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, ModelCard
 from sentence_transformers import SentenceTransformer
 
 from st_xlret import CrossLingualTrainer, CrossLingualTrainingArguments
@@ -37,6 +37,17 @@ def test_a_pushed_model_loads_elsewhere_with_the_same_vectors(hub: Any, encoder:
     assert np.array_equal(SentenceTransformer("alice/model", device="cpu").encode(TEXTS), expected)
     assert b'SentenceTransformer("alice/model")' in files_of(hub, "alice/model")["README.md"]
     assert hub.repos["alice/model"].private
+
+
+def test_a_model_keeps_what_the_card_of_its_encoder_states(hub: Any, encoder: Path) -> None:
+    stated = "license: mit\nlanguage: [fr, multilingual]\ndatasets: [me/news]\ntags: [feature-extraction, health, mteb]"
+    (encoder / "README.md").write_text(f"---\n{stated}\n---\n")
+    HfApi().create_repo("alice/encoder")
+    HfApi().upload_folder(repo_id="alice/encoder", folder_path=encoder)
+    main(["export", "alice/encoder", "--output", str(encoder.parent / "out")])
+    card = ModelCard.load(encoder.parent / "out" / "README.md").data
+    assert (card.base_model, card.license, card.datasets) == ("alice/encoder", "mit", ["me/news"])
+    assert card.language == ["fr", "multilingual"] and "health" in card.tags and "mteb" not in card.tags
 
 
 def test_nothing_on_the_hub_is_replaced_unasked(hub: Any, encoder: Path) -> None:
@@ -82,7 +93,8 @@ def test_a_training_pushes_the_saved_folder_to_its_branch(
     sent, saved = files_of(hub, "alice/model", "v1"), tmp_path / "model"
     assert files_of(hub, "alice/model").keys() == {".gitattributes"}
     assert all(sent[path.relative_to(saved).as_posix()] == path.read_bytes() for path in saved.rglob("*.*"))
-    assert b'SentenceTransformer("alice/model")' in sent["README.md"]
+    card = sent["README.md"].decode()
+    assert 'SentenceTransformer("alice/model")' in card and card.count("- **Training**") == 1 and "Total" not in card
 
 
 def test_a_failed_upload_names_the_folder_and_the_command(hub: Any, tmp_path: Path) -> None:
