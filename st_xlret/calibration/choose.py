@@ -183,7 +183,7 @@ class Comparison:
 
     @property
     def recommended(self) -> str:
-        """Name of the calibration with the highest score; the chosen one where no other is better by 0.005.
+        """Name of the calibration with the highest score; the chosen one where it, at any strength, is within 0.005.
 
         Calibrations that need the language, where the chosen one does not, and those that map another side are no
         alternatives. Labels decide between the chosen one and none, where there are labels.
@@ -197,7 +197,14 @@ class Comparison:
             or (each.queries_only == self.after.queries_only and each.needs_language <= self.after.needs_language)
         }
         best = max(scores, key=lambda name: scores[name])
-        return self.chosen if scores[best] <= scores[self.chosen] + TIE else best
+        ahead = self._strength_scores()[1] > scores[best] + TIE
+        return self.chosen if ahead or scores[best] <= scores[self.chosen] + TIE else best
+
+    def _strength_scores(self) -> tuple[float, float]:
+        """The strength at which the chosen calibration has the highest score, and that score."""
+        figures = self.strengths.get(self.after.queries_only) or {self.strength: self.after}
+        strength = best_strength(figures)
+        return strength, figures[strength].score()
 
     def _score(self, name: str) -> float:
         """The score; of the vectors as they are, by what the chosen calibration is scored by."""
@@ -260,10 +267,11 @@ class Comparison:
         else:
             kind = "maps of queries alone" if self.after.queries_only else "maps of both sides"
             kind += "" if self.after.needs_language else " that need no language"
-            lines = [
-                f"Recommended: {name}: of {kind}, its score, {self._score(best):.3f}, is within {TIE} of the highest."
-            ]
-            if best != self.chosen:
+            strength, score = self._strength_scores()
+            is_ahead = best == self.chosen and score > self._score(best) + TIE
+            name, reached = (f"the strength {strength:g}", score) if is_ahead else (name, self._score(best))
+            lines = [f"Recommended: {name}: of {kind}, its score, {reached:.3f}, is within {TIE} of the highest."]
+            if best != self.chosen or is_ahead:
                 lines[0] += f" {self.chosen}{used}{',' * self.used} has {self._score(self.chosen):.3f}."
             if as_it_is:
                 little = "The encoder prefers the query's language little. " * (self.before.search.lift < LITTLE)
@@ -271,13 +279,11 @@ class Comparison:
                     f"{little}What a calibration gains across languages is less than what it changes within one; "
                     "calibrate if results in other languages matter more."
                 )
-            if figures := self.strengths.get(self.after.queries_only):
-                strength = best_strength(figures)
-                score = figures[strength].score()
+            if self.strengths.get(self.after.queries_only):
                 lines.append(
                     f"Of the strengths, {strength:g} has the highest score without labels, {score:.3f} (auto)."
                 )
-        if _overshoots(self.after):
+        if self.strength and _overshoots(self.after):
             search = self.after.search
             lines.append(
                 f"warning: {self.chosen} overshoots: {100 * search.same_language_share:.1f} % of the results are in "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -41,7 +42,8 @@ def judged_recall(
         documents: Batches of the documents as they are stored: names, vectors (n, d) and languages of rows that have
             both. Rows in languages without a map are left out.
         queries: Batches of the queries, of the same model.
-        qrels: File of judgements, of BEIR or TREC, by these names. All of them have to be there.
+        qrels: File of judgements, of BEIR or TREC, by these names. All queries have to be there; documents that are not
+            are left out with a warning.
         calibrations: Strength -> the calibration to measure.
 
     Returns:
@@ -75,13 +77,18 @@ def judged_recall(
             place_of |= {name: (first + i, code) for i, (name, _, code) in enumerate(rows) if name in candidates}
             first += len(rows)
     lost = [f"query {name!r}" for name in sorted(judged.keys() - {name for name, *_ in asked})]
-    lost += [f"document {name!r}" for name in sorted(candidates - place_of.keys())]
+    missing = sorted(candidates - place_of.keys())
+    lost += [] if place_of else [f"document {name!r}" for name in missing]
     if lost or len(judged) < 2:
         raise ValueError(
             f"{qrels} has {len(judged)} queries with an answer: two halves of them are needed, and every query and "
-            f"document among the rows that have a vector, a language and a map, which is not so of: {lost[:1]}"
+            f"some documents among the rows that have a vector, a language and a map, which is not so of: {lost[:1]}"
         )
-    answers = [[place_of[name] for name, grade in judged[query].items() if grade > 0] for query, *_ in asked]
+    if missing:
+        what = f"{len(missing)} judged documents are not among the rows and left out, such as {missing[0]!r}"
+        warnings.warn(f"{qrels}: {what}", stacklevel=2)
+    grades_of = [[name for name, grade in judged[query].items() if grade > 0] for query, *_ in asked]
+    answers = [[place_of[name] for name in names if name in place_of] for names in grades_of]
     languages = [code for *_, code in asked]
     return {
         strength: (_recall(languages, answers, search.best, 0), _recall(languages, answers, search.best, 1))

@@ -391,10 +391,10 @@ def _judged_rows(store: Store) -> Iterator[Rows]:
 
 
 def _recall_table(recalls: Mapping[float, tuple[Recall, Recall]], used: object) -> str:
-    from st_xlret.evaluation import markdown_table
+    from st_xlret.evaluation.tables import markdown_table, percent
 
     rows = [
-        [f"{strength:g}{' (used)' * (strength == used)}", *(f"{100 * figure:.1f}" for figure in second)]
+        [f"{strength:g}{' (used)' * (strength == used)}", *(percent(figure).replace("nan", "-") for figure in second)]
         for strength, (_, second) in recalls.items()
     ]
     table = markdown_table(["strength", "all answers", "in the language of the query", "in others"], rows)

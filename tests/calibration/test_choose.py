@@ -124,10 +124,18 @@ def test_the_verdict_says_among_which_its_score_is_the_highest() -> None:
     assert "its own document" not in str(comparison("only", **rows))
 
 
+def test_a_better_strength_of_the_chosen_one_is_recommended() -> None:
+    rows, better = {"as_it_is": figures(0.4, 0.4), "lsar": figures(0.42, 0.42)}, figures(0.3, 0.3)
+    compared = replace(comparison("lsar", **rows), strengths={False: {0.0: rows["as_it_is"], 0.6: better}})
+    assert compared.recommended == "lsar" and f"score, {better.score():.3f}" in compared.verdict()
+    assert "Recommended: the strength 0.6" in compared.verdict() and "lsar, which was used, has" in compared.verdict()
+
+
 def test_an_overshoot_is_flagged() -> None:
     rows = {"as_it_is": figures(0.7, 0.7), "lsar": figures(0.2, 0.2)}
     assert "below chance" in comparison("lsar", **rows).table() and "overshoots" in comparison("lsar", **rows).verdict()
     assert "overshoots" not in comparison("lsar", **rows | {"lsar": figures(0.245, 0.245)}).verdict()
+    assert "overshoots" not in replace(comparison("lsar", **rows), strength=0.0).verdict()
 
 
 def test_the_report_is_written(tmp_path: Path) -> None:

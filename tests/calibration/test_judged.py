@@ -74,13 +74,17 @@ def test_judgements_of_what_is_not_there_are_named(qrels: Path) -> None:
     )
     whole = qrels.read_text()
     for line, calibration, name in (
-        ("0\t210\t1", fitted, "document '210'"),
         ("lost\t0\t1", fitted, "query 'lost'"),
         ("", some, "query '101'"),  # French has no map
     ):
         qrels.write_text(f"{whole}\n{line}".rstrip())
         with pytest.raises(ValueError, match=f"qrels.tsv.*{name}"):
             judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), {1.0: calibration})
+    qrels.write_text(f"{whole}\n1\t210\t1")
+    with pytest.warns(UserWarning, match="qrels.tsv: 1 judged documents are not among the rows.*'210'"):
+        with_missing = judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), {1.0: fitted})
+    qrels.write_text(whole)
+    assert with_missing == judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), {1.0: fitted})
     qrels.write_text("0\t0\t1\n1\t1\t0\n")
     with pytest.raises(ValueError, match="qrels.tsv has 1 quer"):
         judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), {1.0: fitted})
