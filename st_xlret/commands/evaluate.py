@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +77,9 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evalua
         check_needed(options, "model", *["embedding_cache"] * options.distributed)
         evaluate(options)
         return
-    if options.model is not None:
-        raise ValueError("--compare reads results that are there, and --model makes one: give one of them")
+    usual = {each.name: each.default for each in fields(Arguments) if each.name not in ("compare", "output")}
+    if others := [f"--{name}" for name, default in usual.items() if getattr(options, name) != default]:
+        raise ValueError(f"--compare reads results that are there: leave out {' and '.join(others)}")
     from st_xlret.evaluation.tables import write_comparison
 
     print(write_comparison(options.compare, options.output), end="")

@@ -23,6 +23,7 @@ from st_xlret.files import atomic_file
 logger = logging.getLogger(__name__)
 
 NOT_COMPARABLE = "†"
+_COMPARED = ("split", "candidate", "corpus_size", "sentences", "sentences_per_language", "threshold")
 _LABELLED_LANGUAGES, _MOST_LABELS = 40, 60
 _INCHES_PER_BAR, _CHARACTERS_PER_LABEL = 0.2, 22
 
@@ -228,8 +229,7 @@ def compare(results: Mapping[str, Sequence[BenchmarkResult]]) -> list[ComparedRo
     """
     every = [result for seeds in results.values() for result in seeds]
     measured = [
-        (each.benchmark, *sorted(each.scores), *(each.protocol.get(entry) for entry in ("split", "candidate")))
-        for each in every
+        (each.benchmark, *sorted(each.scores), *(each.protocol.get(entry) for entry in _COMPARED)) for each in every
     ]
     if other := next((each for each in measured if each != measured[0]), None):
         raise ValueError(f"the results differ in benchmark, languages or protocol: {measured[0]} and {other}")
@@ -255,6 +255,8 @@ def half_interval(values: Sequence[float]) -> float | None:
 def read_results(files: Sequence[str]) -> dict[str, list[BenchmarkResult]]:
     """Results of `st-xlret evaluate` by system: `NAME=file.json` for each seed, or `file.json`, named after itself."""
     results: dict[str, list[BenchmarkResult]] = {}
+    if len(set(files)) < len(files):
+        raise ValueError(f"a result is given twice, and would count as two seeds: {' '.join(files)}")
     for word in files:
         name, equals, path = word.partition("=")
         file = Path(path if equals else word)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scipy.stats import t
@@ -150,9 +151,10 @@ def test_scores_are_printed_before_a_disk_that_has_filled_up_refuses_them(
     assert "75.0" in capsys.readouterr().out
 
 
-def write(file: Path, accuracy: float, benchmark: str = "tatoeba", **more: float) -> str:
+def write(file: Path, accuracy: float, benchmark: str = "tatoeba", protocol: Any = None, **more: float) -> str:
     average = {"accuracy": accuracy, **more}
-    file.write_text(json.dumps(BenchmarkResult(benchmark, {"fr": average}, average).as_json("runs/model")))
+    result = BenchmarkResult(benchmark, {"fr": average}, average, protocol or {})
+    file.write_text(json.dumps(result.as_json("runs/model")))
     return str(file)
 
 
@@ -175,6 +177,8 @@ def test_seeds_are_averaged_and_three_tables_written(tmp_path: Path, capsys: pyt
     ("runs", "message"),
     [
         (["a.json", "bucc.json"], "tatoeba.*bucc"),
+        (["a.json", "pool.json"], "30"),
+        (["a.json", "a.json"], "twice"),
         (["a.json", "broken.json"], "broken.json"),
         (["a.json", "nowhere.json"], "nowhere.json"),
     ],
@@ -185,12 +189,14 @@ def test_what_cannot_be_compared_is_named(
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "a.json", 0.5)
     write(tmp_path / "bucc.json", 0.5, benchmark="bucc")
+    write(tmp_path / "pool.json", 0.5, protocol={"corpus_size": "30"})
     (tmp_path / "broken.json").write_text("{}")
     with pytest.raises((ValueError, OSError), match=message):
         main(["--compare", *runs, "--output", "table.md"])
     assert not (tmp_path / "table.md").exists()
 
 
-def test_a_model_is_not_passed_over_by_a_comparison() -> None:
-    with pytest.raises(ValueError, match="--compare.*--model"):
-        main(["--compare", "a.json", "--model", "m", "--output", "table.md"])
+@pytest.mark.parametrize("option", [["--model", "m"], ["--data", "d"], ["--languages", "fr"], ["--layer", "0"]])
+def test_what_a_comparison_does_not_read_is_not_passed_over(option: list[str]) -> None:
+    with pytest.raises(ValueError, match=f"--compare.*{option[0]}"):
+        main(["--compare", "a.json", *option, "--output", "table.md"])
