@@ -23,9 +23,8 @@ class Blocks(Rows):
     ragged, and a document has at most one block in a batch. The blocks of a batch and the rows of a block come in
     random order; `CrossLingualDataCollator` tells which block and position each row has.
 
-    The data set has a row per sentence (columns `sentence`, `language`, `document`), and the rows of a document are
-    contiguous and in order, as [`load_documents`][st_xlret.load_documents] and
-    [`pack_documents`][st_xlret.data.pack_documents] give them. In a pass over a language every document occurs once,
+    The data set has a row per sentence (columns `sentence`, `language`, `document`), with its `position`; without
+    positions, the rows of a document are contiguous and in order. In a pass over a language every document occurs once,
     except for those that do not fill a last batch. A batch has as many documents as have `batch_size * block_size`
     sentences together; in a distributed run each process takes a run of its blocks, with about as many sentences as the
     others. Rows of a data set without a `document` column are blocks already.
@@ -35,8 +34,8 @@ class Blocks(Rows):
         block_size: Maximum sentences in a block (32 in the paper).
 
     Raises:
-        ValueError: If no document has two sentences, the rows of a document are not contiguous, or `block_size` is
-            below 2.
+        ValueError: If no document has two sentences, rows of a document without positions are not contiguous, or
+            `block_size` is below 2.
 
     Example:
         >>> rows = {"sentence": list("abcdef"), "language": ["en"] * 6, "document": [0, 0, 0, 1, 1, 2]}

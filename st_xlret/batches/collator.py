@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import torch
 from datasets import Dataset
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
-from st_xlret.languages import language_to_id
+from st_xlret.languages import UNKNOWN, check_language, language_to_id
 
 METADATA = ("language", "document", "position")
 SPAN = ("_start", "_end", "_word")
@@ -84,7 +85,8 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
                 continue
             tags: dict[str, list[int]] = {"text_id": [text_to_id(text) for text in columns[column]]}
             if language := next((name for name in (f"{column}_language", "language") if name in columns), None):
-                tags["language_id"] = [language_to_id(code) for code in columns[language]]
+                codes = (language_code(code, language, row) for row, code in enumerate(columns[language]))
+                tags["language_id"] = list(map(language_to_id, codes))
             if "document" in columns:
                 tags["document_id"] = [text_to_id(d) if isinstance(d, str) else int(d) for d in columns["document"]]
                 if "position" in columns:
@@ -123,14 +125,42 @@ def metadata_columns(names: Iterable[str]) -> list[str]:
     return [name for name in names if name in METADATA or name.endswith("_language") or name in spans]
 
 
-def text_columns(dataset: Dataset) -> list[str]:
-    """The columns of texts: of strings that are neither metadata nor ids.
+def text_columns(dataset: Dataset, *, nested: bool = False) -> list[str]:
+    """The columns of texts: of strings (or of lists and mappings with strings, too) that are neither metadata nor ids.
 
     Example:
         >>> text_columns(Dataset.from_dict({"id": ["7"], "sentence": ["a"], "language": ["en"], "document": ["d"]}))
         ['sentence']
     """
-    strings = [n for n, f in dataset.features.items() if getattr(f, "dtype", None) in ("string", "large_string")]
+    is_text = {n: nested and "string" in str(f) or holds_texts(dataset, n) for n, f in dataset.features.items()}
     left_out = {*metadata_columns(dataset.column_names), "id", "label", "labels"}
     # What the host, too, takes for ids.
-    return [name for name in strings if name not in left_out and not name.endswith(("_id", "_ids", "_idx"))]
+    return [n for n in is_text if is_text[n] and n not in left_out and not n.endswith(("_id", "_ids", "_idx"))]
+
+
+def texts_of_documents(dataset: Dataset) -> list[str]:
+    """The text column of rows that are sentences of documents: `sentence`, else `text`, else all that there are."""
+    return [name for name in ("sentence", "text") if name in dataset.column_names][:1] or text_columns(
+        dataset, nested=True
+    )
+
+
+def holds_texts(dataset: Any, column: str) -> bool:
+    """Whether a column of a data set holds strings."""
+    return getattr((dataset.features or {}).get(column), "dtype", None) in ("string", "large_string")
+
+
+def language_code(value: Any, column: str, row: int) -> str:
+    """The language of a text in normal form; `und`, the unknown one, stays. A ValueError names column and row."""
+    return UNKNOWN if value == UNKNOWN else check_language(value, where=f"column {column!r}, row {row}")
+
+
+def languages_of(dataset: Dataset) -> set[str]:
+    """The languages of all rows; a ValueError names the column and the row of what is no code."""
+    languages = set()
+    for column in (name for name in dataset.column_names if name == "language" or name.endswith("_language")):
+        values = dataset.with_format("arrow", columns=[column])[:][column]
+        for value in pc.unique(values).to_pylist():
+            row = pc.index(values.is_null(), True) if value is None else values.index(value)
+            languages.add(language_code(value, column, row.as_py()))
+    return languages

@@ -20,7 +20,7 @@ from datasets import Dataset, concatenate_datasets
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
-from st_xlret.batches.collator import text_columns
+from st_xlret.batches.collator import languages_of, text_columns, texts_of_documents
 from st_xlret.data.rows import column_codes, rows_by_value
 
 REPEAT = 1_000_003
@@ -89,23 +89,34 @@ class Documents(NamedTuple):
 
 
 def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> Documents:
-    """Find the documents of a data set with `language` and `document`, whose rows stand together.
+    """Find the documents of a data set with `language` and `document`, whose rows have a `position` or stand in order.
 
     Example:
         >>> data = Dataset.from_dict({"language": ["en", "en", "fr"], "document": ["a", "a", "b"]})
         >>> find_documents(data).lengths.tolist(), find_documents(data).language.tolist()
         ([2, 1], [0, 1])
     """
+    languages_of(dataset)  # refuses what is none
     code, names = column_codes(dataset, ["language"] if "language" in dataset.column_names else [])
     table: Any = dataset.with_format("arrow")[:]  # mapped, not read
     rows = np.arange(len(dataset))
-    if skip_empty:
-        rows = np.flatnonzero(pc.greater(pc.binary_length(table["sentence"]), 0).fill_null(False).to_numpy())
+    for text in texts_of_documents(dataset) if skip_empty else ():
+        rows = rows[pc.greater(pc.binary_length(table[text]), 0).fill_null(False).to_numpy()[rows]]
     numbered = pa.types.is_integer(table["document"].type)
     document = (table["document"].to_numpy() if numbered else column_codes(dataset, ["document"])[0])[rows]
+    if "position" in table.column_names:
+        position = table["position"].cast(pa.int64()).to_numpy()[rows]
+        _, first, number = np.unique(document, return_index=True, return_inverse=True)
+        order = np.lexsort((position, first[number]))
+        rows, document, position = rows[order], document[order], position[order]
+        if ((np.diff(position) == 0) & (np.diff(document) == 0)).any():
+            raise ValueError("two rows of a document have one 'position': two documents may have the same id")
     first = np.flatnonzero(np.diff(document, prepend=document[:1] - 1))
     if len(np.unique(document[first])) != len(first):
-        raise ValueError("the sentences of a document must be contiguous: sort the data set by document")
+        raise ValueError(
+            "the rows of a document must be contiguous and in order. Sorting by 'document' does not keep their order: "
+            "number them first, as by dataset.add_column('position', range(len(dataset))), and there is no need to sort"
+        )
     starts = np.append(first, len(rows))
     return Documents(rows, starts, np.diff(starts), code[rows][first], len(names))
 
@@ -191,6 +202,7 @@ class LanguageBatchSampler(DefaultBatchSampler):
 
     def find_groups(self, dataset: Dataset) -> list[np.ndarray]:
         """The rows to sample from, by language."""
+        languages_of(dataset)  # refuses what is none
         names = [name for name in dataset.column_names if name == "language" or name.endswith("_language")]
         return rows_by_value(dataset, names)[0]
 
@@ -203,11 +215,11 @@ class LanguageBatchSampler(DefaultBatchSampler):
 class Windows(Rows):
     """Batches of windows (CCP, Algorithm 1). Pass it as `batches` of `CCPLoss`, or as `batch_sampler`.
 
-    The data set has a row per sentence, and the rows of a document are contiguous and in order (columns `language`,
-    `document`), as [`load_documents`][st_xlret.load_documents] gives them. A batch of N windows has 2 N rows: the
-    centres, then the context of each. In every epoch the centres come in a new order and their contexts are drawn anew.
-    Documents of one sentence have no context and are left out. Rows of a data set without a `document` column are
-    windows already: centre and context are its two text columns.
+    The data set has a row per sentence (columns `language`, `document`), with its `position` in the document; without
+    positions, the rows of a document are contiguous and in order. A batch of N windows has 2 N rows: the centres, then
+    the context of each. In every epoch the centres come in a new order and their contexts are drawn anew. Documents of
+    one sentence have no context and are left out. Rows of a data set without a `document` column are windows already:
+    centre and context are its two text columns.
 
     Args:
         language_smoothing: As for `Rows`.
@@ -215,7 +227,7 @@ class Windows(Rows):
         window_size: Largest distance of a context sentence from its centre (w in the paper).
 
     Raises:
-        ValueError: If no sentence has a context, or the rows of a document are not contiguous.
+        ValueError: If no sentence has a context, or rows of a document without positions are not contiguous.
 
     Example:
         >>> rows = {"sentence": list("abcdef"), "language": ["en"] * 6, "document": [0, 0, 0, 1, 1, 1]}
@@ -246,7 +258,7 @@ class WindowBatchSampler(LanguageBatchSampler):
     def find_groups(self, dataset: Dataset) -> list[np.ndarray]:
         """The sentences that have a context, by language; where each document begins is kept for drawing it."""
         documents = find_documents(dataset)
-        self.starts = documents.starts
+        self.starts, self.rows = documents.starts, documents.rows
         usable = (documents.lengths > 1) & (self.options.window_size >= 1)
         language = np.repeat(np.where(usable, documents.language, -1), documents.lengths)
         return [np.flatnonzero(language == number) for number in range(documents.languages)]
@@ -259,7 +271,8 @@ class WindowBatchSampler(LanguageBatchSampler):
         # One of high - low positions; those from the centre on move up by one.
         context = low + (generator.random(len(rows)) * (high - low)).astype(np.int64)
         context += context >= rows
-        return [[*a, *b] for a, b in zip(shares(rows, self.ranks), shares(context, self.ranks), strict=True)]
+        centres, contexts = (shares(self.rows[side], self.ranks) for side in (rows, context))
+        return [[*a, *b] for a, b in zip(centres, contexts, strict=True)]
 
 
 @dataclass(frozen=True)

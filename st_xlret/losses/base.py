@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn, TypeAlias
 
+import pyarrow.compute as pc
 import torch
 from accelerate.utils import extract_model_from_parallel
 from datasets import Dataset
@@ -16,11 +18,21 @@ from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor, nn
 
 from st_xlret.batches import BatchFactory, Rows
-from st_xlret.batches.collator import text_columns
+from st_xlret.batches.collator import (
+    holds_texts,
+    languages_of,
+    metadata_columns,
+    text_columns,
+    texts_of_documents,
+)
+from st_xlret.languages import language_fields
 
 logger = logging.getLogger(__name__)
 
 Batches: TypeAlias = "BatchFactory | Mapping[str, Any] | None"
+QUERY_COLUMNS = ("anchor", "query", "question")
+DOCUMENT_COLUMNS = ("positive", "negative", "passage", "answer")
+LABELS = ("label", "labels", "score", "scores")
 TAGS = ("language_id", "document_id", "text_id", "block_id", "sentence_position", "word_start", "word_end")
 
 
@@ -30,8 +42,9 @@ class CrossLingualLoss(nn.Module):
     `CrossLingualTrainer` draws `loss.batches` from `loss.select(dataset)`, as often as `loss.ratio` says; with the
     host's own Trainer, do the same by hand. `LossStateCallback` keeps what a loss owns in checkpoints and on all ranks.
 
-    A subclass says how many text columns it takes (`least_columns`, `most_columns`), what they are (`takes`) and how to
-    give them (`way_out`, both for messages), its `default_batches`, and by `required_columns` what else it needs.
+    A subclass says how many text columns it takes (`least_columns`, `most_columns`), how those beside a pair are named
+    (`further`), which missing tag integer labels are (`labels_are`), what the columns are (`takes`) and how to give
+    them (`way_out`, both for messages), its `default_batches`, and by `required_columns` what else it needs.
 
     Args:
         model: The encoder.
@@ -42,6 +55,8 @@ class CrossLingualLoss(nn.Module):
 
     least_columns: int = 1
     most_columns: int | None = None
+    further: str | None = None
+    labels_are: str | None = None
     takes = "texts"
     way_out = "use CrossLingualTrainer, or give the Trainer data_collator=CrossLingualDataCollator(model.preprocess)"
     citation = ""
@@ -61,34 +76,76 @@ class CrossLingualLoss(nn.Module):
         """What the loss needs besides the text columns `texts` of a data set with these `columns`."""
         return []
 
+    def takes_texts(self, texts: list[str], columns: list[str]) -> bool:
+        """Whether the text columns `texts` of a data set with these `columns` are those that the loss takes."""
+        pair = [text for text in texts if not self._is_further(text)]
+        return len(pair) == self.least_columns and self._takes(len(texts))
+
     def select(self, dataset: Dataset) -> Dataset:
-        """Select the columns of a data set that this loss reads; a ValueError names those that are missing."""
+        """Select the columns of a data set that this loss reads, and log them; a ValueError if that is not clear.
+
+        Of sentences of documents this is one text column: `sentence`, else `text`, else the only one. Pairs have no
+        further texts than the loss names, and no labels that it would not read.
+        """
         if not isinstance(dataset, Dataset):
             self.refuse(f"batches are drawn from a Dataset, and this is an {type(dataset).__name__}")
-        texts, columns = text_columns(dataset), dataset.column_names
+        columns = dataset.column_names
+        texts = texts_of_documents(dataset) if self.least_columns == 1 else text_columns(dataset, nested=True)
+        texts.sort(key=lambda text: (self._is_further(text), role_of(text) != "query"))
         required = self.required_columns(texts, columns)
         missing = [column for column in required if column not in columns]
-        unread = self.least_columns > 1 and "document" not in required and holds_texts(dataset, "document")
-        if missing or unread or not self._takes(len(texts)):
+        # Lists of texts, languages under another name, labels: what would be read as something else, or not at all.
+        unfit = [text for text in texts if not holds_texts(dataset, text)]
+        some = dataset.select_columns(texts).take(min(100, len(dataset))).to_list() if texts else []
+        for text in language_fields(some):  # a word of three letters may be a code, too
+            if "lang" in text or {len(row[text]) for row in some if row[text]} != {3}:
+                unfit.append(text)
+        if len(texts) > 1:
+            unfit += [c for c in columns if c in LABELS and c not in required and len(dataset.unique(c)) > 1]
+        if self.least_columns > 1 and holds_texts(dataset, "document"):
+            unfit.append("document")  # the id of a document
+        if missing or unfit or not self.takes_texts(texts, columns):
             self.refuse(
-                f"the data set has the text columns {texts} among {columns} ('document' is the id of a document), and "
-                f"lacks {missing}: select or rename columns"
+                f"the data set has the text columns {texts} among {columns}. Missing: {missing}; not read as they are: "
+                f"{unfit}. Use select_columns, remove_columns or rename_column"
             )
-        read = {*texts, *required, "language", *(f"{text}_language" for text in texts)}
-        return dataset.select_columns([column for column in columns if column in read])
+        read = {*required, "language", *(f"{text}_language" for text in texts)}
+        read |= {"position"} if "document" in required else set()
+        left = [column for column in columns if column not in read and column not in texts]
+        dataset = dataset.select_columns([*texts, *(column for column in columns if column in read)])
+        count = f"{len(dataset)} rows"
+        if "document" in dataset.column_names:
+            documents = dataset.with_format("arrow", columns=["document"])[:]["document"]
+            count = f"{pc.count_distinct(documents)} documents"
+        languages, name = languages_of(dataset), type(self).__name__.removesuffix("Loss")
+        in_languages = f" in {len(languages)} languages" if languages else ""
+        also = f"; not read: {', '.join(left)}" if left else ""
+        logger.info("%s reads %s of %s%s%s", name, " and ".join(map(repr, texts)), count, in_languages, also)
+        return dataset
 
     def read_columns(
         self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None
     ) -> list[dict[str, Any]]:
-        """The text columns of a batch; a ValueError if some may be languages or ids."""
+        """The text columns of a batch; a ValueError if some may be languages or ids, or `labels` would not be read."""
         columns = list(sentence_features)
-        # The host's collator makes texts of all columns. `model.fit` has no others, and gives labels.
-        collated = labels is not None or all("text_id" in features for features in columns)
-        if not self._takes(len(columns)) or (len(columns) > self.least_columns and not collated):
+        if all("text_id" in features for features in columns):
+            is_unclear = self.least_columns == 1 and all("sentence_position" in features for features in columns)
+        else:
+            # The host's collator makes texts of all columns. `model.fit` has no others.
+            names = self._columns_of_trainer()
+            of_fit = all(re.fullmatch(r"sentence_\d+|label", name) for name in names)
+            is_unclear = bool(metadata_columns(names)) or (len(columns) > self.least_columns and not of_fit)
+        if not self._takes(len(columns)) or (len(columns) > 1 and is_unclear):
             self.refuse(
                 f"these are {len(columns)} text columns. The collator of Sentence Transformers makes texts of all "
-                "columns, of languages and ids too; with model.fit, give the examples labels other than 0"
+                "columns, of languages and ids too, and any collator of columns that loss.select did not leave out"
             )
+        if labels is not None:
+            tag = None if labels.is_floating_point() else self.labels_are
+            if tag and not any(tag in features for features in columns):
+                columns = [{**features, tag: labels} for features in columns]
+            elif len(columns) > 1 and len(labels.unique()) > 1:
+                self.refuse(f"the labels {labels.unique()[:3].tolist()} differ, and the loss would not read them")
         if self.updates_state and not self.state_is_kept and self.owned_parameters():
             self.state_is_kept = True
             way_out = "use CrossLingualTrainer, or give the Trainer callbacks=[LossStateCallback(loss)]"
@@ -136,6 +193,14 @@ class CrossLingualLoss(nn.Module):
         """Whether this forward pass may change banks and statistics; the host evaluates losses in training mode."""
         return self.training and torch.is_grad_enabled()
 
+    def _columns_of_trainer(self) -> list[str]:
+        """The columns of the data sets that a Trainer of the host trains this model on, as the model card has them."""
+        datasets = unwrapped(self.model).model_card_data.train_datasets
+        return [re.sub("</?code>", "", name) for data in datasets for name in data.get("columns", ())]
+
+    def _is_further(self, column: str) -> bool:
+        return self.further is not None and bool(re.search(f"(^|_){self.further}s?$", column.rstrip("_0123456789")))
+
     def _takes(self, columns: int) -> bool:
         return self.least_columns <= columns <= (self.most_columns or columns)
 
@@ -151,11 +216,12 @@ def own_loss(loss: nn.Module | None) -> CrossLingualLoss | None:
     return next((module for module in modules if isinstance(module, CrossLingualLoss)), None)
 
 
-def holds_texts(dataset: Any, column: str) -> bool:
-    """Whether a column of a data set holds strings."""
-    return getattr((dataset.features or {}).get(column), "dtype", None) in ("string", "large_string")
-
-
 def unwrapped(model: Any) -> Any:
     """The SentenceTransformer inside the wrappers of distributed training and of `torch.compile`."""
     return extract_model_from_parallel(model, keep_torch_compile=False)
+
+
+def role_of(column: str) -> Any:
+    """Whether a column has queries or documents, by its name, numbered as in `negative_1` or not; else None."""
+    kind = column.rstrip("_0123456789")
+    return "query" if kind in QUERY_COLUMNS else "document" if kind in DOCUMENT_COLUMNS else None

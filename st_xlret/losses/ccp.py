@@ -69,7 +69,7 @@ class CCPLoss(CrossLingualLoss):
         2
     """
 
-    most_columns = 2
+    most_columns, labels_are = 2, "language_id"
     takes = "sentences with 'document' and 'language', or two text columns (centre, context) with 'language'"
     way_out = (
         "use CrossLingualTrainer, or batch_sampler=Windows() and data_collator=CrossLingualDataCollator("
@@ -108,6 +108,10 @@ class CCPLoss(CrossLingualLoss):
         """Windows of documents, of one language in a batch."""
         return Windows()
 
+    def takes_texts(self, texts: list[str], columns: list[str]) -> bool:
+        """The sentences of documents, or both sides of windows."""
+        return len(texts) == 1 or (len(texts) == 2 and "document" not in columns)
+
     def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
         """Documents, unless two columns are windows already; languages, unless they do not matter."""
         languages = [f"{text}_language" for text in texts]
@@ -118,8 +122,6 @@ class CCPLoss(CrossLingualLoss):
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of a batch: one column of 2N rows (centres, then contexts) or two columns of N rows."""
         columns = self.read_columns(sentence_features, labels)
-        if labels is not None and not labels.is_floating_point():
-            columns = [{"language_id": labels, **features} for features in columns]
         documents = ["document_id"] if len(columns) == 1 else []
         tags = self.read_tags(columns, *documents, *([] if self.cross_language_negatives else ["language_id"]))
         vectors = torch.cat(embed(self.model, columns, self.mini_batch_size))

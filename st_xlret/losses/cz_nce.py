@@ -47,7 +47,7 @@ class CZNCELoss(CrossLingualLoss):
     All of them can add an `mlm` loss over the same texts (Eq. 3 and 8); the value is then the two weighted parts by
     name, which the Trainer logs and sums. To alternate batches of MLM with batches of pairs instead, give the Trainer
     two data sets. With a `CrossLingualDataCollator`, pairs that have a sample in common are not negatives of each
-    other: duplicates, or one sentence in two translations. Labels are ignored.
+    other: duplicates, or one sentence in two translations.
 
     Args:
         model: The encoder. Word-positioned samples need one with token vectors; `first_last_encoder` builds the

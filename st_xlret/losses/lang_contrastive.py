@@ -30,10 +30,10 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
     """Retrieval loss L_IR: each query's gold passage against the batch's other passages (Hu et al. 2023, Eq. 1).
 
     The equation is [`retrieval_contrastive_loss`][st_xlret.functional.retrieval_contrastive_loss]. The loss takes two
-    or more text columns: queries, gold passages, and any number of columns of hard negatives. Its values are those of
-    the host's `MultipleNegativesRankingLoss` with `scale = 1 / temperature`. In contrast to it, this loss computes its
-    logits in float32 under autocast, and uses neither equal passages nor the passages of equal questions as negatives,
-    over all ranks (with a `CrossLingualDataCollator`). Labels are ignored.
+    or more text columns: queries, gold passages, and any number of columns of hard negatives, whose names end in
+    `negative` and a number, if any. Its values are those of the host's `MultipleNegativesRankingLoss` with `scale = 1 /
+    temperature`. In contrast to it, this loss computes its logits in float32 under autocast, and uses neither equal
+    passages nor the passages of equal questions as negatives, over all ranks (with a `CrossLingualDataCollator`).
 
     Args:
         model: The encoder. With a `Router`, the columns take the routes that the collator's `router_mapping` names.
@@ -54,8 +54,8 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         0
     """
 
-    least_columns = 2
-    takes = "queries, passages and any number of columns of hard negatives"
+    least_columns, further = 2, "negative"
+    takes = "queries, passages and any number of columns of hard negatives ('negative', 'negative_1', ...)"
     citation = CITATION
 
     def __init__(
@@ -104,7 +104,7 @@ class SemanticContrastiveLoss(CrossLingualLoss):
     Translations are drawn together and away from the 2(N - 1) other rows of the batch, by
     [`info_nce_loss`][st_xlret.functional.info_nce_loss]. The loss takes two text columns of row-aligned translations,
     and batches may mix language pairs. Pairs that have a text in common are not negatives of each other. The loss acts
-    on the passage encoder only: with a `Router`, on its route "document". Labels are ignored.
+    on the passage encoder only: with a `Router`, on its route "document".
 
     Args:
         model: The encoder, shared or a `Router` of two.
@@ -161,9 +161,9 @@ class LangContrastiveLoss(CrossLingualLoss):
 
     Every sentence is drawn to be equally similar to the two sides of a translation, by
     [`language_contrastive_loss`][st_xlret.functional.language_contrastive_loss]. The loss takes two text columns of
-    row-aligned translations, and optionally a third column of sentences without translations, for example in languages
-    that have no parallel data. Batches mix languages. The loss acts on the passage encoder only: with a `Router`, on
-    its route "document". Labels are ignored.
+    row-aligned translations, and optionally a third one, `other`, of sentences without translations, for example in
+    languages that have no parallel data. Batches mix languages. The loss acts on the passage encoder only: with a
+    `Router`, on its route "document".
 
     Args:
         model: The encoder, shared or a `Router` of two.
@@ -183,8 +183,8 @@ class LangContrastiveLoss(CrossLingualLoss):
         True
     """
 
-    least_columns, most_columns = 2, 3
-    takes = "two columns of translations and at most one of further sentences"
+    least_columns, most_columns, further = 2, 3, "other"
+    takes = "two columns of translations and at most one of further sentences, 'other'"
     citation = CITATION
 
     def __init__(

@@ -80,7 +80,7 @@ class MaskedLMLoss(CrossLingualLoss):
     seed: Tensor
     steps: Tensor
 
-    takes = "one or more text columns"
+    takes = "one text column, or 'source' and 'target'"
     citation = CITATION
 
     def __init__(
@@ -113,9 +113,13 @@ class MaskedLMLoss(CrossLingualLoss):
         self.register_buffer("seed", torch.tensor(seed % (1 << 63)))
         self.register_buffer("steps", torch.tensor(0))
 
+    def takes_texts(self, texts: list[str], columns: list[str]) -> bool:
+        """One column of texts, or translations."""
+        return len(texts) == 1 or {*texts} == {"source", "target"}
+
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of a batch of texts."""
-        vectors, target = self._read(self.read_columns(sentence_features, labels))
+        vectors, target = self._read(self.read_columns(sentence_features))
         loss = self.weight * self._cross_entropy(vectors, target)
         if self.updates_state:
             self.steps += 1

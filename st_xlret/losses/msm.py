@@ -41,9 +41,9 @@ class MSMLoss(CrossLingualLoss):
     heads are discarded after training.
 
     A row is a sentence. `Blocks` draws all sentences of whole blocks of documents in any order, and
-    `CrossLingualDataCollator` attaches the block and place of each. Or a row is a block with a column for each of its
-    sentences; empty texts are padding, and where the features have no `document_id`, as in `model.fit`, integer labels
-    are the documents of the rows. Documents may differ in length.
+    `CrossLingualDataCollator` attaches the block and place of each. Or a row is a block with a numbered column for each
+    of its sentences (`sentence_0`, `sentence_1`, ...); empty texts are padding, and where the features have no
+    `document_id`, as in `model.fit`, integer labels are the documents of the rows. Documents may differ in length.
 
     - A block of one sentence has no other sentence to predict it from, so it is a negative only.
     - A batch of one document has intra-document negatives only, and then no bias.
@@ -85,7 +85,8 @@ class MSMLoss(CrossLingualLoss):
 
     steps: Tensor
 
-    takes = "sentences with 'document', 'position' and 'language', or a text column for each sentence of a block"
+    labels_are = "document_id"
+    takes = "sentences with 'document', 'position' and 'language', or blocks in columns 'sentence_0', 'sentence_1', ..."
     way_out = (
         "use CrossLingualTrainer, or batch_sampler=Blocks() and data_collator=CrossLingualDataCollator("
         "model.preprocess); with model.fit, InputExample(texts=[first, second, ...], label=document)"
@@ -131,6 +132,10 @@ class MSMLoss(CrossLingualLoss):
     def default_batches(self) -> Blocks:
         """Blocks of documents, of one language in a batch."""
         return Blocks()
+
+    def takes_texts(self, texts: list[str], columns: list[str]) -> bool:
+        """The sentences of documents, or a numbered column for each sentence of a block."""
+        return len({text.rstrip("_0123456789") for text in texts}) == 1
 
     def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
         """Documents and positions, unless a row is a block already, and languages."""
@@ -216,7 +221,7 @@ class MSMLoss(CrossLingualLoss):
             self.refuse(f"the {count} blocks of the batch are all labelled as of the document {labels[0]}")
         # A block has the same number on no other rank.
         block = torch.arange(count, device=device) + (get_rank() << 40)
-        document = tags.get("document_id", (block if labels is None else labels).repeat(len(columns)))
+        document = tags.get("document_id", block.repeat(len(columns)))
         position = torch.arange(len(columns), device=device).repeat_interleave(count)
         tags = {**tags, "document_id": document, "block_id": block.repeat(len(columns)), "sentence_position": position}
         if "text_id" in tags:

@@ -23,11 +23,11 @@ from sentence_transformers.base.sampler import BatchSamplers, MultiDatasetBatchS
 from torch.utils.data import BatchSampler, ConcatDataset
 
 from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler
-from st_xlret.batches.collator import text_columns
+from st_xlret.batches.collator import holds_texts, text_columns
 from st_xlret.encoding import role_prompt
 from st_xlret.hub.card import card_data
 from st_xlret.hub.export import check_finite
-from st_xlret.losses.base import CrossLingualLoss, holds_texts, own_loss
+from st_xlret.losses.base import CrossLingualLoss, own_loss, role_of
 from st_xlret.modules import freeze_unused
 from st_xlret.precision import few_lengths
 from st_xlret.training.arguments import CrossLingualTrainingArguments
@@ -42,8 +42,6 @@ from st_xlret.training.trainable import (
     trainable_weights,
 )
 
-QUERY_COLUMNS = ("anchor", "query", "question")
-DOCUMENT_COLUMNS = ("positive", "negative", "passage", "answer")
 READ_ONCE = ("joint", "precision", "token_dropout", "train_seq_length")  # when the Trainer is made
 
 
@@ -309,9 +307,3 @@ def of_columns(datasets: Any, value_of: Callable[[str], Any]) -> dict[str, Any]:
     if isinstance(datasets, Mapping):
         return {name: of_columns(rows, value_of) for name, rows in datasets.items()}
     return {} if datasets is None else {column: value_of(column) for column in text_columns(datasets)}
-
-
-def role_of(column: str) -> Any:
-    """Whether a column has queries or documents, by its name, numbered as in `negative_1` or not; else None."""
-    kind = column.rstrip("_0123456789")
-    return "query" if kind in QUERY_COLUMNS else "document" if kind in DOCUMENT_COLUMNS else None

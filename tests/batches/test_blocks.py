@@ -123,7 +123,6 @@ def test_a_document_alone_in_its_language_makes_batches_of_its_own() -> None:
     ("rows", "options", "named"),
     [
         (range(30), {"block_size": 1}, "block_size=1"),
-        ([0, 9, 1, 10], {}, "contiguous"),
         ([11], {}, "two sentences"),
         ([], {}, "two sentences"),
     ],
@@ -131,6 +130,15 @@ def test_a_document_alone_in_its_language_makes_batches_of_its_own() -> None:
 def test_documents_that_will_not_do(rows: Any, options: dict[str, int], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         Blocks(**options)(documents().select(rows), 2)
+
+
+def test_rows_are_put_in_order_by_their_positions() -> None:
+    ordered, order = documents(), np.random.default_rng(0).permutation(len(documents()))
+    batches = [order[batch].tolist() for batch in Blocks(block_size=4)(ordered.select(order), 3)]
+    by_document = [ordered.select(batch).sort(["document", "position"]) for batch in batches]
+    for rows in by_document:
+        same = np.diff(rows["document"]) == 0
+        assert (np.diff(rows["position"])[same] == 1).all()
 
 
 def test_real_documents_make_blocks(real_data: Path, tmp_path: Path) -> None:

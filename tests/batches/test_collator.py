@@ -52,6 +52,14 @@ def test_each_column_may_have_its_own_language(collator: CrossLingualDataCollato
     assert "source_document_id" not in batch
 
 
+@pytest.mark.parametrize("language", ["english", None, 0, ""])
+def test_what_is_no_language_is_named(collator: CrossLingualDataCollator, language: Any) -> None:
+    rows = [{"a": "sun", "a_language": "eng_Latn"}, {"a": "moon", "a_language": "und"}]
+    assert collator(rows)["a_language_id"].tolist() == [EN, language_to_id("und")]
+    with pytest.raises(ValueError, match=f"'a_language', row 1: .*{language!r}"):
+        collator([rows[0], {**rows[1], "a_language": language}])
+
+
 def test_a_columns_own_language_goes_before_the_rows(collator: CrossLingualDataCollator) -> None:
     batch = collator([{"a": "sun", "b": "moon", "language": "en", "b_language": "fr"}])
     assert batch["a_language_id"].tolist() == [EN] and batch["b_language_id"].tolist() == [FR]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from datasets import Dataset, concatenate_datasets
 
-from st_xlret.batches import LengthGroupedBatches, Rows, Windows, pairs_and_others, smoothed_probabilities
+from st_xlret.batches import Blocks, LengthGroupedBatches, Rows, Windows, pairs_and_others, smoothed_probabilities
 from st_xlret.batches.sampling import (
     LanguageBatchSampler,
     LengthGroupedBatchSampler,
@@ -174,8 +174,10 @@ def test_documents_that_will_not_do() -> None:
     for option, lengths in (({}, {"en": [1, 1], "fr": [1]}), ({"window_size": 0}, LENGTHS)):
         with pytest.raises(ValueError, match="Windows"):
             Windows(**option)(documents(lengths), 2)
-    with pytest.raises(ValueError, match="contiguous"):
-        Windows()(documents().select([0, 9, 1, 10]), 2)
+    with pytest.raises(ValueError, match="contiguous.*add_column"):
+        Windows()(documents().remove_columns("position").select([0, 9, 1, 10]), 2)
+    with pytest.raises(ValueError, match="'position'"):  # two documents with one id
+        Windows()(documents().select([0, 1, 2, 0, 1, 2]), 2)
     assert len(next(iter(Windows()(documents().remove_columns("language"), 2)))) == 4  # one language
 
 
@@ -195,8 +197,26 @@ def test_documents_may_be_named() -> None:
     numbered = documents()
     named = Dataset.from_list([{**row, "document": f"d{row['document']}"} for row in numbered.to_list()])
     assert list(Windows()(named, 4)) == list(Windows()(numbered, 4))
-    with pytest.raises(ValueError, match="must be contiguous"):
-        Windows()(named.select([0, 9, 1, 10]), 2)
+
+
+@pytest.mark.parametrize("by", ["document", "sentence"])
+def test_windows_of_sorted_rows_are_those_of_their_positions(by: str) -> None:
+    """`.sort("document")` leaves the order within documents at random."""
+    rows = documents({"en": [40] * 30}).sort(by)
+    document, position = np.array(rows["document"]), np.array(rows["position"])
+    for batch in Windows(window_size=2)(rows, 16):
+        centres, contexts = halves(batch)
+        assert (document[centres] == document[contexts]).all()
+        assert (abs(position[centres] - position[contexts]) <= 2).all()
+
+
+@pytest.mark.parametrize("batches", [Rows(), Windows(), Blocks()])
+@pytest.mark.parametrize(("language", "said"), [(None, "None"), ("english", "'english'"), (0, "0"), ("", "''")])
+def test_what_is_no_language_is_named(batches: Rows, language: Any, said: str) -> None:
+    rows = documents().remove_columns("language")
+    codes = [language] * len(rows) if language == 0 else ["en", "en", language, *["fr"] * (len(rows) - 3)]
+    with pytest.raises(ValueError, match=f"'language', row {0 if language == 0 else 2}: .* {said}"):
+        batches(rows.add_column("language", codes), 2)
 
 
 def texts_of_many_lengths(count: int = 1000, seed: int = 0) -> tuple[Dataset, list[int]]:

@@ -32,6 +32,10 @@ PAIRS = tiny.pairs(8)
 PLAIN = PAIRS.select_columns(["source", "target"])
 QUESTIONS = PAIRS.rename_columns({"source": "query", "target": "positive", "source_language": "language"})
 OTHERS = PAIRS.add_column("other", ["sun"] * 8)
+BLOCKS = PAIRS.rename_columns({"source": "part_0", "target": "part_1"}).add_column("document", [1] * 8)
+BLOCKS = BLOCKS.select_columns(["part_0", "part_1", "document"]).add_column("language", ["en"] * 8)
+DUMP = DOCUMENTS.add_column("title", ["A moon"] * 60).add_column("url", ["https://a.b/c"] * 60)
+NEGATIVES = QUESTIONS.add_column("negative_1", ["a star"] * 8)
 TEXTS = DOCUMENTS.select_columns(["sentence", "language"])
 MODEL = tiny.static()
 
@@ -51,22 +55,31 @@ def words(model: Any) -> CZNCELoss:
 @pytest.mark.parametrize(
     ("build", "dataset", "columns"),
     [
-        (CCPLoss, DOCUMENTS, ["sentence", "language", "document"]),
+        (CCPLoss, DOCUMENTS, ["sentence", "language", "document", "position"]),
+        (CCPLoss, DUMP, ["sentence", "language", "document", "position"]),
+        (MSMLoss, DUMP.rename_column("sentence", "text"), ["text", "language", "document", "position"]),
+        (MaskedLMLoss, DUMP, ["sentence", "language"]),
+        (MaskedLMLoss, PAIRS, PAIRS.column_names),
+        (taught, DUMP.add_column("label", [0] * 60), ["sentence", "language", "label"]),
+        (cross, DUMP.rename_column("language", "lang"), ["sentence", "document", "position"]),
         (CCPLoss, PAIRS, PAIRS.column_names),
         (CCPLoss, PLAIN.add_column("label", [1] * 8), ["source", "target", "label"]),
         (cross, PLAIN, ["source", "target"]),
         (MSMLoss, DOCUMENTS, ["sentence", "language", "document", "position"]),
-        (MSMLoss, PAIRS.add_column("document", [1] * 8), [*PAIRS.column_names, "document"]),
+        (MSMLoss, BLOCKS, BLOCKS.column_names),
         (SemanticContrastiveLoss, PAIRS, PAIRS.column_names),
         (CZNCELoss, PAIRS.remove_columns("source_language"), ["source", "target", "target_language"]),
         (words, Dataset.from_list(tiny.word_rows()), [c for c in tiny.word_rows()[0] if not c.endswith("_word")]),
         (LangContrastiveLoss, OTHERS, OTHERS.column_names),
         (RetrievalContrastiveLoss, QUESTIONS, ["query", "positive", "language"]),
+        (RetrievalContrastiveLoss, NEGATIVES, ["query", "positive", "language", "negative_1"]),
+        (RetrievalContrastiveLoss, QUESTIONS.add_column("label", [1] * 8), ["query", "positive", "language"]),
         (taught, DOCUMENTS.add_column("label", [0] * 60), ["sentence", "language", "label"]),
     ],
 )
 def test_the_columns_that_a_loss_reads(build: Any, dataset: Dataset, columns: list[str]) -> None:
-    assert sorted(build(MODEL).select(dataset).column_names) == sorted(columns)
+    loss = build(tiny.transformer() if build is MaskedLMLoss else MODEL)
+    assert sorted(loss.select(dataset).column_names) == sorted(columns)
 
 
 @pytest.mark.parametrize(
@@ -82,11 +95,42 @@ def test_the_columns_that_a_loss_reads(build: Any, dataset: Dataset, columns: li
         (CCPLoss, DOCUMENTS.to_iterable_dataset(), "IterableDataset"),
         # Texts that would be read as ids, instead of as a column of negatives.
         (RetrievalContrastiveLoss, QUESTIONS.add_column("document", ["sun"] * 8), "'document'"),
+        # Further texts, which are neither negatives nor others.
+        (CCPLoss, DUMP.rename_column("sentence", "body"), r"\['body', 'title', 'url'\] among"),
+        (CCPLoss, DUMP.rename_column("sentence", "body").remove_columns("url"), r"\['body', 'title'\] among"),
+        (MSMLoss, DUMP.rename_column("sentence", "body"), r"\['body', 'title', 'url'\] among"),
+        (cross, DUMP.remove_columns("document"), "'document'"),
+        (RetrievalContrastiveLoss, QUESTIONS.add_column("answer", ["a star"] * 8), "'answer'"),
+        (LangContrastiveLoss, PAIRS.add_column("title", ["a star"] * 8), "'title'"),
+        # Lists of texts.
+        (RetrievalContrastiveLoss, QUESTIONS.add_column("negatives", [["a star"]] * 8), r"\['negatives'\]"),
+        (RetrievalContrastiveLoss, QUESTIONS.add_column("others", [[{"text": "a star"}]] * 8), r"\['others'\]"),
+        (CCPLoss, DUMP.remove_columns("sentence").add_column("sentence", [["a star"]] * 60), r"\['sentence'\]"),
+        # Languages in the place of texts.
+        (SemanticContrastiveLoss, TEXTS.rename_column("language", "lang"), r"\['lang'\]"),
+        (cross, PAIRS.select_columns(["source"]).add_column("locale", ["pt-br", None] * 4), r"\['locale'\]"),
+        (SemanticContrastiveLoss, PLAIN.add_column("label", [0, 1, 2, 0] * 2), r"\['label'\]"),
+        (RetrievalContrastiveLoss, QUESTIONS.add_column("score", [0.5, 0.1] * 4), r"\['score'\]"),
+        (CCPLoss, PAIRS.add_column("label", [0, 1] * 4), r"\['label'\]"),
+        (CCPLoss, DOCUMENTS.remove_columns("language").add_column("language", ["english"] * 60), "row 0"),
     ],
 )
-def test_what_is_missing_is_named(build: Any, dataset: Any, named: str) -> None:
+def test_what_is_missing_or_unclear_is_named(build: Any, dataset: Any, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         build(MODEL).select(dataset)
+
+
+def test_queries_come_first_and_negatives_last() -> None:
+    shuffled = NEGATIVES.select_columns(["negative_1", "positive", "language", "query"])
+    assert RetrievalContrastiveLoss(MODEL).select(shuffled).column_names[:3] == ["query", "positive", "negative_1"]
+    others = OTHERS.select_columns(["other", "source", "target"])
+    assert LangContrastiveLoss(MODEL).select(others).column_names == ["source", "target", "other"]
+
+
+def test_what_is_read_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        CCPLoss(MODEL).select(DUMP)
+    assert "CCP reads 'sentence' of 12 documents in 2 languages; not read: id, title_length, title, url" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -138,6 +182,10 @@ def test_the_encoder_inside_of_its_wrappers() -> None:
         (cross, TEXTS, "of languages and ids too"),
         (MSMLoss, TEXTS, "of languages and ids too"),
         (SemanticContrastiveLoss, PAIRS, "4 text columns"),
+        (SemanticContrastiveLoss, TEXTS, "of languages and ids too"),
+        (LangContrastiveLoss, PAIRS.remove_columns("target_language").add_column("score", [1] * 8), "of languages"),
+        (LangContrastiveLoss, PLAIN.add_column("label", [1] * 8).add_column("title", ["a star"] * 8), "3 text"),
+        (SemanticContrastiveLoss, PLAIN.add_column("score", [0.5, 0.1] * 4), "labels"),
         (CCPLoss, TEXTS.remove_columns("language"), "come without"),
         (MSMLoss, TEXTS.remove_columns("language"), "come without"),
     ],

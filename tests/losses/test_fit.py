@@ -75,13 +75,13 @@ def test_the_label_is_the_language_of_a_window() -> None:
     loss = CCPLoss(model, bank_size=8)
     languages = torch.tensor([EN, EN, FR, FR])
     start = {name: tensor.clone() for name, tensor in loss.owned_state().items()}
-    expected = loss([{**features, "language_id": languages} for features in columns], languages)
+    expected = loss([{**features, "language_id": languages} for features in columns])
     loss.load_owned_state(start)
     assert loss(columns, languages) == expected
     loss.load_owned_state(start)
     assert loss(columns, torch.tensor([EN] * 4)) != expected
     with pytest.raises(ValueError, match="language_id"):
-        loss(columns, torch.tensor([0.5, 0.5, 1.0, 1.0]))
+        loss(columns, torch.tensor([0.5] * 4))
 
 
 @pytest.mark.parametrize("make", [tiny.static, tiny.transformer])
