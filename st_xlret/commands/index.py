@@ -78,12 +78,14 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
         with ExitStack() as opened:
             writer: ParquetWriter | None = None
             while batch:
-                rows = [(code or identify(text), text) for code, text in batch]
+                rows = [(code or identify(text), text) for code, text, *_ in batch]
                 kept = KeptVectors(work / key_of([about, rows]), shard_size=_AT_A_TIME)
                 halves = kept.write(rows, partial(embed, rows))[:]
                 vectors = pa.FixedSizeListArray.from_arrays(pa.array(halves.ravel()), halves.shape[1])
                 languages = pa.array([code or None for code, _ in rows], pa.string())
+                _, _, documents, sources = zip(*batch, strict=True)
                 columns = {"text": [text for _, text in rows], "language": languages, "vector": vectors}
+                columns |= {"document": documents, "source": sources}
                 table = pa.table(columns, metadata={METADATA: json.dumps(about)})
                 writer = writer or opened.enter_context(ParquetWriter(part, table.schema))
                 writer.write_table(table)
@@ -122,12 +124,12 @@ def _about(model: Any, name: str) -> dict[str, Any]:
     }
 
 
-def _texts(options: Arguments, bad_lines: BadLines) -> Iterator[tuple[str, str]]:
-    """(language, text) of everything to index; the language is empty where nobody names it."""
+def _texts(options: Arguments, bad_lines: BadLines) -> Iterator[tuple[str, str, str, str]]:
+    """(language, text, document, file) of everything to index; the language is empty where nobody names it."""
     from st_xlret.data import read_documents
     from st_xlret.languages import UNKNOWN
 
     how: Any = {"language": options.language or UNKNOWN, "unit": options.unit, "column": options.column}
     for document in read_documents(options.documents, bad_lines=bad_lines, **how):
         language = "" if document.language == UNKNOWN else document.language
-        yield from ((language, text) for text in document.sentences if text)
+        yield from ((language, text, document.name, document.file) for text in document.sentences if text)

@@ -47,7 +47,8 @@ def column_of(title: str, note: str, results: Sequence[Result], colours: dict[st
     )
     rows = "".join(
         f'<div class="result"><span class="tag" style="background: {colours[code]}">{escape(code)}</span>'
-        f'<span class="text" dir="auto">{escape(result["text"])}</span>'
+        f'<span class="text" dir="auto">{escape(result["text"])}'
+        f'<br><span class="note">{escape(", ".join(filter(None, (result["id"], result["source"]))))}</span></span>'
         f'<span class="score">{result["score"]:.3f}</span></div>'
         for code, result in zip(codes, results, strict=True)
     )

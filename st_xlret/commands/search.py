@@ -6,8 +6,8 @@ r"""Search stored vectors that have texts, by a query in any language.
 The vectors are what `st-xlret index` has written, or any others that the model can have made: a Parquet file, a table
 of LanceDB or PostgreSQL, a collection of Qdrant or Chroma. They stay where they are, and each search reads all of them.
 With --compare, other vectors answer too, such as those of the model before its calibration. With --map, queries are
-mapped by what `st-xlret calibrate --vectors` has written. With --serve, a web page on this machine shows the answers
-side by side, with the languages that they are in.
+mapped by what `st-xlret calibrate --vectors` has written. With --group_field, versions of one text are one result. With
+--serve, a web page on this machine shows the answers side by side, with the languages that they are in.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
+
+import numpy as np
 
 from st_xlret.commands import check_needed
 from st_xlret.options import name_leading_words, option, parse
@@ -38,29 +40,37 @@ class Arguments:
     top_k: int = option(10, "Results for a query.")
     map: str | None = option(None, "Folder of a calibration that maps the queries, but for the vectors of --compare.")
     compare: str | None = option(None, "Other vectors, whose answers are shown beside those of the first.")
-    json: bool = option(False, "Print JSON lines: {query, results: [{score, language, text}]}.")
+    json: bool = option(False, "Print JSON lines: {query, results: [{score, language, text, id, source}]}.")
     serve: bool = option(False, "Open a web page to search with, instead of the terminal.")
     model: str | None = option(None, "The encoder, where the vectors do not name it or it is elsewhere now.")
     vector_field: str | None = option(None, "Field of the vectors, if it is not `vector`.")
     language_field: str | None = option(None, "Field of their languages, if not `language` or `lang`.")
     text_field: str | None = option(None, "Field of their texts, if it is not `text`.")
+    group_field: str | None = option(
+        None,
+        "Field of what versions of a text have in common, such as the number of a page: each group is one result, at "
+        "the place of its best version, and shows the best one in the query's language if there is one.",
+    )
+    prefer_language: str | None = option(None, "With --group_field: the language to show instead of the query's.")
     host: str = option("127.0.0.1", "Address of the page; 0.0.0.0 opens it to the network.")
     port: int = option(7860, "Port of the page.")
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
 
 class Result(TypedDict):
-    """A text that answers; its language is None where it is not known."""
+    """A text that answers, its key in the store, and what this says of its language and of where it is from."""
 
     score: float
     language: str | None
     text: str
+    id: str
+    source: str | None
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
     """Run the command `search`."""
     (options,) = parse([Arguments], name_leading_words(arguments, "vectors"), description=__doc__, prog=prog)
-    check_needed(options, "vectors")
+    check_needed(options, "vectors", *["group_field"] * bool(options.prefer_language))
     pools = [Pool(options.vectors, options, options.map)]
     if options.compare is not None:
         pools.append(Pool(options.compare, options, compared=True))
@@ -75,7 +85,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
         answers = [pool.search(queries) for pool in pools]
         for number, query in enumerate(queries):
             for pool, results in zip(pools, answers, strict=True):
-                _show(query, results[number], pool.store.name if len(pools) > 1 else None, as_json=options.json)
+                _show(query, results[number], pool if len(pools) > 1 else None, as_json=options.json)
         sys.stdout.flush()
 
 
@@ -94,7 +104,8 @@ class Pool:
         from st_xlret.languages import LanguageIdentifier
         from st_xlret.stores import open_store
 
-        fields = {field: getattr(options, field) for field in ("vector_field", "language_field", "text_field")}
+        names = ("vector_field", "language_field", "text_field", "group_field")
+        fields = {field: getattr(options, field) for field in names}
         self.options, self.store = options, open_store(address, **fields)
         models = [options.model, self.store.model]
         encoder = next(filter(None, reversed(models) if compared else models), None)
@@ -102,14 +113,15 @@ class Pool:
             check_needed(options, "model")
         self.model = load_model(encoder or "", options.device)
         name = self.store.name  # without passwords and keys
-        self.title = f"{Path(encoder or '').name} ({Path(name).name})"
+        mapped = f", mapped by {Path(self.store.mark or map or '').name}" if self.store.mark or map else ""
+        self.title = f"{Path(encoder or '').name} ({Path(name).name}{mapped})"
         is_other = self.store.fingerprint not in (None, fingerprint(self.model))
         if is_other or self.model.get_embedding_dimension() not in (None, self.store.dimension):
             raise ValueError(
                 f"{name} was made by another model than {encoder} is now (it names {self.store.model}): the vectors "
                 "do not fit. Build the index again, or name the model that made it"
             )
-        self.calibration = None if map is None else VectorCalibration.load(map)
+        self.map, self.calibration = map, None if map is None else VectorCalibration.load(map)
         if self.calibration is not None:
             fields_of_store = {name: getattr(self.store, name) for name in ("dimension", "metric", "model", "name")}
             self.calibration.check(**fields_of_store)
@@ -134,55 +146,88 @@ class Pool:
         They are compared by cosine, which for vectors of unit length is the order of their distances, too; by dot
         product where the store does so.
         """
-        import numpy as np
-        import torch
-
         from st_xlret.encoding import encode
-        from st_xlret.search import merge_top_k, top_k, unit_rows
+        from st_xlret.languages import LanguageIdentifier, check_language, same_language
 
         for query in queries:
             query.encode()  # refuses half a surrogate pair, which no tokenizer takes
-        languages: Any = self.options.language
+        options, codes = self.options, set[str]()
+        if options.top_k < 1:
+            raise ValueError(f"--top_k {options.top_k}: at least 1 is shown")
+        languages: Any = options.language
         if languages is None and self.identify is not None:
             languages = [self.identify(query) or None for query in queries]
-        by_dot, k = self.store.metric == "dot", self.options.top_k
+        by_dot = self.store.metric == "dot"
         asked = encode(self.model, list(queries), languages, role="query", normalize_embeddings=not by_dot)
         if self.calibration is not None:
             asked = self.calibration.transform(asked, "query", languages)
-        scores, best = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
-        entries: dict[int, tuple[str | None, str]] = {}
+        answers = [dict[Any, Result]() for _ in queries]
+        for vectors, rows in self._rows():
+            codes.update(rows["language"])
+            for answer, scores in zip(answers, asked @ vectors.T, strict=True):
+                _take_best(answer, scores, rows, options.top_k)
+        if not any(answers):
+            raise ValueError(f"{self.store.name} has no texts that could be shown; name their field (--text_field)")
+        if options.group_field is not None:
+            wanted = options.prefer_language or options.language
+            identify = LanguageIdentifier(sorted(codes - {""})).identify if wanted is None else check_language
+            preferred = [identify(wanted or query) for query in queries]
+            versions = [dict[Any, Result]() for _ in queries]
+            for vectors, rows in self._rows():
+                for answer, version, code, scores in zip(answers, versions, preferred, asked @ vectors.T, strict=True):
+                    alike = [other for other in codes if other and same_language(other, code)]
+                    is_one = np.isin(rows["group"], np.array(list(answer), object)) & np.isin(rows["language"], alike)
+                    chosen = {name: column[is_one] for name, column in rows.items()}
+                    _take_best(version, scores[is_one], chosen, options.top_k)
+            for answer, version in zip(answers, versions, strict=True):
+                for group, shown in version.items():
+                    answer[group] = {**shown, "score": answer[group]["score"]}
+        ranked = [sorted(answer.values(), key=lambda result: -result["score"]) for answer in answers]
+        return [[{**result, "score": round(result["score"], 4)} for result in answer] for answer in ranked]
+
+    def _rows(self) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """Vectors that have texts, as they are compared, and columns beside them; a row without a group is its own."""
         seen = 0
         for batch in self.store.batches(texts=True):
             vectors, is_usable, codes = self.store.usable(batch, Counter(), needs_language=False)
-            texts = batch.column("text").to_pylist()
-            rows = np.flatnonzero(is_usable & np.array([bool(text) for text in texts]))
-            if not len(rows):
-                continue
-            chosen = vectors[rows] if by_dot else unit_rows(vectors[rows])
-            more, places = top_k(asked, chosen, min(k, len(rows)))
-            scores, best = torch.cat([scores, more.cpu()], 1), torch.cat([best, seen + places.cpu()], 1)
-            scores, best = merge_top_k(scores, best, min(k, best.shape[1]))
-            for place in set(best.unique().tolist()) - set(entries):
-                entries[place] = codes[rows[place - seen]] or None, texts[rows[place - seen]]
-            entries = {place: entries[place] for place in best.unique().tolist()}
-            seen += len(rows)
-        if not seen:
-            raise ValueError(f"{self.store.name} has no texts that could be shown; name their field (--text_field)")
-        rows_of_queries = (zip(*rows, strict=True) for rows in zip(scores.tolist(), best.tolist(), strict=True))
-        return [
-            [{"score": round(score, 4), "language": entries[at][0], "text": entries[at][1]} for score, at in rows]
-            for rows in rows_of_queries
-        ]
+            beside = {name: batch.column(name).to_pylist() for name in ("id", "text", "source", "group")}
+            beside["group"] = [group or seen + row for row, group in enumerate(beside["group"])]
+            columns = {name: np.array(values, object) for name, values in {**beside, "language": codes}.items()}
+            rows = is_usable & columns["text"].astype(bool)
+            lengths = 1 if self.store.metric == "dot" else np.linalg.norm(vectors[rows], axis=1, keepdims=True)
+            yield vectors[rows] / lengths, {name: column[rows] for name, column in columns.items()}
+            seen += batch.num_rows
 
 
-def _show(query: str, results: Sequence[Result], name: str | None, *, as_json: bool) -> None:
+def _take_best(answer: dict[Any, Result], scores: Any, rows: dict[str, Any], count: int) -> None:
+    """Take the best rows of a batch into the best results, one a group; of equal scores, the first stays."""
+
+    def score_of(group: Any) -> float:
+        return answer[group]["score"]
+
+    for row in np.argsort(-scores, kind="stable").tolist():
+        group, score = rows["group"][row], float(scores[row])
+        if len(answer) == count and score <= min(map(score_of, answer)):
+            return
+        if group not in answer or score > score_of(group):
+            text, key, source = (rows[name][row] for name in ("text", "id", "source"))
+            answer[group] = Result(
+                score=score, language=rows["language"][row] or None, text=text, id=key, source=source
+            )
+        if len(answer) > count:
+            del answer[min(reversed(answer), key=score_of)]
+
+
+def _show(query: str, results: Sequence[Result], pool: Pool | None, *, as_json: bool) -> None:
     if as_json:
-        where = {} if name is None else {"vectors": name}
+        where = {} if pool is None else {"vectors": pool.store.name, "map": pool.map}
         print(json.dumps({"query": query, **where, "results": results}, ensure_ascii=False))
         return
-    print(f"\n{_plain(query)}" + (f"  [{name}]" if name else ""))
+    print(f"\n{_plain(query)}" + (f"  [{pool.title}]" if pool else ""))
     for result in results:
-        print(f"  {result['score']:.3f}  {_plain(result['language'] or '?'):<3}  {_plain(result['text'])}")
+        place = ", ".join(filter(None, (result["id"], result["source"])))
+        code = _plain(result["language"] or "?")
+        print(f"  {result['score']:.3f}  {code:<3}  {_plain(result['text'])}  [{_plain(place)}]")
 
 
 def _plain(text: str) -> str:

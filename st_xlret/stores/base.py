@@ -36,7 +36,13 @@ STORES = {
     ".npy": ("files", "NumpyStore"),
     ".faiss": ("files", "FaissStore"),
 }
-LANGUAGE_FIELDS = ("language", "lang")
+USUAL_FIELDS: dict[str, tuple[str, ...]] = {
+    "language": ("language", "lang", "metadata.language", "metadata.lang"),
+    "text": ("text", "page_content"),
+    "source": ("source", "url", "metadata.source", "metadata.url"),
+    "group": (),
+}
+"""What is read beside a vector, and the fields that usually have it."""
 METRICS: dict[str, Metric] = {"cosine": "cosine", "dot": "dot", "ip": "dot", "euclid": "euclidean", "l2": "euclidean"}
 """What the stores call the metrics, in lower case."""
 _NO_CODE = "with a language that is no code, such as"
@@ -56,12 +62,17 @@ class Fields(NamedTuple):
     vector: str | None = None
     language: str | None = None
     text: str | None = None
+    group: str | None = None
     languages_file: str | None = None
 
-    @property
-    def language_names(self) -> tuple[str, ...]:
-        """The field named, or the usual ones."""
-        return (self.language,) if self.language else LANGUAGE_FIELDS
+    def of(self, name: str) -> tuple[str, ...]:
+        """The field named for one of `USUAL_FIELDS`, or the usual ones."""
+        field = getattr(self, name, None)
+        return (field,) if field else USUAL_FIELDS[name]
+
+    def in_payloads(self, payloads: Iterable[Any]) -> dict[str, list[str | None]]:
+        """The columns beside the vectors, from the payload of each row."""
+        return {name: [value_at(payload, *self.of(name)) for payload in payloads] for name in USUAL_FIELDS}
 
 
 class Store(AbstractContextManager["Store"]):
@@ -125,11 +136,11 @@ class Store(AbstractContextManager["Store"]):
         """All rows, in constant memory.
 
         Args:
-            texts: Also read the texts.
+            texts: Also read the texts, where they are from, and their groups.
 
         Yields:
             Batches with the columns `id` (the store's key, or the number from 0), `vector` (lists of `dimension`
-            float32), `language` and `text`; null where a row has none.
+            float32), `language`, `text`, `source` and `group`; null where a row has none.
 
         Raises:
             OSError: If the store fails; the message names it.
@@ -301,6 +312,7 @@ def open_store(
     vector_field: str | None = None,
     language_field: str | None = None,
     text_field: str | None = None,
+    group_field: str | None = None,
     languages_file: str | os.PathLike[str] | None = None,
 ) -> Store:
     r"""Open stored vectors, wherever they are.
@@ -310,9 +322,11 @@ def open_store(
             `qdrant:PATH_OR_URL?collection=C&vector=V` (the key is QDRANT_API_KEY); `lance:PATH?table=T&column=V`;
             `postgresql://USER@HOST/DATABASE?table=T&column=V` (pgvector); `chroma:PATH_OR_URL?collection=C`.
         vector_field: Column of the vectors in Parquet and LanceDB. Default: `vector`.
-        language_field: Field of the languages, in a payload also `metadata.language`. Default: `language` or `lang`.
+        language_field: Field of the languages, in a payload also `metadata.language`. Default: the first of
+            `USUAL_FIELDS` that a row has.
         text_field: Field of the texts. Rows without a language then get the one that the extra `langid` finds in their
-            text. Default: `text`, for the texts alone.
+            text. Default: `text` or `page_content`, for the texts alone.
+        group_field: Field of what versions of one text have in common.
         languages_file: For `.npy` and `.faiss`: a file with a code a line, in the order of the vectors.
 
     Returns:
@@ -336,14 +350,16 @@ def open_store(
     scheme, path = address.partition(":")[0], Path(address).expanduser()
     kind = scheme if scheme in STORES else ".parquet" if address.strip() and path.is_dir() else path.suffix
     file, problem = None if languages_file is None else os.fspath(languages_file), None
+    fields = Fields(vector_field, language_field, text_field, group_field, file)
     if kind not in STORES or kind != scheme and ("://" in address or "@" in address and not path.exists()):
         problem = f"names no stored vectors; known are {', '.join(STORES)}"
     elif file is not None and kind not in (".npy", ".faiss"):
         problem = f"has a field of languages: --languages_file {file} is for .npy and .faiss files"
+    elif kind in (".npy", ".faiss") and any(fields[:-1]):
+        problem = f"has no fields, and {next(filter(None, fields))!r} is one: languages are in --languages_file"
     if problem:
         raise ValueError(f"{parse_address(address, optional=None)[2]} {problem}")
     module, name = STORES[kind]
-    fields = Fields(vector_field, language_field, text_field, file)
     opened: Store = getattr(import_module(f"st_xlret.stores.{module}"), name)(address, fields)
     return opened
 
@@ -425,14 +441,11 @@ def vector_column(vectors: Matrix) -> pa.FixedSizeListArray:
     return pa.FixedSizeListArray.from_arrays(numbers, vectors.shape[1], mask=mask)
 
 
-def rows_batch(ids: Sequence[Any], vectors: Matrix, languages: Any = None, texts: Any = None) -> pa.RecordBatch:
-    """A batch as `Store.batches` gives them. Languages and texts may be None, for rows that have none."""
-    fields = {"id": list(map(str, ids)), "language": languages, "text": texts}
-    columns = {
-        name: pa.nulls(len(ids), pa.string()) if values is None else pa.array(values, pa.string())
-        for name, values in fields.items()
-    }
-    return pa.record_batch({**columns, "vector": vector_column(vectors)})
+def rows_batch(ids: Iterable[Any], vectors: Matrix, beside: Mapping[str, Any] | None = None) -> pa.RecordBatch:
+    """A batch as `Store.batches` gives them; columns that are not `beside` the vectors are null."""
+    columns = {"id": list(map(str, ids)), **dict.fromkeys(USUAL_FIELDS, [None] * len(vectors)), **(beside or {})}
+    strings = {name: pa.array(values, pa.string()) for name, values in columns.items()}
+    return pa.record_batch({**strings, "vector": vector_column(vectors)})
 
 
 def with_column(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:

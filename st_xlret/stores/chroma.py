@@ -78,12 +78,9 @@ class ChromaStore(Store):
                 yield {name: entries[name] for name in ("ids", *columns)}
 
     def _batch(self, entries: dict[str, Any]) -> pa.RecordBatch:
-        about, texts = entries["metadatas"], entries["documents"]
-        codes = [base.value_at(each, *self.fields.language_names) for each in about]
-        if self.fields.text:
-            texts = [base.value_at(each, self.fields.text) for each in about]
         vectors = np.asarray(entries["embeddings"], np.float32).reshape(-1, self.dimension)
-        return base.rows_batch(entries["ids"], vectors, codes, texts)
+        texts = {} if self.fields.text else {"text": entries["documents"]}
+        return base.rows_batch(entries["ids"], vectors, self.fields.in_payloads(entries["metadatas"]) | texts)
 
 
 def _chosen(entries: dict[str, Any], is_chosen: Iterable[Any]) -> dict[str, Any]:

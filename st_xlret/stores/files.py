@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from st_xlret.files import atomic_file, is_set_aside
 from st_xlret.stores.base import (
-    LANGUAGE_FIELDS,
+    USUAL_FIELDS,
     Change,
     Fields,
     Store,
@@ -31,6 +31,7 @@ from st_xlret.stores.base import (
 METADATA = b"st_xlret"
 """Key of a Parquet file's metadata: JSON that may have "model", "fingerprint", "prompts", "metric" and "map"."""
 
+_ALWAYS = ("vector", "language")
 _BUFFER = 2**20  # bytes of a Parquet file that are read at a time
 _PER_LIST = 64  # vectors by which the centre of a list of an IVF index is found
 _LOGS = (
@@ -133,7 +134,7 @@ class TableStore(Store):
 
     Attributes:
         schema: The schema of the table.
-        columns: "vector", "language" and "text" -> the column that has it, if there is one.
+        columns: "vector" and each of `USUAL_FIELDS` -> the column that has it, if there is one.
     """
 
     schema: pa.Schema
@@ -142,7 +143,7 @@ class TableStore(Store):
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
         """The rows in the order in which they were added, numbered from 0."""
         start = 0
-        for batch in self._raw({column for name, column in self.columns.items() if texts or name != "text"}):
+        for batch in self._raw({column for name, column in self.columns.items() if texts or name in _ALWAYS}):
             yield self._rows(batch, start)
             start += batch.num_rows
 
@@ -155,10 +156,10 @@ class TableStore(Store):
         self.schema, self.present, where = schema, schema.names, f"{self.name}, among its columns of vectors,"
         lists = [field.name for field in schema if _is_vector(field.type)]
         columns = {
-            "vector": field_among(lists, self.fields.vector or "vector", (), where),
-            "language": field_among(schema.names, self.fields.language, LANGUAGE_FIELDS, self.name),
-            "text": field_among(schema.names, self.fields.text, ("text",), self.name),
+            name: field_among(schema.names, getattr(self.fields, name, None), usual, self.name)
+            for name, usual in USUAL_FIELDS.items()
         }
+        columns["vector"] = field_among(lists, self.fields.vector or "vector", (), where)
         self.columns = {name: column for name, column in columns.items() if column}
         column = self.columns["vector"]
         vectors = (vector.as_py() for batch in self._raw([column]) for vector in batch.column(column))
@@ -168,7 +169,7 @@ class TableStore(Store):
 
     def _rows(self, batch: pa.RecordBatch, start: int = 0) -> pa.RecordBatch:
         """A batch of the table as `batches` gives it."""
-        rows = {name: pa.nulls(batch.num_rows, pa.string()) for name in ("language", "text")}
+        rows = {name: pa.nulls(batch.num_rows, pa.string()) for name in USUAL_FIELDS}
         for name in rows.keys() & self.columns.keys():
             if self.columns[name] in batch.schema.names:
                 rows[name] = batch.column(self.columns[name]).cast(pa.string())

@@ -67,10 +67,9 @@ class PostgresStore(Store):
         self.mark = comment.removeprefix(_MARK) if comment.startswith(_MARK) else None
         self.metric = base.metric_of(min(classes, key=lambda name: name not in base.METRICS, default=None), self.name)
         self.present = self.columns
-        self.language, self.text = (
-            self._field(fields.language, base.LANGUAGE_FIELDS),
-            self._field(fields.text, ("text",)),
-        )
+        self.beside = {
+            name: self._field(getattr(fields, name, None), usual) for name, usual in base.USUAL_FIELDS.items()
+        }
         with self.errors():
             some = self._sql(
                 "SELECT vector_to_float4({column}, 0, false) FROM {table} WHERE {column} IS NOT NULL LIMIT 1"
@@ -119,9 +118,11 @@ class PostgresStore(Store):
         self.connection.close()
 
     def _raw(self, texts: bool, condition: str, **names: Any) -> Iterator[pa.RecordBatch]:
-        names |= {"language": self.language, "text": self.text if texts else self.sql.SQL("NULL")}
+        names |= self.beside
         # Keys are read as text and cast back, whatever type they have; a bare {key} in ORDER BY would be that text.
-        select = "SELECT {key}::text, {column}, {language}::text, {text}::text FROM {table}"
+        beside = ["language", *(name for name in self.beside if texts and name != "language")]
+        columns = ", ".join(f"{{{name}}}::text" for name in beside)
+        select = f"SELECT {{key}}::text, {{column}}, {columns} FROM {{table}}"
         order, after = f"ORDER BY {{table}}.{{key}} LIMIT {self.size}", ""
         while rows := self._rows(self._sql(f"{select} WHERE {condition} {after} {order}", **names)):
             keys, vectors, *others = zip(*rows, strict=True)
@@ -129,7 +130,7 @@ class PostgresStore(Store):
             for row, vector in enumerate(vectors):
                 if vector is not None:
                     numbers[row] = vector.to_numpy()
-            yield base.rows_batch(keys, numbers, *others)
+            yield base.rows_batch(keys, numbers, dict(zip(beside, others, strict=True)))
             names["last"], after = self.sql.Literal(keys[-1]), f"AND {{key}} > {{last}}::{self.key_type}"
 
     def _update(self, new: Any, batch: pa.RecordBatch) -> int:

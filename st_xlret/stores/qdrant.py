@@ -50,8 +50,8 @@ class QdrantStore(Store):
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
         """The points, by their ids."""
-        fields = [*self.fields.language_names, *[self.fields.text or "text"] * texts]
-        return map(self._batch, self._raw([name.partition(".")[0] for name in fields]))
+        paths = [path for name in (base.USUAL_FIELDS if texts else ["language"]) for path in self.fields.of(name)]
+        return map(self._batch, self._raw([path.partition(".")[0] for path in paths]))
 
     def write(self, into: str, mark: str, change: Change) -> int:
         """A new named vector of the same points (Qdrant 1.18), or a new collection where the vectors have no name.
@@ -151,6 +151,5 @@ class QdrantStore(Store):
             vector = record.vector.get(self.vector) if isinstance(record.vector, dict) else record.vector
             if vector is not None:
                 vectors[row] = vector
-        codes = [base.value_at(record.payload, *self.fields.language_names) for record in records]
-        texts = [base.value_at(record.payload, self.fields.text or "text") for record in records]
-        return base.rows_batch([record.id for record in records], vectors, codes, texts)
+        beside = self.fields.in_payloads([record.payload for record in records])
+        return base.rows_batch([record.id for record in records], vectors, beside)

@@ -31,6 +31,7 @@ def test_an_index_has_texts_languages_and_vectors_and_names_its_model(
         table["text"].to_pylist(), normalize_embeddings=True
     )
     np.testing.assert_allclose(np.stack(table["vector"].to_numpy()), expected, atol=1e-3)
+    assert set(table["source"].to_pylist()) == {str(documents)} and table["document"][:3].to_pylist() == ["1", "1", "2"]
     about = json.loads(table.schema.metadata[b"st_xlret"])
     assert (about["model"], about["metric"], about["prompts"]) == (str(model), "cosine", {"query": "", "document": ""})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["documents.jsonl", "index.parquet"]

@@ -16,10 +16,10 @@ from st_xlret.commands.page import column_of, server
 from st_xlret.commands.search import Arguments, Pool, Result
 
 RESULTS: list[Result] = [
-    {"score": 0.9, "language": "en", "text": "a <b>cat</b> & a dog"},
-    {"score": 0.8, "language": "fr", "text": "un chat"},
-    {"score": 0.7, "language": "en", "text": "<script>alert(1)</script>"},
-    {"score": 0.6, "language": None, "text": "?"},
+    {"score": 0.9, "language": "en", "text": "a <b>cat</b> & a dog", "id": "1", "source": "<b>"},
+    {"score": 0.8, "language": "fr", "text": "un chat", "id": "<b>2", "source": None},
+    {"score": 0.7, "language": "en", "text": "<script>alert(1)</script>", "id": "3", "source": None},
+    {"score": 0.6, "language": None, "text": "?", "id": "4", "source": None},
 ]
 
 

@@ -45,10 +45,11 @@ def texts(results: list[dict[str, Any]]) -> set[str]:
     return {result["text"] for result in results}
 
 
-def test_queries_find_the_nearest_texts(index: str, search: Search) -> None:
+def test_queries_find_the_nearest_texts(index: str, search: Search, documents: Path) -> None:
     english, french = search(index, "--query", "sun moon", "vent neige", "--top-k", "3")
     assert len(english) == len(french) == 3
-    assert english[0] == {"score": pytest.approx(1, abs=1e-3), "language": "en", "text": "sun moon"}
+    about = {"language": "en", "text": "sun moon", "id": "0", "source": str(documents)}
+    assert english[0] == {"score": pytest.approx(1, abs=1e-3), **about}
     assert french[0]["language"] == "fr"
 
 
@@ -70,14 +71,17 @@ def test_any_vectors_with_texts_are_searched(
         main(["search", *options, "--model", str(model)])
     main(["search", *options, "--text_field", "said", "--model", str(model)])
     printed = capsys.readouterr().out
-    assert printed.splitlines()[2:4] == ["  1.000  e n  rain", "  1.000  ?    evil  [2J"] and printed.count("\n") == 15
+    assert printed.splitlines()[2:4] == ["  1.000  e n  rain  [3]", "  1.000  ?    evil  [2J  [14]"]
+    assert printed.count("\n") == 15
     table = pa.table(columns).rename_columns(["text", "lang", "vector"])
     pq.write_table(table.replace_schema_metadata({"st_xlret": '{"metric": "dot"}'}), tmp_path / "own.parquet")
     ((rain, *_),) = search(*options, "--model", str(model))
     assert rain["score"] == pytest.approx(1.64, abs=1e-3), "the dot product of vectors that are longer than 1"
 
 
-def test_queries_are_mapped_as_the_vectors_were_calibrated(tmp_path: Path, index: str, search: Search) -> None:
+def test_queries_are_mapped_as_the_vectors_were_calibrated(
+    tmp_path: Path, index: str, search: Search, capsys: pytest.CaptureFixture[str]
+) -> None:
     mapped, only, both = (str(tmp_path / name) for name in ("m.parquet", "only", "both"))
     calibrate = ["calibrate", "--vectors", index, "--min_texts", "10", "--strength", "1", "--output"]
     main([*calibrate, only, "--queries_only"])
@@ -88,13 +92,46 @@ def test_queries_are_mapped_as_the_vectors_were_calibrated(tmp_path: Path, index
     assert texts(search(index, *query)[0]) == own
     for options in ((index, "--map", only), (mapped, "--map", both)):
         assert texts(search(*options, *query)[0]) == {"soleil lune", "sun moon"}
-    calibrated, raw = search(index, "--map", only, "--compare", index, *query)
-    assert (texts(calibrated), texts(raw)) == ({"soleil lune", "sun moon"}, own)
+    main(["search", index, "--map", only, "--compare", index, *query, "--json"])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [texts(line["results"]) for line in lines] == [{"soleil lune", "sun moon"}, own]
+    assert [(line["vectors"], line["map"]) for line in lines] == [(index, only), (index, None)]
+    main(["search", index, "--map", only, "--compare", index, *query])
+    assert "(index.parquet, mapped by only)]" in capsys.readouterr().out
     with pytest.warns(UserWarning, match="does not say that its vectors are mapped"):
         search(index, "--map", both, *query)
     for options in ((mapped,), (mapped, "--map", only)):
         with pytest.raises(SystemExit, match=rf"m\.parquet.* of {index}.*--map"):
             search(*options, *query)
+
+
+def test_each_group_is_one_result_in_the_language_of_the_query(
+    tmp_path: Path, model: Path, search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("st_xlret.stores.base.Store.size", 5)
+    rows = [("sun", "en", "1"), ("moon", "en", "2"), ("soleil", "fr", "1"), ("soleil astre", "fr-ca", "1")]
+    rows += [("soleil", "fr", None), ("vent", "fr", "3"), ("sun sun star", "en-gb", "2"), ("rain", None, "4")]
+    said, codes, pages = zip(*rows, strict=True)
+    vectors = SentenceTransformer(str(model), device="cpu").encode(list(said)).tolist()
+    table = pa.table({"text": said, "language": codes, "page": pages, "vector": vectors})
+    pq.write_table(table, tmp_path / "pages.parquet")
+    options = [str(tmp_path / "pages.parquet"), "--model", str(model), "--query", "sun", "--group_field", "page"]
+
+    def shown(*more: str) -> list[tuple[str, str]]:
+        return [(result["id"], result["text"]) for result in search(*options, *more)[0]]
+
+    rows_of = {"en": ["0", "6", "4", "7", "5"], "fr": ["2", "6", "4", "7", "5"], "fr-ca": ["2", "6", "4", "7", "5"]}
+    for code, ids in rows_of.items():
+        results = shown("--language", code)
+        assert sorted(row for row, _ in results) == sorted(ids) and results[0][0] == ids[0]
+    # Every version in French is farther than others of its page, and keeps the place of the best one.
+    scores = [result["score"] for result in search(*options, "--language", "fr")[0]]
+    assert scores == sorted(scores, reverse=True) and scores[0] == pytest.approx(1, abs=1e-3)
+    assert shown("--prefer_language", "fra", "--language", "en", "--top_k", "1") == [("2", "soleil")]
+    with pytest.raises(SystemExit, match="--group_field"):
+        search(*options[:-2], "--prefer_language", "fr")
+    with pytest.raises(SystemExit, match="'pagina'.*'page'"):
+        search(*options[:-1], "pagina")
 
 
 def test_compared_vectors_are_searched_by_the_model_that_they_name(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from st_xlret import encode, export
+from st_xlret import VectorCalibration, encode, export
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests.docs.blocks import python_blocks
 
@@ -96,3 +97,95 @@ def test_queries_and_documents_are_embedded_as_by_the_host(
     if model != "not calibrated, passage" and language is None:
         np.testing.assert_allclose(query, encoder.encode_query(QUERY), atol=1e-5)
         np.testing.assert_allclose(documents, encoder.encode_document(DOCUMENTS), atol=1e-5)
+
+
+FACTS = {"rain": ("It rains.", "Il pleut."), "sun": ("The sun shines.", "Le soleil brille.")}
+EXAMPLES = re.findall(r"```py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def embedded(text: str) -> list[float]:
+    """What a service with a language bias makes of a text: its fact, and more of its language."""
+    facts = [float(text in texts) for texts in FACTS.values()]
+    is_french = any(text == french for _, french in FACTS.values())
+    return [*facts, 0.1, 2.0 * is_french, 2.0 * (not is_french)]
+
+
+def langchain_store(names: dict[str, Any]) -> Callable[[str], list[str]]:
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.vectorstores import InMemoryVectorStore
+
+    class Api(Embeddings):
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            return [embedded(text) for text in texts]
+
+        def embed_query(self, text: str) -> list[float]:
+            return embedded(text)
+
+    names |= {"api": Api(), "store": InMemoryVectorStore(Api())}
+    names["store"].add_texts([text for texts in FACTS.values() for text in texts])
+    return lambda query: [document.page_content for document in names["retriever"].invoke(query)]
+
+
+def llama_index_store(names: dict[str, Any]) -> Callable[[str], list[str]]:
+    from llama_index.core import VectorStoreIndex
+    from llama_index.core.base.embeddings.base import BaseEmbedding
+    from llama_index.core.schema import TextNode
+
+    class Api(BaseEmbedding):
+        def _get_query_embedding(self, query: str) -> list[float]:
+            return embedded(query)
+
+        _get_text_embedding = _get_query_embedding
+
+        async def _aget_query_embedding(self, query: str) -> list[float]:
+            return embedded(query)
+
+    nodes = [TextNode(text=text) for texts in FACTS.values() for text in texts]
+    names |= {"api": Api(), "index": VectorStoreIndex(nodes, embed_model=Api())}
+    return lambda query: [node.text for node in names["retrieve"](query)]
+
+
+def haystack_store(names: dict[str, Any]) -> Callable[[str], list[str]]:
+    from haystack import Document, component
+    from haystack.components.retrievers.in_memory import InMemoryEmbeddingRetriever
+    from haystack.document_stores.in_memory import InMemoryDocumentStore
+
+    @component
+    class Api:
+        @component.output_types(embedding=list[float])
+        def run(self, text: str) -> dict[str, list[float]]:
+            return {"embedding": embedded(text)}
+
+    store = InMemoryDocumentStore(embedding_similarity_function="cosine")
+    texts = [text for texts in FACTS.values() for text in texts]
+    store.write_documents([Document(content=text, embedding=embedded(text)) for text in texts])
+    names |= {"api": Api(), "retriever": InMemoryEmbeddingRetriever(store)}
+
+    def ask(query: str) -> list[str]:
+        answer = names["pipeline"].run({"embed": {"text": query}})
+        return [document.content for document in answer["retrieve"]["documents"]]
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("library", "build"),
+    [
+        ("langchain_core", langchain_store),
+        ("llama_index.core", llama_index_store),
+        ("haystack", haystack_store),
+    ],
+)
+def test_queries_of_a_service_are_mapped(
+    library: str, build: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(library)
+    noise = np.random.default_rng(0).normal(scale=0.3, size=(2, 60, 5))
+    clouds = {code: noise[i] + embedded(FACTS["sun"][i]) for i, code in enumerate(("en", "fr"))}
+    VectorCalibration.fit(clouds, queries_only=True).save(tmp_path / "map")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    ask = build(names)
+    (code,) = (code for code in EXAMPLES if f"from {library}" in code)
+    exec(code, names)
+    assert set(ask("It rains.")[:2]) == set(FACTS["rain"])

@@ -216,6 +216,17 @@ def test_null_and_vectors_of_another_length_in_postgresql(postgresql_server: str
         read(opened(address))
 
 
+def test_the_layout_of_langchain(tmp_path: Path, opened: Opened) -> None:
+    client, models = stores.open_qdrant(tmp_path)
+    client.create_collection("docs", vectors_config=models.VectorParams(size=4, distance=models.Distance.COSINE))
+    payload = {"page_content": "Il pleut.", "metadata": {"language": "fr", "source": "a.pdf", "page": 3}}
+    client.upsert("docs", [models.PointStruct(id=1, vector=VECTORS[0].tolist(), payload=payload)])
+    client.close()
+    (batch,) = opened(f"qdrant:{tmp_path / 'qdrant'}?collection=docs", group_field="metadata.page").batches(texts=True)
+    row = {"id": "1", "language": "fr", "text": "Il pleut.", "source": "a.pdf", "group": "3"}
+    assert {name: batch.column(name)[0].as_py() for name in row} == row
+
+
 def test_languages_inside_a_payload(tmp_path: Path, postgresql_server: str, opened: Opened) -> None:
     assert read(opened(stores.qdrant(tmp_path), language_field="metadata.language"))[1] == LANGUAGES
     store = opened(stores.postgres(postgresql_server), language_field="about.lang")

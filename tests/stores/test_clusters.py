@@ -1,0 +1,81 @@
+"""The guide's examples for Ray Data and Spark, where these are installed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from st_xlret import VectorCalibration
+from st_xlret.stores import open_store
+from tests.commands import bias_files
+
+ROWS = np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)
+CALIBRATION = VectorCalibration.fit(ROWS, ["en", "fr"] * 60)
+
+
+@pytest.fixture
+def example(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs the example of the guide's last section that has certain words, in a folder with vectors."""
+    (tmp_path / "vectors").mkdir()
+    for part in range(2):
+        ids = range(60 * part, 60 * part + 60)
+        pq.write_table(pa.table({"id": ids, "vector": list(ROWS[list(ids)])}), tmp_path / "vectors" / f"{part}.parquet")
+    monkeypatch.chdir(tmp_path)
+    section = (repository / "docs/guides/vectors.md").read_text(encoding="utf-8").partition("## From a laptop")[2]
+    blocks = re.findall(r"```py(?:thon)?\n(.*?)```", section, re.DOTALL)
+    namespace = {"__name__": "__main__", "calibration": CALIBRATION, "np": np, "stored": {"en": ROWS}}
+
+    def run(words: str, **names: Any) -> None:
+        for code in blocks:
+            if "def map_batch" in code:
+                exec(code.partition("\n\n\nrows =")[0], namespace)
+            elif words in code:
+                exec(code.replace("intfloat/multilingual-e5-small", str(tmp_path / "encoder")), namespace | names)
+
+    return run
+
+
+@pytest.fixture
+def workers(example: Any) -> Iterator[None]:
+    """Ray in the folder of the example, into which its workers are started."""
+    ray = pytest.importorskip("ray")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+def is_mapped(folder: Path) -> bool:
+    written = pq.read_table(folder).to_pandas().sort_values("id")
+    return np.allclose(np.stack(written["shared"]), CALIBRATION.transform(ROWS, "document"), atol=1e-6)
+
+
+@pytest.mark.usefixtures("workers")
+def test_ray_data_maps_and_embeds(example: Any, tmp_path: Path) -> None:
+    example("map_batches(map_batch")
+    assert is_mapped(tmp_path / "shared")
+    model, texts = bias_files.encoder(), bias_files.sentences("fr")
+    model.save(str(tmp_path / "encoder"))
+    (tmp_path / "texts").mkdir()
+    pq.write_table(pa.table({"text": texts, "language": ["fr"] * len(texts)}), tmp_path / "texts" / "0.parquet")
+    example("class Embed")
+    written = pq.read_table(tmp_path / "embedded").to_pandas()
+    expected = model.encode_document(written["text"].tolist(), normalize_embeddings=True)
+    np.testing.assert_allclose(np.stack(written["vector"]), expected, atol=1e-5)
+    assert len(open_store(tmp_path / "embedded").sample(99)["fr"]) == len(texts)
+
+
+def test_spark_maps(example: Any, tmp_path: Path) -> None:
+    sql = pytest.importorskip("pyspark.sql")
+    spark = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        example("mapInPandas", spark=spark)
+    finally:
+        spark.stop()
+    assert is_mapped(tmp_path / "shared")
