@@ -23,19 +23,14 @@ class Blocks(Rows):
     ragged, and a document has at most one block in a batch. The blocks of a batch and the rows of a block come in
     random order; `CrossLingualDataCollator` tells which block and position each row has.
 
-    The data set has a row per sentence (columns `sentence`, `language`, `document`), with its `position`; without
-    positions, the rows of a document are contiguous and in order. In a pass over a language every document occurs once,
+    The data set has a row per sentence, as `Windows` reads it. In a pass over a language every document occurs once,
     except for those that do not fill a last batch. A batch has as many documents as have `batch_size * block_size`
     sentences together; in a distributed run each process takes a run of its blocks, with about as many sentences as the
     others. Rows of a data set without a `document` column are blocks already.
 
     Args:
-        language_smoothing: Languages are sampled in proportion to their size raised to this power.
-        block_size: Maximum sentences in a block (32 in the paper).
-
-    Raises:
-        ValueError: If no document has two sentences, rows of a document without positions are not contiguous, or
-            `block_size` is below 2.
+        language_smoothing: As for `Rows`.
+        block_size: Maximum sentences in a block (32 in the paper), at least 2.
 
     Example:
         >>> rows = {"sentence": list("abcdef"), "language": ["en"] * 6, "document": [0, 0, 0, 1, 1, 2]}
@@ -54,10 +49,9 @@ class Blocks(Rows):
 
 
 class AnyLength(int):
-    """A number of rows that is equal to every number.
+    """A number of rows that is equal to every number: accelerate drops batches that are not as long as the sampler's.
 
-    Blocks make batches of many lengths. When several processes share the batches, accelerate drops those that are not
-    as long as the sampler's `batch_size`, unless it is None, which the host's samplers of several data sets refuse.
+    It lets all pass where that is None, too, which the host's samplers of several data sets refuse.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -116,9 +110,7 @@ class BlockBatchSampler(DefaultBatchSampler):
         """Pack blocks into batches, in order; a block waits while another one of its document is in the batch."""
         first = True
         while waiting:
-            batch: list[int] = []
-            set_aside: list[int] = []
-            seen: set[int] = set()
+            batch, set_aside, seen = list[int](), list[int](), set[int]()
             sentences, full = 0, False
             while waiting and not full:
                 block = waiting.popleft()

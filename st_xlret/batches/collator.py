@@ -32,32 +32,27 @@ def text_to_id(text: str) -> int:
 
 @dataclass
 class CrossLingualDataCollator(SentenceTransformerDataCollator):
-    """Takes metadata columns out of the rows, and attaches them as integers to the features of every text column.
+    """Takes metadata columns out of rows, and attaches them as integers (rows,) to the features of every text column.
 
-    `CrossLingualTrainer` has it already, with the model's prompts. Give it to the host's Trainer as
-    `data_collator=CrossLingualDataCollator(model.preprocess, prompts=...)`.
+    `CrossLingualTrainer` has it already, with the model's prompts; give it to the host's Trainer as `data_collator`.
 
-    - `language` (or `<column>_language` for one column) contains ISO 639 codes. It becomes `language_id` (rows,), see
-      [`language_to_id`][st_xlret.languages.language_to_id].
-    - `document` contains integers or strings. It becomes `document_id` (rows,).
-    - Rows that have a document and a `position` in it get `block_id` and `sentence_position` (rows,).
+    - `language` (or `<column>_language` for one column) contains ISO 639 codes. It becomes `language_id`, see
+      [`language_to_id`][st_xlret.languages.language_to_id]; a `ValueError` names the column and the row of another.
+    - `document` contains integers or strings, and becomes `document_id`.
+    - Rows that have a document and a `position` in it get `block_id` and `sentence_position`.
     - `<column>_start` and `<column>_end` beside a text column of that name are the token span of a word, half open, in
-      the tokenised text. They become `word_start` and `word_end` (rows,); texts with words get no prompt, and
-      `<column>_word`, the word itself, is dropped.
-    - Every text gets an id of its own, `text_id` (rows,).
+      the tokenised text. They become `word_start` and `word_end`; texts with words get no prompt, and `<column>_word`,
+      the word itself, is dropped.
+    - Every text gets an id of its own, `text_id`.
 
     Args:
         preprocess_fn: The model's `preprocess`.
         prompts: Prompt of all texts, or of each column, or of each column of each data set, in the forms of
             `SentenceTransformerTrainingArguments(prompts=...)`.
         router_mapping: Route of each column in a `Router`, with the same forms.
-        max_length: Tokens to read of a text of a batch, prompt and special tokens included. Default: the model's
-            `max_seq_length`, which stays that of the model.
-        token_dropout: Probability of dropping a token from the flattened inputs of a `StaticEmbedding`. At least one
-            token of a text stays. Seeded by the batch's own texts: a resumed run drops the same tokens.
-
-    Raises:
-        ValueError: On an invalid language code, or for `token_dropout` with an encoder of padded inputs.
+        max_length: Tokens to read of a text of a batch, prompt and special tokens included. Default: the model's.
+        token_dropout: Probability of dropping a token from the flattened inputs of a `StaticEmbedding`; one token of a
+            text stays. Seeded by the batch's own texts: a resumed run drops the same tokens.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer

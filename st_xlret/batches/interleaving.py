@@ -15,16 +15,13 @@ from st_xlret.batches.sampling import DRAWS_AT_A_TIME, REPEAT
 
 
 class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
-    """Takes each batch from a data set that is chosen at random. Pass it as `multi_dataset_batch_sampler`.
+    """Takes each batch from a data set that is chosen at random (CCP, section 4): a `multi_dataset_batch_sampler`.
 
-    "We select two pre-training tasks randomly in different batches" (CCP, section 4). With options, pass
-    `functools.partial(InterleavedBatchSampler, ratios=[1, 2])`. A data set that is exhausted starts a new pass. In a
-    distributed run all ranks take a step on the same data set, because losses that gather across ranks would otherwise
-    wait for each other forever.
+    With options, pass `functools.partial(InterleavedBatchSampler, ratios=[1, 2])`. A data set that is exhausted starts
+    anew. All ranks take a step on the same data set: losses that gather would else wait for each other forever.
 
     Args:
-        ratios: How often a batch of each data set is drawn, in their order. By default in proportion to their numbers
-            of batches.
+        ratios: How often a batch of each data set is drawn. Default: in proportion to their numbers of batches.
         in_turn: One batch of each data set in their order, and an epoch is one of the last data set.
 
     Example:

@@ -30,9 +30,7 @@ DRAWS_AT_A_TIME = 2**12
 
 
 def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.ndarray:
-    """Compute sampling probabilities (L,) proportional to `size ** language_smoothing`.
-
-    1 samples languages in proportion to their size, 0 all equally often (XLM-R: Conneau et al., 2020, section 3.1).
+    """Sampling probabilities (L,) in proportion to `size ** language_smoothing` (XLM-R, Conneau et al. 2020, 3.1).
 
     Example:
         >>> smoothed_probabilities(np.array([100, 1]), 0.5).round(3).tolist()
@@ -79,7 +77,7 @@ def shares(rows: Sequence[int] | np.ndarray, ranks: int) -> list[list[int]]:
 
 
 class Documents(NamedTuple):
-    """The documents of a data set: its rows, where each document starts among them, its length, and its language."""
+    """The rows of documents in order, where each document starts among them, its length, and its language."""
 
     rows: np.ndarray
     starts: np.ndarray
@@ -149,17 +147,13 @@ class Rows(BatchFactory):
     """Batches of rows whose languages are sampled with smoothing: `batches` of a loss, or `batch_sampler`.
 
     Rows are grouped by every column named `language` or `*_language`: by language, or by language pair. Without such a
-    column they are one group. An epoch has as many rows as the data set; smoothing makes small languages occur more
-    often, and large ones less often.
+    column they are one group. An epoch has as many rows as the data set.
 
     Args:
-        language_smoothing: Languages are sampled in proportion to their size raised to this power, see
-            [`smoothed_probabilities`][st_xlret.batches.smoothed_probabilities].
+        language_smoothing: Languages are sampled in proportion to their size raised to this power: 1 as often as they
+            are, 0 all equally often.
         language_mixing: 0: a batch is of one language (or language pair). 1: its languages are fully mixed.
         batch_scale: Rows for each unit of the batch size, such as 32 beside batches of documents of 32 sentences.
-
-    Raises:
-        ValueError: If smoothing or mixing lies outside [0, 1].
 
     Example:
         >>> rows = {"source": ["a"], "target": ["b"], "source_language": ["en"], "target_language": ["fr"]}
@@ -218,16 +212,13 @@ class Windows(Rows):
     The data set has a row per sentence (columns `language`, `document`), with its `position` in the document; without
     positions, the rows of a document are contiguous and in order. A batch of N windows has 2 N rows: the centres, then
     the context of each. In every epoch the centres come in a new order and their contexts are drawn anew. Documents of
-    one sentence have no context and are left out. Rows of a data set without a `document` column are windows already:
-    centre and context are its two text columns.
+    one sentence are left out. Rows of a data set without a `document` column are windows already: centre and context
+    are its two text columns.
 
     Args:
         language_smoothing: As for `Rows`.
         language_mixing: As for `Rows`, but 0, as in the paper.
         window_size: Largest distance of a context sentence from its centre (w in the paper).
-
-    Raises:
-        ValueError: If no sentence has a context, or rows of a document without positions are not contiguous.
 
     Example:
         >>> rows = {"sentence": list("abcdef"), "language": ["en"] * 6, "document": [0, 0, 0, 1, 1, 1]}
@@ -283,9 +274,8 @@ class LengthGroupedBatches(BatchFactory):
     each stretch of 50 batches is sorted by length and cut into batches, which are shuffled.
 
     Args:
-        tokenizer: Makes token ids of a list of texts: a tokenizer of Transformers, such as `model.tokenizer`. The
-            length of a row is the largest number of tokens of its texts.
-        texts_per_batch: If true, the batch size counts texts: a row with three text columns counts as three.
+        tokenizer: A tokenizer of Transformers. The length of a row is the largest number of tokens of its texts.
+        texts_per_batch: The batch size counts texts: a row with three text columns counts as three.
 
     Example:
         >>> data = Dataset.from_dict({"text": ["a", "a b c", "b", "d e f"]})

@@ -18,7 +18,7 @@ from sentence_transformers.sentence_transformer.model_card import SentenceTransf
 from typing_extensions import Self
 
 from st_xlret.encoding import PROMPT_NAMES, Role, languages_of, prompt_name
-from st_xlret.losses.ccp import CITATION as CCP_CITATION
+from st_xlret.losses import CCPLoss
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -72,7 +72,7 @@ _STEPS = {
 }
 # The Hub makes tags of the addresses.
 _CITATIONS = {
-    "CCP": CCP_CITATION,
+    "CCP": CCPLoss.citation,
     "MUSE": r"""
 @inproceedings{conneau2018word,
     title = {Word Translation Without Parallel Data},

@@ -18,13 +18,7 @@ from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor, nn
 
 from st_xlret.batches import BatchFactory, Rows
-from st_xlret.batches.collator import (
-    holds_texts,
-    languages_of,
-    metadata_columns,
-    text_columns,
-    texts_of_documents,
-)
+from st_xlret.batches.collator import holds_texts, languages_of, metadata_columns, text_columns, texts_of_documents
 from st_xlret.languages import language_fields
 
 logger = logging.getLogger(__name__)
@@ -63,7 +57,8 @@ class CrossLingualLoss(nn.Module):
 
     def __init__(self, model: SentenceTransformer, *, batches: Batches = None, ratio: float = 1.0) -> None:
         super().__init__()
-        self.model, self.ratio, self.state_is_kept = model, ratio, False
+        self.model, self.ratio, self.state_is_kept, self.teaches = model, ratio, False, True
+        self.register_forward_hook(warn_of_nothing)
         self.batches: Any = self.default_batches() if batches is None else batches
         if isinstance(batches, Mapping):
             self.batches = replace(self.default_batches(), **batches)  # type: ignore[type-var]
@@ -89,12 +84,13 @@ class CrossLingualLoss(nn.Module):
         """
         if not isinstance(dataset, Dataset):
             self.refuse(f"batches are drawn from a Dataset, and this is an {type(dataset).__name__}")
-        columns = dataset.column_names
-        texts = texts_of_documents(dataset) if self.least_columns == 1 else text_columns(dataset, nested=True)
-        texts.sort(key=lambda text: (self._is_further(text), role_of(text) != "query"))
+        columns, texts = dataset.column_names, texts_of_documents(dataset)
+        if self.least_columns > 1:
+            texts = text_columns(dataset, nested=True)
+            texts.sort(key=lambda text: (self._is_further(text), role_of(text) != "query"))
         required = self.required_columns(texts, columns)
         missing = [column for column in required if column not in columns]
-        # Lists of texts, languages under another name, labels: what would be read as something else, or not at all.
+        # What would be read as something else, or not at all: lists of texts, languages under another name, labels.
         unfit = [text for text in texts if not holds_texts(dataset, text)]
         some = dataset.select_columns(texts).take(min(100, len(dataset))).to_list() if texts else []
         for text in language_fields(some):  # a word of three letters may be a code, too
@@ -131,8 +127,9 @@ class CrossLingualLoss(nn.Module):
         if all("text_id" in features for features in columns):
             is_unclear = self.least_columns == 1 and all("sentence_position" in features for features in columns)
         else:
-            # The host's collator makes texts of all columns. `model.fit` has no others.
-            names = self._columns_of_trainer()
+            # The host's collator makes texts of all columns of a data set, which the model card names.
+            datasets = unwrapped(self.model).model_card_data.train_datasets
+            names = [re.sub("</?code>", "", name) for data in datasets for name in data.get("columns", ())]
             of_fit = all(re.fullmatch(r"sentence_\d+|label", name) for name in names)
             is_unclear = bool(metadata_columns(names)) or (len(columns) > self.least_columns and not of_fit)
         if not self._takes(len(columns)) or (len(columns) > 1 and is_unclear):
@@ -180,8 +177,9 @@ class CrossLingualLoss(nn.Module):
             )
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Options of the loss, for the model card: the arguments of its class that are numbers or words."""
-        options = {name: getattr(self, name, None) for name in inspect.signature(type(self)).parameters}
+        """Options of the loss, for the model card: the arguments of its classes that are numbers or words."""
+        names = [name for kind in type(self).__mro__ for name in inspect.signature(kind.__init__).parameters]
+        options = {name: getattr(self, name, None) for name in names}
         return {name: value for name, value in options.items() if isinstance(value, int | float | str)}
 
     def refuse(self, problem: str) -> NoReturn:
@@ -193,11 +191,6 @@ class CrossLingualLoss(nn.Module):
         """Whether this forward pass may change banks and statistics; the host evaluates losses in training mode."""
         return self.training and torch.is_grad_enabled()
 
-    def _columns_of_trainer(self) -> list[str]:
-        """The columns of the data sets that a Trainer of the host trains this model on, as the model card has them."""
-        datasets = unwrapped(self.model).model_card_data.train_datasets
-        return [re.sub("</?code>", "", name) for data in datasets for name in data.get("columns", ())]
-
     def _is_further(self, column: str) -> bool:
         return self.further is not None and bool(re.search(f"(^|_){self.further}s?$", column.rstrip("_0123456789")))
 
@@ -208,6 +201,15 @@ class CrossLingualLoss(nn.Module):
 def _is_owned(name: str) -> bool:
     """Whether a parameter is the loss's: the encoder is `model`, also in a loss inside of this one (`mlm.model`)."""
     return "model" not in name.split(".")[:2]
+
+
+def warn_of_nothing(loss: CrossLingualLoss, inputs: Any, value: Tensor | dict[str, Tensor]) -> None:
+    """Say once that a batch teaches nothing."""
+    parts = value.values() if isinstance(value, dict) else [value]
+    if loss.teaches and loss.updates_state and any(float(part.detach()) == 0 for part in parts):
+        loss.teaches = False
+        reason = "no row has a negative where a language has one document, or a batch one row"
+        logger.warning("a batch of %s teaches nothing, its loss is 0: %s", type(loss).__name__, reason)
 
 
 def own_loss(loss: nn.Module | None) -> CrossLingualLoss | None:

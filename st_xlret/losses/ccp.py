@@ -16,17 +16,6 @@ from st_xlret.losses.base import Batches, CrossLingualLoss
 from st_xlret.losses.embedding import embed, gather_columns, keep_padding
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 
-CITATION = """
-@inproceedings{wu2022ccp,
-    title = {Unsupervised Context Aware Sentence Representation Pretraining for Multi-lingual Dense Retrieval},
-    author = {Wu, Ning and Liang, Yaobo and Ren, Houxing and Shou, Linjun and Duan, Nan and Gong, Ming and
-        Jiang, Daxin},
-    booktitle = {Proceedings of the Thirty-First International Joint Conference on Artificial Intelligence},
-    year = {2022},
-    url = {https://arxiv.org/abs/2206.03281},
-}
-"""
-
 
 class CCPLoss(CrossLingualLoss):
     """Contrastive context prediction (CCP, Wu et al. 2022, section 3.1 and Algorithm 1), from documents alone.
@@ -37,27 +26,26 @@ class CCPLoss(CrossLingualLoss):
 
     Rows are windows: either two columns (centre, context), or one column whose first half holds the centres and whose
     second half holds their contexts, as `Windows` draws them (one forward pass). Where the features have no
-    `language_id`, as in `model.fit`, integer labels are the languages of the rows.
+    `language_id`, as in `model.fit`, integer labels are the languages of the rows. Evaluation leaves the bank out.
 
     R ranks compute what one rank computes with an R times larger batch.
 
     Args:
         model: The encoder.
         head: Projection head, or options of the default one, an `AsymmetricBNHead` of the encoder's size.
-        bank: Memory bank, or options of the default one, a `LanguageMemoryBank` of `bank_size` keys of the head's size.
-            As in the paper, the projections of the contexts (z_i) enter it.
+        bank: Memory bank, or options of the default one, a `LanguageMemoryBank`. The projections of the contexts (z_i)
+            enter it, as in the paper.
         bank_size: Number of keys in the default bank; 0 for no bank. Not used if `bank` is a bank.
         temperature: Divisor of the cosines; the best of Table 5.
-        cross_language_negatives: Use rows and keys of other languages as negatives too. The encoder can then lower
-            the loss by telling languages apart, the shortcut that the paper warns of.
+        cross_language_negatives: Use rows and keys of other languages as negatives too. The encoder can then lower the
+            loss by telling languages apart, of which the paper warns.
         mask_same_document: Do not use other rows and keys of the anchor's document as negatives. Algorithm 1 uses them.
         mask_same_text: Do not use rows and keys that have the anchor's text as negatives. Algorithm 1 uses them.
-        normalize: Compare projections by their cosines. If off, by their inner products: the ablation without L2
-            normalisation of Table 5.
+        normalize: Compare projections by their cosines; if off, by inner products (an ablation of Table 5).
         gather_across_devices: Use the rows of all ranks. If off, each rank has its own loss and bank, as in the paper.
         mini_batch_size: Texts per micro-batch of the encoder (gradient caching); None for one pass.
-        batches: How batches are drawn, see `CrossLingualLoss`. Default: `Windows()`.
-        ratio: How often batches of this loss are drawn beside those of the other losses of a run.
+        batches: As for `CrossLingualLoss`. Default: `Windows()`.
+        ratio: As for `CrossLingualLoss`.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -75,7 +63,16 @@ class CCPLoss(CrossLingualLoss):
         "use CrossLingualTrainer, or batch_sampler=Windows() and data_collator=CrossLingualDataCollator("
         "model.preprocess); with model.fit, InputExample(texts=[centre, context], label=language_to_id('fr'))"
     )
-    citation = CITATION
+    citation = """
+@inproceedings{wu2022ccp,
+    title = {Unsupervised Context Aware Sentence Representation Pretraining for Multi-lingual Dense Retrieval},
+    author = {Wu, Ning and Liang, Yaobo and Ren, Houxing and Shou, Linjun and Duan, Nan and Gong, Ming and
+        Jiang, Daxin},
+    booktitle = {Proceedings of the Thirty-First International Joint Conference on Artificial Intelligence},
+    year = {2022},
+    url = {https://arxiv.org/abs/2206.03281},
+}
+"""
 
     def __init__(
         self,
@@ -140,7 +137,9 @@ class CCPLoss(CrossLingualLoss):
             (centres, contexts), tags = gather_columns([centres, contexts], tags)
         language, document, text = tags["language_id"], tags.get("document_id"), tags.get("text_id")
         z_centres, z_contexts = self.head(centres, contexts)
-        queue = {} if self.bank is None else self.bank.get(None if self.cross_language_negatives else language)
+        # Not in evaluation: equal weights have equal losses, however full the bank.
+        read = self.bank is not None and self.updates_state
+        queue = self.bank.get(None if self.cross_language_negatives else language) if read else {}
         loss = contrastive_context_loss(
             torch.cat([z_centres, z_contexts]),
             torch.arange(len(centres), device=centres.device).repeat(2),

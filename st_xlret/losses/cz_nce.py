@@ -17,16 +17,6 @@ from st_xlret.losses.embedding import embed, gather_columns, translation_groups
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
 
-CITATION = """
-@inproceedings{mlctl2022,
-    title = {Multi-Level Contrastive Learning for Cross-Lingual Alignment},
-    author = {Chen, Beiduo and Guo, Wu and Gu, Bin and Liu, Quan and Wang, Yongchao},
-    booktitle = {ICASSP 2022},
-    year = {2022},
-    url = {https://arxiv.org/abs/2202.13083},
-}
-"""
-
 OBJECTIVES = {"cz_nce": cz_nce_loss, "info_nce": info_nce_loss}
 
 
@@ -45,9 +35,8 @@ class CZNCELoss(CrossLingualLoss):
       tokens. The same sentences with another word are a negative, as in the paper.
 
     All of them can add an `mlm` loss over the same texts (Eq. 3 and 8); the value is then the two weighted parts by
-    name, which the Trainer logs and sums. To alternate batches of MLM with batches of pairs instead, give the Trainer
-    two data sets. With a `CrossLingualDataCollator`, pairs that have a sample in common are not negatives of each
-    other: duplicates, or one sentence in two translations.
+    name, which the Trainer logs and sums. With a `CrossLingualDataCollator`, pairs that have a sample in common are not
+    negatives of each other, such as one sentence in two translations.
 
     Args:
         model: The encoder. Word-positioned samples need one with token vectors; `first_last_encoder` builds the
@@ -59,8 +48,8 @@ class CZNCELoss(CrossLingualLoss):
         mlm: Masked-language-model loss of the same encoder that is added; None for none.
         mlm_weight: Factor on the `mlm` loss (the paper's alpha).
         gather_across_devices: Use the rows of all ranks as negatives.
-        batches: How batches are drawn, see `CrossLingualLoss`. Default: `Rows()`.
-        ratio: How often batches of this loss are drawn beside those of the other losses of a run.
+        batches: As for `CrossLingualLoss`. Default: `Rows()`.
+        ratio: As for `CrossLingualLoss`.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -72,7 +61,15 @@ class CZNCELoss(CrossLingualLoss):
 
     least_columns = most_columns = 2
     takes = "two text columns, anchor and positive"
-    citation = CITATION
+    citation = """
+@inproceedings{mlctl2022,
+    title = {Multi-Level Contrastive Learning for Cross-Lingual Alignment},
+    author = {Chen, Beiduo and Guo, Wu and Gu, Bin and Liu, Quan and Wang, Yongchao},
+    booktitle = {ICASSP 2022},
+    year = {2022},
+    url = {https://arxiv.org/abs/2202.13083},
+}
+"""
 
     def __init__(
         self,

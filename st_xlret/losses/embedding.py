@@ -23,13 +23,12 @@ def embed(
     *,
     num_tokens: int | None = None,
 ) -> list[Tensor]:
-    """Embed the texts of columns, together where the host can merge them.
+    """The sentence vectors (rows, d) of text columns, which are read together where the host can merge them.
 
     A batch of more than `mini_batch_size` texts, or of more than have `num_tokens` tokens when they are padded to
     the longest, is cut into micro-batches of similar lengths. Their activations are not kept: the backward pass runs
     each of them again with the same dropout and autocast (gradient caching, Gao et al. 2021, by PyTorch's
-    checkpointing). This needs the memory of one micro-batch, takes about a quarter more time, and gives the gradients
-    of a single pass. Returns the sentence vectors of each column (rows, d).
+    checkpointing). This needs the memory of one micro-batch, and about a quarter more time.
     """
     merged = merge_feature_batches(columns) if len(columns) > 1 else None
     batches = columns if merged is None else [merged]
@@ -62,8 +61,7 @@ def _embed(model: nn.Module, features: dict[str, Any], size: int | None) -> Tens
 def parts_by_length(features: dict[str, Any], size: int | None = None) -> list[Tensor]:
     """The rows of each part of `size` texts, the longest first; none if the batch is read at once.
 
-    Padding takes as much time as text: without a size, one process on a CPU reads 32 texts and more in four parts.
-    Several processes read whole batches, since each pass exchanges messages.
+    Without a size, one process on a CPU reads 32 texts and more in four parts: padding takes as much time as text.
     """
     mask = features.get("attention_mask")
     if mask is None:  # the inputs of a static encoder have no padding
@@ -129,10 +127,9 @@ def passage_side(model: nn.Module, columns: list[dict[str, Any]]) -> list[dict[s
     router = next((module for module in model.modules() if isinstance(module, Router)), None)
     if router is None or "document" not in router.sub_modules:
         return columns
-    for features in columns:
-        if (task := features.get("task") or router.default_route) != "document":
-            raise ValueError(
-                f"this loss acts on the encoder of passages, and a column goes to {task!r}: give the collator or the "
-                "training arguments router_mapping={'source': 'document', 'target': 'document'}"
-            )
+    if wrong := {features.get("task") or router.default_route for features in columns} - {"document"}:
+        raise ValueError(
+            f"this loss acts on the encoder of passages, and columns go to {wrong}: give the collator or the training "
+            "arguments router_mapping={'source': 'document', 'target': 'document'}"
+        )
     return columns

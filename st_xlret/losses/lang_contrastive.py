@@ -14,19 +14,55 @@ from st_xlret.functional.contrastive import Reduction
 from st_xlret.losses.base import Batches, CrossLingualLoss
 from st_xlret.losses.embedding import embed, gather_columns, keep_padding, passage_side, translation_groups
 
-CITATION = """
+
+class WeightedContrastiveLoss(CrossLingualLoss):
+    """Base of the three: a weighted loss over text columns, of all ranks.
+
+    Args:
+        model: The encoder, shared or a `Router` of two.
+        weight: Factor on the loss.
+        gather_across_devices: Compare with the rows of all ranks.
+        mini_batch_num_tokens: Tokens per micro-batch of the encoder, padding included (gradient caching); None for one
+            pass.
+        batches: As for `CrossLingualLoss`. Default: `Rows()`.
+        ratio: As for `CrossLingualLoss`.
+    """
+
+    least_columns = 2
+    citation = """
 @inproceedings{hu2023language,
     title = {Language Agnostic Multilingual Information Retrieval with Contrastive Learning},
     author = {Hu, Xiyang and Chen, Xinchi and Qi, Peng and Kong, Deguang and Liu, Kunlun and
         Wang, William Yang and Huang, Zhiheng},
     booktitle = {Findings of the Association for Computational Linguistics: ACL 2023},
     year = {2023},
-    url = {https://arxiv.org/abs/2210.06633},
 }
 """
 
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        *,
+        weight: float = 1.0,
+        gather_across_devices: bool = True,
+        mini_batch_num_tokens: int | None = None,
+        batches: Batches = None,
+        ratio: float = 1.0,
+    ) -> None:
+        super().__init__(model, batches=batches, ratio=ratio)
+        self.weight, self.gather_across_devices = weight, gather_across_devices
+        self.mini_batch_num_tokens = keep_padding(model, mini_batch_num_tokens)
 
-class RetrievalContrastiveLoss(CrossLingualLoss):
+    def embed(self, columns: list[dict[str, Any]]) -> list[Tensor]:
+        """The vectors (N, d) of each text column, of which all have one encoder."""
+        return embed(self.model, columns, num_tokens=self.mini_batch_num_tokens)
+
+    def gather(self, vectors: list[Tensor], tags: dict[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
+        """The vectors and tags of all ranks, where they are wanted."""
+        return gather_columns(vectors, tags) if self.gather_across_devices else (vectors, tags)
+
+
+class RetrievalContrastiveLoss(WeightedContrastiveLoss):
     """Retrieval loss L_IR: each query's gold passage against the batch's other passages (Hu et al. 2023, Eq. 1).
 
     The equation is [`retrieval_contrastive_loss`][st_xlret.functional.retrieval_contrastive_loss]. The loss takes two
@@ -39,12 +75,7 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         model: The encoder. With a `Router`, the columns take the routes that the collator's `router_mapping` names.
         temperature: Divisor of the cosines. The default is the host's (a scale of 20); Eq. 1 as printed has 1.
         similarity: "cosine", or "dot" for inner products of vectors whose lengths are to be learned.
-        weight: Factor on the loss.
-        gather_across_devices: Use the passages of all ranks as negatives.
-        mini_batch_num_tokens: Tokens per micro-batch of the encoder, padding included (gradient caching); None for one
-            pass.
-        batches: How batches are drawn, see `CrossLingualLoss`. Default: `Rows()`.
-        ratio: How often batches of this loss are drawn beside those of the other losses of a run.
+        **options: `weight` and the other arguments of `WeightedContrastiveLoss`.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -54,9 +85,8 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         0
     """
 
-    least_columns, further = 2, "negative"
+    further = "negative"
     takes = "queries, passages and any number of columns of hard negatives ('negative', 'negative_1', ...)"
-    citation = CITATION
 
     def __init__(
         self,
@@ -64,56 +94,46 @@ class RetrievalContrastiveLoss(CrossLingualLoss):
         *,
         temperature: float = 0.05,
         similarity: Literal["cosine", "dot"] = "cosine",
-        weight: float = 1.0,
-        gather_across_devices: bool = True,
-        mini_batch_num_tokens: int | None = None,
-        batches: Batches = None,
-        ratio: float = 1.0,
+        **options: Any,
     ) -> None:
-        super().__init__(model, batches=batches, ratio=ratio)
-        self.temperature, self.weight, self.gather_across_devices = temperature, weight, gather_across_devices
+        super().__init__(model, **options)
+        self.temperature = temperature
         self.similarity, self.normalize = similarity, {"cosine": True, "dot": False}[similarity]
-        self.mini_batch_num_tokens = keep_padding(model, mini_batch_num_tokens)
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of N queries, gold passages and any columns of hard negatives, a scalar."""
         columns = self.read_columns(sentence_features, labels)
         # Queries are short and passages long: together, the queries would be padded to the passages.
-        sides = (columns[:1], columns[1:])
-        vectors = [v for side in sides for v in embed(self.model, side, num_tokens=self.mini_batch_num_tokens)]
+        vectors = [*self.embed(columns[:1]), *self.embed(columns[1:])]
         return self.compute_loss_from_embeddings(vectors, self.read_tags(columns))
 
     def compute_loss_from_embeddings(self, vectors: list[Tensor], tags: dict[str, Tensor]) -> Tensor:
         """Compute the loss of the columns' vectors, each (N, d), and their tags, of which `text_id` is read."""
-        if self.gather_across_devices:
-            vectors, tags = gather_columns(vectors, tags)
-        rows, text = len(vectors[0]), tags.get("text_id")
+        (queries, *passages), tags = self.gather(vectors, tags)
+        text = tags.get("text_id")
         return self.weight * retrieval_contrastive_loss(
-            vectors[0],
-            torch.cat(vectors[1:]),
+            queries,
+            torch.cat(passages),
             temperature=self.temperature,
-            query_text=None if text is None else text[:rows],
-            passage_text=None if text is None else text[rows:],
+            query_text=None if text is None else text[: len(queries)],
+            passage_text=None if text is None else text[len(queries) :],
             normalize=self.normalize,
         )
 
 
-class SemanticContrastiveLoss(CrossLingualLoss):
+class SemanticContrastiveLoss(WeightedContrastiveLoss):
     """Semantic contrastive loss L_sema over translations (Hu et al. 2023, Eq. 2).
 
     Translations are drawn together and away from the 2(N - 1) other rows of the batch, by
     [`info_nce_loss`][st_xlret.functional.info_nce_loss]. The loss takes two text columns of row-aligned translations,
     and batches may mix language pairs. Pairs that have a text in common are not negatives of each other. The loss acts
-    on the passage encoder only: with a `Router`, on its route "document".
+    on the passage encoder only: with a `Router`, on its route "document". The paper trains with a weight of 0.01 beside
+    its retrieval loss.
 
     Args:
         model: The encoder, shared or a `Router` of two.
         temperature: Divisor of the cosines.
-        weight: Factor on the loss. The paper trains with 0.01 beside its retrieval loss.
-        gather_across_devices: Use the rows of all ranks as negatives.
-        mini_batch_num_tokens: As for `RetrievalContrastiveLoss`.
-        batches: How batches are drawn, see `CrossLingualLoss`. Default: `Rows()`.
-        ratio: How often batches of this loss are drawn beside those of the other losses of a run.
+        **options: `weight` and the other arguments of `WeightedContrastiveLoss`.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -123,56 +143,40 @@ class SemanticContrastiveLoss(CrossLingualLoss):
         0
     """
 
-    least_columns = most_columns = 2
+    most_columns = 2
     takes = "two columns of translations"
-    citation = CITATION
 
-    def __init__(
-        self,
-        model: SentenceTransformer,
-        *,
-        temperature: float = 0.07,
-        weight: float = 1.0,
-        gather_across_devices: bool = True,
-        mini_batch_num_tokens: int | None = None,
-        batches: Batches = None,
-        ratio: float = 1.0,
-    ) -> None:
-        super().__init__(model, batches=batches, ratio=ratio)
-        self.temperature, self.weight, self.gather_across_devices = temperature, weight, gather_across_devices
-        self.mini_batch_num_tokens = keep_padding(model, mini_batch_num_tokens)
+    def __init__(self, model: SentenceTransformer, *, temperature: float = 0.07, **options: Any) -> None:
+        super().__init__(model, **options)
+        self.temperature = temperature
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of two text columns of N rows, a scalar."""
         columns = passage_side(self.model, self.read_columns(sentence_features, labels))
-        source, target = embed(self.model, columns, num_tokens=self.mini_batch_num_tokens)
-        return self.compute_loss_from_embeddings(source, target, self.read_tags(columns))
+        return self.compute_loss_from_embeddings(*self.embed(columns), self.read_tags(columns))
 
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, tags: dict[str, Tensor]) -> Tensor:
         """Compute the loss of row-aligned vectors (N, d) and (N, d) with tags (2N,), of which `text_id` is read."""
-        if self.gather_across_devices:
-            (source, target), tags = gather_columns([source, target], tags)
+        (source, target), tags = self.gather([source, target], tags)
         group = translation_groups(tags["text_id"]) if "text_id" in tags else None
         return self.weight * info_nce_loss(source, target, temperature=self.temperature, text=group)
 
 
-class LangContrastiveLoss(CrossLingualLoss):
+class LangContrastiveLoss(WeightedContrastiveLoss):
     """Language contrastive loss L_lang over translations and other sentences (Hu et al. 2023, Eq. 3).
 
     Every sentence is drawn to be equally similar to the two sides of a translation, by
     [`language_contrastive_loss`][st_xlret.functional.language_contrastive_loss]. The loss takes two text columns of
     row-aligned translations, and optionally a third one, `other`, of sentences without translations, for example in
     languages that have no parallel data. Batches mix languages. The loss acts on the passage encoder only: with a
-    `Router`, on its route "document".
+    `Router`, on its route "document". The paper trains with a weight of 0.001 beside its retrieval loss, and with
+    `reduction="paper"`.
 
     Args:
         model: The encoder, shared or a `Router` of two.
-        weight: Factor on the loss. The paper trains with 0.001 beside its retrieval loss, and with `reduction="paper"`.
         reduction: "mean" over all terms, which does not depend on how many sentences a batch has and is not the
             paper's; "paper" for the divisor that Eq. 3 shows, R (R - 2) for R sentences; or "sum".
-        gather_across_devices: Compare with the rows of all ranks.
-        batches: How batches are drawn, see `CrossLingualLoss`. Default: `Rows()`.
-        ratio: How often batches of this loss are drawn beside those of the other losses of a run.
+        **options: `weight` and the other arguments of `WeightedContrastiveLoss`.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -183,32 +187,19 @@ class LangContrastiveLoss(CrossLingualLoss):
         True
     """
 
-    least_columns, most_columns, further = 2, 3, "other"
+    most_columns, further = 3, "other"
     takes = "two columns of translations and at most one of further sentences, 'other'"
-    citation = CITATION
 
-    def __init__(
-        self,
-        model: SentenceTransformer,
-        *,
-        weight: float = 1.0,
-        reduction: Reduction = "mean",
-        gather_across_devices: bool = True,
-        batches: Batches = None,
-        ratio: float = 1.0,
-    ) -> None:
-        super().__init__(model, batches=batches, ratio=ratio)
-        self.weight, self.gather_across_devices = weight, gather_across_devices
+    def __init__(self, model: SentenceTransformer, *, reduction: Reduction = "mean", **options: Any) -> None:
+        super().__init__(model, **options)
         self.reduction: Reduction = reduction
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of two columns of N translations and at most one further column, a scalar."""
         columns = passage_side(self.model, self.read_columns(sentence_features, labels))
-        return self.compute_loss_from_embeddings(*embed(self.model, columns))
+        return self.compute_loss_from_embeddings(*self.embed(columns))
 
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, others: Tensor | None = None) -> Tensor:
         """Compute the loss of row-aligned vectors (N, d) and (N, d), and further ones (M, d)."""
         columns = [source, target] if others is None else [source, target, others]
-        if self.gather_across_devices:
-            columns, _ = gather_columns(columns, {})
-        return self.weight * language_contrastive_loss(*columns, reduction=self.reduction)
+        return self.weight * language_contrastive_loss(*self.gather(columns, {})[0], reduction=self.reduction)

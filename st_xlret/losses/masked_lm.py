@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.util import batch_to_device
@@ -20,16 +21,6 @@ from transformers.modeling_outputs import BaseModelOutput
 from st_xlret.functional import chunked_cross_entropy
 from st_xlret.losses.base import Batches, CrossLingualLoss, unwrapped
 from st_xlret.losses.embedding import parts_by_length, take_texts
-
-CITATION = """
-@inproceedings{devlin2019bert,
-    title = {{BERT}: Pre-training of Deep Bidirectional Transformers for Language Understanding},
-    author = {Devlin, Jacob and Chang, Ming-Wei and Lee, Kenton and Toutanova, Kristina},
-    booktitle = {Proceedings of NAACL-HLT},
-    year = {2019},
-    url = {https://arxiv.org/abs/1810.04805},
-}
-"""
 
 # Odd constants of common integer hashes (SplitMix64, Steele et al. 2014), as signed 64-bit integers.
 _GOLDEN = -7046029254386353131
@@ -44,31 +35,30 @@ class NoHeadError(ValueError):
 class MaskedLMLoss(CrossLingualLoss):
     """Masked language modelling beside a contrastive loss (BERT, Devlin et al. 2019; CCP, section 3; MSM, Eq. 3).
 
-    The loss reads the encoder's `token_embeddings` and predicts the masked tokens with the checkpoint's own
-    language-model head. The head's vocabulary projection stays tied to the input embeddings if the checkpoint ties
-    them. The cross-entropy is [`chunked_cross_entropy`][st_xlret.functional.chunked_cross_entropy], whose logits are
-    never in memory all at once.
+    The loss predicts masked tokens with the checkpoint's own language-model head, whose projection to the vocabulary
+    stays tied to the input embeddings if the checkpoint ties them. The cross-entropy is
+    [`chunked_cross_entropy`][st_xlret.functional.chunked_cross_entropy], whose logits are never in memory all at once.
 
     Of the chosen tokens, 80 % are replaced by the mask token, 10 % by a random one, and 10 % stay, as in BERT. Padding
-    and special tokens are never chosen. What is hidden in a text depends on the text, on the seed and on the number of
-    training batches before this one, but not on the place in the batch or the rank. In distributed training the mean is
-    over the masked tokens of all ranks.
+    and special tokens are never chosen. What is hidden in a text depends on the text, on the seed and, in training, on
+    the number of batches before this one, but not on the place in the batch or the rank. The mean is over the masked
+    tokens of all ranks.
 
     Args:
-        model: An encoder that starts with a `Transformer` module. Unpadding of its inputs is turned off, because the
-            loss reads the padded layout.
+        model: An encoder that starts with a `Transformer` module. Unpadding of its inputs is turned off.
         mask_probability: Fraction of tokens to predict.
         weight: Factor on the loss.
-        lm_head_from: Checkpoint (name or folder) to take the head from. Default: the encoder's own checkpoint. An
-            encoder from scratch has none, and its head is trained from scratch with it.
+        lm_head_from: Checkpoint (name or folder) to take the head from. Default: the encoder's own. An encoder from
+            scratch has none, and its head is trained from scratch with it.
         fresh_head: Make a new head for a checkpoint without one. Its gradients are random at first and disturb the
             encoder: call [`train_head`][st_xlret.MaskedLMLoss.train_head] before the training.
         seed: Seed of the choice of tokens. Default: that of torch's global random generator.
-        batches: How batches are drawn, see `CrossLingualLoss`. Default: `Rows()`.
-        ratio: How often batches of this loss are drawn beside those of the other losses of a run.
+        batches: As for `CrossLingualLoss`. Default: `Rows()`.
+        ratio: As for `CrossLingualLoss`.
 
     Raises:
-        NoHeadError: If the checkpoint has no trained head, or its tokenizer no mask token.
+        NoHeadError: If the checkpoint has no trained head, or one that cannot be used apart from its encoder (as of
+            MobileBERT, Longformer, ESM, LUKE), or its tokenizer has no mask token.
 
     Example:
         >>> from st_xlret.modules import train_tokenizer, transformer_encoder
@@ -81,7 +71,15 @@ class MaskedLMLoss(CrossLingualLoss):
     steps: Tensor
 
     takes = "one text column, or 'source' and 'target'"
-    citation = CITATION
+    citation = """
+@inproceedings{devlin2019bert,
+    title = {{BERT}: Pre-training of Deep Bidirectional Transformers for Language Understanding},
+    author = {Devlin, Jacob and Chang, Ming-Wei and Lee, Kenton and Toutanova, Kristina},
+    booktitle = {Proceedings of NAACL-HLT},
+    year = {2019},
+    url = {https://arxiv.org/abs/1810.04805},
+}
+"""
 
     def __init__(
         self,
@@ -141,11 +139,10 @@ class MaskedLMLoss(CrossLingualLoss):
         held_out: int = 256,
         show_progress_bar: bool = True,
     ) -> list[float]:
-        """Train a new head alone, before the encoder is trained with it: the encoder stays as it is.
+        """Train a new head alone, before the encoder is trained with it: encoder, random state and `steps` stay.
 
-        Where the checkpoint ties the projection to the vocabulary to the word embeddings, the small layer before it and
-        the bias are all that learns. When the loss of the texts that are held out falls by less than 1 % in three
-        evaluations, the head is trained. The random state and `steps` stay as they are.
+        Of a head tied to the word embeddings, the small layer before the projection and the bias learn. The head is
+        trained when the loss of the texts that are held out falls by less than 1 % in three evaluations.
 
         Args:
             texts: 20 texts or more, as the encoder is to read them, in any order.
@@ -194,18 +191,16 @@ class MaskedLMLoss(CrossLingualLoss):
 
     @torch.no_grad()
     def _head_loss(self, texts: Sequence[str], rows: list[int], batch_size: int) -> float:
-        self.steps.zero_()
         parts = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
         return sum(float(self._loss_of_frozen(texts, part)) * len(part) for part in parts) / len(rows)
 
     def _loss_of_frozen(self, texts: Sequence[str], rows: list[int]) -> Tensor:
         """The loss of some texts, whose gradient reaches the head alone."""
         features = self.model.preprocess([texts[row] for row in rows])
-        with torch.no_grad():
-            vectors, target = self._read([batch_to_device(features, self.steps.device)])
+        vectors, target = self._read([batch_to_device(features, self.steps.device)], frozen=True)
         return self._cross_entropy(vectors, target, frozen=True)
 
-    def _read(self, columns: list[dict[str, Any]]) -> tuple[Tensor, Tensor]:
+    def _read(self, columns: list[dict[str, Any]], *, frozen: bool = False) -> tuple[Tensor, Tensor]:
         """The encoder's vectors of hidden tokens (M, d), and these tokens (M,)."""
         vectors, targets = [], []
         for features in columns:
@@ -215,7 +210,8 @@ class MaskedLMLoss(CrossLingualLoss):
             for rows in parts_by_length(masked) or [torch.arange(len(ids), device=ids.device)]:
                 part = take_texts(masked, rows)
                 here, target = part.pop("chosen"), part.pop("target")
-                output = self.model(part)
+                with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
+                    output = self.model(part)
                 # Where layers are averaged, token_embeddings are no longer what the checkpoint's head was trained on.
                 layers = output.get("all_layer_embeddings") or [output["token_embeddings"]]
                 vectors.append(layers[-1][here])
@@ -234,7 +230,7 @@ class MaskedLMLoss(CrossLingualLoss):
         """Choose tokens to predict and hide them."""
         specials = torch.tensor(self.special_token_ids, device=input_ids.device)
         candidates = attention_mask.bool() & ~torch.isin(input_ids, specials)
-        keys = _token_keys(input_ids, attention_mask, self.seed + 1_000_003 * self.steps)
+        keys = _token_keys(input_ids, attention_mask, self.seed + 1_000_003 * self.steps * self.updates_state)
         draw = _uniform(keys, 0).masked_fill(~candidates, 2.0)
         lowest = draw.min()
         if get_world_size() > 1:
@@ -252,17 +248,31 @@ class LanguageModelHead(nn.Module):
 
     def __init__(self, config: PretrainedConfig, checkpoint: str | None = None, *, fresh: bool = False) -> None:
         super().__init__()
-        mlm = _load_masked_lm(config, checkpoint, fresh)
-        projection = mlm.get_output_embeddings()
-        self.bias = projection.bias
+        self.transform = _load_masked_lm(config, checkpoint, fresh)
+        try:
+            projection = self._take_apart()
+        except Exception as error:  # whatever the program of one of many architectures raises
+            kind = type(self.transform).__name__
+            raise NoHeadError(f"the head of {kind} cannot be used apart from its encoder: {error}") from error
         # A tied projection is the encoder's embedding matrix.
-        self.own_projection = None if config.tie_word_embeddings else projection.weight
-        for name, module in list(mlm.named_modules()):
-            if module is projection:
-                parent, _, attribute = name.rpartition(".")
-                setattr(mlm.get_submodule(parent), attribute, nn.Identity())
+        self.bias, self.own_projection = projection.bias, None if config.tie_word_embeddings else projection.weight
+
+    def _take_apart(self) -> Any:
+        """Take encoder and projection to the vocabulary out, and return the projection; the logits must stay."""
+        mlm: Any = self.transform
+        training, projection = mlm.training, mlm.get_output_embeddings()
         setattr(mlm, mlm.base_model_prefix, _PassThrough())
-        self.transform = mlm
+        mlm.eval()
+        with torch.no_grad():
+            hidden = torch.linspace(-1, 1, 2 * mlm.config.hidden_size).view(2, -1).to(projection.weight)
+            logits = self(hidden)
+            for name, module in list(mlm.named_modules()):
+                if module is projection:
+                    parent, _, attribute = name.rpartition(".")
+                    setattr(mlm.get_submodule(parent), attribute, nn.Identity())
+            torch.testing.assert_close(F.linear(self(hidden), projection.weight, projection.bias), logits)
+        mlm.train(training)
+        return projection
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Map hidden states (M, d) to the inputs of the vocabulary projection (M, d)."""

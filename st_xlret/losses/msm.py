@@ -21,16 +21,6 @@ from st_xlret.losses.embedding import embed, keep_padding, take_texts
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import DocumentEncoder, ProjectionHead
 
-CITATION = """
-@inproceedings{zhang2023modeling,
-    title = {Modeling Sequential Sentence Relation to Improve Cross-lingual Dense Retrieval},
-    author = {Zhang, Shunyu and Liang, Yaobo and Gong, Ming and Jiang, Daxin and Duan, Nan},
-    booktitle = {The Eleventh International Conference on Learning Representations},
-    year = {2023},
-    url = {https://arxiv.org/abs/2302.01626},
-}
-"""
-
 
 class MSMLoss(CrossLingualLoss):
     """Masked sentence prediction (MSM, Zhang et al. 2023, section 3.2), from documents alone.
@@ -43,12 +33,9 @@ class MSMLoss(CrossLingualLoss):
     A row is a sentence. `Blocks` draws all sentences of whole blocks of documents in any order, and
     `CrossLingualDataCollator` attaches the block and place of each. Or a row is a block with a numbered column for each
     of its sentences (`sentence_0`, `sentence_1`, ...); empty texts are padding, and where the features have no
-    `document_id`, as in `model.fit`, integer labels are the documents of the rows. Documents may differ in length.
-
-    - A block of one sentence has no other sentence to predict it from, so it is a negative only.
-    - A batch of one document has intra-document negatives only, and then no bias.
-
-    R ranks compute what one rank computes with an R times larger batch, and may have different numbers of rows.
+    `document_id`, as in `model.fit`, integer labels are the documents of the rows. Documents may differ in length; a
+    block of one sentence is a negative only, and a batch of one document has no bias. R ranks compute what one rank
+    computes with an R times larger batch, and may have different numbers of rows.
 
     Args:
         model: The encoder.
@@ -58,19 +45,17 @@ class MSMLoss(CrossLingualLoss):
             for all.
         mu: Fraction of the bias that is subtracted from intra-document logits; 0 for no bias (Table 5).
         temperature: Divisor of the cosines. Eq. 1 shows none; 0.1 is that of the authors' program.
-        intra_document_negatives: Use the other sentences of the document as negatives. Turn it off for the ablation
-            "cross-doc" (Table 5).
-        cross_language_negatives: Use rows of other languages as negatives too, which batches of one language, as in the
-            paper, do not have.
+        intra_document_negatives: Use the other sentences of the document as negatives; off is "cross-doc" of Table 5.
+        cross_language_negatives: Use rows of other languages too. The paper's batches, of one language, have none.
         mask_same_text: Do not use rows that have the sentence's own text as negatives. The paper does not say so.
         mini_batch_size: Number of sentences per micro-batch of the encoder (gradient caching); None for one pass.
-        mlm: A masked-language-model loss of the same encoder that is added to each batch (Eq. 3); None if the two
-            alternate by batch. On each rank it reads at most `mini_batch_size` sentences, drawn at random. The value is
-            then the two parts by name, which the Trainer logs and sums.
+        mlm: A masked-language-model loss of the same encoder that is added to each batch (Eq. 3), of at most
+            `mini_batch_size` random sentences of each rank. The value is then the two parts by name, which the Trainer
+            logs and sums. None if the two alternate by batch.
         gather_across_devices: Use the rows of all ranks. If off, each rank computes its own loss.
         seed: Seed of the random draws.
-        batches: How batches are drawn, see `CrossLingualLoss`. Default: `Blocks()`.
-        ratio: How often batches of this loss are drawn beside those of the other losses of a run.
+        batches: As for `CrossLingualLoss`. Default: `Blocks()`.
+        ratio: As for `CrossLingualLoss`.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -91,7 +76,15 @@ class MSMLoss(CrossLingualLoss):
         "use CrossLingualTrainer, or batch_sampler=Blocks() and data_collator=CrossLingualDataCollator("
         "model.preprocess); with model.fit, InputExample(texts=[first, second, ...], label=document)"
     )
-    citation = CITATION
+    citation = """
+@inproceedings{zhang2023modeling,
+    title = {Modeling Sequential Sentence Relation to Improve Cross-lingual Dense Retrieval},
+    author = {Zhang, Shunyu and Liang, Yaobo and Gong, Ming and Jiang, Daxin and Duan, Nan},
+    booktitle = {The Eleventh International Conference on Learning Representations},
+    year = {2023},
+    url = {https://arxiv.org/abs/2302.01626},
+}
+"""
 
     def __init__(
         self,
@@ -119,10 +112,12 @@ class MSMLoss(CrossLingualLoss):
             document_encoder = DocumentEncoder(features, **(document_encoder or {}))
         if mlm is not None and mlm.model is not model:
             self.refuse("mlm is a loss of another encoder")
-        self.num_negatives, self.mu, self.temperature = num_negatives, mu, temperature
-        self.intra_document_negatives = intra_document_negatives
-        self.cross_language_negatives, self.mask_same_text = cross_language_negatives, mask_same_text
-        self.gather_across_devices, self.seed = gather_across_devices, seed
+        self.num_negatives, self.mu, self.temperature, self.seed = num_negatives, mu, temperature, seed
+        self.intra_document_negatives, self.cross_language_negatives = (
+            intra_document_negatives,
+            cross_language_negatives,
+        )
+        self.mask_same_text, self.gather_across_devices = mask_same_text, gather_across_devices
         self.document_encoder, self.heads, self.mlm = document_encoder, heads, mlm
         # The head of predictions comes first and the head of sentences last.
         sides = {"separate": 2, "shared": 1, "none": 0}[heads]
@@ -162,8 +157,7 @@ class MSMLoss(CrossLingualLoss):
         """Compute the loss of vectors (S, d) with tags (S,): `block_id`, `sentence_position`, and others if known."""
         vectors = at_least_float32(vectors)  # as the networks are, where the encoder is in 16 bits
         predictions, predicted = self._predict(vectors, tags)
-        names = ("document_id", "language_id", "text_id")
-        document, language, text = (tags.get(name, tags["block_id"]) for name in names)
+        document, language, text = (tags.get(f"{tag}_id", tags["block_id"]) for tag in ("document", "language", "text"))
         if self.gather_across_devices and get_world_size() > 1:
             # Before the heads: else batch statistics differ by rank.
             integers = torch.stack([document, language, text, predicted.long()], 1)
@@ -238,8 +232,8 @@ class MSMLoss(CrossLingualLoss):
         return (features["attention_mask"].bool() & ~torch.isin(ids, special)).any(1)
 
     def _generator(self, device: torch.device) -> torch.Generator:
-        # From the step alone: the same on all ranks and after a resume.
-        return torch.Generator(device).manual_seed(1_000_003 * self.seed + int(self.steps))
+        # From the step alone: the same on all ranks and after a resume, and in every evaluation.
+        return torch.Generator(device).manual_seed(1_000_003 * self.seed + int(self.steps) * self.updates_state)
 
     def _some_texts(self, columns: list[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
         """As many sentences of one column as a micro-batch has, drawn at random."""

@@ -16,7 +16,42 @@ from st_xlret.functional import similarity_distillation_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss
 from st_xlret.losses.embedding import embed, keep_padding
 
-CITATION = """
+
+class SimilarityDistillationLoss(CrossLingualLoss):
+    """Give texts of all languages the place that a teacher gives their English translations.
+
+    The equation is [`similarity_distillation_loss`][st_xlret.functional.similarity_distillation_loss]: the neighbours
+    of a text among the teacher's vectors, and their order, become those of its translation. The teacher is often the
+    encoder itself before training: then English keeps its place, and the other languages come to it.
+
+    The data set has one text column and an integer column `label`, the row of `teacher` that the text is to reach.
+
+    Args:
+        model: The encoder to train.
+        teacher: Vectors of the teacher (M, d), one for each English text, on any device and in any float type.
+        bank_size: How many random rows of `teacher` each row is compared with, besides the targets of the batch. No row
+            counts twice.
+        temperature: Divisor of the cosines.
+        cosine_weight: Factor on the distance to the teacher's vector itself. 0 leaves it out.
+        weight: Factor on the loss.
+        mini_batch_num_tokens: As for `WeightedContrastiveLoss`.
+        batches: As for `CrossLingualLoss`. Default: `LengthGroupedBatches()`.
+        ratio: As for `CrossLingualLoss`.
+
+    Example:
+        >>> from st_xlret.modules import static_encoder, train_tokenizer
+        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
+        >>> teacher = torch.tensor(model.encode(["a", "b"]))
+        >>> loss = SimilarityDistillationLoss(model, teacher)
+        >>> loss([model.preprocess(["a", "b"])], torch.tensor([0, 1])).abs() < 1e-5
+        tensor(True)
+    """
+
+    teacher: Tensor
+
+    most_columns = 1
+    takes = "one text column, and the row of the teacher's vectors of each text as 'label'"
+    citation = """
 @inproceedings{fang2021seed,
     title = {{SEED}: Self-supervised Distillation For Visual Representation},
     author = {Fang, Zhiyuan and Wang, Jianfeng and Wang, Lijuan and Zhang, Lei and Yang, Yezhou and Liu, Zicheng},
@@ -32,43 +67,6 @@ CITATION = """
     url = {https://arxiv.org/abs/2004.09813},
 }
 """
-
-
-class SimilarityDistillationLoss(CrossLingualLoss):
-    """Give texts of all languages the place that a teacher gives their English translations.
-
-    The equation is [`similarity_distillation_loss`][st_xlret.functional.similarity_distillation_loss]: the neighbours
-    of a text among the teacher's vectors, and their order, become those of its translation. The teacher is often the
-    encoder itself before training: then English keeps its place, and the other languages come to it.
-
-    The data set has one text column and an integer column `label`, the row of `teacher` that the text is to reach.
-
-    Args:
-        model: The encoder to train.
-        teacher: Vectors of the teacher (M, d), one for each English text, on any device and in any float type.
-        bank_size: How many random rows of `teacher` each row is compared with, besides the targets of the batch; all
-            rows of `teacher` if there are no more. No row counts twice.
-        temperature: Divisor of the cosines.
-        cosine_weight: Factor on the distance to the teacher's vector itself. 0 leaves it out.
-        weight: Factor on the loss.
-        mini_batch_num_tokens: As for `RetrievalContrastiveLoss`.
-        batches: How batches are drawn, see `CrossLingualLoss`. Default: `LengthGroupedBatches()`.
-        ratio: How often batches of this loss are drawn beside those of the other losses of a run.
-
-    Example:
-        >>> from st_xlret.modules import static_encoder, train_tokenizer
-        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
-        >>> teacher = torch.tensor(model.encode(["a", "b"]))
-        >>> loss = SimilarityDistillationLoss(model, teacher)
-        >>> loss([model.preprocess(["a", "b"])], torch.tensor([0, 1])).abs() < 1e-5
-        tensor(True)
-    """
-
-    teacher: Tensor
-
-    most_columns = 1
-    takes = "one text column, and the row of the teacher's vectors of each text as 'label'"
-    citation = CITATION
 
     def __init__(
         self,
@@ -87,8 +85,12 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         features = model.get_embedding_dimension()
         if teacher.ndim != 2 or not len(teacher) or teacher.shape[1] != features or bank_size < 0:
             self.refuse(f"teacher {tuple(teacher.shape)} for an encoder of {features} features, bank_size {bank_size}")
-        self.bank_size, self.temperature = bank_size, temperature
-        self.cosine_weight, self.weight = cosine_weight, weight
+        self.bank_size, self.temperature, self.cosine_weight, self.weight = (
+            bank_size,
+            temperature,
+            cosine_weight,
+            weight,
+        )
         self.mini_batch_num_tokens = keep_padding(model, mini_batch_num_tokens)
         # Not in checkpoints: the caller can compute the vectors again.
         self.register_buffer("teacher", teacher.detach(), persistent=False)
@@ -104,7 +106,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of a text column of N rows that are to reach the rows `labels` (N,) of `teacher`."""
-        columns = self.read_columns(sentence_features, labels)
+        columns = self.read_columns(sentence_features)
         if labels is None or labels.is_floating_point() or not 0 <= labels.min() <= labels.max() < len(self.teacher):
             self.refuse(f"labels must be rows of the teacher's {len(self.teacher)} vectors, got {labels}")
         (vectors,) = embed(self.model, columns, num_tokens=self.mini_batch_num_tokens)
@@ -126,8 +128,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         if self.bank_size >= rows:
             return torch.arange(rows, device=labels.device)
         # Drawn by the labels: the same rows whenever the batch is the same, as after a resume.
-        positions = torch.arange(1, len(labels) + 1, device=labels.device)
-        seed = int((labels.long() * positions).sum())
+        seed = int((labels.long() * torch.arange(1, len(labels) + 1, device=labels.device)).sum())
         drawn = torch.randint(rows, (self.bank_size,), generator=torch.Generator().manual_seed(seed))
         return torch.cat([labels, drawn.to(labels.device)]).unique()
 

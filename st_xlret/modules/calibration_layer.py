@@ -27,9 +27,6 @@ class CalibrationLayer(Module):
         tensors: `basis` (d, r), `matrix` M (1 or maps, r, r) and `offset` m (maps, r). Default: B = I, and zeros.
         steps: Kept as a record of the fit, like the other arguments, which are `VectorCalibration`'s.
 
-    Raises:
-        ValueError: If a language is named twice, or tensors do not have these shapes.
-
     Example:
         >>> layer = CalibrationLayer(2, ["en", "fr"], pivot="en")
         >>> layer.offset[1] = torch.tensor([0.5, 0.0])
@@ -90,27 +87,19 @@ class CalibrationLayer(Module):
         return torch.eye(self.dimension).to(matrix) + self.basis @ matrix @ self.basis.T, self.basis @ offset
 
     def transform(self, embeddings: Tensor, language: str | None = None) -> Tensor:
-        """Map embeddings (..., d), as a tensor or a NumPy array, of one language; they are not scaled to unit length.
-
-        Raises:
-            ValueError: If the layer has no map for the language, or the embeddings have another size.
-        """
+        """Map embeddings (..., d), a tensor or a NumPy array, of one language; they are not scaled to unit length."""
         embeddings = torch.as_tensor(embeddings)
         if embeddings.shape[-1] != self.dimension:
-            raise ValueError(
-                f"embeddings have {embeddings.shape[-1]} dimensions, the calibration {self.dimension}: "
-                "fit it on embeddings of this model, without truncate_dim"
-            )
+            size = f"embeddings have {embeddings.shape[-1]} dimensions, the calibration {self.dimension}"
+            raise ValueError(f"{size}: fit it on embeddings of this model, without truncate_dim")
         basis, matrix, offset = (tensor.to(embeddings) for tensor in (self.basis, *self._map(language)))
         return embeddings + (embeddings @ basis @ matrix.T + offset) @ basis.T
 
     def forward(self, features: dict[str, Any], language: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Replace `features["sentence_embedding"]` (B, d) by its calibrated value.
 
-        The language is `language`, or each row's `features["language_id"]`; a language-agnostic layer needs none.
-
-        Raises:
-            ValueError: If a language is missing or unknown; the message names those that the layer has.
+        The language is `language`, or each row's `features["language_id"]`; a language-agnostic layer needs none. A
+        `ValueError` for one that is missing or unknown names those that the layer has.
         """
         embeddings = features["sentence_embedding"]
         if self.language_agnostic or language is not None or "language_id" not in features:
@@ -135,11 +124,7 @@ class CalibrationLayer(Module):
 
     @classmethod
     def load(cls, model_name_or_path: str | Path, **kwargs: Any) -> CalibrationLayer:  # type: ignore[override]
-        """Read what `save`, or that of a `VectorCalibration`, wrote, from a folder or from a repository on the Hub.
-
-        Raises:
-            ValueError: If no calibration was saved there.
-        """
+        """Read what `save`, or that of a `VectorCalibration`, wrote, from a folder or from a repository on the Hub."""
         names = ("subfolder", "token", "cache_folder", "revision", "local_files_only")
         hub = {name: kwargs[name] for name in names if name in kwargs}
         config = cls.load_config(str(model_name_or_path), **hub)

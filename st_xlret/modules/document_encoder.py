@@ -68,17 +68,10 @@ class DocumentEncoder(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, sentences: Tensor, mask: Tensor) -> Tensor:
-        """Predict every sentence from the others of its document.
+        """Predict every sentence (documents, places, features) from the others of its document.
 
-        Args:
-            sentences: Sentence vectors of documents, in order (documents, places, features).
-            mask: True at sentences, False at padding behind them (documents, places).
-
-        Returns:
-            p_t at each sentence t and zero at padding (documents, places, features).
-
-        Raises:
-            ValueError: If a document has more sentences than `max_sentences`.
+        The mask (documents, places) is True at sentences and False at padding behind them. Returns p_t at each sentence
+        t and zero at padding; a ValueError for a document of more sentences than `max_sentences`.
         """
         lengths: list[int] = mask.sum(dim=1).tolist()
         if max(lengths, default=0) > self.max_sentences:

@@ -19,8 +19,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from torch import nn
 from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
-SIZES = {"tiny": (1, 32, 2), "mini": (1, 128, 4), "small": (3, 256, 4), "base": (12, 768, 12)}
-"""Layers, hidden size, heads: "base" is XLM-R base's shape, the others train on a CPU."""
+SIZES = {"tiny": (1, 32, 2), "mini": (1, 128, 4), "small": (3, 256, 4), "base": (12, 768, 12)}  # layers, width, heads
 SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 
@@ -29,14 +28,13 @@ def train_tokenizer(
 ) -> PreTrainedTokenizerFast:
     """Train a unigram tokenizer, the kind that XLM-R has, on texts in any languages.
 
+    It writes `<s> text </s>` and has padding and mask tokens. It makes texts lower case, which helps small models, and
+    lets punctuation and digits stand alone. The same texts always give the same tokenizer.
+
     Args:
         texts: Training texts.
         vocabulary: Maximum size of the vocabulary. It must have room for all characters of the texts.
         show_progress: Show the trainer's progress bar.
-
-    Returns:
-        A fast tokenizer that writes `<s> text </s>` and has padding and mask tokens. It makes texts lower case, which
-        helps small models, and lets punctuation and digits stand alone. The same texts always give the same tokenizer.
 
     Example:
         >>> tokenizer = train_tokenizer(["the cat", "the dog"] * 10, vocabulary=60)
@@ -70,8 +68,8 @@ def train_tokenizer(
 def _in_stable_order(tokenizer: Tokenizer) -> Tokenizer:
     """Make the vocabulary a function of the texts, where the trainer leaves three things to chance.
 
-    It numbers pieces of equal score in any order, sums differ in their last digits, and characters too rare for a score
-    of their own get the lowest score plus 0.0001 for each such character before them.
+    Pieces of equal score come in any order, sums differ in their last digits, and characters too rare for a score of
+    their own get the lowest score plus 0.0001 for each such character before them.
     """
     state = json.loads(tokenizer.to_str())
     specials, pieces = state["model"]["vocab"][: len(SPECIAL_TOKENS)], state["model"]["vocab"][len(SPECIAL_TOKENS) :]
@@ -89,10 +87,6 @@ def _in_stable_order(tokenizer: Tokenizer) -> Tokenizer:
 
 def static_encoder(tokenizer: PreTrainedTokenizerFast, features: int = 256) -> SentenceTransformer:
     """Build an untrained bag of token vectors (the host's `StaticEmbedding`), which trains on two CPU cores in minutes.
-
-    Args:
-        tokenizer: A fast tokenizer.
-        features: Size of the vectors.
 
     Example:
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
@@ -152,11 +146,8 @@ def first_last_encoder(model: SentenceTransformer) -> SentenceTransformer:
 
     The encoder is a Transformer, a `WeightedLayerPooling` that gives half of the weight to the first and half to the
     last transformer layer (not the embedding layer), and mean pooling. The layer weights are fixed. Its
-    `token_embeddings` are the average of the two layers too, as `ContextualEncoder` needs them for words.
-
-    Args:
-        model: An encoder that starts with a Transformer, which is used as it is, sharing its weights. Its pooling is
-            left out. Its prompts and its device are kept.
+    `token_embeddings` are the average of the two layers too, as `ContextualEncoder` needs them for words. The model's
+    Transformer is used as it is, sharing its weights; prompts and device are kept.
 
     Example:
         >>> plain = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny")
@@ -182,12 +173,8 @@ def first_last_encoder(model: SentenceTransformer) -> SentenceTransformer:
 def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
     """Copy an encoder, so that queries and passages each have their own, behind the host's `Router`.
 
-    Args:
-        model: The encoder that both start from. It becomes the encoder of passages: `encode_query` uses the copy,
-            `encode_document` and `encode` the original.
-
-    Raises:
-        ValueError: If the model already has a `Router`.
+    The encoder itself becomes that of passages: `encode_query` uses the copy, `encode_document` and `encode` the
+    original. A model that already has a `Router` is a `ValueError`.
 
     Example:
         >>> model = with_two_encoders(static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8))

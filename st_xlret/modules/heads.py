@@ -17,17 +17,14 @@ class AsymmetricBNHead(nn.Module):
     batch statistics which rows belong together. Only the side with batch statistics updates the running statistics,
     and the other side reads them as they were before the step.
 
-    Without gradients (evaluation), both sides use the running statistics and nothing changes: the host leaves
-    `training` on while it evaluates a loss. Inputs are converted to the type of the weights, so that a head in
-    float32 works with an encoder in bfloat16.
+    Without gradients (evaluation), both sides use the statistics of both and nothing changes: the host leaves
+    `training` on while it evaluates a loss, and equal weights are to have equal losses. Inputs are converted to the
+    type of the weights, so that a head in float32 works with an encoder in bfloat16.
 
     Args:
         in_features: Size of the sentence vectors, and between the two linear layers.
         out_features: Size of the output. Default: `in_features`.
         normalization: "asymmetric", "batch" (both sides in one batch: the ablation that fails in Table 5) or "none".
-
-    Raises:
-        ValueError: If the normalization is unknown.
 
     Example:
         >>> head = AsymmetricBNHead(16, out_features=8)
@@ -48,8 +45,7 @@ class AsymmetricBNHead(nn.Module):
         super().__init__()
         if normalization not in ("asymmetric", "batch", "none"):
             raise ValueError(f"normalization must be 'asymmetric', 'batch' or 'none', got {normalization!r}")
-        self.in_features, self.out_features = in_features, out_features or in_features
-        self.normalization = normalization
+        self.out_features, self.normalization = out_features or in_features, normalization
         self.linear_in = nn.Linear(in_features, in_features)
         self.norm = nn.Identity() if normalization == "none" else nn.BatchNorm1d(in_features)
         self.linear_out = nn.Linear(in_features, self.out_features)
@@ -62,15 +58,20 @@ class AsymmetricBNHead(nn.Module):
         kind = self.linear_in.weight.dtype
         sides = [self.linear_in(centres.to(kind)), self.linear_in(contexts.to(kind))]
         if isinstance(self.norm, nn.BatchNorm1d):
+            norm, sizes = self.norm, [len(centres), len(contexts)]
             if not (self.training and torch.is_grad_enabled()):
-                sides = [by_running_statistics(self.norm, side) for side in sides]
+                both = F.batch_norm(torch.cat(sides), None, None, norm.weight, norm.bias, training=True, eps=norm.eps)
+                sides = list(both.split(sizes))
             elif self.normalization == "batch":
-                sides = list(self.norm(torch.cat(sides)).split([len(centres), len(contexts)]))
+                sides = list(norm(torch.cat(sides)).split(sizes))
             else:
                 running, batch = (0, 1) if self.toggle else (1, 0)
-                # The side with running statistics goes first: it reads them as they were before the step.
-                sides[running] = by_running_statistics(self.norm, sides[running])
-                sides[batch] = self.norm(sides[batch])
+                assert norm.running_mean is not None and norm.running_var is not None
+                # The side with running statistics goes first: it reads them as they were before the step. Copies: a
+                # later call may update the originals in place, and the backward pass still needs these values.
+                mean, variance = norm.running_mean.clone(), norm.running_var.clone()
+                sides[running] = F.batch_norm(sides[running], mean, variance, norm.weight, norm.bias, eps=norm.eps)
+                sides[batch] = norm(sides[batch])
                 self.toggle.logical_not_()
         return self.linear_out(F.relu(sides[0])), self.linear_out(F.relu(sides[1]))
 
@@ -79,8 +80,7 @@ class ProjectionHead(nn.Module):
     """MSM's projection head (Zhang et al. 2023, section 3.2, and the authors' program).
 
     The layers are Linear, batch normalisation, ReLU, Linear, and batch normalisation without an affine part. The
-    linear layers have no bias, and eps is 1e-12. Statistics and types are those of `AsymmetricBNHead`: of the batch
-    during training, and the running ones without gradients.
+    linear layers have no bias, and eps is 1e-12. Statistics are those of the batch, in evaluation too.
 
     Args:
         features: Size of the input, of the output and between the two linear layers.
@@ -93,25 +93,14 @@ class ProjectionHead(nn.Module):
     def __init__(self, features: int) -> None:
         super().__init__()
         self.linear_in = nn.Linear(features, features, bias=False)
-        self.norm = nn.BatchNorm1d(features, eps=1e-12)
+        self.norm = nn.BatchNorm1d(features, eps=1e-12, track_running_stats=False)
         self.linear_out = nn.Linear(features, features, bias=False)
-        self.norm_out = nn.BatchNorm1d(features, eps=1e-12, affine=False)
+        self.norm_out = nn.BatchNorm1d(features, eps=1e-12, affine=False, track_running_stats=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Project vectors (N, features) to (N, features)."""
-        x = self.linear_in(x.to(self.linear_in.weight.dtype))
-        if self.training and torch.is_grad_enabled():
-            return self.norm_out(self.linear_out(F.relu(self.norm(x))))
-        x = F.relu(by_running_statistics(self.norm, x))
-        return by_running_statistics(self.norm_out, self.linear_out(x))
-
-
-def by_running_statistics(norm: nn.BatchNorm1d, x: Tensor) -> Tensor:
-    """Normalise rows (N, d) by the running statistics, which stay as they are."""
-    assert norm.running_mean is not None and norm.running_var is not None
-    # Copies: a later call may update the originals in place, and the backward pass still needs these values.
-    mean, variance = norm.running_mean.clone(), norm.running_var.clone()
-    return F.batch_norm(x, mean, variance, norm.weight, norm.bias, training=False, eps=norm.eps)
+        x = self.norm(self.linear_in(x.to(self.linear_in.weight.dtype)))
+        return self.norm_out(self.linear_out(F.relu(x)))
 
 
 class ContextualEncoder(nn.Module):
@@ -149,20 +138,10 @@ class ContextualEncoder(nn.Module):
         word_start: Tensor,
         word_end: Tensor,
     ) -> Tensor:
-        """Embed each sentence together with one of its words.
+        """Embed sentences (B, sentence_features), each with a word of its tokens (B, T, token_features) and mask.
 
-        Args:
-            sentence_embedding: Sentence vectors (B, sentence_features).
-            token_embeddings: Token vectors (B, T, token_features).
-            attention_mask: 1 for tokens, 0 for padding (B, T).
-            word_start: Position of the word's first token in the text without padding, integers (B,).
-            word_end: Position after its last token (B,).
-
-        Returns:
-            Embeddings (B, out_features).
-
-        Raises:
-            ValueError: If a span is empty or reaches beyond its text.
+        The word of a row stands at the tokens [start, end), (B,) each, of the text without padding. Returns embeddings
+        (B, out_features); a ValueError names a span that is empty or reaches beyond its text.
         """
         words = mean_of_spans(token_embeddings, attention_mask, word_start, word_end)
         both = torch.cat([sentence_embedding, words], dim=1).to(self.linear.weight.dtype)

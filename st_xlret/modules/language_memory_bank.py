@@ -19,13 +19,9 @@ class LanguageMemoryBank(nn.Module):
 
     Args:
         features: Size of a key.
-        size: Number of keys: in all for `scope="total"` (the paper's bank has 32,768), per language for
-            `scope="per_language"`.
+        size: Number of keys, in all or of each language (the paper's bank has 32,768 in all).
         scope: "total" for one queue for all languages, in which frequent languages displace rare ones, or
             "per_language" for a queue for each.
-
-    Raises:
-        ValueError: If `size` or `features` is below 1, or the scope is unknown.
 
     Example:
         >>> bank = LanguageMemoryBank(2, size=3)
@@ -41,10 +37,8 @@ class LanguageMemoryBank(nn.Module):
     def __init__(self, features: int, size: int = 32768, *, scope: Literal["total", "per_language"] = "total") -> None:
         super().__init__()
         if size < 1 or features < 1 or scope not in ("total", "per_language"):
-            raise ValueError(
-                "features and size must be at least 1 and scope 'total' or 'per_language', got "
-                f"features={features}, size={size}, scope={scope!r}"
-            )
+            got = f"features={features}, size={size}, scope={scope!r}"
+            raise ValueError(f"features and size are at least 1 and scope 'total' or 'per_language', got {got}")
         self.features, self.size, self.scope = features, size, scope
         self.register_buffer("keys", torch.zeros(0, features))
         # Language, document and text of each key, and the number of its arrival, which tells the oldest.
@@ -80,10 +74,9 @@ class LanguageMemoryBank(nn.Module):
                 self.tags = torch.cat([self.tags, tags[new[len(oldest) :]]])
 
     def get(self, language: Tensor | None = None) -> dict[str, Tensor]:
-        """Return the keys and their ids as the arguments of `contrastive_context_loss` that begin with "queue".
+        """The keys and their ids as the arguments of `contrastive_context_loss` that begin with "queue".
 
-        Args:
-            language: Keys of other languages than these ids are left out. Default: all keys, without a copy.
+        Keys of other languages than the ids `language` are left out. By default all are given, without a copy.
         """
         keys, tags = self.keys, self.tags
         if language is not None and not (wanted := torch.isin(tags[:, 0], language)).all():

@@ -27,6 +27,8 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
         lr_drops: Shares of the steps, such as `[0.5, 0.75]`: after each, the schedule's learning rate is divided by 10.
         keep_trained: Weights after training: `original + keep_trained * (trained - original)`. Between the two are
             often models that keep most of what both can do (Wortsman et al., CVPR 2022).
+        multi_dataset_batch_sampler: As for the host. Default: batches as often as the `ratio` of each loss says, of the
+            host's losses its "proportional".
         joint: Each step takes one batch of every data set and sums their losses. Default: each batch is of one data
             set, drawn at random in proportion to the `ratio` of its loss.
 
@@ -39,6 +41,9 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
         (False, 1.0)
     """
 
+    multi_dataset_batch_sampler: str | None = option(  # type: ignore[assignment]
+        None, "Batches of several data sets: proportional, round_robin. By default as often as each loss asks for."
+    )
     precision: str = option(
         "auto", "Number format; auto is bf16 where the device computes in it, else fp32.", [*PRECISIONS, "fp16"]
     )

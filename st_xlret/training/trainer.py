@@ -19,7 +19,7 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
 )
 from sentence_transformers.base.modules import Router
-from sentence_transformers.base.sampler import BatchSamplers, MultiDatasetBatchSamplers
+from sentence_transformers.base.sampler import BatchSamplers, MultiDatasetBatchSamplers, ProportionalBatchSampler
 from torch.utils.data import BatchSampler, ConcatDataset
 
 from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler
@@ -143,15 +143,18 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         self, dataset: ConcatDataset, batch_samplers: list[BatchSampler], generator: Any = None, seed: int | None = 0
     ) -> BatchSampler:
         """Batches of all data sets, as often as the losses ask for, unless the arguments name a sampler."""
+        chosen, arguments = self.args.multi_dataset_batch_sampler, (dataset, batch_samplers, generator, seed)
         if self.args.joint:
-            return InterleavedBatchSampler(dataset, batch_samplers, generator, seed, in_turn=True)
-        if self.args.multi_dataset_batch_sampler != MultiDatasetBatchSamplers.PROPORTIONAL:
-            return super().get_multi_dataset_batch_sampler(dataset, batch_samplers, generator, seed)
+            return InterleavedBatchSampler(*arguments, in_turn=True)
+        if chosen not in (None, MultiDatasetBatchSamplers.PROPORTIONAL):
+            return super().get_multi_dataset_batch_sampler(*arguments)
         losses = [self._own_loss_of(part) for part in dataset.datasets]
-        if not any(losses):
-            return super().get_multi_dataset_batch_sampler(dataset, batch_samplers, generator, seed)
         ratios = [1.0 if own is None else own.ratio for own in losses]
-        return InterleavedBatchSampler(dataset, batch_samplers, generator, seed, ratios=ratios)
+        if any(losses) and (chosen is None or {*ratios} != {1.0}):
+            return InterleavedBatchSampler(*arguments, ratios=ratios)
+        # The host's sampler gives ranks different data sets, and losses that gather would wait forever.
+        at_once = any(losses) and self.args.world_size > 1
+        return (InterleavedBatchSampler if at_once else ProportionalBatchSampler)(*arguments)
 
     def _own_loss_of(self, dataset: Any) -> CrossLingualLoss | None:
         if not isinstance(self.loss, Mapping):

@@ -99,11 +99,6 @@ def test_a_dataset_of_less_than_a_batch_is_an_error_and_no_endless_loop() -> Non
         list(together)
 
 
-def test_in_turn() -> None:
-    sampler = interleaved(in_turn=True)
-    assert turns(sampler) == [0, 1, 2] * 10 and len(sampler) == 30
-
-
 @pytest.mark.parametrize("ratios", [[1, 2], [1, -1, 1], [0, 0, 0]])
 def test_wrong_ratios(ratios: list[int]) -> None:
     with pytest.raises(ValueError, match=re.escape(str(ratios))):

@@ -59,12 +59,6 @@ def test_a_batch_larger_than_its_language_repeats_rows_evenly() -> None:
     assert sorted(Counter(rows.tolist()).values()) == [2, 3, 3]
 
 
-@pytest.mark.parametrize("wrong", [{"language_smoothing": -0.1}, {"language_smoothing": 1.1}, {"language_mixing": 2}])
-def test_wrong_options(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=str(*wrong.values())):
-        Rows(**wrong)
-
-
 def rows_dataset() -> Dataset:
     languages = ["en"] * 60 + ["fr"] * 20 + ["sw"] * 4
     return Dataset.from_dict({"sentence": [str(i) for i in range(84)], "language": languages})
@@ -93,6 +87,9 @@ def test_few_rows_and_none() -> None:
     assert list(Rows()(Dataset.from_dict({"sentence": ["a"]}), 2)) == [[0, 0]]  # rows of one group
     with pytest.raises(ValueError, match="0 rows"):
         Rows()(rows_dataset().select([]), 2)
+    for wrong in ({"language_smoothing": -0.1}, {"language_smoothing": 1.1}, {"language_mixing": 2}):
+        with pytest.raises(ValueError, match=str(*wrong.values())):
+            Rows(**wrong)
 
 
 def test_every_pair_has_another_sentence_beside_it() -> None:

@@ -19,7 +19,7 @@ from tests.distributed.workers import Result
 from tests.training.runs import arguments
 
 pytestmark = pytest.mark.distributed
-RUNS = ["shared", "cached", "two encoders"]
+RUNS = ["cached", "two encoders"]
 
 
 def questions(count: int = 34) -> Dataset:
@@ -36,9 +36,7 @@ def run(rank: int, ranks: int, folder: Path, name: str) -> Result:
     model = tiny.transformer(seed=rank)
     model = with_two_encoders(model) if name == "two encoders" else model
     options: dict[str, Any] = {"cached": {"temperature": 1.0, "similarity": "dot"}}.get(name, {})
-    options |= {} if name == "shared" else {"mini_batch_num_tokens": 24}
-    batches = Rows(1.0, 0.5 if name == "shared" else 1.0)
-    loss = RetrievalContrastiveLoss(model, batches=batches, **options)
+    loss = RetrievalContrastiveLoss(model, batches=Rows(1.0, 0.5), mini_batch_num_tokens=24, **options)
     losses: list[float] = []
     loss.register_forward_hook(lambda module, inputs, value: losses.append(value.item()))
     changed: dict[str, Any] = {"ddp_backend": "gloo"} if ranks > 1 else {}

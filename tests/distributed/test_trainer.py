@@ -2,56 +2,42 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from st_xlret.losses import MaskedLMLoss, MSMLoss
-from tests import tiny
 from tests.distributed.workers import Result, run_on_two_ranks
-from tests.training.runs import interleaved_run, trainer_of
+from tests.training.runs import interleaved_run, joint_run
 
 pytestmark = pytest.mark.distributed
+# The checkpoint of the first lies in its second epoch. The encoder of queries is not used by two parts of three.
+RUNS: dict[str, tuple[Any, int, int]] = {
+    "three data sets": (interleaved_run, 24, 20),
+    "joint, two encoders": (partial(joint_run, two_encoders=True), 6, 4),
+}
 
 
 def work(rank: int, ranks: int, folder: Path) -> Result:
-    """Three data sets in turn, and once more from the checkpoint in the second epoch; masked sentences and words."""
-    steps = {"max_steps": 24, "save_strategy": "steps", "save_steps": 20, "ddp_backend": "gloo"}
-    # Ranks start from different weights: rank 0's are to win.
-    alternate, recorder = interleaved_run(folder / "run", seed=rank, **steps)
-    resumed, repeated = interleaved_run(folder / "run", seed=5 + rank, **steps)
-    first = state_of(alternate)
-    alternate.train()
-    resumed.train(resume_from_checkpoint=str(folder / "run" / "checkpoint-20"))
-    # Micro-batches, of which the ranks have different numbers, and a second loss in every step.
-    model = tiny.transformer(dropout=0.1, seed=rank)
-    options: dict[str, Any] = {"num_negatives": 16, "mini_batch_size": 3, "batches": {"block_size": 4}}
-    rows = [row for row in tiny.documents(48, 8) if row["position"] < 3 + row["document"] % 6]
-    msm = MSMLoss(model, mlm=MaskedLMLoss(model), **options)
-    summed, sums = trainer_of(
-        folder / "msm", {"msm": msm}, {"msm": tiny.documents().from_list(rows)}, max_steps=6, ddp_backend="gloo"
-    )
-    summed.train()
-    return {
-        "epoch": alternate.state.epoch,
-        "steps": recorder.steps,
-        "repeated": repeated.steps,
-        "first": first,
-        "last": state_of(alternate),
-        "sums": sums.steps,
-        "tokens": summed.state.num_input_tokens_seen,
-        "msm": state_of(summed),
-    }
-
-
-def state_of(trainer: Any) -> Result:
-    """Encoder and what the losses own."""
-    owned = {
-        f"{name}/{key}": tensor for name, loss in trainer.loss.items() for key, tensor in loss.owned_state().items()
-    }
-    return {name: tensor.clone() for name, tensor in (trainer.model.state_dict() | owned).items()}
+    """Each run, and once more from its checkpoint."""
+    results = {}
+    for name, (make, steps, saved) in RUNS.items():
+        options = {"max_steps": steps, "save_strategy": "steps", "save_steps": saved, "ddp_backend": "gloo"}
+        trainer, recorder = make(folder / name, seed=rank, **options)
+        resumed, repeated = make(folder / name, seed=5 + rank, **options)
+        trainer.train()
+        resumed.train(resume_from_checkpoint=str(folder / name / f"checkpoint-{saved}"))
+        owned = {f"{n}/{key}": tensor for n, loss in trainer.loss.items() for key, tensor in loss.owned_state().items()}
+        results[name] = {
+            "epoch": trainer.state.epoch,
+            "tokens": trainer.state.num_input_tokens_seen,
+            "steps": recorder.steps,
+            "repeated": repeated.steps,
+            "state": {key: tensor.clone() for key, tensor in (trainer.model.state_dict() | owned).items()},
+        }
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -60,36 +46,15 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
     return run_on_two_ranks(work, tmp_path_factory.mktemp("ranks"))
 
 
-def taken(steps: list[tuple[int, str, float]]) -> list[tuple[int, str]]:
-    return [(step, name) for step, name, _ in steps]
-
-
-def test_a_run_over_three_data_sets_and_its_resume(results: list[Result]) -> None:
-    first, second = results
-    assert taken(first["steps"]) == taken(second["steps"])
-    assert [step for step, _ in taken(first["steps"])] == list(range(24))
-    assert {name for _, name in taken(first["steps"])} == {"ccp", "mlm", "pairs"}
-    # The checkpoint lies in the second epoch, of which the resumed run repeats the batches.
-    assert first["epoch"] > 20 / 24 * first["epoch"] > 1
-    for rank in results:
-        assert rank["repeated"] == rank["steps"][20:]
-
-
-@pytest.mark.parametrize("run", ["last", "msm"])
-def test_both_ranks_end_with_the_same(results: list[Result], run: str) -> None:
-    first, second = (result[run] for result in results)
-    assert first.keys() == second.keys()
-    assert [name for name in first if not torch.equal(first[name], second[name])] == []
-    if run == "last":
-        assert len(first["ccp/bank.keys"]) == 22
-        for rank in results:
-            assert any(not torch.equal(tensor, rank["first"][name]) for name, tensor in first.items())
-
-
-def test_masked_sentences_of_blocks_of_different_sizes(results: list[Result]) -> None:
-    first, second = results
-    assert taken(first["sums"]) == taken(second["sums"]) == [(step, "msm") for step in range(6)]
-    assert all(torch.tensor(value).isfinite() for rank in results for _, _, value in rank["sums"])
-    # Of both ranks, which read different sentences.
-    assert first["tokens"] == second["tokens"] > 2 * 6 * 4 * 3
-    assert any("document_encoder" in name for name in first["msm"])
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_and_its_resume(results: list[Result], name: str) -> None:
+    first, second = (result[name] for result in results)
+    taken, others = ([(step, part) for step, part, _ in run["steps"]] for run in (first, second))
+    parts = ("semantic", "language", "retrieval") if "joint" in name else ("ccp", "mlm", "pairs")
+    assert taken == others and {part for _, part in taken} == {*parts}
+    _, steps, saved = RUNS[name]
+    assert [step for step, _ in taken] == [step for step in range(steps) for _ in range(len(taken) // steps)]
+    assert "joint" in name or first["epoch"] * saved / steps > 1
+    assert all(run["repeated"] == [of for of in run["steps"] if of[0] >= saved] for run in (first, second))
+    assert [key for key in first["state"] if not torch.equal(first["state"][key], second["state"][key])] == []
+    assert first["tokens"] == second["tokens"] > 0

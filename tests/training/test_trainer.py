@@ -20,7 +20,7 @@ from transformers.trainer_utils import HPSearchBackend
 from st_xlret.batches import LengthGroupedBatches, Rows
 from st_xlret.losses import CCPLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss
 from st_xlret.modules import with_two_encoders
-from st_xlret.training import CrossLingualTrainer
+from st_xlret.training import CrossLingualTrainer, CrossLingualTrainingArguments
 from tests import tiny
 from tests.training.runs import PARTS, arguments, interleaved_run, joint_run, ml_ctl_run, trainer_of
 
@@ -141,6 +141,22 @@ def test_arguments_of_the_host_are_taken_over_and_its_losses_have_its_epoch(tmp_
     texts = [text for batch in trainer.get_train_dataloader() for text in batch["source_text_id"].tolist()]
     assert len(texts) == 40 and max(Counter(texts).values()) == max(Counter(rows["source"]).values())
     assert trainer.train().global_step == 30
+
+
+@pytest.mark.parametrize("of_host", [False, True])
+def test_the_hosts_epoch_where_it_is_asked_for_and_no_loss_declares_a_ratio(tmp_path: Path, of_host: bool) -> None:
+    model = tiny.static()
+    datasets = {"many": tiny.pairs().select(range(36)), "few": tiny.pairs().select(range(36, 40))}
+    make: Any = SentenceTransformerTrainingArguments if of_host else CrossLingualTrainingArguments
+    args = make(str(tmp_path), per_device_train_batch_size=4, multi_dataset_batch_sampler="proportional")
+
+    def batches(**ratio: float) -> Counter[str]:
+        losses = {name: SemanticContrastiveLoss(model, ratio=ratio.get(name, 1.0)) for name in datasets}
+        trainer = CrossLingualTrainer(model, args, datasets, loss=losses)
+        return Counter(batch["dataset_name"] for batch in trainer.get_train_dataloader())
+
+    assert batches() == {"many": 9, "few": 1}
+    assert batches(many=0.0) == {"few": 10}
 
 
 def test_a_host_loss_does_not_lose_the_texts_of_a_column_named_document(tmp_path: Path) -> None:
