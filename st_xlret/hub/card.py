@@ -172,7 +172,8 @@ def card_data(model: SentenceTransformer) -> CrossLingualCardData:
     if not isinstance(card, CrossLingualCardData):
         model.model_card_data = ours = CrossLingualCardData()
         replaced = {"local_files_only", "widget", "similarities"}
-        vars(ours).update({name: value for name, value in vars(card).items() if value and name not in replaced})
+        stated = {name: value for name, value in vars(card).items() if value or value is False}
+        vars(ours).update({name: value for name, value in stated.items() if name not in replaced})
         card = ours.with_facts_of(_source_of(model))
     return card  # type: ignore[no-any-return]
 

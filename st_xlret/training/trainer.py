@@ -69,7 +69,6 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     Raises:
         ValueError: If a data set lacks a column that its loss reads, or the model has a `Router` with other routes
             than "query" and "document" and the arguments no `router_mapping`.
-        KeyError: If a data set has no loss.
         FloatingPointError: In training, if a loss or a weight is not finite.
 
     Example:
@@ -294,8 +293,8 @@ def built(loss: Any, model: SentenceTransformer, *, anew: bool = False) -> Any:
 def select(datasets: Any, loss: Any) -> Any:
     """The columns of data sets that their losses read."""
     if isinstance(datasets, Mapping):
-        return {n: select(rows, loss[n] if isinstance(loss, Mapping) else loss) for n, rows in datasets.items()}
-    if datasets is None or loss is None:
+        return {n: select(rows, loss.get(n) if isinstance(loss, Mapping) else loss) for n, rows in datasets.items()}
+    if datasets is None or loss is None or isinstance(loss, Mapping):  # the host says which loss or data set is missing
         return datasets
     if own := own_loss(loss):
         return own.select(datasets)

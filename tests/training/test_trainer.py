@@ -159,6 +159,16 @@ def test_the_hosts_epoch_where_it_is_asked_for_and_no_loss_declares_a_ratio(tmp_
     assert batches(many=0.0) == {"few": 10}
 
 
+def test_what_the_host_refuses_and_what_its_card_is_told_stays(tmp_path: Path) -> None:
+    model = tiny.static()
+    model.model_card_data.generate_widget_examples = False
+    loss, rows = {"a": MultipleNegativesRankingLoss(model)}, tiny.pairs().select_columns(["source", "target"])
+    for datasets in (rows, {"a": rows, "b": rows}):
+        with pytest.raises(ValueError, match="If the provided `loss` is a dict"):
+            CrossLingualTrainer(model, arguments(tmp_path), datasets, loss=loss)
+    assert not model.model_card_data.generate_widget_examples
+
+
 def test_a_host_loss_does_not_lose_the_texts_of_a_column_named_document(tmp_path: Path) -> None:
     model = tiny.static()
     pairs = tiny.pairs().select_columns(["source", "target"]).rename_columns({"source": "query", "target": "document"})
