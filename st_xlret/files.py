@@ -32,7 +32,7 @@ _FILES = re.compile(
     r"(adapter_)?model(-\d+-of-\d+)?\.safetensors|pytorch_model(-\d+-of-\d+)?\.bin|"
     r"(language_bias_(before|after)|strength)\.png"
 )
-_FOLDERS = re.compile(r"(.+_)?\d+_[A-Z]\w*|additional_chat_templates")
+_FOLDERS = re.compile(r"(.+_)?\d+_[A-Z]\w*|additional_chat_templates|query|document")
 _TAIL = 10_000  # bytes at the end of a file, where Parquet has its metadata
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
+import logging
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 _OLD_NAMES = {
     name: f"sentence_transformers.models.{name}"
@@ -29,7 +35,8 @@ def save_portable(model: Any, folder: str | Path) -> None:
 
     The host's `save_pretrained` writes the weights; its settings then take the names that they had before version 5.4,
     which later versions read, too. A module or a setting that is newer keeps its form, and so needs the version that
-    brought it: maps per language and of one role need a `Router`, which is new in version 5.
+    brought it: maps per language need a `Router`, which is new in version 5. A model with one for queries and documents
+    is also written without it, as `FOLDER/query` and `FOLDER/document`, whose `encode` takes the prompt of the role.
 
     Args:
         model: A Sentence Transformer.
@@ -45,8 +52,48 @@ def save_portable(model: Any, folder: str | Path) -> None:
         [1.0, 0.0]
     """
     model.save_pretrained(str(folder))
-    for module in _rewrite(Path(folder) / "modules.json", lambda modules: [*map(_renamed, modules)]) or []:
+    modules = _rewrite(Path(folder) / "modules.json", lambda modules: [*map(_renamed, modules)]) or []
+    for module in modules:
         _to_old_form(module["type"], Path(folder) / module["path"])
+    names = [module["type"].rpartition(".")[2] for module in modules]
+    if "Normalize" in names and "Dense" in names[names.index("Normalize") :]:
+        logger.warning("%s: engines such as TEI and vLLM overlook a Normalize before a Dense", folder)
+    routes = next((module.sub_modules for module in model.children() if hasattr(module, "sub_modules")), {})
+    for role in ("query", "document") if {*routes} == {"query", "document"} else ():
+        save_portable(_of_role(model, role), Path(folder) / role)
+        _share_files(Path(folder) / role, Path(folder))
+
+
+def _of_role(model: Any, role: str) -> Any:
+    """The model without its `Router`, for the texts of one role."""
+    inside = [
+        part
+        for module in model.children()
+        for part in (module.sub_modules[role] if hasattr(module, "sub_modules") else [module])
+    ]
+    names = (role, "passage", "corpus") if role == "document" else (role,)
+    plain = type(model)(
+        modules=inside,
+        device=str(model.device),
+        prompts=dict(model.prompts),
+        default_prompt_name=next((name for name in names if model.prompts.get(name)), None),
+        similarity_fn_name=model.similarity_fn_name,
+        truncate_dim=model.truncate_dim,
+    )
+    for fact in ("language", "license", "base_model", "tags", "local_files_only"):
+        setattr(plain.model_card_data, fact, getattr(model.model_card_data, fact))
+    return plain
+
+
+def _share_files(folder: Path, whole: Path) -> None:
+    """Let weights that a model of one role has from the whole one be the same file, where the disk can."""
+    others = [file for file in whole.rglob("*.safetensors") if folder not in file.parents]
+    for file in folder.rglob("*.safetensors"):
+        same = next((other for other in others if filecmp.cmp(file, other, shallow=False)), None)
+        with suppress(OSError):
+            if same is not None:
+                os.link(same, file.with_suffix(".link"))
+                file.with_suffix(".link").replace(file)
 
 
 def _rewrite(file: Path, change: Callable[[Any], Any]) -> Any:

@@ -22,9 +22,10 @@ from st_xlret.data.documents import Unit, read_documents
 from st_xlret.data.reading import BadLines, DataError, first_record, read_lines
 from st_xlret.encoding import embeds_roles_apart, encode, role_prompt
 from st_xlret.hub.card import set_card_data
-from st_xlret.hub.export import check_routes, export, load_model
+from st_xlret.hub.export import check_routes, export, load_model, pooled_rows
 from st_xlret.languages import check_language, check_languages, language_in_name, match_language
 
+_POOLED = 500  # texts whose pooled vectors are measured
 _TEXT_COLUMNS = ("text", "sentence", "query", "question")
 
 _Entries = Iterator[tuple[str, str, str, str]]
@@ -161,7 +162,10 @@ def calibrate(
         f"{shares[0]:.1f} % before, {shares[1]:.1f} % after (chance: {100 * comparison.after.search.chance:.1f} %), on "
         "the texts of the calibration"
     )
-    calibrated = export(encoder, layer, query_calibration=fitted.layer("query") if fitted.query is not None else None)
+    few_of_each = [text for part in by_language.values() for text in part[: -(-_POOLED // len(by_language))]]
+    pooled = pooled_rows(encoder, few_of_each, prompts) if is_lsar else None
+    query_layer = fitted.layer("query") if fitted.query is not None else None
+    calibrated = export(encoder, layer, query_calibration=query_layer, pooled=pooled)
     calibrated.prompts.update(prompts)
     name = model if isinstance(model, str) else None
     set_card_data(calibrated, languages=sorted(sample), base_model=name, tags=["calibration", *steps])

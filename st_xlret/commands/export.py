@@ -42,13 +42,14 @@ class Arguments:
 def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     """Run the command `export`."""
     (options,) = parse([Arguments], name_leading_words(arguments, "model"), description=__doc__, prog=prog)
-    check_needed(options, "model", "output")
+    check_needed(options, "output")
     import torch
     from sentence_transformers.base.modules import Normalize
 
     from st_xlret.calibration import VectorCalibration
+    from st_xlret.calibration.model import weak_phrases
     from st_xlret.hub.card import check_license, set_card_data
-    from st_xlret.hub.export import Repository, check_finite, export, load_model
+    from st_xlret.hub.export import Repository, check_finite, export, load_model, pooled_rows
     from st_xlret.training.trainable import merge_adapters
 
     check_license(options.license)
@@ -57,13 +58,18 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     if options.push_to_hub:
         place = {name: getattr(options, name) for name in ("revision", "create_pr", "overwrite")}
         repository = Repository(options.push_to_hub, private=options.private or None, **place)
+    calibration = VectorCalibration.load(options.calibration) if options.calibration else None
+    options.model = options.model or (calibration.model if calibration else None)
+    if calibration and not options.model:
+        raise ValueError(f"{options.calibration} maps vectors: name the encoder that they are from (--model)")
+    check_needed(options, "model")
     model, maps = merge_adapters(load_model(options.model, "cpu")), {}
-    if options.calibration is not None:
-        calibration = VectorCalibration.load(options.calibration)
+    if calibration:
         if calibration.normalize and not isinstance(model[-1], Normalize):  # it was fitted on vectors of unit length
             model.append(Normalize())
         maps["calibration"] = calibration.layer("document")
         maps["query_calibration"] = calibration.layer("query") if calibration.query is not None else None
+        maps["pooled"] = pooled_rows(model, [text for part in weak_phrases().values() for text in part])
     plain = export(model, **maps, default_language=options.default_language)
     if options.dtype != "auto":
         plain.to(getattr(torch, options.dtype))

@@ -87,3 +87,15 @@ def test_an_existing_model_stays_unless_it_is_to_be_replaced(tmp_path: Path, enc
     exported(tmp_path, "--overwrite")
     with pytest.raises(SystemExit, match="'MIT License'"):
         exported(tmp_path, "--overwrite", "--license", "MIT License")
+
+
+def test_a_map_is_no_model(tmp_path: Path, encoder: SentenceTransformer) -> None:
+    rows = {code: np.random.default_rng(0).normal(mean, 1, (60, 32)) for code, mean in (("en", 1), ("fr", -1))}
+    VectorCalibration.fit(rows).save(tmp_path / "map")
+    with pytest.raises(SystemExit, match=r"map of vectors, .* export MODEL --calibration"):
+        exported(tmp_path, model="map")
+    with pytest.raises(SystemExit, match="name the encoder that they are from"):
+        main(["export", "--calibration", str(tmp_path / "map"), "--output", str(tmp_path / "out")])
+    VectorCalibration.fit(rows, model=str(tmp_path / "model")).save(tmp_path / "named")
+    main(["export", "--calibration", str(tmp_path / "named"), "--output", str(tmp_path / "out")])
+    assert SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS).shape == (3, 32)
