@@ -6,10 +6,9 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from st_xlret.optional import import_optional
 
@@ -28,10 +27,7 @@ _CLEAR = 0.95  # probability: of 3,600 sentences of TICO-19, none above it is wr
 def language_to_id(code: str) -> int:
     """Turn a language code into an integer that can travel in an int64 tensor: its ASCII bytes as one number.
 
-    Whether the language exists is not checked, since this runs once per training row.
-
-    Raises:
-        ValueError: If `code` is empty, longer than 7 bytes, or not in the normal form of `check_language`.
+    A ValueError refuses what does not look like a normal form; whether the language exists is not checked.
 
     Example:
         >>> language_to_id("en"), id_to_language(25966)
@@ -43,11 +39,7 @@ def language_to_id(code: str) -> int:
 
 
 def id_to_language(language_id: int) -> str:
-    """Turn an id of `language_to_id` back into its language code.
-
-    Raises:
-        ValueError: If `language_id` is not the id of any code.
-    """
+    """Turn an id of `language_to_id` back into its language code; a ValueError for other numbers."""
     number = int(language_id)
     code = number.to_bytes((number.bit_length() + 7) // 8, "big").decode("latin-1") if number > 0 else ""
     if not _is_plain(code):
@@ -59,10 +51,8 @@ def check_language(code: str, *, where: str = "") -> str:
     """Check that `code` names a language, and return its normal form.
 
     The normal form is lower-case with hyphens, and two letters where ISO 639-1 has them (`"eng"` becomes `"en"`,
-    `"cmn"` `"zh"`). A region stays, and a script that is not the usual one. `where` is the place to name in the error.
-
-    Raises:
-        ValueError: If `code` is no BCP 47 tag of one language, or longer than 7 bytes.
+    `"cmn"` `"zh"`). A region stays, and a script that is not the usual one. What is no BCP 47 tag of one language, or
+    longer than 7 bytes, is refused by a ValueError, which begins with `where`.
 
     Example:
         >>> check_language("zh-TW"), check_language("eng_Latn")
@@ -93,48 +83,34 @@ def read_label(value: Any) -> str | None:
     return check_language(text)
 
 
-def language_fields(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The fields of which all values in some rows, but missing ones, are languages: where the labels may be."""
-    looks_so: dict[str, bool] = {}
-    for name, value in ((name, value) for row in rows for name, value in row.items()):
-        try:
-            if read_label(value) is not None:
-                looks_so.setdefault(name, True)
-        except ValueError:
-            looks_so[name] = False
-    return [name for name, is_language in looks_so.items() if is_language]
-
-
 def language_of(record: Mapping[str, Any], *fields: str) -> str | None:
     """The language that a record names in the first of the fields that has one; a ValueError if it is no code.
 
-    The fields are by default `language`, `lang` and `metadata.language`.
+    The fields are by default `language`, `lang` and `metadata.language`. The error names those that have a language.
     """
-    metadata = record.get("metadata")
-    metadata = metadata if isinstance(metadata, Mapping) else {}
-    values = {**{f"metadata.{name}": value for name, value in metadata.items()}, **record}
+    metadata, values = record.get("metadata"), dict(record)
+    if isinstance(metadata, Mapping):
+        values |= {f"metadata.{name}": value for name, value in metadata.items()}
     try:
         return next(filter(None, (read_label(values.get(field)) for field in fields or _LABELS)), None)
     except ValueError as error:
-        others = ", ".join(language_fields([values]))
-        raise ValueError(f"{error}{others and f'; fields that look like languages: {others}'}") from error
+        others = [name for name, value in values.items() if isinstance(value, str) and normal_form(value)]
+        hint = f"; fields that look like languages: {', '.join(others)}" if others else ""
+        raise ValueError(f"{error}{hint}") from error
 
 
 def check_languages(languages: Iterable[str] | str | None) -> frozenset[str] | None:
     """Check a language filter: None for all languages, otherwise a set of normal forms; a ValueError for a bad one."""
     if languages is None:
         return None
-    codes = [languages] if isinstance(languages, str) else languages
-    checked = frozenset(check_language(code, where="languages") for code in codes)
-    if not checked:
-        raise ValueError("languages is empty; pass None to keep every language")
-    return checked
+    codes = [languages] if isinstance(languages, str) else list(languages)
+    return frozenset(check_language(code, where="languages") for code in codes or [""])
 
 
 def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
-    """Return the code under which a text in `code` is kept, or None if `wanted` leaves it out.
+    """The code of `wanted` under which a text in `code` is kept: this one, or the bare language in the same script.
 
-    An exact entry wins. Otherwise a bare language in `wanted` takes its variants in its usual script.
+    None if there is neither.
 
     Example:
         >>> match_language("pt-br", {"pt"}), match_language("pt-br", {"pt", "pt-br"}), match_language("zh-tw", {"zh"})
@@ -158,10 +134,9 @@ def same_language(one: str, other: str) -> bool:
 
 
 def find_language(code: str, known: Iterable[str]) -> str | None:
-    """Find the language that a code means among known ones, whatever the codes look like.
+    """Find the language that a code means among known ones, as it is written there, or None.
 
-    The region and the length of the code do not matter, and a member of a macrolanguage stands for it (`"cmn"` for
-    `"zh"`). Returns one of `known`, as it is written there, or None.
+    The region and the length of the code do not matter, and a member of a macrolanguage stands for it.
 
     Example:
         >>> [find_language(code, ["fr", "ru", "zh"]) for code in ("rus", "fr-CA", "zh-Hans", "cmn", "zh-TW", "und")]
@@ -181,25 +156,20 @@ def find_language(code: str, known: Iterable[str]) -> str | None:
 def languages_in_name(path: str | os.PathLike[str]) -> tuple[str, str]:
     """Read the two languages in a file name such as `WORDS.en-fr.tsv.gz`, `en-fr.txt` or `X.en-zh_TW.tsv`.
 
-    They are a part of the name between dots, with a hyphen between them. A region or script takes an underscore.
-
-    Raises:
-        ValueError: If the name contains no two languages, or more than one possible pair of them.
+    They are a part of the name between dots, with a hyphen between them. A region or script takes an underscore. A
+    ValueError refuses a name with no such pair, or several.
 
     Example:
         >>> languages_in_name("data/my-words.en-pt_BR.tsv.gz")
         ('en', 'pt-br')
     """
-    pairs = dict[tuple[str, str], None]()
-    for part in Path(path).name.split("."):
-        for hyphen in re.finditer("-", part):
-            source, target = normal_form(part[: hyphen.start()]), normal_form(part[hyphen.end() :])
-            if source and target:
-                pairs[source, target] = None
+    splits = ((part, hyphen) for part in Path(path).name.split(".") for hyphen in re.finditer("-", part))
+    both = ((normal_form(part[: hyphen.start()]), normal_form(part[hyphen.end() :])) for part, hyphen in splits)
+    pairs = list(dict.fromkeys((source, target) for source, target in both if source and target))
     if len(pairs) != 1:
         doubt = f": it may be {' or '.join(map(str, pairs))}" if pairs else ""
         raise ValueError(f"{os.fspath(path)!r} does not name its two languages, as WORDS.en-pt_BR.tsv does{doubt}")
-    source, target = next(iter(pairs))
+    source, target = pairs[0]
     return check_language(source, where=str(path)), check_language(target, where=str(path))
 
 
@@ -217,11 +187,7 @@ class LanguageIdentifier:
             is not clear then gets one of the languages of the clear texts before it.
 
     Attributes:
-        unknown: Those of `languages` that py3langid does not know. It never finds them.
-
-    Raises:
-        ImportError: If py3langid is not installed: `pip install "st-xlret[langid]"`.
-        ValueError: If py3langid knows none of the languages.
+        unknown: Those of `languages` that py3langid does not know, and never finds; a ValueError if it is all of them.
 
     Example:
         >>> LanguageIdentifier(["en", "fr"]).identify("Le chat dort sur le toit de la maison.")
@@ -252,21 +218,17 @@ class LanguageIdentifier:
         return self._code_of[label]
 
 
-@dataclass(frozen=True)
-class LabelCheck:
-    """How far an identifier agrees with the language labels of texts.
-
-    Attributes:
-        disagreement: Language -> share of its texts that the identifier takes for another language.
-        found: Language -> the other language that it finds most often; only for languages with a disagreement.
-        examples: Language -> a text that it takes for that other language.
-        unknown: Languages that the identifier does not know, which were not checked.
-    """
+class LabelCheck(NamedTuple):
+    """How far an identifier agrees with the language labels of texts, by language."""
 
     disagreement: dict[str, float]
+    """The share of its texts that the identifier takes for another language."""
     found: dict[str, str]
+    """The other language that it finds most often; only for languages with a disagreement."""
     examples: dict[str, str]
+    """A text that it takes for that other language."""
     unknown: list[str]
+    """The languages that it does not know, which were not checked."""
 
     @property
     def share(self) -> float:
@@ -278,9 +240,6 @@ def check_labels(texts: Mapping[str, Sequence[str]]) -> LabelCheck:
     """Compare the language labels of texts (language -> texts) with what an identifier finds.
 
     It chooses among these languages and all that have a two-letter code. A few percent of disagreement are usual.
-
-    Raises:
-        ImportError: If py3langid is not installed.
 
     Example:
         >>> check_labels({"en": ["The cat sleeps on the roof."], "fr": ["Der Hund schläft in seinem Haus."]}).found

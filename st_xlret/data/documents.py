@@ -58,9 +58,7 @@ def load_documents(
 ) -> datasets.Dataset:
     """Read documents into one memory-mapped data set with a row per sentence.
 
-    The table is kept, and a second call with the same unchanged sources and options uses it again. Documents are
-    numbered in the order of the sorted file paths, then other sources; the rows of a document are contiguous. White
-    space becomes single spaces.
+    The table is kept, and a second call with the same unchanged sources and options uses it again.
 
     Args:
         sources: One or several of: a file or a folder of them, as `FORMATS` says; a Hugging Face data set
@@ -70,16 +68,13 @@ def load_documents(
             is named too; `"zh"` does not take `"zh-tw"`, which is in another script.
         exclude: Text files, one sentence per line, such as a test set. Sentences that occur in them are left out,
             whatever their case, punctuation and white space.
-        skip_bad_lines: Skip and count bad lines instead of raising an error.
+        skip_bad_lines: Skip and count bad lines instead of raising a `DataError` that names file and line.
         report: Filled with counts of `documents`, `sentences` and `excluded` sentences by language.
         cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
 
     Returns:
-        Columns `sentence`, `language`, `document` (from 0, over all sources) and `position` (from 0 in the document; of
-        those that are left).
-
-    Raises:
-        DataError: For a bad line (file and line are named), a source that does not exist, or if no document is left.
+        Columns `sentence`, `language`, `document` (from 0, by the sorted paths, then other sources; its rows are
+        contiguous) and `position` (from 0 in the document).
 
     Example:
         >>> import tempfile
@@ -119,11 +114,10 @@ def read_documents(
     """Stream documents, without keeping anything.
 
     Args:
-        sources: As for [`load_documents`][st_xlret.load_documents], as `languages`, bad lines and errors are.
+        sources: As for [`load_documents`][st_xlret.load_documents], and so `languages`.
         languages: Codes to keep.
         language: Language of texts that name none; "und" if it does not matter. By default it is identified, and text
-            files of a folder are read only if they are named after a language, or it has nothing else: a README
-            beside documents is none.
+            files of a folder are read only if they are named after one, or it has nothing else.
         unit: What the texts of a document are. By default documents of BEIR folders, and sentences of other sources.
         column: Field of the text, if it is not one of `TEXT_FIELDS`; of a table without names, its number from 1.
         bad_lines: What to do about bad lines.
@@ -157,8 +151,9 @@ class Sources:
         collections += map(datasets.load_from_disk, saved)
         streamed = [_streamed(name) for name in hub]
         self.identities = [*(identity for _, identity in streamed), *map(reading.identity_of, collections)]
-        self._collections = dict(zip(hub, (rows for rows, _ in streamed), strict=True))
-        self._collections |= {f"<source {number}>": records for number, records in enumerate(collections, start=1)}
+        rows = [*(rows for rows, _ in streamed), *collections]
+        names = [*hub, *(f"<source {number}>" for number in range(1, len(collections) + 1))]
+        self._collections = dict(zip(names, rows, strict=True))
 
     @cached_property
     def _identifier(self) -> LanguageIdentifier:

@@ -65,10 +65,6 @@ def load_pairs(
     Returns:
         String columns `source`, `target`, `source_language` and `target_language`.
 
-    Raises:
-        DataError: For a file in none of the formats, a bad line (file and line are named), or if no pair is left.
-        ValueError: For an unknown or ambiguous language, or `per_language` below 1.
-
     Example:
         >>> import tempfile
         >>> file = Path(tempfile.mkdtemp(), "words.en-fr.tsv")
@@ -120,13 +116,14 @@ def load_pairs(
 
 
 def is_pairs(file: Path) -> bool:
-    """Whether a file of a folder holds parallel sentences, by its name or its first record."""
+    """Whether a file of a folder holds parallel sentences, by its name or its first record.
+
+    One whose lines are all bad, or whose languages are unknown or ambiguous, is refused when it is read.
+    """
     name = file.name.removesuffix(".gz")
     if name.endswith(".jsonl"):
-        # A file whose lines are all bad has no record: reading it says so.
         return {"source", "target"} <= (reading.first_record(file) or COLUMNS).keys()
     if name.endswith((".tsv", ".txt")):
-        # One whose languages are unknown or ambiguous is refused when it is read.
         return _names_two_languages(name) or bool(_LIKE_TWO_LANGUAGES.search(name))
     return sides_of(file) is not None
 

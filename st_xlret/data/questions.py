@@ -70,10 +70,6 @@ def load_retrieval(
     Returns:
         String columns `query`, `positive`, `negative_1` ... and `language`.
 
-    Raises:
-        DataError: For a bad line (file and line are named), another format, or if no example is left.
-        FileNotFoundError: If a BEIR folder lacks a file or the split.
-
     Example:
         >>> import tempfile
         >>> file = Path(tempfile.mkdtemp(), "rows.jsonl")

@@ -38,7 +38,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 _ROWS_PER_BATCH = 100_000
 _JOINED_WITHOUT_SPACES = frozenset({"ja", "zh", "yue"})
 _WITHOUT_SENTENCE_MARKS = frozenset({"lo", "th"})
-_PHRASE_RUN_CHARACTERS = 60
+_PHRASES = re.compile(r"\S.{59,}?(?=\s.{60}|$)|\S.*")  # the last one is not shorter either
 _NO_LETTERS = regex.compile(r"[^\p{L}\p{M}\p{N}]+")
 _PARAGRAPH_BREAK = re.compile(r"\n\s*\n")
 _COLUMN_NAMES = frozenset(
@@ -122,10 +122,7 @@ def raw_lines(path: PathLike, bad_lines: BadLines) -> Iterator[tuple[int, bytes]
 
 
 def read_lines(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tuple[int, str]]:
-    """Stream (line number, line) of the non-blank lines of a UTF-8 text file, plain or compressed (`.gz`, `.xz`).
-
-    Lines that are not UTF-8, and the rest of a damaged compressed file, are bad lines.
-    """
+    """Stream (number, line) of the non-blank lines of a UTF-8 file, plain or compressed; others are bad lines."""
     bad_lines = bad_lines or BadLines()
     for number, raw in raw_lines(path, bad_lines):
         try:
@@ -138,7 +135,7 @@ def read_lines(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tu
 
 
 def read_jsonl(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Stream (line number, object) of a file of JSON lines; the rest is as for `read_lines`."""
+    """Stream (line number, object) of a file of JSON lines, as `read_lines` does."""
     bad_lines = bad_lines or BadLines()
     for number, line in read_lines(path, bad_lines):
         try:
@@ -190,10 +187,9 @@ def first_record(path: PathLike) -> Mapping[str, Any]:
 
 
 def read_qrels(path: PathLike, bad_lines: BadLines | None = None) -> dict[str, dict[str, int]]:
-    """Read relevance judgements: query id -> document id -> judgement; above 0 is relevant.
+    """Read judgements, query id -> document id -> judgement (relevant above 0), of BEIR or TREC.
 
-    Lines are BEIR's `query-id <tab> corpus-id <tab> score`, after a header, or TREC's `query 0 document judgement`.
-    Others, and one that contradicts an earlier one, are bad lines.
+    A line that contradicts an earlier one is bad.
     """
     bad_lines, qrels = bad_lines or BadLines(), dict[str, dict[str, int]]()
     for number, line in read_lines(path, bad_lines):
@@ -235,8 +231,8 @@ def files_of(
 ) -> list[Path]:
     """The files that are named, and those of folders that `takes` wants, each once and in sorted order.
 
-    A folder of which it wants none is read whole if `alone` takes all its files; of an empty one a DataError says so.
-    What begins with a dot or an underscore, and what is half written, does not belong to a folder.
+    What begins with a dot or an underscore, and what is half written, does not belong to a folder. One of which `takes`
+    wants nothing is read whole if `alone` takes all its files.
     """
     files: set[Path] = set()
     for source in paths:
@@ -252,11 +248,10 @@ def files_of(
         if not taken:
             raise DataError(f"the folder holds no {what}" if path.is_dir() else "there is no such file", source)
         kinds = {file.suffix for file in taken}
-        others = {file for file in every if file.suffix in (kinds if file not in inside else _NOT_READ)}
-        if names := [
-            str(file.relative_to(path)) for file in sorted(others, key=lambda file: (file not in inside, file))
-        ]:
-            logger.warning("%s: not read: %d files, such as %s", source, len(names), ", ".join(names[:3]))
+        others = [file for file in every if file.suffix in (_NOT_READ if file in inside else kinds)]
+        if others := sorted(others, key=lambda file: (file not in inside, file)):
+            names = ", ".join(str(file.relative_to(path)) for file in others[:3])
+            logger.warning("%s: not read: %d files, such as %s", source, len(others), names)
     return sorted(files)
 
 
@@ -292,14 +287,8 @@ def kept_table(
 ) -> datasets.Dataset:
     """The memory-mapped table of a name, written from rows if there is none; two processes write it once.
 
-    An error that the rows raise leaves nothing behind. (`Dataset.from_generator` takes three times as long.)
-
-    Args:
-        name: What tells this table from others, such as `key_of` gives.
-        columns: Column -> type.
-        rows: Read only if there is no such table.
-        report: Filled by the rows, or from what is kept beside the table; logged.
-        cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
+    Rows that fail leave nothing behind. `report` is filled by them, or from what is kept beside the table, and logged.
+    (`Dataset.from_generator` takes three times as long.)
     """
     folder = Path(cache_dir or Path(datasets.config.HF_DATASETS_CACHE, "st_xlret")).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
@@ -380,11 +369,10 @@ def fold(text: str) -> str:
 
 
 def split_sentences(text: str, language: str) -> list[str]:
-    r"""Split running text into sentences, none empty.
+    r"""Split running text into sentences by `sentencex`, none empty; a blank line always ends one.
 
-    The rules are those of the library `sentencex` for the language, a related one, or general ones. Thai and Lao,
-    without sentence marks, are cut at spaces into runs of whole phrases of at least 60 characters. White space becomes
-    a single space, and a blank line always ends a sentence.
+    White space becomes a single space. Thai and Lao, without sentence marks, are cut at spaces into runs of whole
+    phrases of at least 60 characters.
 
     Example:
         >>> split_sentences("Dr. Smith left. Did he?\nYes.", "en")
@@ -397,7 +385,7 @@ def split_sentences(text: str, language: str) -> list[str]:
     segments = (part for segment in segments for part in re.split("(?<=\u17d4)", segment))  # Khmer's full stop
     sentences = [sentence for segment in segments if (sentence := " ".join(segment.split()))]
     if primary in _WITHOUT_SENTENCE_MARKS:
-        return [run for sentence in sentences for run in _phrase_runs(sentence)]
+        return [run for sentence in sentences for run in _PHRASES.findall(sentence)]
     return sentences
 
 
@@ -408,14 +396,3 @@ def join_sentences(sentences: Sequence[str], language: str) -> str:
 
 def _primary(language: str) -> str:
     return language.lower().replace("_", "-").partition("-")[0]
-
-
-def _phrase_runs(text: str) -> list[str]:
-    runs = [""]
-    for phrase in text.split():
-        if len(runs[-1]) >= _PHRASE_RUN_CHARACTERS:
-            runs.append("")
-        runs[-1] = f"{runs[-1]} {phrase}" if runs[-1] else phrase
-    if len(runs) > 1 and len(runs[-1]) < _PHRASE_RUN_CHARACTERS:
-        runs[-2:] = [" ".join(runs[-2:])]
-    return runs

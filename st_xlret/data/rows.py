@@ -132,9 +132,6 @@ def pack_documents(
         tokenizer: The encoder's tokenizer (`model.tokenizer`), a fast one.
         max_tokens: Maximum tokens of a unit, special tokens included.
         cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
-
-    Raises:
-        ValueError: If `max_tokens` leaves no room beside the special tokens, or there is no text at all.
     """
     # A static encoder, whose tokenizer is a Tokenizer, reads no special tokens.
     is_static = isinstance(tokenizer, Tokenizer)

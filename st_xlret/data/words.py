@@ -89,11 +89,7 @@ def read_dictionary(paths: PathLike | Iterable[PathLike], *, skip_bad_lines: boo
     Args:
         paths: One or several text files of one language pair, plain or gzipped (`.gz`), whose languages are read off
             the names (`WORDS.en-fr.tsv.gz`).
-        skip_bad_lines: Skip and count bad lines instead of raising an error.
-
-    Raises:
-        DataError: For a bad line (file and line are named), files of several language pairs, or no entry.
-        ValueError: For a name without two languages.
+        skip_bad_lines: Skip and count bad lines instead of raising a `DataError`.
 
     Example:
         >>> import tempfile, pathlib
@@ -202,10 +198,6 @@ def build_word_samples(
     Returns:
         Data set with `source`, `target`, `source_language`, `target_language`; `source_start`, `source_end`,
         `target_start`, `target_end`: half-open token spans, special tokens counted; `source_word`, `target_word`.
-
-    Raises:
-        DataError: If the languages of a dictionary look swapped, or no sample is left (the error contains the report).
-        ValueError: If the tokenizer gives no offsets, or `samples_per_pair` is below 1.
     """
     if samples_per_pair is not None and samples_per_pair < 1:
         raise ValueError(f"samples_per_pair must be at least 1 or None for all, not {samples_per_pair}")

@@ -82,15 +82,6 @@ def test_without_gold_the_pairs_are_returned(static_model, tmp_path: Path) -> No
     assert evaluator(static_model, str(tmp_path)) == {}
 
 
-def write_split(folder: Path, language: str, split: str, data: BUCCCorpus, gold: bool = True) -> None:
-    for code, text in ((language, data.source), ("en", data.target)):
-        lines = [f"{name}\t{sentence}\n" for name, sentence in text.items()]
-        (folder / f"{language}-en.{split}.{code}").write_text("".join(lines), encoding="utf-8")
-    if gold:
-        pairs = "".join(f"{one}\t{other}\n" for one, other in sorted(data.gold or ()))
-        (folder / f"{language}-en.{split}.gold").write_text(pairs, encoding="utf-8")
-
-
 def test_threshold_lies_between_candidates_and_never_parts_equal_scores() -> None:
     ranked = [MinedPair(score, str(row), str(row)) for row, score in enumerate([3.0, 2.0, 2.0, 1.0])]
 
@@ -104,15 +95,12 @@ def test_threshold_lies_between_candidates_and_never_parts_equal_scores() -> Non
     assert best_threshold([], gold(0)) == -float("inf")
 
 
-def test_a_language_without_a_threshold_is_named() -> None:
-    with pytest.raises(ValueError, match="'fr'"):
-        BUCCEvaluator({"fr": corpus([0], seed=1)}, {"de": corpus([0], seed=1)})
-
-
 def test_the_threshold_of_another_split(static_model, tmp_path: Path) -> None:
     sample, training = corpus([0, 2, 5, 9], seed=1), corpus([1, 4, 7, 8], seed=2)
-    write_split(tmp_path, "fr", "sample", sample)
-    write_split(tmp_path, "fr", "training", training)
+    for split, data in (("sample", sample), ("training", training)):
+        for end, rows in (("fr", data.source.items()), ("en", data.target.items()), ("gold", sorted(data.gold or ()))):
+            lines = "".join(f"{one}\t{other}\n" for one, other in rows)
+            (tmp_path / f"fr-en.{split}.{end}").write_text(lines, encoding="utf-8")
     evaluator = BUCCEvaluator.from_directory(tmp_path, split="training", threshold_split="sample")
     result = evaluator.evaluate(static_model)
     expected = BUCCEvaluator({"fr": training}, {"fr": sample}).evaluate(static_model)
@@ -123,11 +111,6 @@ def test_the_threshold_of_another_split(static_model, tmp_path: Path) -> None:
     (tmp_path / "fr-en.sample.gold").unlink()
     with pytest.raises(ValueError, match="sample.*'fr'"):
         BUCCEvaluator.from_directory(tmp_path, split="training", threshold_split="sample")
-
-
-def test_the_hub_has_one_split() -> None:
-    with pytest.raises(ValueError, match="'sample'"):
-        BUCCEvaluator.from_directory(None, threshold_split="sample")
 
 
 TEXTS = {
@@ -162,9 +145,7 @@ def test_reads_the_official_files(tmp_path: Path) -> None:
     [
         ({"training_de": "de-1\tJa .\nde-2 Nein .\n"}, "training.de, line 2"),
         ({"training_en": "en-1\tNo\nen-2\tYes\nen-1\tNo\n"}, "training.en, line 3"),
-        ({"training_en": b"en-1\tNo\nen-2\t\xff\n"}, "training.en, line 2"),
         ({"training_gold": "de-1\ten-2\nde-9\ten-1\n"}, "training.gold, line 2: .*'de-9'"),
-        ({"training_gold": "de-1\ten-9\n"}, "training.gold, line 1: .*'en-9'"),
         ({"training_gold": "de-1\n"}, "training.gold, line 1"),
     ],
 )
@@ -174,14 +155,10 @@ def test_malformed_files_are_named_with_their_line(tmp_path: Path, changes: dict
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    for folder, languages, split in (
-        (tmp_path / "none", None, "training"),
-        (tmp_path, ["fr"], "training"),
-        (tmp_path, None, "sample"),
-    ):
-        write(tmp_path / "bucc2018" / "de-en")
+    write(tmp_path / "bucc2018" / "de-en")
+    for languages, split in ((["fr"], "training"), (None, "sample")):
         with pytest.raises(ValueError, match=split):
-            load_bucc(tmp_path / folder, languages, split=split)
+            load_bucc(tmp_path, languages, split=split)
     write(tmp_path / "bucc2018" / "de-en", training_de=None)
     with pytest.raises(FileNotFoundError, match=r"de-en\.training\.de"):
         load_bucc(tmp_path, ["de"])
@@ -213,5 +190,6 @@ def test_hub_data_of_another_kind_are_an_error(monkeypatch: pytest.MonkeyPatch) 
     hub(monkeypatch, {"sentence1": "Ja", "sentence2": "Yes"})
     with pytest.raises(ValueError, match="gold"):
         BUCCEvaluator.from_directory(None, ["de"])
-    with pytest.raises(ValueError, match="'es'"):
-        BUCCEvaluator.from_directory(None, ["es"])
+    for asked, message in (({"languages": ["es"]}, "'es'"), ({"threshold_split": "sample"}, "'sample'")):
+        with pytest.raises(ValueError, match=message):
+            BUCCEvaluator.from_directory(None, **asked)

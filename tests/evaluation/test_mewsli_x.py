@@ -62,9 +62,3 @@ def test_broken_lines_are_named(name, change, message, tmp_path) -> None:
     rewrite(write_mewsli_x(tmp_path) / f"{name}.jsonl", change)
     with pytest.raises(ValueError, match=message):
         read_mewsli_x(tmp_path)
-
-
-def test_a_missing_file_is_named(tmp_path) -> None:
-    (write_mewsli_x(tmp_path) / "candidate_set_entities.jsonl").unlink()
-    with pytest.raises(FileNotFoundError, match="candidate_set_entities.jsonl"):
-        read_mewsli_x(tmp_path)

@@ -122,50 +122,31 @@ def test_every_layout_gives_the_scores_of_the_definition(model, tmp_path, layout
     for metric in ("mrr_at_100", "recall_at_100"):
         assert result.average[metric] == pytest.approx((expected["sw"][metric] + expected["te"][metric]) / 2)
     assert 0 < result.average["mrr_at_100"] < 1
-    assert result.benchmark == "mrtydi"
     assert result.protocol["split"] == "test" and result.protocol["corpus_size"] == "sw 4, te 3"
-    assert "same language" in result.protocol["direction"]
-    assert result.protocol["pooling"] == "the model's own sentence embedding"
-
-
-def folder_of(root: Path) -> Path:
-    return official(root) / "mrtydi-v1.1-swahili"
-
-
-def rewrite(file: Path, old: str, new: str) -> None:
-    text = gzip.decompress(file.read_bytes()).decode() if file.suffix == ".gz" else file.read_text()
-    assert old in text
-    write(file, text.replace(old, new))
 
 
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
         ("qrels.test.txt", "1\tQ0\t10#0\t1", "9\tQ0\t10#0\t1", "qrels.test.txt: .*'9'"),
-        ("qrels.test.txt", "2\tQ0\t10#1\t1", "2 10#1", "qrels.test.txt, line 2"),
-        ("topic.test.tsv", "3\tsnow", "2\tsnow", "'2'"),
         ("topic.test.tsv", "3\tsnow", "3 snow", "topic.test.tsv, line 3"),
         ("collection/docs.jsonl.gz", '"11#0"', '"10#0"', "'1[01]#0'"),
         ("collection/docs.jsonl.gz", '"contents"', '"content"', "docs.jsonl.gz, line 1"),
-        ("collection/docs.jsonl.gz", '{"id": "11#0"', '{"id": ', "docs.jsonl.gz, line 3"),
     ],
 )
 def test_bad_input_names_file_and_line(model, tmp_path, file, old, new, message) -> None:
-    rewrite(folder_of(tmp_path) / file, old, new)
+    path = official(tmp_path) / "mrtydi-v1.1-swahili" / file
+    text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+    write(path, text.replace(old, new))
     evaluator = MrTyDiEvaluator.from_directory(tmp_path, ["sw"], cache_dir=tmp_path / "cache")
     with pytest.raises(ValueError, match=message):
         evaluator.evaluate(model)
 
 
 def test_missing_files_are_named_before_any_is_read(tmp_path) -> None:
-    for folder, error in ((tmp_path / "nowhere", FileNotFoundError), (tmp_path, ValueError)):
-        with pytest.raises(error, match=str(folder)):
-            MrTyDiEvaluator.from_directory(folder)
     official(tmp_path)
     with pytest.raises(ValueError, match="'th'"):
         MrTyDiEvaluator.from_directory(tmp_path, ["sw", "th"])
-    with pytest.raises(FileNotFoundError, match=r"topic\.dev\.tsv"):
-        MrTyDiEvaluator.from_directory(tmp_path, split="dev")
     (tmp_path / "mrtydi-v1.1-telugu" / "qrels.test.txt").unlink()
     with pytest.raises(FileNotFoundError, match=r"telugu/qrels\.test\.txt|qrels\.test\.txt"):
         MrTyDiEvaluator.from_directory(tmp_path)

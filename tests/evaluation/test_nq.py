@@ -101,15 +101,12 @@ def test_fewer_passages_than_the_depth_and_no_hit() -> None:
     assert first_hits([[1, 0], [0, 1]], data) == [1.0, float("inf")]
 
 
-def test_the_same_question_twice_counts_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ["who", "who\t['a']\tmore", "who\t'a'", "who\t[1]", "who\tgetcwd()"])
+def test_questions_are_read_as_they_stand_and_bad_lines_are_named(tmp_path: Path, line: str) -> None:
     file = tmp_path / "nq-dev.qa.csv"
     file.write_text('who\t[\'a\']\nwho\t["b\'s"]\n"say ""hi"""\t[\'c\']\n')
     rows = list(NQEvaluator.read_questions(file))
     assert rows == [("0", "who", "en", ["a"]), ("1", "who", "en", ["b's"]), ("2", 'say "hi"', "en", ["c"])]
-
-
-@pytest.mark.parametrize("line", ["who", "who\t['a']\tmore", "who\ta, b", "who\t'a'", "who\t[1]", "who\tgetcwd()"])
-def test_bad_lines_are_named(tmp_path: Path, line: str) -> None:
-    (tmp_path / "nq-test.csv").write_text(f"first\t['a']\n{line}\n")
+    file.write_text(f"first\t['a']\n{line}\n")
     with pytest.raises(ValueError, match="line 2"):
-        list(NQEvaluator.read_questions(tmp_path / "nq-test.csv"))
+        list(NQEvaluator.read_questions(file))

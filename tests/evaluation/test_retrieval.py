@@ -68,14 +68,9 @@ def test_scores_are_means_per_query_language(model) -> None:
     assert scores["en"]["mrr_at_100"] == pytest.approx((1 + 1 / 3) / 2)
 
 
-class Evaluator(RetrievalEvaluator):
-    def __init__(self, **options) -> None:
-        super().__init__({}, **options)
-
-
 def test_prompts_and_roles(model) -> None:
     model.prompts = {"query": "query ", "passage": "passage "}
-    plain, own = Evaluator(), Evaluator(query_prompt="", document_prompt="water ")
+    plain, own = RetrievalEvaluator({}), RetrievalEvaluator({}, query_prompt="", document_prompt="water ")
     for evaluator, role, expected in (
         (plain, "query", [1, 0, 1, 0, 0, 0]),
         (plain, "document", [0, 1, 1, 0, 0, 0]),
@@ -89,7 +84,7 @@ def test_prompts_and_roles(model) -> None:
 def test_calibration_follows_each_rows_language(model) -> None:
     calibration = CalibrationLayer(6, ["en", "fr"])
     list(calibration.buffers())[1][1] += 100
-    rows = Evaluator(calibration=calibration).embed(model, ["taxi"] * 3, ["en", "fr", "en"], "document")
+    rows = RetrievalEvaluator({}, calibration=calibration).embed(model, ["taxi"] * 3, ["en", "fr", "en"], "document")
     assert (rows[1] - rows[0]).tolist() == [100.0] * 6 and rows[2].equal(rows[0])
 
 
@@ -108,22 +103,15 @@ def test_vectors_of_the_corpus_may_be_kept_on_disk(model, tmp_path) -> None:
         assert len(list(tmp_path.rglob("*.npy"))) == number
 
 
-def test_vectors_that_are_not_finite_are_refused(model) -> None:
-    broken = CalibrationLayer(6)
-    list(broken.buffers())[1][:] = torch.nan
-    with pytest.raises(ValueError, match="row 0"):
-        evaluate(model, small(), ["mrr_at_100"], calibration=broken)
-
-
 @pytest.mark.parametrize("similarity", ["dot", "cosine", "euclidean"])
 def test_similarity_is_the_models(model, similarity) -> None:
     model.similarity_fn_name = similarity
     if similarity == "euclidean":
         with pytest.raises(KeyError, match="euclidean"):
-            Evaluator().protocol(model)
+            RetrievalEvaluator({}).protocol(model)
     else:
-        assert Evaluator().protocol(model)["similarity"] == similarity
-    assert Evaluator(similarity="cosine").protocol(model)["similarity"] == "cosine"
+        assert RetrievalEvaluator({}).protocol(model)["similarity"] == similarity
+    assert RetrievalEvaluator({}, similarity="cosine").protocol(model)["similarity"] == "cosine"
 
 
 def test_average_precision_over_the_whole_ranking() -> None:
@@ -174,8 +162,6 @@ def test_beir_layout(compressed, tmp_path) -> None:
         ("corpus.jsonl", '"text": "A taxi', '"text": 3, "x": "A taxi', "corpus.jsonl, line 1"),
         ("queries.jsonl", '"language": "fr"', '"x": 1', "queries.jsonl, line 3"),
         ("qrels/test.tsv", "en-q2\ten", "xx-q2\ten", "'xx-q2'"),
-        ("qrels/test.tsv", "fr-00-0-0\t1", "fr-00-0-0\tyes", "line 3"),
-        ("qrels/test.tsv", "en-q1\tfr-00-0-0\t1", "en-q1", "line 3"),
     ],
 )
 def test_broken_files_are_named(file, old, new, message, tmp_path) -> None:
@@ -220,15 +206,12 @@ def test_translations_of_a_right_answer_are_right(model, tmp_path) -> None:
 def test_a_judgement_of_its_own_counts_and_the_original_need_not_be_there(tmp_path) -> None:
     write_pool_of_translations(tmp_path, "en0\t1\nfr0\t0\nde1\t2\nen1\t1")
     assert read_beir(tmp_path).qrels["en-q"] == {"en0": 1, "fr0": 0, "de0": 1, "en1": 1, "de1": 2, "fr1": 2}
+    write_pool_of_translations(tmp_path, "en0\t1", translation_of="de0")  # a translation of a translation
+    assert read_beir(tmp_path).qrels["en-q"] == {"en0": 1, "fr0": 1, "de0": 1}
     write_pool_of_translations(tmp_path, "fr0\t1", translation_of="book")
     lines = (tmp_path / "corpus.jsonl").read_text().replace('"translation_of": "en0"', '"translation_of": "book"')
     (tmp_path / "corpus.jsonl").write_text(lines)
     assert read_beir(tmp_path).qrels["en-q"] == {"fr0": 1, "de0": 1}
-
-
-def test_a_translation_of_a_translation_is_one_of_the_original(tmp_path) -> None:
-    write_pool_of_translations(tmp_path, "en0\t1", translation_of="de0")
-    assert read_beir(tmp_path).qrels["en-q"] == {"en0": 1, "fr0": 1, "de0": 1}
 
 
 def test_evaluator_over_pools(model, tmp_path) -> None:
@@ -256,11 +239,6 @@ def test_fewer_results_than_k_and_no_queries() -> None:
     assert mrr_at_k([[False, True]], [1], 100).tolist() == [0.5]
     assert recall_at_k(np.zeros((0, 5), dtype=bool), [], 3).tolist() == []
     assert success_at_k([[False, True], [False, False]], [3, 1], 2).tolist() == [1, 0]
-
-
-def test_unknown_metrics_are_named() -> None:
-    with pytest.raises(KeyError, match="f1"):
-        score_ranking(np.zeros((3, 2), dtype=np.int64), small(), ["f1_at_10"])
 
 
 LANGUAGES = ["en", "fr", "de"] * 4
@@ -329,48 +307,6 @@ def found() -> tuple[RetrievalData, np.ndarray, np.ndarray]:
     return data, rows.numpy(), scores.numpy()
 
 
-def as_run(data: RetrievalData, ranking: np.ndarray, similarities: np.ndarray) -> dict[str, dict[str, float]]:
-    ids = data.corpus["id"][:]
-    return {
-        query: {ids[row]: float(score) for row, score in zip(rows, scores, strict=True)}
-        for query, rows, scores in zip(data.judged["id"][:], ranking, similarities, strict=True)
-    }
-
-
-def per_language(data: RetrievalData, values: dict[str, float]) -> dict[str, float]:
-    languages = dict(zip(data.judged["id"][:], data.judged["language"][:], strict=True))
-    return {
-        language: float(np.mean([value for query, value in values.items() if languages[query] == language]))
-        for language in set(languages.values())
-    }
-
-
-def test_mrr_and_recall_equal_pytrec_eval(found) -> None:
-    data, ranking, similarities = found
-    scores = score_ranking(ranking, data, ["mrr_at_100", "recall_at_100", "recall_at_20"])
-    measures = {"recip_rank", "recall.20,100"}
-    theirs = pytrec_eval.RelevanceEvaluator(data.qrels, measures).evaluate(as_run(data, ranking, similarities))
-    assert len(theirs) == QUERIES
-    for ours, name in (("mrr_at_100", "recip_rank"), ("recall_at_100", "recall_100"), ("recall_at_20", "recall_20")):
-        expected = per_language(data, {query: values[name] for query, values in theirs.items()})
-        for language, value in expected.items():
-            assert scores[language][ours] == pytest.approx(value, abs=1e-6)
-
-
-def test_map_equals_pytrec_eval_where_no_query_has_more_than_k_relevant(found) -> None:
-    data, ranking, similarities = found
-    few = {query: judged for query, judged in data.qrels.items() if sum(map(bool, judged.values())) <= 20}
-    part = RetrievalData(data.corpus, data.queries, few)
-    rows = [data.judged["id"][:].index(query) for query in part.judged["id"][:]]
-    chosen = ranking[rows]
-    theirs = pytrec_eval.RelevanceEvaluator(few, {"map_cut.20"}).evaluate(as_run(part, chosen, similarities[rows]))
-    expected = per_language(part, {query: values["map_cut_20"] for query, values in theirs.items()})
-    ours = score_ranking(chosen, part, ["map_at_20"])
-    assert 0 < len(part.judged) < QUERIES
-    for language, value in expected.items():
-        assert ours[language]["map_at_20"] == pytest.approx(value, abs=1e-6)
-
-
 def pool_in(folder, corpus: list[str | None], queries: list[str | None], qrels: str = "q0\td0\t1\n"):
     """A pool whose texts have these labels."""
     for name, prefix, codes in (("corpus", "d", corpus), ("queries", "q", queries)):
@@ -402,3 +338,36 @@ def test_judged_documents_that_are_missing_are_said_and_not_found(model, tmp_pat
     scores = RetrievalEvaluator.from_directory(folder).evaluate(model).scores["en"]
     assert scores["recall_at_100"] == 0.25 and scores["mrr_at_100"] == 0.5 and scores["right_same_language"] == 1
     assert "2 judged documents are not in the corpus" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("mrr_at_100", "recip_rank"),
+        ("recall_at_100", "recall_100"),
+        ("recall_at_20", "recall_20"),
+        ("map_at_20", "map_cut_20"),
+    ],
+)
+def test_scores_equal_pytrec_eval(found, ours: str, theirs: str) -> None:
+    data, ranking, similarities = found
+    if ours == "map_at_20":  # they divide by all relevant documents, and so do we where there are at most k
+        few = {query: judged for query, judged in data.qrels.items() if sum(map(bool, judged.values())) <= 20}
+        part = RetrievalData(data.corpus, data.queries, few)
+        rows = [data.judged["id"][:].index(query) for query in part.judged["id"][:]]
+        data, ranking, similarities = part, ranking[rows], similarities[rows]
+    ids, asked = data.corpus["id"][:], zip(data.judged["id"][:], data.judged["language"][:], strict=True)
+    run = {
+        query: {ids[row]: float(score) for row, score in zip(rows, scores, strict=True)}
+        for query, rows, scores in zip(data.judged["id"][:], ranking, similarities, strict=True)
+    }
+    measures = {"recip_rank", "recall.20,100", "map_cut.20"}
+    expected = pytrec_eval.RelevanceEvaluator(data.qrels, measures).evaluate(run)
+    by_language: dict[str, list[float]] = {}
+    for query, language in asked:
+        by_language.setdefault(language, []).append(expected[query][theirs])
+    scores = score_ranking(ranking, data, [ours])
+    assert len(expected) == len(data.judged) > 20
+    assert {code: values[ours] for code, values in scores.items()} == pytest.approx(
+        {code: float(np.mean(values)) for code, values in by_language.items()}, abs=1e-6
+    )

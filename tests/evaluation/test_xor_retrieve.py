@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import io
 import json
 import random
 import warnings
@@ -44,14 +42,9 @@ def sample(passages: int, words: int, questions: int = 30, seed: int = 0) -> tup
     return rows, records
 
 
-def write_official(
-    folder: Path, rows: Sequence[Sequence[str]], records: Sequence[dict], *, name: str = "psgs_w100.tsv"
-) -> Path:
-    folder.mkdir(exist_ok=True)
-    text = io.StringIO()
-    csv.writer(text, delimiter="\t").writerows([["id", "text", "title"], *rows])
-    content = text.getvalue().encode()
-    (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+def write_official(folder: Path, rows: Sequence[Sequence[str]], records: Sequence[dict]) -> Path:
+    with open(folder / "psgs_w100.tsv", "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter="\t").writerows([["id", "text", "title"], *rows])
     lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     (folder / "xor_dev_retrieve_eng_span_v1_1.jsonl").write_text(lines, encoding="utf-8")
     return folder
@@ -98,10 +91,7 @@ def test_scores_are_those_of_the_definition(model, tmp_path, passages, words) ->
         assert result.average[metric] == pytest.approx(np.mean([scores[metric] for scores in expected.values()]))
     if passages > 5:
         assert 0 < result.average["recall_at_2kt"] < result.average["recall_at_5kt"] < 1
-    assert result.benchmark == "xor-retrieve"
-    assert result.protocol["corpus_size"] == str(passages)
-    assert result.protocol["split"] == "dev" and "seven languages to English" in result.protocol["direction"]
-    assert result.protocol["tokens"] == word_tokenizer()[1]
+    assert result.protocol["corpus_size"] == str(passages) and result.protocol["tokens"] == word_tokenizer()[1]
 
 
 def answered(texts: Sequence[str], answers: Sequence[str], model: SentenceTransformer) -> float:
@@ -171,8 +161,6 @@ def test_passages_are_unquoted_as_dpr_quotes_them(tmp_path) -> None:
     [
         ("psgs_w100.tsv", "\n3\t", "\n3 ", "psgs_w100.tsv, line 4"),
         ("xor_dev", '"lang"', '"language"', "xor_dev.*, line 1: .*'lang'"),
-        ("xor_dev", '"answers"', '"answer"', "line 1: .*'answers'"),
-        ("xor_dev", '"id"', "id", "line 1"),
     ],
 )
 def test_bad_input_names_file_and_line(model, tmp_path, file, old, new, message) -> None:
@@ -184,19 +172,13 @@ def test_bad_input_names_file_and_line(model, tmp_path, file, old, new, message)
         XORRetrieveEvaluator.from_directory(tmp_path, cache_dir=tmp_path).evaluate(model)
 
 
-def test_what_is_not_there_is_named(tmp_path) -> None:
-    with pytest.raises(FileNotFoundError, match="xor_dev_retrieve"):
-        XORRetrieveEvaluator.from_directory(tmp_path)
+def test_the_file_of_passages_may_be_named(tmp_path) -> None:
     rows, records = sample(5, 10, 6)
     write_official(tmp_path, rows, [{**record, "answers": ["no", "yes", " "]} for record in records])
     with pytest.raises(ValueError, match="xor_dev_retrieve"):
         XORRetrieveEvaluator.from_directory(tmp_path, cache_dir=tmp_path)
     write_official(tmp_path, rows, records)
-    with pytest.raises(FileNotFoundError, match="xor_test_retrieve"):
-        XORRetrieveEvaluator.from_directory(tmp_path, split="test")
     with pytest.raises(ValueError, match="'fr'"):
         XORRetrieveEvaluator.from_directory(tmp_path, ["fr"], cache_dir=tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"elsewhere\.tsv"):
-        XORRetrieveEvaluator.from_directory(tmp_path, passages=tmp_path / "elsewhere.tsv")
     (tmp_path / "psgs_w100.tsv").rename(tmp_path / "elsewhere.tsv")
     XORRetrieveEvaluator.from_directory(tmp_path, passages=tmp_path / "elsewhere.tsv")
