@@ -83,6 +83,18 @@ def read_label(value: Any) -> str | None:
     return check_language(text)
 
 
+def language_fields(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The fields of which all values in some rows, but missing ones, are languages: where the labels may be."""
+    looks_so: dict[str, bool] = {}
+    for name, value in ((name, value) for row in rows for name, value in row.items()):
+        try:
+            if read_label(value) is not None:
+                looks_so.setdefault(name, True)
+        except ValueError:
+            looks_so[name] = False
+    return [name for name, is_language in looks_so.items() if is_language]
+
+
 def language_of(record: Mapping[str, Any], *fields: str) -> str | None:
     """The language that a record names in the first of the fields that has one; a ValueError if it is no code.
 
@@ -94,7 +106,7 @@ def language_of(record: Mapping[str, Any], *fields: str) -> str | None:
     try:
         return next(filter(None, (read_label(values.get(field)) for field in fields or _LABELS)), None)
     except ValueError as error:
-        others = [name for name, value in values.items() if isinstance(value, str) and normal_form(value)]
+        others = language_fields([values])
         hint = f"; fields that look like languages: {', '.join(others)}" if others else ""
         raise ValueError(f"{error}{hint}") from error
 
