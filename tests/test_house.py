@@ -170,4 +170,4 @@ def test_the_ci_program_runs_all_tests_from_anywhere(repository: Path, tmp_path:
         text=True,
         check=True,
     )
-    assert done.stdout.splitlines() == [f"{repository}: make {target}" for target in ("setup", "test-all")]
+    assert done.stdout.splitlines() == [f"{repository}: make {target}" for target in ("setup engines", "test-all")]

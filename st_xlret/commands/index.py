@@ -4,8 +4,8 @@ r"""Index documents of many languages, to search them with `st-xlret search`.
 
 Documents are read as the other commands read them. Unlike these, index reads all text files of a folder, also those
 that are not named after their language, and identifies the language of each text by itself instead of that of its
-document. The index is a Parquet file with the columns text, language and vector, which other programs read as well; its
-metadata name the model. Interrupted? The same command continues where it stopped.
+document. The index is a Parquet file with the columns text, language, vector, document and source, which other programs
+read as well; its metadata name the model. Interrupted? The same command continues where it stopped.
 """
 
 from __future__ import annotations

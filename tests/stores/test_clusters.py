@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def example(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             if "def map_batch" in code:
                 exec(code.partition("\n\n\nrows =")[0], namespace)
             elif words in code:
-                exec(code.replace("intfloat/multilingual-e5-small", str(tmp_path / "encoder")), namespace | names)
+                exec(re.sub(r'Transformer\(".*?"\)', f'Transformer("{tmp_path}/encoder")', code), namespace | names)
 
     return run
 
@@ -71,8 +72,9 @@ def test_ray_data_maps_and_embeds(example: Any, tmp_path: Path) -> None:
     assert len(open_store(tmp_path / "embedded").sample(99)["fr"]) == len(texts)
 
 
-def test_spark_maps(example: Any, tmp_path: Path) -> None:
+def test_spark_maps(example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sql = pytest.importorskip("pyspark.sql")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     spark = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     try:
         example("mapInPandas", spark=spark)

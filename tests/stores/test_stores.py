@@ -382,3 +382,40 @@ def test_a_collection_of_small_numbers_holds_no_mapped_vectors(tmp_path: Path, o
     with pytest.raises(ValueError, match="0 to 255"):
         apply_calibration(fitted(store), store, "mapped")
     assert "mapped" not in store.client.get_collection("docs").config.params.vectors
+
+
+@pytest.mark.parametrize("words", ["query_points_groups", "DISTINCT ON"])
+def test_databases_group_as_the_guide_says(
+    words: str, tmp_path: Path, repository: Path, request: pytest.FixtureRequest
+) -> None:
+    """Row 4 alone is on page 2; page 0 has rows 0 (en) and 1 (fr), page 1 rows 2 (en) and 6 (fr)."""
+    pages = {0: 0, 1: 0, 2: 1, 6: 1, 4: 2}
+    blocks = re.findall(
+        r"```(?:py|sql)\n(.*?)```", (repository / "docs/guides/vectors.md").read_text("utf-8"), re.DOTALL
+    )
+    (code,) = (block for block in blocks if words in block)
+    asked = 3 * VECTORS[0] + 2 * VECTORS[4] + VECTORS[2]
+    score = {row: VECTORS[row] @ asked for row in pages}
+    order = sorted({0, 1, 2}, key=lambda page: -max(score[row] for row, of in pages.items() if of == page))
+    found: list[int] = []
+    if words == "DISTINCT ON":
+        server = request.getfixturevalue("postgresql_server")
+        stores.postgres(server)
+        with stores.connected(server) as connection:
+            connection.execute("ALTER TABLE docs RENAME lang TO language")
+            connection.execute("ALTER TABLE docs ADD page int")
+            for row, page in pages.items():
+                connection.execute("UPDATE docs SET page = %s WHERE key = %s", (page, 7 * row))
+            connection.execute("DELETE FROM docs WHERE page IS NULL")
+            rows = connection.execute(code, {"query": str(asked.tolist()), "language": "fr"}).fetchall()
+        found = [int(text.split()[1]) for _, _, text in rows]
+    else:
+        stores.qdrant(tmp_path)
+        client, _ = stores.open_qdrant(tmp_path)
+        for row, page in pages.items():
+            client.set_payload("docs", {"page": page}, points=[row])
+        names: dict[str, Any] = {"client": client, "query": asked, "calibration": Mock(transform=lambda query: query)}
+        exec(code.replace('"de"', '"fr"'), names)
+        found = [point.id for point in names["results"]]
+        client.close()
+    assert found == [{0: 1, 1: 6, 2: 4}[page] for page in order]
