@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from st_xlret import VectorCalibration
-from st_xlret.stores import open_store
 from tests.commands import bias_files
 
 ROWS = np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)
@@ -69,7 +69,11 @@ def test_ray_data_maps_and_embeds(example: Any, tmp_path: Path) -> None:
     written = pq.read_table(tmp_path / "embedded").to_pandas()
     expected = model.encode_document(written["text"].tolist(), normalize_embeddings=True)
     np.testing.assert_allclose(np.stack(written["vector"]), expected, atol=1e-5)
-    assert len(open_store(tmp_path / "embedded").sample(99)["fr"]) == len(texts)
+    read = (
+        f"from st_xlret.stores import open_store as o; print(len(o({str(tmp_path / 'embedded')!r}).sample(99)['fr']))"
+    )
+    done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True)  # without Ray's own types
+    assert done.stdout == f"{len(texts)}\n", done.stderr
 
 
 def test_spark_maps(example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,3 +84,28 @@ def test_report_calibrate_apply_and_back(
     (own_before, versions_before), (own_after, versions_after) = shares(asked, before), shares(asked, after)
     assert own_after < min(0.15, own_before / 2) and versions_after > max(0.9, versions_before + 0.1)
     assert search(tmp_path, vectors[asked], "dense") == before
+
+
+@pytest.mark.parametrize(("kind", "versions"), [("int8", 0.95), ("binary", 0.7)])
+def test_queries_alone_serve_quantised_vectors_in_qdrants_own_engine(
+    kind: str, versions: float, repository: Path, tmp_path: Path
+) -> None:
+    edge = pytest.importorskip("qdrant_edge")
+    int8, binary = edge.ScalarQuantizationConfig(edge.ScalarType.Int8), edge.BinaryQuantizationConfig()
+    vectors = vectors_of(repository / "training_scripts/demo/tico19/sentences.tsv", "")
+    config = edge.EdgeConfig(
+        vectors=edge.EdgeVectorParams(vectors.shape[1], edge.Distance.Cosine),
+        quantization_config=int8 if kind == "int8" else binary,
+        optimizers=edge.EdgeOptimizersConfig(indexing_threshold=1),
+    )
+    shard = edge.EdgeShard.create(str(tmp_path), config)
+    shard.update(edge.UpdateOperation.upsert_points([edge.Point(i, row) for i, row in enumerate(vectors.tolist())]))
+    assert shard.optimize()
+    asked, calibration = range(0, len(vectors), 13), VectorCalibration.fit(vectors, CODES * 60, queries_only=True)
+    params = edge.SearchParams(quantization=edge.QuantizationSearchParams(rescore=False))
+
+    def found(queries: np.ndarray) -> float:
+        requests = [edge.QueryRequest(COUNT, query=edge.Query.Nearest(row), params=params) for row in queries.tolist()]
+        return shares(asked, [[point.id for point in shard.query(request)] for request in requests])[1]
+
+    assert found(vectors[asked]) < 0.4 and found(calibration.transform(vectors[asked], role="query")) > versions
