@@ -58,7 +58,7 @@ def save_portable(model: Any, folder: str | Path) -> None:
     names = [module["type"].rpartition(".")[2] for module in modules]
     if "Normalize" in names and "Dense" in names[names.index("Normalize") :]:
         logger.warning("%s: engines such as TEI and vLLM overlook a Normalize before a Dense", folder)
-    routes = next((module.sub_modules for module in model.children() if hasattr(module, "sub_modules")), {})
+    routes: Any = next((module.sub_modules for module in model.children() if hasattr(module, "sub_modules")), {})
     for role in ("query", "document") if {*routes} == {"query", "document"} else ():
         save_portable(_of_role(model, role), Path(folder) / role)
         _share_files(Path(folder) / role, Path(folder))

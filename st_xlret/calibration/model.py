@@ -122,7 +122,7 @@ def calibrate(
     questions = None if queries is None else sample_questions(queries, None if joins else list(sample), **few_texts)
     encoder = load_model(model) if isinstance(model, str) else model
     check_routes(encoder, by_language=not is_lsar)
-    prompts = {
+    prompts: dict[Any, str] = {
         "query": role_prompt(encoder, "query", query_prompt),
         "document": role_prompt(encoder, "document", document_prompt),
     }

@@ -106,8 +106,8 @@ def export(
     last = next((module for module in reversed(modules) if isinstance(module, CalibrationLayer)), None)
     for place, module in enumerate(modules):
         if isinstance(module, CalibrationLayer):
-            of_ours: Any = (query_calibration, lengths) if module is calibration else (None, None)
-            modules[place] = _built_in(module, *of_ours, default_language).to(first)
+            queries, spans = (query_calibration, lengths) if module is calibration else (None, None)
+            modules[place] = _built_in(module, queries, spans, default_language).to(first)
     for module in _with_routes(modules):
         if not type(module).__module__.startswith("sentence_transformers."):
             name = f"{type(module).__module__}.{type(module).__name__}"

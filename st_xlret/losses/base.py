@@ -178,7 +178,8 @@ class CrossLingualLoss(nn.Module):
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card: the arguments of its classes that are numbers or words."""
-        names = [name for kind in type(self).__mro__ for name in inspect.signature(kind.__init__).parameters]
+        kinds: tuple[Any, ...] = type(self).__mro__
+        names = [name for kind in kinds for name in inspect.signature(kind.__init__).parameters]
         options = {name: getattr(self, name, None) for name in names}
         return {name: value for name, value in options.items() if isinstance(value, int | float | str)}
 

@@ -138,8 +138,8 @@ class CCPLoss(CrossLingualLoss):
         language, document, text = tags["language_id"], tags.get("document_id"), tags.get("text_id")
         z_centres, z_contexts = self.head(centres, contexts)
         # Not in evaluation: equal weights have equal losses, however full the bank.
-        read = self.bank is not None and self.updates_state
-        queue = self.bank.get(None if self.cross_language_negatives else language) if read else {}
+        bank = self.bank if self.updates_state else None
+        queue = {} if bank is None else bank.get(None if self.cross_language_negatives else language)
         loss = contrastive_context_loss(
             torch.cat([z_centres, z_contexts]),
             torch.arange(len(centres), device=centres.device).repeat(2),

@@ -153,7 +153,8 @@ class SemanticContrastiveLoss(WeightedContrastiveLoss):
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of two text columns of N rows, a scalar."""
         columns = passage_side(self.model, self.read_columns(sentence_features, labels))
-        return self.compute_loss_from_embeddings(*self.embed(columns), self.read_tags(columns))
+        source, target = self.embed(columns)
+        return self.compute_loss_from_embeddings(source, target, self.read_tags(columns))
 
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, tags: dict[str, Tensor]) -> Tensor:
         """Compute the loss of row-aligned vectors (N, d) and (N, d) with tags (2N,), of which `text_id` is read."""

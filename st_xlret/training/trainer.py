@@ -82,7 +82,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         ['document', 'language', 'sentence']
     """
 
-    training_args_class = CrossLingualTrainingArguments
+    training_args_class: Any = CrossLingualTrainingArguments
     data_collator_class = CrossLingualDataCollator
     args: CrossLingualTrainingArguments
 
@@ -97,7 +97,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         **kwargs: Any,
     ) -> None:
         args = taken_over(args or CrossLingualTrainingArguments("tmp_trainer"))
-        self.model_init = kwargs.get("model_init")
+        self.model_init: Any = kwargs.get("model_init")
         encoder = model if self.model_init is None else self.call_model_init()
         if encoder is None:
             raise RuntimeError(f"{type(self).__name__} needs a model or a model_init")
@@ -153,7 +153,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             return InterleavedBatchSampler(*arguments, ratios=ratios)
         # The host's sampler gives ranks different data sets, and losses that gather would wait forever.
         at_once = any(losses) and self.args.world_size > 1
-        return (InterleavedBatchSampler if at_once else ProportionalBatchSampler)(*arguments)
+        sampler: Any = InterleavedBatchSampler if at_once else ProportionalBatchSampler
+        return sampler(*arguments)
 
     def _own_loss_of(self, dataset: Any) -> CrossLingualLoss | None:
         if not isinstance(self.loss, Mapping):
@@ -199,7 +200,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             self._hp_search_setup(trial)  # the host does so after it has made the model
             if changed := [name for name in fixed if getattr(self.args, name) != before[name]]:
                 raise ValueError(f"a search cannot choose {changed}: make a Trainer for each value")
-        model = super().call_model_init(trial)
+        model: Any = super().call_model_init(trial)
         card_data(model)
         if getattr(self, "is_in_train", False):
             self._make_losses(model)
@@ -215,7 +216,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """The host's schedule, with the drops that the arguments ask for."""
-        is_new, schedule = self.lr_scheduler is None, super().create_scheduler(num_training_steps, optimizer)
+        is_new = self.lr_scheduler is None
+        schedule: Any = super().create_scheduler(num_training_steps, optimizer)
         if is_new and self.args.lr_drops:
             ends = sorted(num_training_steps * share for share in self.args.lr_drops)
             rates: list[Any] = schedule.lr_lambdas
