@@ -151,8 +151,8 @@ def test_scores_below_the_limit_are_left_out(tmp_path: Path, load: Any) -> None:
         ("X.en-fr.tsv", "a\tb\tc"),
         ("X.en-fr.tsv", "1.2\ta\tb\tc"),
         ("en-fr.txt", "guinea pig cochon dinde"),
-        *(("p.jsonl", pair("a", "b") | {name: value}) for name in COLUMNS for value in (None, 7)),
-        *(("p.jsonl", {k: v for k, v in pair("a", "b").items() if k != name}) for name in COLUMNS),
+        *(("p.jsonl", pair("a", "b") | {name: value}) for name in COLUMNS[1:3] for value in (None, 7)),
+        *(("p.jsonl", {k: v for k, v in pair("a", "b").items() if k != name}) for name in COLUMNS[1:3]),
         ("p.jsonl", r'{"source_language": "en", "target_language": "fr", "source": "a", "target": "\udc00"}'),
         ("p.jsonl", pair("a", "b", "english")),
     ],
@@ -182,17 +182,15 @@ def test_moses_files_are_read_side_by_side(tmp_path: Path, load: Any) -> None:
 def test_moses_files_of_different_length_are_refused(french: str, skip: bool, tmp_path: Path, load: Any) -> None:
     with pytest.raises(DataError, match=r"X\.en-fr\.en.*X\.en-fr\.fr"):
         load(moses(tmp_path, {"en": "Yes.\nNo.\n", "fr": french}), skip_bad_lines=skip)
-
-
-def test_moses_without_its_other_side_is_refused(tmp_path: Path, load: Any) -> None:
+    (tmp_path / "X.en-fr.fr").unlink()
     with pytest.raises(DataError, match=r"X\.en-fr\.en.*X\.en-fr\.fr"):
-        load(moses(tmp_path, {"en": "Yes.\n"}).parent)
+        load(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["X.en-zh_TW.en", "X.en-zh_TW.zh_TW.gz"])
-def test_the_sides_of_moses_files_may_be_compressed_or_not(name: str, tmp_path: Path, load: Any) -> None:
+def test_the_sides_of_moses_files_may_be_compressed_or_not(tmp_path: Path, load: Any) -> None:
     moses(tmp_path, {"en": "a", "zh_TW.gz": "b"}, "X.en-zh_TW")
-    assert rows(load(tmp_path / name)[0]) == [("a", "b", "en", "zh-tw")]
+    for name in ("X.en-zh_TW.en", "X.en-zh_TW.zh_TW.gz"):
+        assert rows(load(tmp_path / name)[0]) == [("a", "b", "en", "zh-tw")]
 
 
 @pytest.mark.parametrize("name", ["my-words.en-xx.tsv", "X.en-pt-br.tsv"])

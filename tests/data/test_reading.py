@@ -13,7 +13,6 @@ from st_xlret.data.reading import (
     DataError,
     Report,
     clean_text,
-    find_file,
     fold,
     join_sentences,
     kept_table,
@@ -86,13 +85,6 @@ def test_a_bad_judgement_is_named_or_skipped(line: str, tmp_path: Path) -> None:
     assert read_qrels(file, BadLines(skip=True)) == {"q1": {"d1": 1}}
 
 
-def test_a_file_of_a_folder_is_plain_or_gzipped(tmp_path: Path) -> None:
-    file = write_text(tmp_path / "qrels" / "dev.tsv.gz", "x")
-    assert find_file(tmp_path, "qrels/test.tsv", "qrels/dev.tsv") == file
-    with pytest.raises(FileNotFoundError, match=r"train\.tsv.*dev\.tsv\.gz"):
-        find_file(tmp_path, "qrels/train.tsv")
-
-
 def kept(folder: Path, rows: Any, **options: Any) -> Any:
     return kept_table("n", {"n": "int64", "text": "string"}, rows, cache_dir=folder / "new", **options)
 
@@ -124,12 +116,6 @@ def test_a_key_changes_with_options_and_files(tmp_path: Path) -> None:
     assert len(keys | {key_of([1], [file])}) == 4
 
 
-@pytest.mark.parametrize("text", ["a \ud83d", "\udc00", None, 3])
-def test_what_is_no_text_is_refused(text: Any) -> None:
-    with pytest.raises(ValueError, match="surrogate|string"):
-        clean_text(text)
-
-
 @pytest.mark.parametrize(
     ("language", "sentences"),
     [
@@ -150,17 +136,16 @@ def test_text_is_split_and_joined(language: str, sentences: list[str]) -> None:
     assert (" " in sentences[0] or " " not in text) and split_sentences(text, language) == sentences
 
 
-def test_thai_text_becomes_runs_of_whole_phrases() -> None:
-    text = " ".join(["วันนี้อากาศดีมากจริง", "เราไปสวนสาธารณะกันเถอะ", "คุณจะมาด้วยไหม"] * 5)
-    runs = split_sentences(text, "th")
-    assert len(runs) > 1 and " ".join(runs) == text and all(len(run) >= 60 for run in runs)
-    assert split_sentences("วันนี้อากาศดี", "th") == ["วันนี้อากาศดี"]
-
-
 def test_blank_lines_end_sentences_and_white_space_is_one_space() -> None:
+    thai = " ".join(["วันนี้อากาศดีมากจริง", "เราไปสวนสาธารณะกันเถอะ", "คุณจะมาด้วยไหม"] * 5)
+    runs = split_sentences(thai, "th")
+    assert len(runs) > 1 and " ".join(runs) == thai and all(len(run) >= 60 for run in runs)
     text = "  A line\nthat goes on.\tNext\n \nA title\n\nText. "
     assert split_sentences(text, "en") == ["A line that goes on.", "Next", "A title", "Text."]
     assert split_sentences(" \n\t ", "en") == []
+    for bad in ("a \ud83d", None):
+        with pytest.raises(ValueError, match="surrogate|string"):
+            clean_text(bad)
 
 
 @pytest.mark.parametrize(
