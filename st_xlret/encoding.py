@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,13 +61,7 @@ def encode(
 
     Returns:
         What `model.encode` returns with these options: by default a NumPy array (n, d), or (d,) for a single text.
-
-    Raises:
-        ValueError: If there are more or fewer languages than texts.
-        KeyError: If `role` is unknown.
-
-    Warns:
-        UserWarning: If the model has maps per language, but none for some texts: they take its default route.
+        Texts without a language take the default route of a model with maps, with a warning.
 
     Example:
         >>> from sentence_transformers.sentence_transformer.modules import BoW
@@ -126,18 +121,15 @@ def languages_of(model: nn.Module) -> dict[str, str]:
 def known_languages(model: nn.Module, codes: Sequence[str | None]) -> list[str | None]:
     """The languages of texts as `encode` takes them; None, with a warning, for those that the model has no map for."""
     languages = dict.fromkeys(languages_of(model).values())
-    known = {
-        code: find_language(code, languages) if languages and code else code or None for code in dict.fromkeys(codes)
-    }
-    if without := sorted(code or "no language" for code, of_model in known.items() if languages and of_model is None):
+    known = {code: find_language(code, languages) if languages and code else code or None for code in {*codes}}
+    if languages and (without := sorted(code or "no language" for code in known if known[code] is None)):
         warnings.warn(f"the model has no map for texts in {', '.join(without)}: they take its default", stacklevel=3)
     return [known[code] for code in codes]
 
 
 def _tasks(model: nn.Module, codes: Sequence[str | None], role: Role | None) -> list[str | None]:
     """The task of each language: that of the role for a model without maps, or for texts that name no language."""
-    languages = languages_of(model)
-    task_of: dict[str | None, str | None] = {}
+    languages, task_of = languages_of(model), dict[str | None, str | None]()
     for code in dict.fromkeys(codes):
         known = find_language(code, dict.fromkeys(languages.values())) if code and languages else None
         if code and code != "und" and languages and known is None:
@@ -161,12 +153,14 @@ def _in_batches(
         lengths = token_lengths(model, [prompt + text for text in texts])  # prompts count
     if lengths is None:
         return model.encode(texts, batch_size=batch_size, show_progress_bar=show_progress_bar, **options)
-    if "processing_kwargs" not in options and _computes_in_bf16_on_a_cpu(model) and (padding := few_lengths(model)):
+    weights = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weights
+    is_in_bf16 = model.device == torch.device("cpu") and dtype == torch.bfloat16
+    if "processing_kwargs" not in options and is_in_bf16 and (padding := few_lengths(model)):
         lengths = [-(-length // 16) * 16 for length in lengths]
         options |= padding
     as_tensor = options.pop("convert_to_tensor", False)
-    budget = batch_size * _TOKENS_PER_TEXT
-    budget = min(budget, _MOST_TOKENS_ON_A_CPU) if model.device.type == "cpu" else budget
+    budget = min(batch_size * _TOKENS_PER_TEXT, _MOST_TOKENS_ON_A_CPU if model.device.type == "cpu" else 2**62)
     vectors: Tensor | None = None
     with tqdm(total=sum(lengths), desc="Encoding", unit=" tokens", disable=not show_progress_bar) as bar:
         for rows in token_batches(lengths, budget):
@@ -208,12 +202,6 @@ def token_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         start += count
 
 
-def _computes_in_bf16_on_a_cpu(model: nn.Module) -> bool:
-    weights = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
-    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weights
-    return model.device == torch.device("cpu") and dtype == torch.bfloat16
-
-
 def role_prompt(model: SentenceTransformer, role: Role | None, given: str | None = None) -> str:
     """The text that is put before texts of a role.
 
@@ -224,11 +212,8 @@ def role_prompt(model: SentenceTransformer, role: Role | None, given: str | None
     Args:
         model: Any Sentence Transformer.
         role: `"query"`, `"document"`, or None for texts without a role, as in `model.encode`.
-        given: A prompt that replaces the model's own: a text, or the name of one of the model's prompts.
-
-    Raises:
-        ValueError: If `given` looks like a name and the model has no prompt of that name.
-        KeyError: If the role is unknown.
+        given: A prompt that replaces the model's own: a text, or the name of one of the model's prompts. What looks
+            like a name and is none is a `ValueError`.
 
     Example:
         >>> from sentence_transformers.sentence_transformer.modules import BoW
@@ -259,8 +244,6 @@ def embeds_roles_apart(
 ) -> bool:
     """Whether a text has another embedding as a query than as a document: by its prompt, or by a `Router`.
 
-    The prompts replace the model's own, if they are given.
-
     Example:
         >>> from sentence_transformers.sentence_transformer.modules import BoW
         >>> model = SentenceTransformer(modules=[BoW(vocab=["one"])], device="cpu")
@@ -287,12 +270,6 @@ def at_layer(
         layer: 0 for the input embeddings, n for the output of the n-th layer, None for the last one.
         pooling: `"mean"` averages the hidden states under the attention mask, special tokens included. `"model"` runs
             the modules after the Transformer. Default: `"mean"` if a layer is given, else `"model"`.
-
-    Yields:
-        The model itself without a layer and with its own pooling, else one that shares its modules.
-
-    Raises:
-        ValueError: If the model does not start with a Transformer, or has no such layer.
     """
     if layer is None and pooling in (None, "model"):
         yield model
@@ -330,11 +307,10 @@ class _Layer(nn.Module):
 class KeptVectors:
     """Vectors of texts in float16 files of a folder, one a shard: embedded once, read back shard by shard.
 
-    Whoever names the folder sees to it that it is that of one corpus, model and set of options. A file ends with the
-    hash of its content: one that is damaged is made again.
+    A file ends with the hash of its content: one that is damaged is made again.
 
     Args:
-        folder: Folder of the shards.
+        folder: Folder of the shards of one corpus, model and set of options, to which its caller sees.
         shard_size: Texts per shard, which is the most that an interrupted run loses.
         distributed: Share the shards among the processes of torchrun, on one disk or several: each embeds and searches
             those whose number is its rank modulo the number of processes. All must make the same calls.
@@ -357,30 +333,20 @@ class KeptVectors:
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if is_shared else (0, 1)
 
     def write(self, texts: Sized, embed: Callable[[slice], Any]) -> KeptVectors:
-        """Embed the shards that have no file yet.
-
-        Args:
-            texts: What is embedded; only its length is read.
-            embed: Function from the slice of a shard to its vectors, (rows, d).
-
-        Raises:
-            ValueError: If a vector is not finite in float16; the message names its row.
-        """
+        """Embed the shards that have no file yet by a function from the slice of a shard to its vectors, (rows, d)."""
         self.rows = len(texts)
         for number in range(self.rank, -(-self.rows // self.shard_size), self.world):
             file = self.folder / f"{number:06d}.npy"
-            if not _is_whole(file):
+            content = file.read_bytes() if file.is_file() else b""
+            if hashlib.sha256(content[:-_DIGEST]).digest() != content[-_DIGEST:]:
                 rows = slice(number * self.shard_size, min((number + 1) * self.shard_size, self.rows))
                 with np.errstate(over="ignore"):
                     halves = np.asarray(torch.as_tensor(embed(rows)).cpu()).astype(np.float16)
                 if not (is_finite := np.isfinite(halves).all(axis=1)).all():
                     raise ValueError(f"the vector of row {rows.start + is_finite.argmin()} is not finite in float16")
+                np.save(shard := BytesIO(), halves)
                 with atomic_file(file) as part:
-                    with open(part, "wb") as target:
-                        np.save(target, halves)
-                    digest = hashlib.sha256(part.read_bytes()).digest()
-                    with open(part, "ab") as target:
-                        target.write(digest)
+                    part.write_bytes(shard.getvalue() + hashlib.sha256(shard.getbuffer()).digest())
             self.files[number] = file
         return self
 
@@ -416,12 +382,6 @@ class KeptVectors:
             dist.all_gather_object(parts, (scores, rows))
             scores, rows = (torch.cat(each, dim=1) for each in zip(*parts, strict=True))
         return merge_top_k(scores, rows, k)
-
-
-def _is_whole(shard: Path) -> bool:
-    """Whether a file of `KeptVectors` is there, as it was written."""
-    content = shard.read_bytes() if shard.is_file() else b""
-    return hashlib.sha256(content[:-_DIGEST]).digest() == content[-_DIGEST:]
 
 
 def fingerprint(model: nn.Module) -> str:

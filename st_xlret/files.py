@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,21 +40,16 @@ def atomic_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[obj
     """Give a file name to write to, and put that file in the place of `path` once it is whole.
 
     The one door of every output that is a file. A command opens it before its long work: what is under the name is
-    checked then, and what has appeared or changed there meanwhile is not overwritten.
+    checked then, and what has appeared or changed there meanwhile is a `FileExistsError`.
 
     Args:
         path: The file to write. Missing parent folders are made; of a link, the file that it names is written.
-        ours: Regular expression of how the files begin that this command writes. A file that begins otherwise is
-            refused. None: any file is replaced, for files that only the program itself names.
-        inputs: What the command reads. The output may be none of it, nor inside a folder of it. What is no path of
-            this machine is passed over.
+        ours: Regular expression of how the files begin that this command writes; any other file is refused. None: any
+            file is replaced, for files that only the program itself names.
+        inputs: What the command reads. The output may be none of it, nor inside a folder of it.
 
     Yields:
-        A name in a temporary folder beside `path`, with the name of `path`. If nothing is written, nothing is replaced.
-
-    Raises:
-        FileExistsError: When `path` is an input, or somebody else's file.
-        OSError: When it is no regular file, or cannot be written; the file that was there is unchanged.
+        A name in a temporary folder beside `path`. If nothing is written, nothing is replaced.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -66,37 +59,16 @@ def atomic_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[obj
         ['a.txt']
     """
     target = check_output_file(path, ours=ours, inputs=inputs)
-
-    def replace(folder: Path) -> None:
-        if (folder / target.name).exists():
-            os.replace(folder / target.name, target)
-
-    with _beside(target, replace, is_guarded=ours is not None) as folder:
+    with _beside(target, is_file=True, is_guarded=ours is not None) as folder:
         yield folder / target.name
 
 
 @contextmanager
 def atomic_directory(path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> Iterator[Path]:
-    """Give an empty folder to fill, and put it in the place of `path` once it is whole.
-
-    The one door of every output that is a folder. A command opens it before its long work, as `atomic_file`.
-
-    Args:
-        path: Where the folder will be. Missing parent folders are made.
-        overwrite: Replace a folder that holds a saved model or map, and nothing else.
-        inputs: What the command reads. It may not be inside the folder.
-
-    Yields:
-        A temporary folder beside `path`.
-
-    Raises:
-        FileExistsError: When `path` is a file, holds an input or something that saved models and maps do not have, or
-            is not empty without `overwrite`.
-        OSError: When it cannot be written.
-    """
+    """The same for a folder: gives an empty one to fill. The arguments are those of `check_output_directory`."""
     target = Path(os.path.realpath(path))
     _check_free(target, overwrite, inputs)
-    with _beside(target, partial(_swap_in, target)) as folder:
+    with _beside(target) as folder:
         yield folder
 
 
@@ -109,7 +81,12 @@ def write_text(path: PathLike, text: str) -> Path:
 
 def write_json(path: PathLike, obj: Any) -> Path:
     """Write `obj` as readable JSON: arrays become lists, paths strings, NaN and the infinities `null`."""
-    return write_text(path, json.dumps(_plain(obj), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+    def plain(one: Any) -> Any:
+        return os.fspath(one) if isinstance(one, os.PathLike) else getattr(one, "tolist", lambda: list(one))()
+
+    content = json.loads(json.dumps(obj, default=plain), parse_constant=lambda _: None)
+    return write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def save_model(model: Any, path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> Path:
@@ -125,32 +102,30 @@ def check_output_directory(
     """Check, before long work, that `atomic_directory` can write its result to the folder `path`. Nothing is made.
 
     Args:
-        path: The output folder of a run. It may be missing.
+        path: The output folder of a run. It may be missing or empty.
         overwrite: Replace a folder that holds a saved model or map, and nothing else.
         resume: The run continues, and replaces such a folder, too. None where there is no such option.
         inputs: What the run reads. It may not be inside the folder.
 
     Raises:
-        OSError: When it is a file, holds something that may not be replaced, or cannot be made.
+        OSError: When it is a file, holds something else, or cannot be made.
     """
-    target = Path(path)
-    _check_free(Path(os.path.realpath(target)), overwrite or bool(resume), inputs, can_resume=resume is not None)
+    target = Path(os.path.realpath(path))
+    _check_free(target, overwrite or bool(resume), inputs, can_resume=resume is not None)
     _check_writable(target)
-    return target
+    return Path(path)
 
 
 def check_output_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[object] = ()) -> Path:
-    """Check, before long work, what `atomic_file` checks; the file itself, of a link the one that it names."""
+    """Check, before long work, what `atomic_file` checks; gives the file itself, of a link the one that it names."""
     target = Path(os.path.realpath(path))
     if target.is_symlink() or target.exists() and not target.is_file():
         raise OSError(f"{target} is no regular file, but a folder, a device, a pipe or a loop of links")
-    read_there = next((source for source in _paths(inputs) if source in (target, *target.parents)), None)
-    is_taken = ours is not None and target.exists() and target.stat().st_size
-    if read_there or is_taken and not _begins(target, ours or ""):
-        problem = (
-            f"would change what is read, {read_there}" if read_there else "is there already, and holds something else"
-        )
-        raise FileExistsError(f"{path} {problem}: nothing is overwritten, give another name")
+    problem = [f"would change what is read, {read}" for read in _paths(inputs) if read in (target, *target.parents)]
+    if ours is not None and target.exists() and target.stat().st_size and not _begins(target, ours):
+        problem.append("is there already, and holds something else")
+    if problem:
+        raise FileExistsError(f"{path} {problem[0]}: nothing is overwritten, give another name")
     _check_writable(target.parent)
     return target
 
@@ -199,17 +174,25 @@ def _check_writable(folder: Path) -> None:
 
 
 @contextmanager
-def _beside(target: Path, put: Callable[[Path], None], *, is_guarded: bool = True) -> Iterator[Path]:
-    """A temporary folder beside `target`, which `put` moves into its place; removed at the end."""
+def _beside(target: Path, *, is_file: bool = False, is_guarded: bool = True) -> Iterator[Path]:
+    """A temporary folder beside `target`, removed at the end; it, or the file of the name in it, becomes `target`."""
     folder = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.st-xlret-tmp")  # mkdtemp ignores the umask
     before, new_parents = _state(target), [parent for parent in target.parents if not parent.exists()]
     try:
         folder.mkdir(parents=True)
         yield folder
-        _finish(folder)
+        for file in folder.rglob("*"):
+            if file.is_file() and not file.is_symlink():
+                # safetensors writes files that only their owner may read: all may whom the umask lets.
+                file.chmod(file.stat().st_mode | folder.stat().st_mode & 0o666)
+                with open(file, "rb") as written:
+                    os.fsync(written.fileno())
         if is_guarded and _state(target) != before:  # hours may have passed
             raise FileExistsError(f"{target} has appeared or changed meanwhile: it is left as it is")
-        put(folder)
+        if not is_file:
+            _swap_in(target, folder)
+        elif (folder / target.name).exists():
+            os.replace(folder / target.name, target)
     except Exception as error:
         # Libraries in Rust raise errors of their own, with the number of the system's error in the text.
         in_text = re.search(r"os error (\d+)", str(error))
@@ -230,39 +213,14 @@ def _state(target: Path) -> list[tuple[Path, int, int]]:
     return [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
-def _finish(folder: Path) -> None:
-    """Bring files to the disk; safetensors writes files that only their owner may read: all may whom the umask lets."""
-    for file in folder.rglob("*"):
-        if file.is_file() and not file.is_symlink():
-            file.chmod(file.stat().st_mode | folder.stat().st_mode & 0o666)
-            with open(file, "rb") as written:
-                os.fsync(written.fileno())
-
-
 def _swap_in(target: Path, new: Path) -> None:
     """Rename `new` to `target`; at every moment one whole folder is on disk under a visible name."""
-    old = None
-    if target.exists() and any(target.iterdir()):
-        old = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.st-xlret-replaced")
+    old = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.st-xlret-replaced")
+    if target.exists():
         os.rename(target, old)
     try:
-        with suppress(FileNotFoundError):
-            target.rmdir()  # an empty folder; Windows renames to none that exists
         os.rename(new, target)
     finally:
-        if old is not None and not target.exists():
+        if old.exists() and not target.exists():
             os.rename(old, target)
-        elif old is not None:
-            shutil.rmtree(old, ignore_errors=True)
-
-
-def _plain(obj: Any) -> Any:
-    if isinstance(obj, float):
-        return obj if math.isfinite(obj) else None
-    if isinstance(obj, Mapping):
-        return {str(key): _plain(value) for key, value in obj.items()}
-    if isinstance(obj, list | tuple | set | frozenset):
-        return [_plain(value) for value in obj]
-    if isinstance(obj, os.PathLike):
-        return os.fspath(obj)
-    return _plain(obj.tolist()) if hasattr(obj, "tolist") else obj
+        shutil.rmtree(old, ignore_errors=True)

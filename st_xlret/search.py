@@ -41,10 +41,8 @@ def top_k(
         device: Where the scores are computed. Default: the accelerator that an input is on, else the CPU.
 
     Returns:
-        `(scores, indices)`, (Q, k), float32 and int64; best first, equal scores ordered by the lower index.
-
-    Raises:
-        ValueError: If shapes disagree, k is not in 1..C, a row is not finite, or scores overflow float32.
+        `(scores, indices)`, (Q, k), float32 and int64; best first, equal scores ordered by the lower index. Rows that
+        are not finite, and scores that overflow float32, are a `ValueError`.
 
     Example:
         >>> scores, indices = top_k(torch.tensor([[2.0, 1.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), k=2)
@@ -84,9 +82,6 @@ def merge_top_k(scores: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor
 def unit_rows(rows: Matrix, name: str = "embeddings", *, device: torch.device | None = None) -> Tensor:
     """The rows (n, d) divided by their lengths, float32, so that dot products are cosines. Rows of zeros stay zeros.
 
-    Raises:
-        ValueError: If the rows are no matrix, or a row (which the message calls `name`) is not finite.
-
     Example:
         >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
         tensor([[0.6000, 0.8000],
@@ -119,9 +114,6 @@ def neighbours_both_ways(
     Returns:
         Scores and target rows of every source row, (S, min(k, T)), and scores and source rows of every target row, (T,
             min(k, S)), best first.
-
-    Raises:
-        ValueError: If a side is no matrix, the two differ in width, k is below 1, or a row is not finite.
 
     Example:
         >>> neighbours_both_ways(torch.eye(2), torch.eye(2).flip(0), 1)[1].tolist()
@@ -191,10 +183,6 @@ def mine_bitext(
 
     Returns:
         `(score, source row, target row)`, best first; an empty list if a side has no rows.
-
-    Raises:
-        ValueError: If an input is no matrix, the two differ in width, k is below 1, or a row is not finite.
-        KeyError: If the margin is unknown.
 
     Example:
         >>> pairs = mine_bitext(torch.tensor([[1.0, 0.1], [0.1, 1.0], [1.0, 1.0]]), torch.eye(2), k=2)

@@ -68,9 +68,11 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     run = Run(args, encoder, data, method)
 
     # 1. Data: questions and translations, some of which are held out, and sentences without translations.
-    questions, question_evaluator = data.load_questions(encoder.model, args)
+    questions, question_evaluator = data.load_questions(encoder.model, args) if data.retrieval else (None, None)
     pairs, pair_evaluator = data.load_pairs(args.seed)
     others = data.load_documents() if method.language_weight else None
+    if questions is None and not (method.semantic_weight or method.language_weight):
+        raise ValueError("nothing to train on: give --retrieval, or --pairs and a weight above 0")
     if pairs is None and (method.semantic_weight or method.language_weight):
         raise ValueError("there are no translations: give --pairs, or set --semantic_weight and --language_weight to 0")
 
@@ -89,8 +91,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         datasets["language"] = pairs_and_others(pairs, others, args.seed)
         given = run.loss_options("language", reduction="paper", weight=method.language_weight, batches=smoothing)
         losses["language"] = LangContrastiveLoss(model, **given)
-    given = run.loss_options("retrieval", temperature=method.temperature, batches=Rows(method.language_smoothing))
-    datasets["retrieval"], losses["retrieval"] = questions, RetrievalContrastiveLoss(model, **given)
+    if questions is not None:
+        given = run.loss_options("retrieval", temperature=method.temperature, batches=Rows(method.language_smoothing))
+        datasets["retrieval"], losses["retrieval"] = questions, RetrievalContrastiveLoss(model, **given)
 
     # 4. Train, measure and save.
     evaluators = [evaluator for evaluator in (question_evaluator, pair_evaluator) if evaluator is not None]

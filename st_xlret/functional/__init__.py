@@ -11,13 +11,9 @@
 | `similarity_distillation_loss` | SEED, Eq. 4, and multilingual knowledge distillation, Eq. 1 |
 | `chunked_cross_entropy` | cross-entropy of masked language modelling |
 
-CCP is Wu et al. (IJCAI 2022), MSM Zhang et al. (ICLR 2023), ML-CTL Chen et al. (ICASSP 2022), and lang-contrastive
-Hu et al. (Findings of ACL 2023).
-
 All functions return a scalar of at least float32 (float64 stays float64), whether autocast is active or not, which can
-be differentiated once. Shapes that do not fit and a temperature that is not positive are a `ValueError`. InfoNCE is
-computed as `softplus(logsumexp(negatives) - positive)`: the usual form subtracts two nearly equal numbers once the
-positive wins, and in 16-bit floats its gradient then becomes exactly zero.
+be differentiated once. What does not fit is a `ValueError`. InfoNCE is computed as `softplus(logsumexp(negatives) -
+positive)`: in 16-bit floats, the gradient of the usual form becomes exactly zero once the positive wins.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ def contrastive_context_loss(
     - belongs to c's document, where documents are given,
     - has the same text as c, where texts are given.
 
-    The positives of c are never left out. A row that has no positive serves as a negative only.
+    The positives of c are never left out. A row that has no positive serves as a negative only; a batch that has none
+    is a `ValueError`.
 
     Args:
         z: Projected sentence vectors, shape (B, d). They need not have unit length.
@@ -68,9 +69,6 @@ def contrastive_context_loss(
         queue_text: Text id of each key (Q,). Required with `queue` if `text` is given.
         queue_is_normalized: Whether the keys already have unit length, which saves one pass over them.
         normalize: Whether s is the cosine; if off, the inner product (the ablation of Table 5).
-
-    Raises:
-        ValueError: If the batch has no positive pair.
 
     Example:
         >>> z = torch.eye(4).repeat_interleave(2, 0)            # four windows of two equal rows
@@ -110,7 +108,7 @@ def info_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tens
     """Symmetric InfoNCE over the rows of both sides (ML-CTL, Eq. 1-2; L_sema of lang-contrastive, Eq. 2).
 
     The loss is the mean over the 2N anchors of `-log(e^{s+} / sum_k e^{s_k})`, where s is the cosine divided by
-    `temperature` and k runs over the positive and the other 2(N - 1) rows of x and y.
+    `temperature` and k runs over the positive and the other 2(N - 1) rows of x and y. It is 0 for N = 1.
 
     Args:
         x: Row-aligned vectors (N, d). They need not have unit length.
@@ -118,9 +116,6 @@ def info_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tens
         temperature: Divisor of the cosines.
         text: Text ids of the rows of x followed by those of y, integers (2N,). Rows of equal text are not negatives
             of each other.
-
-    Returns:
-        The loss, which is 0 for N = 1, where there are no negatives.
 
     Example:
         >>> x = torch.eye(4)
@@ -138,16 +133,14 @@ def cz_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor
 
     As `info_nce_loss`, but the positive is not part of the sum over k. The loss therefore has no lower bound at 0: it
     becomes negative once the positive wins, and its gradient with respect to the positive stays 1 / temperature however
-    far ahead the positive is. For each anchor, InfoNCE is the softplus of CZ-NCE.
+    far ahead the positive is. For each anchor, InfoNCE is the softplus of CZ-NCE. Fewer than two pairs, which leave no
+    negatives, are a `ValueError`.
 
     Args:
         x: Row-aligned vectors (N, d). They need not have unit length.
         y: Row-aligned vectors (N, d): y_i is the positive of x_i.
         temperature: Divisor of the cosines.
         text: As for `info_nce_loss`. An anchor that has no negative left counts as 0.
-
-    Raises:
-        ValueError: If N is 1 or 0, which leaves no negatives.
 
     Example:
         >>> x = torch.eye(4)
@@ -185,7 +178,7 @@ def retrieval_contrastive_loss(
     The loss is the mean over queries of `-log(e^{s_ii} / sum_j e^{s_ij})`, where s is the cosine divided by
     `temperature` and j runs over all passages: the gold passages of all queries, and hard negatives. Eq. 1 as printed
     corresponds to a temperature of 1. If texts are given, a passage with the same text as the query's gold passage is
-    not a negative, and neither is the gold passage of another copy of the same question.
+    not a negative, and neither is the gold passage of another copy of the question. Without negatives the loss is 0.
 
     Args:
         queries: Query vectors (N, d). They need not have unit length.
@@ -195,9 +188,6 @@ def retrieval_contrastive_loss(
         query_text: Text id of each query, integers (N,).
         passage_text: Text id of each passage, integers (P,).
         normalize: Whether s is the cosine; if off, the inner product, as in DPR.
-
-    Returns:
-        The loss, which is 0 if there are no negatives.
 
     Example:
         >>> x = torch.eye(4)
@@ -238,10 +228,7 @@ def language_contrastive_loss(
         y: Row-aligned vectors (N, d): y_n translates x_n.
         others: Further rows (M, d) without translations. They receive gradients too.
         reduction: "mean" over the N (R - 2) terms, "sum", or "paper": the sum divided by R (R - 2), as printed in
-            Eq. 3, where R = 2N + M is the number of rows.
-
-    Raises:
-        ValueError: If the reduction is unknown, there is no pair, or a single pair without others.
+            Eq. 3, where R = 2N + M is the number of rows, at least 3.
 
     Example:
         >>> x = torch.eye(3)

@@ -55,9 +55,6 @@ def masked_sentence_loss(
         language: Language id of each row, integers (S,). Sentences of other languages are not negatives.
         text: Text id of each row, integers (S,). Sentences with t's own text are not negatives.
 
-    Raises:
-        ValueError: If a number is out of its range, or there is no row to predict.
-
     Example:
         >>> h = torch.eye(4)                                    # two documents of two sentences
         >>> loss = masked_sentence_loss(h, h, torch.tensor([0, 0, 1, 1]))

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from st_xlret.batches import BatchFactory, Rows
 from st_xlret.batches.collator import holds_texts, languages_of, metadata_columns, text_columns, texts_of_documents
-from st_xlret.languages import language_fields
+from st_xlret.languages import id_to_language, language_fields
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,8 @@ class CrossLingualLoss(nn.Module):
     def takes_texts(self, texts: list[str], columns: list[str]) -> bool:
         """Whether the text columns `texts` of a data set with these `columns` are those that the loss takes."""
         pair = [text for text in texts if not self._is_further(text)]
-        return len(pair) == self.least_columns and self._takes(len(texts))
+        fits = len(pair) == self.least_columns or (self.least_columns == 1 and "document" not in columns)
+        return fits and 1 <= len(texts) <= (self.most_columns or len(texts))
 
     def select(self, dataset: Dataset) -> Dataset:
         """Select the columns of a data set that this loss reads, and log them; a ValueError if that is not clear.
@@ -132,14 +133,17 @@ class CrossLingualLoss(nn.Module):
             names = [re.sub("</?code>", "", name) for data in datasets for name in data.get("columns", ())]
             of_fit = all(re.fullmatch(r"sentence_\d+|label", name) for name in names)
             is_unclear = bool(metadata_columns(names)) or (len(columns) > self.least_columns and not of_fit)
-        if not self._takes(len(columns)) or (len(columns) > 1 and is_unclear):
+        count = len(columns)
+        if not self.least_columns <= count <= (self.most_columns or count) or (count > 1 and is_unclear):
             self.refuse(
-                f"these are {len(columns)} text columns. The collator of Sentence Transformers makes texts of all "
+                f"these are {count} text columns. The collator of Sentence Transformers makes texts of all "
                 "columns, of languages and ids too, and any collator of columns that loss.select did not leave out"
             )
         if labels is not None:
             tag = None if labels.is_floating_point() else self.labels_are
             if tag and not any(tag in features for features in columns):
+                if tag == "language_id":  # refuses labels of another kind
+                    _ = [id_to_language(label) for label in labels.unique().tolist()]
                 columns = [{**features, tag: labels} for features in columns]
             elif len(columns) > 1 and len(labels.unique()) > 1:
                 self.refuse(f"the labels {labels.unique()[:3].tolist()} differ, and the loss would not read them")
@@ -194,9 +198,6 @@ class CrossLingualLoss(nn.Module):
 
     def _is_further(self, column: str) -> bool:
         return self.further is not None and bool(re.search(f"(^|_){self.further}s?$", column.rstrip("_0123456789")))
-
-    def _takes(self, columns: int) -> bool:
-        return self.least_columns <= columns <= (self.most_columns or columns)
 
 
 def _is_owned(name: str) -> bool:

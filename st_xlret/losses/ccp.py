@@ -22,13 +22,11 @@ class CCPLoss(CrossLingualLoss):
 
     The encoder learns to tell which sentence stands near a given one. The equation (lines 14-16 of Algorithm 1) is
     [`contrastive_context_loss`][st_xlret.functional.contrastive_context_loss], computed on the vectors of a projection
-    head, with the keys of a memory bank as further negatives. Head and bank are discarded after training.
+    head, with the keys of a memory bank as further negatives (not in evaluation). Both are discarded after training.
 
-    Rows are windows: either two columns (centre, context), or one column whose first half holds the centres and whose
-    second half holds their contexts, as `Windows` draws them (one forward pass). Where the features have no
-    `language_id`, as in `model.fit`, integer labels are the languages of the rows. Evaluation leaves the bank out.
-
-    R ranks compute what one rank computes with an R times larger batch.
+    Rows are windows: either two columns (centre, context), or one column of all centres and then all contexts, as
+    `Windows` draws them. Where the features have no `language_id`, as in `model.fit`, integer labels are the languages
+    of the rows. R ranks compute what one rank computes with an R times larger batch.
 
     Args:
         model: The encoder.
@@ -104,10 +102,6 @@ class CCPLoss(CrossLingualLoss):
     def default_batches(self) -> Windows:
         """Windows of documents, of one language in a batch."""
         return Windows()
-
-    def takes_texts(self, texts: list[str], columns: list[str]) -> bool:
-        """The sentences of documents, or both sides of windows."""
-        return len(texts) == 1 or (len(texts) == 2 and "document" not in columns)
 
     def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
         """Documents, unless two columns are windows already; languages, unless they do not matter."""

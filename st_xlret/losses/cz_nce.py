@@ -12,15 +12,15 @@ from sentence_transformers.base.modules import Transformer
 from torch import Tensor
 
 from st_xlret.functional import cz_nce_loss, info_nce_loss
-from st_xlret.losses.base import Batches, CrossLingualLoss
-from st_xlret.losses.embedding import embed, gather_columns, translation_groups
+from st_xlret.losses.embedding import translation_groups
+from st_xlret.losses.lang_contrastive import WeightedContrastiveLoss
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
 
 OBJECTIVES = {"cz_nce": cz_nce_loss, "info_nce": info_nce_loss}
 
 
-class CZNCELoss(CrossLingualLoss):
+class CZNCELoss(WeightedContrastiveLoss):
     """CZ-NCE over pairs of sentences, or of sentences with a word of each (ML-CTL, Chen et al. 2022, Eq. 5).
 
     The equation is [`cz_nce_loss`][st_xlret.functional.cz_nce_loss], or
@@ -44,12 +44,9 @@ class CZNCELoss(CrossLingualLoss):
         contextual_encoder: Layer over sentence and word that is used in training only; None for sentences alone.
         objective: "cz_nce", or "info_nce" with the same negatives.
         temperature: Divisor of the cosines.
-        weight: Factor on the contrastive loss.
         mlm: Masked-language-model loss of the same encoder that is added; None for none.
         mlm_weight: Factor on the `mlm` loss (the paper's alpha).
-        gather_across_devices: Use the rows of all ranks as negatives.
-        batches: As for `CrossLingualLoss`. Default: `Rows()`.
-        ratio: As for `CrossLingualLoss`.
+        **options: `weight`, that of the contrastive part, and the other arguments of `WeightedContrastiveLoss`.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -59,7 +56,7 @@ class CZNCELoss(CrossLingualLoss):
         True
     """
 
-    least_columns = most_columns = 2
+    most_columns = 2
     takes = "two text columns, anchor and positive"
     citation = """
 @inproceedings{mlctl2022,
@@ -78,23 +75,22 @@ class CZNCELoss(CrossLingualLoss):
         *,
         objective: Literal["cz_nce", "info_nce"] = "cz_nce",
         temperature: float = 0.07,
-        weight: float = 1.0,
         mlm: MaskedLMLoss | None = None,
         mlm_weight: float = 0.1,
-        gather_across_devices: bool = True,
-        batches: Batches = None,
-        ratio: float = 1.0,
+        **options: Any,
     ) -> None:
-        super().__init__(model, batches=batches, ratio=ratio)
+        super().__init__(model, **options)
         if contextual_encoder is not None:
-            if not isinstance(model[0], Transformer):
-                self.refuse(f"words need token vectors, and a {type(model[0]).__name__} gives none")
+            if not isinstance(model[0], Transformer) or self.mini_batch_num_tokens:
+                self.refuse(
+                    f"words need token vectors, which a {type(model[0]).__name__} and micro-batches do not give"
+                )
             model[0].unpad_inputs = False  # positions are those of the padded layout
         if mlm is not None and mlm.model is not model:
             self.refuse("mlm is a loss of another encoder")
         self.contextual_encoder, self.mlm = contextual_encoder, mlm
         self.objective, self.equation, self.temperature = objective, OBJECTIVES[objective], temperature
-        self.weight, self.mlm_weight, self.gather_across_devices = weight, mlm_weight, gather_across_devices
+        self.mlm_weight = mlm_weight
 
     def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
         """Where the word stands in each text, with a contextual encoder."""
@@ -110,7 +106,7 @@ class CZNCELoss(CrossLingualLoss):
         merged = merge_feature_batches(columns)
         batches = columns if merged is None else [merged]
         if self.contextual_encoder is None:
-            anchor, positive = embed(self.model, columns)
+            anchor, positive = self.embed(columns)
         else:
             anchor, positive = torch.cat([self._embed_words(features) for features in batches]).chunk(2)
             if "text_id" in tags:  # a sample is a text with a word; a hash may wrap around
@@ -128,8 +124,7 @@ class CZNCELoss(CrossLingualLoss):
 
     def compute_loss_from_embeddings(self, anchor: Tensor, positive: Tensor, tags: dict[str, Tensor]) -> Tensor:
         """Compute the contrastive part for row-aligned vectors (N, d) and tags (2N,), of which `text_id` is read."""
-        if self.gather_across_devices:
-            (anchor, positive), tags = gather_columns([anchor, positive], tags)
+        (anchor, positive), tags = self.gather([anchor, positive], tags)
         group = translation_groups(tags["text_id"]) if "text_id" in tags else None
         return self.weight * self.equation(anchor, positive, temperature=self.temperature, text=group)
 

@@ -16,7 +16,7 @@ from st_xlret.losses.embedding import embed, gather_columns, keep_padding, passa
 
 
 class WeightedContrastiveLoss(CrossLingualLoss):
-    """Base of the three: a weighted loss over text columns, of all ranks.
+    """Base of the losses over translations and queries: a weighted loss of text columns of all ranks.
 
     Args:
         model: The encoder, shared or a `Router` of two.

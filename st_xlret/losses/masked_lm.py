@@ -248,12 +248,15 @@ class LanguageModelHead(nn.Module):
 
     def __init__(self, config: PretrainedConfig, checkpoint: str | None = None, *, fresh: bool = False) -> None:
         super().__init__()
-        self.transform = _load_masked_lm(config, checkpoint, fresh)
         try:
+            self.transform = _load_masked_lm(config, checkpoint, fresh)
             projection = self._take_apart()
+        except NoHeadError:
+            raise
         except Exception as error:  # whatever the program of one of many architectures raises
-            kind = type(self.transform).__name__
-            raise NoHeadError(f"the head of {kind} cannot be used apart from its encoder: {error}") from error
+            raise NoHeadError(
+                f"no head of {config.model_type!r} can be used apart from its encoder: {error}"
+            ) from error
         # A tied projection is the encoder's embedding matrix.
         self.bias, self.own_projection = projection.bias, None if config.tie_word_embeddings else projection.weight
 

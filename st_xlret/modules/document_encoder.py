@@ -15,11 +15,9 @@ class DocumentEncoder(nn.Module):
 
     It is a small Transformer over sentence vectors. A document of D sentences is run D times, with sentence t replaced
     by one learned vector in copy t, and the prediction p_t is read at position t. Documents of similar length are run a
-    few at a time. If this takes several passes, each is run again in the backward pass (checkpointing).
-
-    Layers, normalisation (after each part), GELU and initial weights are those of BERT and XLM-R. Without gradients
-    (evaluation) there is no dropout: the host leaves `training` on while it evaluates a loss. Inputs are converted to
-    the type of the weights.
+    few at a time, and again in the backward pass (checkpointing). Layers, normalisation (after each part), GELU and
+    initial weights are those of BERT and XLM-R. Without gradients (evaluation) there is no dropout. Inputs are
+    converted to the type of the weights.
 
     Args:
         features: Size of the sentence vectors.
@@ -28,8 +26,7 @@ class DocumentEncoder(nn.Module):
         feedforward: Size inside the feed-forward parts. Default: `4 * features`.
         max_sentences: Maximum number of sentences of a document; positions are learned.
         dropout: Dropout probability, also of attention weights.
-        rows_at_once: Maximum number of rows of the copies that exist at a time. Larger values are faster on a large
-            device and take about `4 * 32 * features` bytes per row with two layers.
+        rows_at_once: Maximum number of rows of copies at a time, of about `4 * 32 * features` bytes with two layers.
 
     Example:
         >>> encoder = DocumentEncoder(16, max_sentences=4)

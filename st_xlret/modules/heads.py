@@ -13,13 +13,11 @@ class AsymmetricBNHead(nn.Module):
     """CCP's projection head: Linear, batch normalisation, ReLU, Linear (Wu et al. 2022, section 3.1).
 
     Both sides of a pair share the layers (`g` in Algorithm 1). One side is normalised by the statistics of its
-    batch, the other by the running statistics, and the two swap in each step. No row can therefore tell from the
-    batch statistics which rows belong together. Only the side with batch statistics updates the running statistics,
-    and the other side reads them as they were before the step.
+    batch, the other by the running statistics as they were before the step, and the two swap in each step. No row can
+    therefore tell from the batch statistics which rows belong together.
 
-    Without gradients (evaluation), both sides use the statistics of both and nothing changes: the host leaves
-    `training` on while it evaluates a loss, and equal weights are to have equal losses. Inputs are converted to the
-    type of the weights, so that a head in float32 works with an encoder in bfloat16.
+    Without gradients (evaluation), both sides use the statistics of both and nothing changes: equal weights are to have
+    equal losses. Inputs are converted to the type of the weights.
 
     Args:
         in_features: Size of the sentence vectors, and between the two linear layers.

@@ -58,7 +58,7 @@ class LanguageMemoryBank(nn.Module):
         """
         unknown = torch.full_like(language, -1)
         arrival = torch.arange(len(keys), device=language.device)
-        if len(self):
+        if len(self.keys):
             arrival += self.tags[:, -1].max() + 1
         columns = [unknown if tag is None else tag for tag in (language, document, text)]
         keys, tags = keys.to(self.keys), torch.stack([*columns, arrival], dim=1).to(self.tags)

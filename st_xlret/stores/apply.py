@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from tqdm.auto import tqdm
 
-from st_xlret.stores.base import Matrix, Store, vector_column, with_column
+from st_xlret.stores.base import Store, vector_column, with_column
 
 if TYPE_CHECKING:
     from st_xlret import VectorCalibration
 
 
 class Applied(NamedTuple):
-    """What `apply_calibration` has done.
-
-    Attributes:
-        written: Rows that were written, in this run.
-        left_out: Rows that could not be mapped, by the reason.
-    """
+    """How many rows `apply_calibration` has written, in this run, and how many not, by the reason."""
 
     written: int
     left_out: Counter[str]
@@ -43,13 +37,10 @@ def apply_calibration(
             (PostgreSQL), table (LanceDB) or collection (Chroma).
         show_progress_bar: Show how many rows are done.
 
-    Returns:
-        How many rows were written, and which were left out.
-
     Raises:
         FileExistsError: If there is something else under the name.
         ValueError: If the map is of other vectors, or of queries alone, or the vectors are mapped already.
-        OSError: If the store fails, or has not taken all rows. What a database has stays, and is continued.
+        OSError: If the store fails, or has not taken all rows.
 
     Example:
         >>> import tempfile
@@ -72,11 +63,6 @@ def apply_calibration(
     calibration.check(dimension=store.dimension, metric=store.metric, model=store.model, name=store.name)
     left_out, written = Counter[str](), 0
 
-    def map_rows(mapped: Matrix, rows: Any, vectors: Matrix, codes: Any) -> None:
-        if len(rows):
-            languages = codes[rows].tolist() if calibration.languages else None
-            mapped[rows] = calibration.transform(vectors[rows], "document", languages)
-
     def change(batch: pa.RecordBatch) -> pa.RecordBatch:
         nonlocal written
         vectors, is_usable, codes = store.usable(batch, left_out, needs_language=bool(calibration.languages))
@@ -85,13 +71,14 @@ def apply_calibration(
                 left_out[f"in {code}, for which there is no map"] += int((is_usable & (codes == code)).sum())
                 is_usable &= codes != code
         mapped = np.full_like(vectors, np.nan)
-        rows = np.flatnonzero(is_usable)
-        try:
-            map_rows(mapped, rows, vectors, codes)
-        except ValueError:  # of a vector that is the mean itself, nothing is left: one by one
-            for row in rows:
-                with suppress(ValueError):
-                    map_rows(mapped, np.array([row]), vectors, codes)
+        parts = [np.flatnonzero(is_usable)]
+        while parts:
+            rows = parts.pop()
+            languages = codes[rows].tolist() if calibration.languages else None
+            try:
+                mapped[rows] = calibration.transform(vectors[rows], "document", languages)
+            except ValueError:  # of a vector that is the mean itself, nothing is left
+                parts += np.array_split(rows, 2) if len(rows) > 1 else []
         has_vector = ~np.isnan(mapped[:, 0])
         left_out["of which the map leaves nothing"] += int((is_usable & ~has_vector).sum())
         written += int(has_vector.sum())

@@ -26,6 +26,7 @@ from st_xlret.data import (
     normalise_text,
     read_dictionary,
 )
+from st_xlret.data.reading import files_of
 from st_xlret.data.words import read_stop_words, stop_words
 from st_xlret.evaluation import LAReQAEvaluator, TatoebaEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
@@ -98,7 +99,7 @@ class Pairs(Texts):
 class Words(Pairs):
     """Parallel sentences, and dictionaries to find words in them."""
 
-    dictionaries: list[str] = option([], "Two columns, named after their languages, such as en-fr.txt (MUSE).")
+    dictionaries: list[str] = option([], "Files of two columns, named as en-fr.txt is (MUSE), or folders of them.")
     stop_words: list[str] = option(
         ["default"],
         "Words to make no samples of: default (those of stopwordsiso), none, or files named after their language, such "
@@ -111,7 +112,8 @@ class Words(Pairs):
     ) -> tuple[Dataset, dict[str, dict[str, int]]]:
         """Pairs with the token positions of a word and of its translation, and what was found, by language pair."""
         wanted = check_languages(self.languages or None)
-        languages = {file: languages_in_name(file) for file in self.dictionaries}
+        every = files_of(self.dictionaries, names_languages, "dictionary that is named after its languages")
+        languages = {file: languages_in_name(file) for file in every}
         files = [file for file, codes in languages.items() if all(match_language(code, wanted) for code in codes)]
         if not files:
             raise ValueError(f"--dictionaries: none is between two of --languages: {', '.join(self.dictionaries)}")
@@ -222,6 +224,13 @@ class Questions(Answers):
     def lareqa(self) -> LAReQAEvaluator | None:
         """The evaluator of `test`."""
         return LAReQAEvaluator.from_directory(self.test, context=self.context) if self.test else None
+
+
+def names_languages(file: Path) -> bool:
+    """Whether a file is named after two languages, as a dictionary is."""
+    with suppress(ValueError):
+        return bool(languages_in_name(file))
+    return False
 
 
 def texts_of(**datasets: Dataset | None) -> list[tuple[Dataset, str, str]]:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 from transformers import TrainerState, set_seed
 
+from st_xlret import __version__
 from st_xlret.evaluation.tables import plot_training
 from st_xlret.files import atomic_directory, check_output_directory, save_model, write_json
 from st_xlret.hub.card import check_license, set_card_data
@@ -34,6 +36,7 @@ from st_xlret.training.trainer import CrossLingualTrainer
 
 logger = logging.getLogger(__name__)
 
+_LIBRARIES = ("sentence-transformers", "transformers", "torch", "datasets")
 # Beginnings of options that a resumed run may change: they do not change what is learned.
 _FREE = re.compile(
     "log|save_|eval_|hub_|push_|report_|resume|dataloader_|trackio_|ddp_|multi_|batch_sampler|"
@@ -165,6 +168,7 @@ class Run:
             "seconds": round(time.perf_counter() - started, 1),
             "steps": trainer.state.global_step,
             "tokens": trainer.state.num_input_tokens_seen,
+            "versions": {"st-xlret": __version__, **{name: version(name) for name in _LIBRARIES}},
             **about,
         }
         if not trainer.is_world_process_zero():
@@ -177,6 +181,7 @@ class Run:
             measured = test.evaluate(model)
             results["xquad_r"] = {"scores": measured.scores, "average": measured.average}
         self._save(model, results, tag, repository)
+        (self.output / "training.png").unlink(missing_ok=True)  # that of an earlier run
         if any("loss" in line for line in trainer.state.log_history):
             plot_training(trainer.state.log_history, self.output / "training.png")
         if repository:
@@ -299,5 +304,9 @@ def run_script(main: Callable[[], Any]) -> None:
         main()
     except (ImportError, ValueError, OSError) as error:
         sys.exit(f"error: {without_secrets(str(error))}")
+    except RuntimeError as error:  # the host's, of a tracker that is not installed
+        if "install" not in str(error):
+            raise
+        sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("stopped")

@@ -159,17 +159,6 @@ def test_info_nce_is_the_softplus_of_cz_nce(pairs: int, temperature: float) -> N
     torch.testing.assert_close(info_nce_loss(x, x, temperature=temperature), F.softplus(value))
 
 
-def test_it_crosses_zero_and_still_pulls() -> None:
-    x = torch.tensor([[1.0, 0, 0, 0], [0, 0, 1.0, 0]], requires_grad=True)
-    y = torch.tensor([[1.0, 0.1, 0, 0], [0, 0, 1.0, 0.1]])
-    loss = cz_nce_loss(x, y)
-    assert loss < -10
-    # Only the positive lies along the second axis. InfoNCE has all but stopped there.
-    pull = torch.autograd.grad(loss, x)[0][0, 1].item()
-    assert pull == pytest.approx(-0.1 / math.hypot(1, 0.1) / 0.07 / 2, rel=1e-4)
-    assert -1e-5 < torch.autograd.grad(info_nce_loss(x, y), x)[0][0, 1].item() < 0
-
-
 @pytest.mark.parametrize("negatives", [0, 4, 8])
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
 def test_retrieval_equals_the_equation_and_the_hosts_loss(negatives: int, temperature: float) -> None:
@@ -219,10 +208,3 @@ def test_distillation_equals_the_loop(temperature: float, cosine_weight: float, 
     torch.testing.assert_close(loss, naive_distillation(*inputs, temperature, cosine_weight))
     loss.backward()
     assert student.grad is not None and teacher.grad is None and bank.grad is None
-
-
-def test_a_tiny_temperature_stays_finite() -> None:
-    student, teacher, bank = (vectors(4, seed).detach().float() for seed in range(3))
-    loss = similarity_distillation_loss(student.requires_grad_(), teacher, bank, temperature=1e-4)
-    loss.backward()
-    assert loss.isfinite() and student.grad.isfinite().all()

@@ -73,16 +73,7 @@ def test_a_row_of_zeros_has_no_direction_and_no_gradient(name: str, dtype: torch
     assert loss.isfinite() and first.grad is not None and first.grad.isfinite().all() and not first.grad[2].any()
 
 
-@pytest.mark.parametrize("name", EQUATIONS)
-def test_nan_stays_visible(name: str) -> None:
-    equation, count, _ = EQUATIONS[name]
-    first, *others = (matrix.detach() for matrix in matrices(count))
-    first[2, 1] = torch.nan
-    assert equation(first, *others).isnan()
-
-
 X, Y, OTHER = torch.ones(6, 4), torch.ones(6, 4), torch.ones(6, 3)
-QUEUE: dict[str, Any] = {"queue": X, "queue_language": ONE}
 CCP, MSM = (X, WINDOW, ONE), (X, Y, WINDOW)
 
 
@@ -93,15 +84,12 @@ CCP, MSM = (X, WINDOW, ONE), (X, Y, WINDOW)
         (f.contrastive_context_loss, (X, IDS, ONE), {}, "window"),
         (f.contrastive_context_loss, CCP, {"document": ONE.float()}, "document.*torch.float32"),
         (f.contrastive_context_loss, CCP, {"temperature": 0.0}, "temperature 0.0"),
-        (f.contrastive_context_loss, CCP, QUEUE | {"queue": OTHER}, r"queue.*\(6, 3\)"),
         (f.contrastive_context_loss, CCP, {"queue": X}, "queue_language.*None"),
-        (f.info_nce_loss, (X, Y[:3]), {}, r"y.*\(3, 4\)"),
         (f.cz_nce_loss, (X, Y), {"text": ONE}, r"text.*\(12,\)"),
         (f.cz_nce_loss, (X[:1], Y[:1]), {}, "got 1"),
         (f.language_contrastive_loss, (X, Y), {"reduction": "max"}, "'max'"),
         (f.language_contrastive_loss, (X[:1], Y[:1]), {}, "1 pairs, 0 others"),
         (f.masked_sentence_loss, (X, Y[:5], WINDOW), {}, r"h.*\(5, 4\)"),
-        (f.masked_sentence_loss, MSM, {"mu": -0.1}, "mu=-0.1"),
         (f.masked_sentence_loss, MSM, {"predicted": ONE > 0}, "0 of 6 rows"),
         (f.similarity_distillation_loss, (X, Y, OTHER), {}, r"bank.*\(6, 3\)"),
         (f.chunked_cross_entropy, (OTHER, X, None, IDS), {}, r"hidden.*\(6, 3\)"),

@@ -159,15 +159,6 @@ def test_what_the_model_card_says(name: str, options: dict[str, Any], paper: str
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("ccp", 3), ("cz_nce", 1), ("semantic", 3), ("language", 4), ("retrieval", 1)]
-)
-def test_another_number_of_columns_is_refused(name: str, count: int) -> None:
-    loss, batch = built(name)
-    with pytest.raises(ValueError, match=f"{count} text columns"):
-        loss((batch * 4)[:count])
-
-
-@pytest.mark.parametrize(
     ("build", "named"),
     [
         (lambda static, model: MSMLoss(model, mlm=MaskedLMLoss(tiny.transformer())), "another encoder"),

@@ -25,6 +25,7 @@ from transformers import (
     ModernBertConfig,
     PerceiverConfig,
     PretrainedConfig,
+    T5Config,
     XLMRobertaConfig,
 )
 
@@ -202,11 +203,12 @@ def test_where_the_head_comes_from(tmp_path: Path) -> None:
         LongformerConfig(**SHAPE, vocab_size=60, attention_window=[4]),
         EsmConfig(**SHAPE, vocab_size=60, max_position_embeddings=40, pad_token_id=1),
         PerceiverConfig(num_latents=2, d_latents=16, d_model=16, num_self_attends_per_block=1, vocab_size=60),
+        T5Config(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, vocab_size=60),  # has none
     ],
     ids=lambda config: config.model_type,
 )
 def test_a_head_that_cannot_be_used_apart_is_none(config: PretrainedConfig) -> None:
-    with pytest.raises(NoHeadError, match="MaskedLM"):
+    with pytest.raises(NoHeadError, match=f"'{config.model_type}'"):
         LanguageModelHead(config)
 
 

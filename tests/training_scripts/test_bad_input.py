@@ -26,7 +26,7 @@ BAD = [
     ("ccp", '--loss_options {"cpp":{}}', "cpp"),
     ("msm", "--documents --pairs_ratio 0", "--pairs_ratio"),
     ("ml-ctl", "--pairs", "--pairs"),
-    ("ml-ctl", "--from_scratch static", "ML-CTL-CZ.*StaticEmbedding"),
+    ("ml-ctl", "--from_scratch static", "ML-CTL-CZ.*Transformer"),
     ("language-agnostic-ir", "--pairs", "--pairs"),
     ("retriever", "--retrieval", "questions"),
     ("search", "--pairs", "--pairs"),

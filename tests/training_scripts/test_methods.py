@@ -39,6 +39,7 @@ SCORE = "pairs_average_accuracy"
         # Retrieval comes last: it uses both encoders, which several processes need at the end.
         ("language-agnostic-ir", "", {"semantic": 1, "language": 1, "retrieval": 1}),
         ("language-agnostic-ir", "--language_weight 0", {"semantic": 1, "retrieval": 1}),
+        ("language-agnostic-ir", "--retrieval", {"semantic": 1, "language": 1}),
         ("language-agnostic-ir", "--pairs --semantic_weight 0 --language_weight 0", {"retrieval": 1}),
         ("search", "--questions_ratio 0.3", {"query": 0.35, "document": 0.35, "questions": 0.3}),
         (
@@ -126,6 +127,12 @@ def test_the_sentence_vector_of_a_checkpoint_can_be_kept(train: Runner, tmp_path
     train("ml-ctl", options, "--model", tmp_path / "checkpoint")
     model = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
     torch.testing.assert_close(*(torch.from_numpy(one.encode(tiny.WORDS)) for one in (model, checkpoint)))
+
+
+def test_dictionaries_may_be_a_folder(train: Runner) -> None:
+    places = (train.data, train.data / "words.en-fr.tsv")
+    of_folder, of_file = (train.built("ml-ctl", "--dictionaries", place).datasets for place in places)
+    assert type(of_file).__name__ == "Dataset" and len(of_folder) == len(of_file) > 0
 
 
 @pytest.mark.parametrize("mode", ["info-snt", "CZ-snt", "ML-CTL-info", "ML-CTL-CZ"])
