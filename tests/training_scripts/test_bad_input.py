@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from st_xlret.data import DataError
 from st_xlret.modules import with_two_encoders
+from st_xlret.training.script import run_script
 from tests.data.files import write_jsonl, write_text
 from tests.training_scripts.scripts import SCRIPTS, Runner
 
@@ -69,6 +70,15 @@ def test_as_a_program_it_says_the_error_alone(repository: Path, tmp_path: Path) 
     done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith(f"error: {documents}, line 1")
+
+
+@pytest.mark.parametrize(("message", "raised"), [("Run `pip install wandb`.", SystemExit), ("CUDA", RuntimeError)])
+def test_a_tracker_that_is_not_installed_is_one_line(message: str, raised: type[BaseException]) -> None:
+    def main() -> None:
+        raise RuntimeError(message)
+
+    with pytest.raises(raised, match=message):
+        run_script(main)
 
 
 def test_the_table_has_every_script() -> None:

@@ -65,6 +65,16 @@ def test_what_is_given_decides_what_is_trained(name: str, options: str, kinds: d
         assert (train.folder / "built" / "teacher").exists() == ("query" in kinds)
 
 
+def test_equal_commands_have_equal_weights_and_another_seed_has_others(train: Runner) -> None:
+    def start(seed: int) -> Any:
+        return train.built("ccp", f"--from_scratch tiny --seed {seed}").model.state_dict()
+
+    first, again, other = start(1), start(1), start(2)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    name = next(name for name in first if "word_embeddings" in name)
+    assert first[name].shape != other[name].shape or not torch.equal(first[name], other[name])
+
+
 def test_translations_come_together(train: Runner) -> None:
     results = train("ccp", "--max_steps 60 --save_steps 20 --max_grad_norm 0 --learning_rate 5e-2")
     assert results["held_out"][SCORE] > 0.5 and results["held_out"][SCORE] > results["held_out_before"][SCORE]
@@ -153,6 +163,8 @@ def test_stop_words_and_words_beyond_what_is_read_make_no_samples(train: Runner,
         return int(train("ml-ctl", given, *options, output=output)["word_samples"]["en>fr"]["samples"])
 
     every = samples("none", "none")
+    copied = write_text(tmp_path / "words" / "words.en-fr.tsv", (train.data / "words.en-fr.tsv").read_text())
+    assert samples("folder", "none", "--dictionaries", copied.parent) == every
     assert samples("own", listed) < 0.7 * every and 0 < samples("cut", "none", "--train_seq_length 9") < every
 
 

@@ -59,6 +59,7 @@ def test_a_plain_model_its_scores_and_curves(case: str, whole: Any) -> None:
     results, run = whole(case)
     options, losses, scores, tag = CASES[case]
     assert json.loads((run / "results.json").read_text()) == results
+    assert results["versions"].keys() >= {"st-xlret", "sentence-transformers", "transformers", "torch"}
     assert results["steps"] == 12 and results["tokens"] > 0 and {"en", "fr"} <= set(results["languages"])
     assert results["held_out_before"].keys() == results["held_out"].keys() >= scores
     if "--test" in options:
