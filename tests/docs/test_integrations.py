@@ -85,7 +85,8 @@ def test_queries_and_documents_are_embedded_as_by_the_host(
     pytest.importorskip(library)
     prompts = {"query": "ask: ", "passage" if "passage" in model else "document": "tell: "}
     encoder = SentenceTransformer("tiny", prompts=prompts, default_prompt_name="query")
-    encoder = export(encoder, *MODELS[model]) if MODELS[model] else encoder
+    if layers := dict(zip(("calibration", "query_calibration"), MODELS[model], strict=False)):
+        encoder = export(encoder, **layers)
     encoder.save(f"runs/{model}")  # Haystack keeps models by their path
     (block,) = (block for block in python_blocks(PAGE.read_text(encoding="utf-8")) if f"from {library} " in block.code)
     names: dict[str, Any] = {}

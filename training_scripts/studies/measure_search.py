@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -195,10 +196,11 @@ def figures_of_questions(embedder: Embedder, folder: str, split: str) -> dict[st
     """The scores of AfriQA for each way that needs no language of a question."""
     data, figures = read_beir(folder, split=split), dict[str, float]()
     (queries, documents), asked, codes = embedder.pool(data), data.judged["language"][:], data.corpus["language"][:]
-    others = read_beir(folder, split="dev" if split == "train" else "train").judged
-    of = {code: others.filter(lambda row, code=code: row["language"] == code) for code in ASKED}
-    texts = {code: part["text"][:QUESTIONS] for code, part in of.items()}
-    questions = {code: embedder.texts(part, "query") for code, part in texts.items()}
+    questions, other = None, "dev" if split == "train" else "train"
+    if any(Path(folder).glob(f"qrels/{other}.tsv*")):
+        others = read_beir(folder, split=other).judged
+        of = {code: others.filter(lambda row, code=code: row["language"] == code)["text"] for code in ASKED}
+        questions = {code: embedder.texts(texts[:QUESTIONS], "query") for code, texts in of.items()}
     for way, maps in lsar_maps(by_language(documents, codes), embedder.phrases(), questions).items():
         ranking = search(mapped(maps[0], queries, asked), mapped(maps[1], documents, codes), 10)
         scores = score_ranking(ranking, data, ["success_at_10", "mrr_at_10"])
