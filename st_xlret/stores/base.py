@@ -28,10 +28,10 @@ Change = Callable[[pa.RecordBatch], pa.RecordBatch]
 Matrix = NDArray[np.float32]
 
 STORES = {
-    "qdrant": ("qdrant", "QdrantStore"),
-    "postgresql": ("postgresql", "PostgresStore"),
-    "lance": ("lance", "LanceStore"),
-    "chroma": ("chroma", "ChromaStore"),
+    "qdrant": ("databases", "QdrantStore"),
+    "postgresql": ("databases", "PostgresStore"),
+    "lance": ("files", "LanceStore"),
+    "chroma": ("databases", "ChromaStore"),
     ".parquet": ("files", "ParquetStore"),
     ".npy": ("files", "NumpyStore"),
     ".faiss": ("files", "FaissStore"),
@@ -76,33 +76,19 @@ class Fields(NamedTuple):
 
 
 class Store(AbstractContextManager["Store"]):
-    """Stored vectors. A `with` block closes the connection to a database.
+    """Stored vectors. A `with` block closes the connection to a database."""
 
-    Attributes:
-        name: What it is, for messages; without passwords and keys.
-        called: What the store itself calls the vectors: a column, a named vector, a collection, a table, a file.
-        dimension: Numbers in a vector.
-        metric: How the store compares vectors, if it says: "cosine", "dot" or "euclidean".
-        model: Name of the model that made the vectors, if the store says.
-        fingerprint: What identifies the weights of that model, if the store says.
-        mark: By which map `apply_calibration` made the vectors, and from which; None for vectors as they were made.
-        fields: Where it has what.
-        present: Names of its fields, if it knows them.
-        secrets: Passwords and keys, which no message shows.
-        size: Rows in a batch, at most.
-    """
-
-    name: str
-    called: str
+    name: str  # for messages, without passwords and keys
+    called: str  # what the store itself calls the vectors: a column, a named vector, a collection, a table, a file
     dimension: int
-    metric: Metric | None = None
+    metric: Metric | None = None  # None where the store does not say, as for the model and what identifies its weights
     model: str | None = None
     fingerprint: str | None = None
-    mark: str | None = None
+    mark: str | None = None  # by which map `apply_calibration` made the vectors, and from which
     fields: Fields = Fields()
-    present: Collection[str] = ()
-    secrets: tuple[str, ...] = ()
-    size: int = 8192
+    present: Collection[str] = ()  # names of its fields, if it knows them
+    secrets: tuple[str, ...] = ()  # which no message shows
+    size: int = 8192  # rows in a batch, at most
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -116,14 +102,8 @@ class Store(AbstractContextManager["Store"]):
         """Write rows with the vectors that `change` gives them into something new, which bears the mark.
 
         A row whose vector is null is left out, or stored without one. A file or table is whole or not there. In
-        Qdrant, PostgreSQL and Chroma each batch counts: what has this mark under this name is continued.
-
-        Returns:
-            Rows that were changed, and deleted in the store before they could be written.
-
-        Raises:
-            FileExistsError: If there is something else under the name.
-            OSError: If the store does not have what was sent.
+        Qdrant, PostgreSQL and Chroma each batch counts: what has this mark under this name is continued. Returns how
+        many rows were deleted in the store before they could be written.
         """
 
     def close(self) -> None:  # noqa: B027
@@ -133,18 +113,11 @@ class Store(AbstractContextManager["Store"]):
         self.close()
 
     def batches(self, *, texts: bool = False) -> Iterator[pa.RecordBatch]:
-        """All rows, in constant memory.
-
-        Args:
-            texts: Also read the texts, where they are from, and their groups.
+        """All rows, in constant memory; with `texts` also these, where they are from, and their groups.
 
         Yields:
             Batches with the columns `id` (the store's key, or the number from 0), `vector` (lists of `dimension`
             float32), `language`, `text`, `source` and `group`; null where a row has none.
-
-        Raises:
-            OSError: If the store fails; the message names it.
-            ValueError: If it has vectors of another length, or another number of them than of languages.
         """
         with self.errors():
             batches = self.read(texts or self.fields.text is not None)
@@ -153,14 +126,10 @@ class Store(AbstractContextManager["Store"]):
     def usable(
         self, batch: pa.RecordBatch, left_out: Counter[str], *, needs_language: bool = True, drawn: Any = True
     ) -> tuple[Matrix, NDArray[np.bool_], NDArray[Any]]:
-        """What of a batch can be used.
+        """What of a batch can be used; `left_out` counts the other rows, by the reason.
 
-        Args:
-            batch: One of `batches`.
-            left_out: Counts the other rows, by the reason.
-            needs_language: Whether a row needs a language. Where it has none and a text field is named, its language is
-                identified from its text.
-            drawn: Rows whose language may be identified, (n,). Default: all.
+        Where a row needs a language, has none and a text field is named, its language is identified from its text, if
+        it is `drawn`, (n,).
 
         Returns:
             Vectors (n, d); whether a row has a vector of finite numbers and a length, and a language, (n,); and the
@@ -171,9 +140,8 @@ class Store(AbstractContextManager["Store"]):
         squares = np.einsum("nd,nd->n", vectors, vectors)
         is_usable = np.isfinite(squares) & (squares >= _SHORTEST)
         left_out["without a vector that can be mapped"] += int((~is_usable).sum())
-        labels, codes = (
-            np.array([_code(label) for label in batch.column("language").to_pylist()], object).reshape(-1, 2).T
-        )
+        read = [_code(label) for label in batch.column("language").to_pylist()]
+        labels, codes = np.array(read, object).reshape(-1, 2).T
         if not needs_language:
             return vectors, is_usable, np.where(codes == "", labels, codes)
         if self.fields.text is not None:
@@ -184,9 +152,8 @@ class Store(AbstractContextManager["Store"]):
         unreadable = [label for label in labels[lacking].tolist() if label]
         left_out["without a language"] += len(lacking) - len(unreadable)
         if unreadable:
-            left_out[next((why for why in left_out if _NO_CODE in why), f"{_NO_CODE} {unreadable[0][:40]!r}")] += len(
-                unreadable
-            )
+            reason = next((why for why in left_out if _NO_CODE in why), f"{_NO_CODE} {unreadable[0][:40]!r}")
+            left_out[reason] += len(unreadable)
         return vectors, is_usable & (codes != ""), codes
 
     def sample(
@@ -205,15 +172,13 @@ class Store(AbstractContextManager["Store"]):
 
         Args:
             per_language: Vectors to draw from each language; all, where there are fewer.
-            languages: The languages to draw from; `"pt"` takes `"pt-br"`, too. Default: all.
+            languages: The languages to draw from; `"pt"` takes `"pt-br"`, too. Default: all. One that has no vector is
+                a `ValueError`, as are labels of which most are no codes.
             seed: Seed of the draw.
             show_progress_bar: Show how many rows are read.
 
         Returns:
             Language -> (n, d) float32, in the order of the codes.
-
-        Raises:
-            ValueError: If no row has a vector and a language, one of `languages` has none, or most labels are no codes.
         """
         generator, wanted = np.random.default_rng(seed), check_languages(languages)
         lots_of: dict[str, NDArray[np.float64]] = {}
@@ -252,7 +217,7 @@ class Store(AbstractContextManager["Store"]):
         return {code: vectors_of[code] for code in sorted(vectors_of)}
 
     def refuse_mapped(self) -> None:
-        """Refuse vectors that `apply_calibration` has made; the `ValueError` names those that they were made from."""
+        """Refuse vectors that `apply_calibration` has made, and name those that they were made from."""
         if self.mark is not None:
             raise ValueError(
                 f"{self.name}: a calibration has mapped these vectors already, and a second one would distort them: "
@@ -334,7 +299,6 @@ def open_store(
 
     Raises:
         ValueError: If nothing known is named, or the store does not have what is named.
-        ImportError: If the client of the store is not installed; the message names the extra.
         OSError: If the store does not answer, or the file is not there.
 
     Example:
@@ -367,19 +331,10 @@ def open_store(
 def parse_address(
     address: str, *required: str, optional: Sequence[str] | None = ()
 ) -> tuple[str, dict[str, str], str, tuple[str, ...]]:
-    """Take an address apart, `scheme:PLACE?name=value`.
+    """Take an address apart, `scheme:PLACE?name=value`, whose place is a folder or a URL.
 
-    Args:
-        address: The address. Its place is a folder, unless it is a URL.
-        required: Names that have to be given a value.
-        optional: Names that may be. None: all names, and any place; those that are not required are not shown.
-
-    Returns:
-        The place, with user and password; the values; the address without user, password and key, for messages; and
-        the passwords and keys.
-
-    Raises:
-        ValueError: If a name is missing or unknown, the folder is not there, or a password is not written as in URLs.
+    With `optional=None`, any name and any place will do; names that are not required are not shown. Gives the place,
+    with user and password; the values; the address without user, password and key, for messages; and these secrets.
 
     Example:
         >>> parse_address("qdrant:http://me:secret@host:6333?collection=docs", "collection")[2]
@@ -491,10 +446,10 @@ def named_model(settings: Mapping[str, Any]) -> str | None:
 
 def first_length(vectors: Iterable[Any], where: str) -> int:
     """Numbers in the first vector that there is."""
-    for vector in vectors:
-        if vector is not None:
-            return len(vector)
-    raise ValueError(f"{where} is empty: it has no vectors")
+    first = next((vector for vector in vectors if vector is not None), None)
+    if first is None:
+        raise ValueError(f"{where} is empty: it has no vectors")
+    return len(first)
 
 
 @lru_cache(maxsize=65_536)

@@ -1,4 +1,4 @@
-"""Vectors in files: a NumPy array, a faiss index, Parquet files in a folder; and what tables have in common."""
+"""Vectors in files: a NumPy array, a faiss index, and tables, which are Parquet files or in LanceDB."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -13,8 +14,10 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from filelock import FileLock
 
 from st_xlret.files import atomic_file, is_set_aside
+from st_xlret.optional import import_optional
 from st_xlret.stores.base import (
     USUAL_FIELDS,
     Change,
@@ -25,6 +28,7 @@ from st_xlret.stores.base import (
     matrix,
     metric_of,
     named_model,
+    parse_address,
     rows_batch,
 )
 
@@ -34,11 +38,9 @@ METADATA = b"st_xlret"
 _ALWAYS = ("vector", "language")
 _BUFFER = 2**20  # bytes of a Parquet file that are read at a time
 _PER_LIST = 64  # vectors by which the centre of a list of an IVF index is found
-_LOGS = (
-    "_delta_log",
-    ".hoodie",
-    "metadata/*.metadata.json",
-)  # of tables that say themselves which of their files count
+_LOGS = ("_delta_log", ".hoodie", "metadata/*.metadata.json")  # of tables that say which of their files count
+_LANCE_MARK = b"st_xlret_map"  # in the metadata of a mapped table
+_MADE_BY = b"embedding_functions"  # LanceDB's own metadata of a table
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -265,6 +267,54 @@ class ParquetStore(TableStore):
                         values = pa.array([partitions[name]] * batch.num_rows, pa.string())
                         batch = batch.append_column(name, values)
                     yield batch.select(list(columns))
+
+
+class LanceStore(TableStore):
+    """A table in a folder of LanceDB. Its rows are those that are there when it is opened."""
+
+    def __init__(self, address: str, fields: Fields) -> None:
+        place, values, self.name, _ = parse_address(address, "table", optional=("column",))
+        self.called, self.fields = values["table"], fields._replace(vector=values.get("column", fields.vector))
+        lancedb = import_optional("lancedb", extra="lance", needed_for="vectors in LanceDB")
+        with self.errors():
+            self.database, self.place = lancedb.connect(place), Path(place)
+            self.table = self.database.open_table(self.called)
+            self._use(self.table.schema)
+            for index in self.table.list_indices():
+                if self.columns["vector"] in index.columns:
+                    self.metric = metric_of(self.table.index_stats(index.name).distance_type, self.name)
+        metadata = self.schema.metadata or {}
+        self.mark = metadata[_LANCE_MARK].decode() if _LANCE_MARK in metadata else None
+        for function in json.loads(metadata.get(_MADE_BY, b"[]")):
+            if function.get("vector_column") == self.columns["vector"]:
+                self.model = named_model(function.get("model") or {})
+
+    def __len__(self) -> int:
+        return int(self.table.count_rows())
+
+    def write(self, into: str, mark: str, change: Change) -> int:
+        """A new table with all columns, committed once; a row without a vector has null."""
+        # With its embedding function, new rows and queries would be embedded without the map.
+        metadata = {name: value for name, value in (self.schema.metadata or {}).items() if name != _MADE_BY}
+        schema, sent = self.schema.with_metadata({**metadata, _LANCE_MARK: mark.encode()}), 0
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            nonlocal sent
+            for batch in self._changed(change, schema):
+                sent += batch.num_rows
+                yield batch
+
+        with self.errors(), FileLock(self.place / ".st-xlret.lock", timeout=0):  # two at once would add to one table
+            # A stopped run leaves a name that is listed and cannot be opened: it is free.
+            with suppress(ValueError):
+                self.database.open_table(into)
+                self.refuse_taken(f"a table {into}", True)
+            reader = pa.RecordBatchReader.from_batches(schema, batches())
+            table = self.database.create_table(into, reader, schema=schema, on_bad_vectors="null")
+            return self.count_gone(sent, sent, table.count_rows())
+
+    def _raw(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return iter(self.table.search().select(list(columns)).to_batches(self.size))
 
 
 def new_file(store: Store, into: str, suffix: str) -> Path:

@@ -352,7 +352,7 @@ def test_rows_that_a_trigger_leaves_out_are_no_success(postgresql_server: str, o
 def test_a_busy_table_is_left_to_others(
     postgresql_server: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("st_xlret.stores.postgresql._TRIES", 1)
+    monkeypatch.setattr("st_xlret.stores.databases._TRIES", 1)
     store = opened(stores.postgres(postgresql_server))
     with stores.connected(postgresql_server) as idle, idle.transaction():
         idle.execute("SELECT count(*) FROM docs")

@@ -1,0 +1,381 @@
+"""Vectors in databases: Qdrant, Chroma, and PostgreSQL with pgvector."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow as pa
+
+from st_xlret.optional import import_optional
+from st_xlret.stores import base
+from st_xlret.stores.base import Change, Fields, Store
+
+_MARK = "st_xlret"  # in the metadata of a collection: its mark; in Qdrant, those of its mapped vectors by their names
+_NUMBERS, _ANSWER = 250_000, 60  # in a request to Qdrant; seconds for its answer
+_COLUMNS = """
+SELECT attname, format_type(atttypid, atttypmod), col_description(attrelid, attnum)
+FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum"""
+_KEYS = """
+SELECT attname FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY(indkey)
+WHERE indrelid = %s AND indisprimary"""
+_INDEXES = """
+SELECT opcname FROM pg_index JOIN pg_opclass ON pg_opclass.oid = indclass[0]
+JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = %s AND attname = %s"""
+_HEIRS = "SELECT 1 FROM pg_inherits JOIN pg_class ON oid = inhparent WHERE inhparent = %s AND relkind = 'r' LIMIT 1"
+_COMMENT = "st-xlret apply: "  # before it, in the comment on a column of mapped vectors
+# Of libpq, unless the address has its own: a server that does not answer, and one that is gone, for 60 s.
+_LIMITS = {
+    "connect_timeout": "10",
+    "tcp_user_timeout": "60000",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
+_NAME = 63  # bytes of a name that PostgreSQL keeps
+_SECONDS, _TRIES = 2, 5  # for the lock of a table, which makes every later query wait
+
+
+class QdrantStore(Store):
+    """The vectors of a collection, or those of one name."""
+
+    def __init__(self, address: str, fields: Fields) -> None:
+        place, values, self.name, secrets = base.parse_address(address, "collection", optional=("vector", "api_key"))
+        qdrant = import_optional("qdrant_client", extra="qdrant", needed_for="vectors in Qdrant")
+        self.fields, self.models, self.collection = fields, qdrant.models, values["collection"]
+        key = values.get("api_key") or os.environ.get("QDRANT_API_KEY")
+        self.secrets = (*secrets, key) if key else secrets
+        is_server = place.startswith(("http://", "https://"))
+        where = {"url": place, "api_key": key, "timeout": _ANSWER} if is_server else {"path": place}
+        with self.errors():
+            self.client = qdrant.QdrantClient(**where)
+            self.info = self.client.get_collection(self.collection)
+        config = self.info.config
+        dense = config.params.vectors if isinstance(config.params.vectors, dict) else {"": config.params.vectors}
+        dense = {name: each for name, each in dense.items() if each and not each.multivector_config}
+        self.vector = values.get("vector", next(iter(dense)) if len(dense) == 1 else "")
+        if self.vector not in dense:
+            names = ", ".join(name or "(without a name)" for name in dense) or "none"
+            raise ValueError(f"{self.name}: name one of its vectors, of which a point has one, by &vector=...: {names}")
+        self.parameters, metadata = dense[self.vector], config.metadata or {}
+        self.marks: dict[str, str] = metadata.get(_MARK) or {}
+        self.called, self.mark = self.vector or self.collection, self.marks.get(self.vector)
+        self.model = base.named_model({"model": metadata.get("model")})
+        self.dimension, self.metric = self.parameters.size, base.metric_of(self.parameters.distance.value, self.name)
+
+    def __len__(self) -> int:
+        return int(self.client.count(self.collection).count)
+
+    def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
+        """The points, by their ids."""
+        paths = [path for name in (base.USUAL_FIELDS if texts else ["language"]) for path in self.fields.of(name)]
+        return map(self._batch, self._raw([path.partition(".")[0] for path in paths]))
+
+    def write(self, into: str, mark: str, change: Change) -> int:
+        """A new named vector of the same points (Qdrant 1.18), or a new collection where the vectors have no name.
+
+        A collection whose vectors have no name stays one: with a second vector, programs would have to name the first.
+        """
+        models, gone = self.models, 0
+        if self.parameters.datatype == models.Datatype.UINT8:
+            raise ValueError(
+                f"{self.name} holds whole numbers from 0 to 255, as which mapped vectors are zeros: map queries alone"
+            )
+        place, has_vector = into, list[Any]()
+        if self.vector:
+            place, has_vector = self.collection, [models.HasVectorCondition(has_vector=into)]
+        with self.errors():
+            (self._make_vector if self.vector else self._make_collection)(into, mark)
+            for records in self._raw(True, models.Filter(must_not=has_vector)):  # a stopped run goes on
+                if not self.vector:
+                    present = self.client.retrieve(into, [record.id for record in records], with_payload=False)
+                    records = [record for record in records if record.id not in {each.id for each in present}]
+                vectors = base.matrix(change(self._batch(records)))
+                is_there = ~np.isnan(vectors[:, 0])
+                sent = [(record, vectors[row].tolist()) for row, record in enumerate(records) if is_there[row]]
+                if not sent:
+                    continue
+                if self.vector:
+                    points = [models.PointVectors(id=record.id, vector={into: vector}) for record, vector in sent]
+                    self.client.update_vectors(self.collection, points)
+                else:
+                    self.client.upsert(into, [self._point(record, vector) for record, vector in sent])
+                of_ids = models.HasIdCondition(has_id=[record.id for record, _ in sent])
+                stored = self.client.count(place, models.Filter(must=[of_ids, *has_vector])).count
+                there = self.client.count(place, models.Filter(must=[of_ids])).count if self.vector else len(sent)
+                gone += self.count_gone(len(sent), there, stored)
+        return gone
+
+    def close(self) -> None:
+        """Let other programs use a folder of the local mode."""
+        self.client.close()
+
+    def _make_vector(self, into: str, mark: str) -> None:
+        client, models, of = self.client, self.models, self.parameters
+        is_taken = into in self.info.config.params.vectors or into in (self.info.config.params.sparse_vectors or {})
+        self.refuse_taken(f"a vector {into}", is_taken, mark, self.marks.get(into))
+        if not is_taken:
+            # The mark first: a run that is stopped between the two would be refused as somebody else's.
+            client.update_collection(self.collection, metadata={_MARK: {**self.marks, into: mark}})
+            config = models.DenseVectorConfig(size=of.size, distance=of.distance, datatype=of.datatype)
+            client.create_vector_name(self.collection, into, models.DenseVectorNameConfig(dense=config))
+            how = {name: getattr(of, name, None) for name in models.VectorParamsDiff.model_fields}
+            client.update_collection(self.collection, vectors_config={into: models.VectorParamsDiff(**how)})
+
+    def _make_collection(self, into: str, mark: str) -> None:
+        client, models, config = self.client, self.models, self.info.config
+        is_taken = client.collection_exists(into)
+        marks = (client.get_collection(into).config.metadata or {}).get(_MARK) if is_taken else None
+        self.refuse_taken(f"a collection {into}", is_taken, mark, (marks or {}).get(""))
+        if not is_taken:
+            copied = ("shard_number", "replication_factor", "write_consistency_factor", "on_disk_payload")
+            client.create_collection(
+                into,
+                config.params.vectors,
+                config.params.sparse_vectors,
+                **{name: getattr(config.params, name) for name in copied},
+                hnsw_config=models.HnswConfigDiff(**config.hnsw_config.model_dump()),
+                optimizers_config=models.OptimizersConfigDiff(**config.optimizer_config.model_dump()),
+                quantization_config=config.quantization_config,
+                metadata={**(config.metadata or {}), _MARK: {"": mark}},
+            )
+            for field, index in self.info.payload_schema.items():
+                client.create_payload_index(into, field, index.params or index.data_type)
+
+    def _point(self, record: Any, vector: list[float]) -> Any:
+        """A point with another vector, beside the sparse ones that it has."""
+        vectors = {**record.vector, "": vector} if isinstance(record.vector, dict) else vector
+        return self.models.PointStruct(id=record.id, vector=vectors, payload=record.payload)
+
+    def _raw(self, payload: Any, only: Any = None) -> Iterator[list[Any]]:
+        limit, place = max(1, min(self.size, _NUMBERS // self.dimension)), None
+        vectors = [self.vector] if self.vector else True
+        while True:
+            records, place = self.client.scroll(
+                self.collection, only, limit=limit, offset=place, with_payload=payload, with_vectors=vectors
+            )
+            if records:
+                yield records
+            if place is None:
+                return
+
+    def _batch(self, records: list[Any]) -> pa.RecordBatch:
+        vectors = np.full((len(records), self.dimension), np.nan, np.float32)
+        for row, record in enumerate(records):
+            vector = record.vector.get(self.vector) if isinstance(record.vector, dict) else record.vector
+            if vector is not None:
+                vectors[row] = vector
+        beside = self.fields.in_payloads([record.payload for record in records])
+        return base.rows_batch([record.id for record in records], vectors, beside)
+
+
+class ChromaStore(Store):
+    """The vectors of a collection, in a folder or on a server."""
+
+    def __init__(self, address: str, fields: Fields) -> None:
+        place, values, self.name, self.secrets = base.parse_address(address, "collection")
+        self.fields, self.called = fields, values["collection"]
+        chroma = import_optional("chromadb", extra="chroma", needed_for="vectors in Chroma")
+        url = urlsplit(place)
+        with self.errors():
+            if url.scheme in ("http", "https"):
+                self.client = chroma.HttpClient(url.hostname, url.port or 8000, ssl=url.scheme == "https")
+            else:
+                self.client = chroma.PersistentClient(place)
+            self.collection = self.client.get_collection(self.called, embedding_function=None)
+            first = self.collection.get(limit=1, include=["embeddings"])["embeddings"]
+            settings = self.collection.configuration_json  # `configuration` would make the embedding function
+        self.dimension = base.first_length(first, self.name)
+        self.mark = (self.collection.metadata or {}).get(_MARK)
+        self.space = (settings.get("hnsw") or {}).get("space", "l2")
+        self.metric = base.metric_of(self.space, self.name)
+        self.model = base.named_model((settings.get("embedding_function") or {}).get("config") or {})
+
+    def __len__(self) -> int:
+        return int(self.collection.count())
+
+    def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
+        """The entries, by their ids."""
+        return map(self._batch, self._raw())
+
+    def write(self, into: str, mark: str, change: Change) -> int:
+        """A new collection with the same ids, documents and metadata; an entry without a vector is left out."""
+        gone = 0
+        with self.errors():
+            marks = {each.name: (each.metadata or {}).get(_MARK) for each in self.client.list_collections()}
+            self.refuse_taken(f"a collection {into}", into in marks, mark, marks.get(into))
+            mapped = self.client.get_or_create_collection(
+                into,
+                configuration={"hnsw": {"space": self.space}},
+                metadata={**(self.collection.metadata or {}), _MARK: mark},
+                embedding_function=None,
+            )
+            for entries in self._raw():
+                present = set(mapped.get(ids=entries["ids"], include=[])["ids"])  # of a run that was stopped
+                missing = _chosen(entries, [name not in present for name in entries["ids"]])
+                vectors = base.matrix(change(self._batch(missing)))
+                has_vector = ~np.isnan(vectors[:, 0])
+                if has_vector.any():
+                    sent = _chosen(missing, has_vector) | {"embeddings": vectors[has_vector]}
+                    mapped.upsert(**sent)
+                    stored = len(mapped.get(ids=sent["ids"], include=[])["ids"])
+                    gone += self.count_gone(len(sent["ids"]), len(sent["ids"]), stored)
+        return gone
+
+    def _raw(self) -> Iterator[dict[str, Any]]:
+        size, columns = min(self.size, self.client.get_max_batch_size()), ["embeddings", "metadatas", "documents"]
+        names = self.collection.get(include=[])["ids"]  # pages by offset would move when entries come or go
+        for start in range(0, len(names), size):
+            if (entries := self.collection.get(ids=names[start : start + size], include=columns))["ids"]:
+                yield {name: entries[name] for name in ("ids", *columns)}
+
+    def _batch(self, entries: dict[str, Any]) -> pa.RecordBatch:
+        vectors = np.asarray(entries["embeddings"], np.float32).reshape(-1, self.dimension)
+        texts = {} if self.fields.text else {"text": entries["documents"]}
+        return base.rows_batch(entries["ids"], vectors, self.fields.in_payloads(entries["metadatas"]) | texts)
+
+
+def _chosen(entries: dict[str, Any], is_chosen: Iterable[Any]) -> dict[str, Any]:
+    return {name: list(compress(values, is_chosen)) for name, values in entries.items()}
+
+
+class PostgresStore(Store):
+    """A column of a table that has a primary key of one column."""
+
+    def __init__(self, address: str, fields: Fields) -> None:
+        place, values, self.name, self.secrets = base.parse_address(address, "table", "column", optional=None)
+        psycopg = import_optional("psycopg", extra="pgvector", needed_for="vectors in PostgreSQL")
+        pgvector = import_optional("pgvector.psycopg", extra="pgvector", needed_for="vectors in PostgreSQL")
+        self.fields, self.sql, self.called = fields, psycopg.sql, values.pop("column")
+        self.psycopg = psycopg
+        self.table = self.sql.Identifier(*values.pop("table").split("."))
+        with self.errors():
+            self.connection = psycopg.connect(f"postgresql:{place}", autocommit=True, **{**_LIMITS, **values})
+            pgvector.register_vector(self.connection)
+            ((oid,),) = self._rows("SELECT %s::regclass::oid", self.table.as_string(self.connection))
+            self.columns = {name: (kind, comment or "") for name, kind, comment in self._rows(_COLUMNS, oid)}
+            keys = [name for (name,) in self._rows(_KEYS, oid)]
+            classes = [name.split("_")[1] for (name,) in self._rows(_INDEXES, oid, self.called)]
+            has_heirs = bool(self._rows(_HEIRS, oid))
+        lists = [name for name, (kind, _) in self.columns.items() if kind.partition("(")[0] in ("vector", "halfvec")]
+        base.field_among(lists, self.called, (), f"{self.name}, among its columns of type vector and halfvec,")
+        if len(keys) != 1 or has_heirs:
+            needed = "no tables that inherit from it" if has_heirs else "a primary key of one column"
+            raise ValueError(f"{self.name}: the table needs {needed}: by its key a row is found again")
+        self.key, self.key_type = keys[0], self.columns[keys[0]][0]
+        kind, comment = self.columns[self.called]
+        self.kind, _, size = kind.rstrip(")").partition("(")
+        self.mark = comment.removeprefix(_COMMENT) if comment.startswith(_COMMENT) else None
+        self.metric = base.metric_of(min(classes, key=lambda name: name not in base.METRICS, default=None), self.name)
+        self.present = self.columns
+        self.beside = {
+            name: self._field(getattr(fields, name, None), usual) for name, usual in base.USUAL_FIELDS.items()
+        }
+        with self.errors():
+            some = self._sql(
+                "SELECT vector_to_float4({column}, 0, false) FROM {table} WHERE {column} IS NOT NULL LIMIT 1"
+            )
+            self.dimension = int(size) if size else base.first_length((row[0] for row in self._rows(some)), self.name)
+
+    def __len__(self) -> int:
+        return int(self._rows(self._sql("SELECT count(*) FROM {table}"))[0][0])
+
+    def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
+        """The rows in the order of their keys, by their keys."""
+        return self._raw(texts, "TRUE")
+
+    def write(self, into: str, mark: str, change: Change) -> int:
+        """A new column of the same table and type; a row without a vector has null in it."""
+        into = into.encode()[:_NAME].decode(errors="ignore")  # as PostgreSQL cuts names, wherever they stand
+        is_taken, comment = into in self.columns, f"{_COMMENT}{mark}"
+        self.refuse_taken(f"a column {into}", is_taken, comment, self.columns[into][1] if is_taken else None)
+        new = self.sql.Identifier(into)
+        with self.errors():
+            if not is_taken:
+                self._add_column(new, self.sql.Literal(comment))
+            batches = self._raw(self.fields.text is not None, "{new} IS NULL", new=new)  # a stopped run goes on
+            return sum(self._update(new, change(batch)) for batch in batches)
+
+    def _add_column(self, new: Any, comment: Any) -> None:
+        """Add a column, without making others wait for the table beside a transaction that is idle."""
+        add, about = (
+            f"ALTER TABLE {{table}} ADD {{new}} {self.kind}({self.dimension})",
+            "COMMENT ON COLUMN {table}.{new} IS {text}",
+        )
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                with self.connection.transaction():
+                    self.connection.execute(f"SET LOCAL lock_timeout = '{_SECONDS}s'")
+                    self.connection.execute(self._sql(add, new=new), ())
+                    self.connection.execute(self._sql(about, new=new, text=comment), ())
+                return
+            except self.psycopg.errors.LockNotAvailable as error:
+                if not tries_left:
+                    raise OSError("another session holds the table; nothing was changed, try again later") from error
+                time.sleep(_SECONDS)  # in which others get the table
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def _raw(self, texts: bool, condition: str, **names: Any) -> Iterator[pa.RecordBatch]:
+        names |= self.beside
+        # Keys are read as text and cast back, whatever type they have; a bare {key} in ORDER BY would be that text.
+        beside = ["language", *(name for name in self.beside if texts and name != "language")]
+        columns = ", ".join(f"{{{name}}}::text" for name in beside)
+        select = f"SELECT {{key}}::text, {{column}}, {columns} FROM {{table}}"
+        order, after = f"ORDER BY {{table}}.{{key}} LIMIT {self.size}", ""
+        while rows := self._rows(self._sql(f"{select} WHERE {condition} {after} {order}", **names)):
+            keys, vectors, *others = zip(*rows, strict=True)
+            numbers = np.full((len(rows), self.dimension), np.nan, np.float32)
+            for row, vector in enumerate(vectors):
+                if vector is not None:
+                    numbers[row] = vector.to_numpy()
+            yield base.rows_batch(keys, numbers, dict(zip(beside, others, strict=True)))
+            names["last"], after = self.sql.Literal(keys[-1]), f"AND {{key}} > {{last}}::{self.key_type}"
+
+    def _update(self, new: Any, batch: pa.RecordBatch) -> int:
+        """One transaction: a batch is there as a whole, or not at all. Gives the number of rows that are gone."""
+        kinds = import_optional("pgvector", extra="pgvector", needed_for="vectors in PostgreSQL")
+        kind = {"vector": kinds.Vector, "halfvec": kinds.HalfVector}[self.kind]
+        with self.connection.transaction(), self.connection.cursor() as cursor:
+            cursor.execute(f"CREATE TEMP TABLE mapped_rows (key text, mapped {self.kind}) ON COMMIT DROP")
+            with cursor.copy("COPY mapped_rows FROM STDIN (FORMAT BINARY)") as copy:
+                copy.set_types(["text", self.kind])
+                for key, vector in zip(batch.column("id").to_pylist(), base.matrix(batch), strict=True):
+                    if not np.isnan(vector[0]):
+                        copy.write_row((key, kind(vector)))
+            same = f"{{table}}.{{key}} = mapped_rows.key::{self.key_type}"
+            update = f"UPDATE {{table}} SET {{new}} = mapped_rows.mapped FROM mapped_rows WHERE {same}"
+            cursor.execute(self._sql(update, new=new), ())
+            counts = (
+                "SELECT count(*), count({table}.{key}), count({table}.{new}) FROM mapped_rows LEFT JOIN {table} ON "
+            )
+            return self.count_gone(*cursor.execute(self._sql(counts + same, new=new), ()).fetchone())
+
+    def _rows(self, query: Any, *values: Any) -> list[tuple[Any, ...]]:
+        with self.connection.cursor(binary=True) as cursor:
+            rows: list[tuple[Any, ...]] = cursor.execute(query, values).fetchall()
+            return rows
+
+    def _sql(self, query: str, **more: Any) -> Any:
+        """A query with names in it, in which % is doubled, as in every query that takes values."""
+        name = self.sql.Identifier
+        parts = {"table": self.table, "column": name(self.called), "key": name(self.key), **more}
+        quoted = {what: part.as_string(self.connection).replace("%", "%%") for what, part in parts.items()}
+        return self.sql.SQL(query).format(**{what: self.sql.SQL(part) for what, part in quoted.items()})
+
+    def _field(self, field: str | None, usual: Sequence[str]) -> Any:
+        """A column, or a value in a column of JSON such as `metadata.language`, or NULL."""
+        column, _, path = (field or "").partition(".")
+        if path and field not in self.columns:
+            base.field_among(self.columns, column, usual, self.name)
+            parts = self.sql.SQL(", ").join(map(self.sql.Literal, path.split(".")))
+            return self.sql.SQL("jsonb_extract_path_text({}::jsonb, {})").format(self.sql.Identifier(column), parts)
+        present = base.field_among(self.columns, field, usual, self.name)
+        return self.sql.Identifier(present) if present else self.sql.SQL("NULL")
