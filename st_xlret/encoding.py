@@ -160,7 +160,9 @@ def _in_batches(
         lengths = [-(-length // 16) * 16 for length in lengths]
         options |= padding
     as_tensor = options.pop("convert_to_tensor", False)
-    budget = min(batch_size * _TOKENS_PER_TEXT, _MOST_TOKENS_ON_A_CPU if model.device.type == "cpu" else 2**62)
+    budget = batch_size * _TOKENS_PER_TEXT
+    if model.device.type == "cpu":
+        budget = min(budget, _MOST_TOKENS_ON_A_CPU)
     vectors: Tensor | None = None
     with tqdm(total=sum(lengths), desc="Encoding", unit=" tokens", disable=not show_progress_bar) as bar:
         for rows in token_batches(lengths, budget):

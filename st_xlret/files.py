@@ -65,7 +65,10 @@ def atomic_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[obj
 
 @contextmanager
 def atomic_directory(path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> Iterator[Path]:
-    """The same for a folder: gives an empty one to fill. The arguments are those of `check_output_directory`."""
+    """Give an empty folder to fill, and put it in the place of `path` once it is whole.
+
+    The arguments are those of `check_output_directory`.
+    """
     target = Path(os.path.realpath(path))
     _check_free(target, overwrite, inputs)
     with _beside(target) as folder:
