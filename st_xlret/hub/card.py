@@ -9,9 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from huggingface_hub import hf_hub_download, metadata_load
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model_card import format_duration
 from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.model_card import SentenceTransformerModelCardData
@@ -19,27 +20,11 @@ from typing_extensions import Self
 
 from st_xlret.encoding import PROMPT_NAMES, Role, languages_of, prompt_name
 from st_xlret.losses import CCPLoss
+from st_xlret.modules.calibration_layer import CalibrationLayer
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
-    from st_xlret.modules.calibration_layer import CalibrationLayer
-
+_FOLDER = Path(__file__).parent
 # The identifiers of https://huggingface.co/docs/hub/repositories-licenses: the Hub refuses a card with another one.
-LICENSES = re.findall(
-    r"\S+",
-    """
-    apache-2.0 mit openrail bigscience-openrail-m creativeml-openrail-m bigscience-bloom-rail-1.0 bigcode-openrail-m
-    afl-3.0 artistic-2.0 bsl-1.0 bsd bsd-2-clause bsd-3-clause bsd-3-clause-clear c-uda cc cc0-1.0 cc-by-2.0 cc-by-2.5
-    cc-by-3.0 cc-by-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc-by-nc-2.0 cc-by-nc-3.0 cc-by-nc-4.0 cc-by-nd-4.0 cc-by-nc-nd-3.0
-    cc-by-nc-nd-4.0 cc-by-nc-sa-2.0 cc-by-nc-sa-3.0 cc-by-nc-sa-4.0 cdla-sharing-1.0 cdla-permissive-1.0
-    cdla-permissive-2.0 wtfpl ecl-2.0 epl-1.0 epl-2.0 etalab-2.0 eupl-1.1 eupl-1.2 agpl-3.0 gfdl gpl gpl-2.0 gpl-3.0
-    lgpl lgpl-2.1 lgpl-3.0 isc h-research intel-research lppl-1.3c ms-pl apple-ascl apple-amlr mpl-2.0 odc-by odbl
-    openmdw-1.0 openrail++ osl-3.0 postgresql ofl-1.1 ncsa unlicense zlib pddl lgpl-lr deepfloyd-if-license
-    fair-noncommercial-research-license llama2 llama3 llama3.1 llama3.2 llama3.3 llama4 grok2-community gemma unknown
-    other
-    """,
-)
+LICENSES = (_FOLDER / "licenses.txt").read_text(encoding="utf-8").split()
 _NAME = re.compile(r"(?!.*(--|\.\.))\w[\w.-]*(/[\w.-]+)?")
 # What a card may state of its model, and the form of each value.
 _FORMS = {
@@ -70,65 +55,23 @@ _STEPS = {
     "coral": ("gives every language the covariance of all of them", "CORAL"),
     "to_pivot": ("moves the language's mean to that of the pivot language", ""),
 }
-# The Hub makes tags of the addresses.
-_CITATIONS = {
-    "CCP": CCPLoss.citation,
-    "MUSE": r"""
-@inproceedings{conneau2018word,
-    title = {Word Translation Without Parallel Data},
-    author = {Conneau, Alexis and Lample, Guillaume and Ranzato, Marc'Aurelio and Denoyer, Ludovic and
-        J{\'e}gou, Herv{\'e}},
-    booktitle = {International Conference on Learning Representations},
-    year = {2018},
-    url = {https://arxiv.org/abs/1710.04087},
-}""",
-    "LIR": """
-@inproceedings{yang2021simple,
-    title = {A Simple and Effective Method To Eliminate the Self Language Bias in Multilingual Representations},
-    author = {Yang, Ziyi and Yang, Yinfei and Cer, Daniel and Darve, Eric},
-    booktitle = {Proceedings of EMNLP},
-    year = {2021},
-    url = {https://arxiv.org/abs/2109.04727},
-}""",
-    "LSAR": """
-@inproceedings{xie2022discovering,
-    title = {Discovering Low-rank Subspaces for Language-agnostic Multilingual Representations},
-    author = {Xie, Zhihui and Zhao, Handong and Yu, Tong and Li, Shuai},
-    booktitle = {Proceedings of EMNLP},
-    year = {2022},
-    url = {https://arxiv.org/abs/2401.05792},
-}""",
-    "CORAL": """
-@inproceedings{sun2016return,
-    title = {Return of Frustratingly Easy Domain Adaptation},
-    author = {Sun, Baochen and Feng, Jiashi and Saenko, Kate},
-    booktitle = {Proceedings of AAAI},
-    year = {2016},
-    url = {https://arxiv.org/abs/1511.05547},
-}""",
-}
+# By paper; the Hub makes tags of the addresses.
+_ENTRIES = (_FOLDER / "citations.bib").read_text(encoding="utf-8").strip().split("\n\n")
+_CITATIONS = {"CCP": CCPLoss.citation} | dict(zip(("MUSE", "LIR", "LSAR", "CORAL"), _ENTRIES, strict=True))
 
 
 @dataclass
 class CrossLingualCardData(SentenceTransformerModelCardData):
-    """The host's card data with sections of ours. Of the Hub, only the card of the model itself is read.
-
-    Attributes:
-        sections: Heading -> Markdown, after the section on usage.
-        training_seconds: Of the last training, with its evaluations. The host counts on until the card is written.
-    """
+    """The host's card data with sections of ours. Of the Hub, only the card of the model itself is read."""
 
     local_files_only: bool = True
     # The host takes examples from the training data if there is none.
     widget: list[Any] = field(default_factory=lambda: [{"source_sentence": _QUESTION, "sentences": []}], init=False)
-    sections: dict[str, str] = field(default_factory=dict, init=False)
-    training_seconds: float | None = field(default=None, init=False)
+    sections: dict[str, str] = field(default_factory=dict, init=False)  # heading -> Markdown, after that on usage
+    training_seconds: float | None = field(default=None, init=False)  # the host counts on until the card is written
 
     def with_facts_of(self, name: str) -> Self:
-        """The same card with what it lacks, as the card of a model, a folder or a name on the Hub, states it.
-
-        What has not the form of such is left out. A name on the Hub is the base model itself.
-        """
+        """The same card with what it lacks, as the card of a folder, or of a base model on the Hub, states it."""
         path = Path(name).expanduser()
         if not path.exists():
             self.base_model = self.base_model or (name if _FORMS["base_model"].fullmatch(name) else None)
@@ -150,8 +93,8 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
         sentences = (sentences if len(sentences) >= 3 else list(_SENTENCES.values()))[:3]
         self.usage_examples = [*([_QUESTION] if self.ir_model else []), *sentences]
         self.widget = [{"source_sentence": _QUESTION, "sentences": sentences}]
-        hub = [about["id"] for about in (*self.train_datasets, *self.eval_datasets) if about.get("id")]
-        self.datasets = list(dict.fromkeys([*self.datasets, *hub]))
+        on_hub = [about["id"] for about in (*self.train_datasets, *self.eval_datasets) if about.get("id")]
+        self.datasets = list(dict.fromkeys([*self.datasets, *on_hub]))
         if not self.citations:
             self.set_losses([])
         values = super().to_dict()
@@ -188,22 +131,17 @@ def set_card_data(
     data: Mapping[str, Sequence[str]] | None = None,
     tags: Sequence[str] = (),
 ) -> None:
-    """Tell the host's model card what only the program knows that makes the model. Call it before the Trainer is made.
-
-    The host fills in the rest, such as losses and their citations, and the metrics of evaluators.
+    """Tell the host's model card what the host does not know. Call it before the Trainer is made.
 
     Args:
         model: The model that will be trained.
-        languages: Language codes. The metadata of a card has them without region and script.
-        license: Identifier on the Hub, such as "apache-2.0". Default: what the card of the base model states.
+        languages: Language codes. A card has them without region and script.
+        license: Identifier on the Hub, such as "apache-2.0"; others are refused. Default: that of the base model.
         model_name: Title of the card.
         base_model: Folder or Hub name of the model that this one is made from. Default: that of its Transformer.
-        data: Use, such as "documents", to files, folders and names of data sets. The card lists them by their last
-            name, without the folders of this machine; data sets of the Hub, such as `me/news:fr`, are in its metadata.
+        data: Use, such as "documents", to files, folders and data sets of the Hub (`me/news:fr`). The card lists them
+            by their last name, without the folders of this machine.
         tags: Further tags beside "st-xlret".
-
-    Raises:
-        ValueError: If the licence is no identifier.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -217,15 +155,15 @@ def set_card_data(
     if languages:
         card.set_language(list(dict.fromkeys(code.partition("-")[0] for code in languages)))  # the Hub takes no others
     card.model_name = model_name or card.model_name
-    lines = [
-        f"- {use.replace('_', ' ')}: {', '.join(_code(Path(source).name) for source in sources)}"
-        for use, sources in (data or {}).items()
-        if sources
-    ]
+    lines, on_hub = list[str](), list[str]()
+    for use, sources in (data or {}).items():
+        # A name is code, in which neither HTML nor Markdown sees anything.
+        names = [f"`{' '.join(Path(each).name.replace('`', chr(39)).split())}`" for each in sources]
+        lines += [f"- {use.replace('_', ' ')}: {', '.join(names)}"] if names else []
+        elsewhere = [str(each) for each in sources if not Path(each).exists()]
+        on_hub += [re.split("[:=]", name)[0] for name in elsewhere if re.search("[:=]", name)]
     if lines:
         card.sections["Data"] = "\n".join(lines)
-    names = [str(source) for sources in (data or {}).values() for source in sources if not Path(source).exists()]
-    on_hub = [re.split("[:=]", name)[0] for name in names if re.search("[:=]", name)]
     card.datasets = list(dict.fromkeys([*card.datasets, *filter(_NAME.fullmatch, on_hub)]))
     card.add_tags(["st-xlret", *tags])
     card.with_facts_of(base_model or _source_of(model))
@@ -240,10 +178,7 @@ def check_license(license: str | None) -> None:
 
 
 def carry_card_data(source: SentenceTransformer, target: SentenceTransformer) -> None:
-    """Tell the card of an exported or calibrated model what is known of the model that it was made from.
-
-    Scores and results of the source are not those of the target, and stay out.
-    """
+    """Tell the card of an exported model what is known of the model that it was made from, but for its scores."""
     before, after = card_data(source), card_data(target)
     for name in ("language", "license", "base_model", "datasets"):
         setattr(after, name, getattr(before, name) or getattr(after, name))
@@ -259,11 +194,10 @@ def set_calibration(
 ) -> None:
     """Tell the card of a calibrated model which calibration it has, and whether queries have one of their own."""
     card, known = card_data(model), [step for step in calibration.steps if step in _STEPS]
-    steps = [f"- `{step}` {_STEPS[step][0]} ({_STEPS[step][1] or 'ours'})" for step in known]
-    parts = ["A map after the encoder brings the embeddings of all languages into one space.", "\n".join(steps)]
-    parts += [
-        f"Strength: {calibration.strength:g}. Queries have a map of their own: {'no' if queries is None else 'yes'}."
-    ]
+    parts = ["A map after the encoder brings the embeddings of all languages into one space."]
+    parts.append("\n".join(f"- `{step}` {_STEPS[step][0]} ({_STEPS[step][1] or 'ours'})" for step in known))
+    has_queries = "no" if queries is None else "yes"
+    parts.append(f"Strength: {calibration.strength:g}. Queries have a map of their own: {has_queries}.")
     routers = [module for module in model.children() if isinstance(module, Router)]
     if not calibration.language_agnostic and routers:
         parts.append(
@@ -311,8 +245,3 @@ def _language_snippet(model: SentenceTransformer, name: str) -> str:
 def _source_of(model: SentenceTransformer) -> str:
     """The checkpoint of the model's Transformer, or an empty text."""
     return getattr(getattr(model.transformers_model, "config", None), "name_or_path", "") or ""
-
-
-def _code(text: str) -> str:
-    """A text as code, in which neither HTML nor Markdown sees anything."""
-    return f"`{' '.join(text.replace('`', chr(39)).split())}`"

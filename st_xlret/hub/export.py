@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,25 +26,20 @@ logger = logging.getLogger(__name__)
 # Weights and settings of a model that is replaced: engines would take those that stay for the new one's.
 _OF_MODELS = ["*.safetensors", "*.bin", "*.onnx", "*.xml", "*adapter_config.json"]
 
-# One minus the cosine between a row mapped by its own length and by the mean one, on average. multilingual-e5-small,
-# whose lengths are 4.59 ± 0.14, has 0.0014 (both sides) and 0.0002 (queries alone). With lengths that are spread
-# further, a point of mAP@20 on XQuAD-R is lost at 0.007 and at 0.15.
+# One minus the cosine between a row mapped by its own length and by the mean one. multilingual-e5-small has 0.0014
+# (both sides) and 0.0002 (queries alone); with more spread lengths, a point of mAP@20 is lost at 0.007 and at 0.15.
 _MOST_CHANGE: dict[Role, float] = {"document": 0.006, "query": 0.1}
 
 
 def load_model(name: str, device: str | None = None) -> SentenceTransformer:
     """Load the model that `--model` names: a folder, or a name on the Hub. Its card keeps what the model's states.
 
-    Raises:
-        ValueError: If the model cannot be loaded, with the host's message, or a weight is NaN or infinite.
+    A model that cannot be loaded is a `ValueError` with the host's message; so is a weight that is NaN or infinite.
     """
     path = os.path.expanduser(name)
-    if os.path.isfile(os.path.join(path, "calibration.json")) and not os.path.isfile(
-        os.path.join(path, "modules.json")
-    ):
-        raise ValueError(
-            f"--model {name}: a map of vectors, which st-xlret export MODEL --calibration {name} puts into one"
-        )
+    if os.path.isfile(f"{path}/calibration.json") and not os.path.isfile(f"{path}/modules.json"):
+        command = f"st-xlret export MODEL --calibration {name}"
+        raise ValueError(f"--model {name}: a map of vectors, which {command} puts into one")
     try:
         card = CrossLingualCardData().with_facts_of(path)
         model = SentenceTransformer(path, device=device, model_card_data=card)
@@ -65,23 +62,20 @@ def export(
     """Build a model of built-in modules only, which loads without st-xlret and without `trust_remote_code`.
 
     A calibration that needs no language, such as LSAR, becomes a single `Dense`. One per language becomes the host's
-    `Router` with a `Dense` for each, chosen by `encode(texts, task="fr")`; the host refuses an unknown language.
-    Without a task, and in `encode_query` and `encode_document`, texts are taken to be in the default language. Where
-    queries have a calibration of their own, `encode_query` takes it, and per language `encode(texts, task="query_fr")`.
+    `Router` with a `Dense` for each, chosen by `encode(texts, task="fr")`. Where queries have a calibration of their
+    own, `encode_query` takes it, and per language `encode(texts, task="query_fr")`.
 
     Args:
         model: The model, which shares its modules with the result. A `CalibrationLayer` in it is exported in place.
-        calibration: Calibration fitted on what `model.encode` returns, put after all modules. If these end with a
-            `Normalize`, another one follows, so that outputs keep unit length.
+        calibration: Fitted on what `model.encode` returns; put last. Behind a `Normalize`, another one follows.
         query_calibration: Calibration of queries, if `calibration` is of documents only, with the same languages.
         default_language: Language of texts that name none. Default: the pivot of the calibration.
-        pooled: What `pooled_rows` gives for texts. Where the modules end with a `Normalize`, a map for all languages
-            then stands before it, the only order that engines such as TEI and vLLM know, with its bias times the mean
-            length of these rows. Where their lengths vary so much that search would lose a point, it stays behind.
+        pooled: What `pooled_rows` gives for texts. A map for all languages then stands before the `Normalize` at the
+            end, the only order that engines such as TEI and vLLM know, with its bias times the mean length of these
+            rows. Where their lengths vary so much that search would lose a point, it stays behind.
 
     Raises:
-        ValueError: If a module is not built in, the model was calibrated before, the calibration has other dimensions
-            or not the default language, it is per language and the model routes by task, or a weight is not finite.
+        ValueError: If a module is not built in, the model has routes or other dimensions, or a weight is not finite.
 
     Example:
         >>> from sentence_transformers.sentence_transformer.modules import BoW
@@ -112,15 +106,10 @@ def export(
         if not type(module).__module__.startswith("sentence_transformers."):
             name = f"{type(module).__module__}.{type(module).__name__}"
             raise ValueError(f"{name} is no module of Sentence Transformers: the model would not load without us")
-    roles = {str(role): role_prompt(model, role) for role in PROMPT_NAMES}
-    exported = SentenceTransformer(
-        modules=modules,
-        device=str(model.device),
-        prompts={**{name: text or "" for name, text in model.prompts.items()}, **roles},
-        default_prompt_name=model.default_prompt_name,
-        similarity_fn_name=model.similarity_fn_name,
-        truncate_dim=model.truncate_dim,
-    )
+    prompts = {name: text or "" for name, text in model.prompts.items()}
+    prompts |= {role: role_prompt(model, role) for role in PROMPT_NAMES}
+    same: Any = {name: getattr(model, name) for name in ("default_prompt_name", "similarity_fn_name", "truncate_dim")}
+    exported = SentenceTransformer(modules=modules, device=str(model.device), prompts=prompts, **same)
     carry_card_data(model, exported)
     if last is not None:
         set_calibration(exported, last, query_calibration)
@@ -131,28 +120,19 @@ def export(
 def pooled_rows(
     model: SentenceTransformer, texts: Sequence[str], prompts: Mapping[Role, str] | None = None
 ) -> dict[Role, Tensor]:
-    """Role -> what stands before the `Normalize` at the end of a model (n, d), for texts with the prompt of the role.
-
-    Empty for a model that ends otherwise.
-    """
+    """Role -> rows before the `Normalize` at a model's end (n, d) for texts with the role's prompt; {} without one."""
     *modules, last = model.children()
     if not isinstance(last, Normalize):
         return {}
-    before, prompts = SentenceTransformer(modules=modules, device=str(model.device)), prompts or {}
+    before = SentenceTransformer(modules=modules, device=str(model.device))
+    prompts = {role: role_prompt(model, role) for role in PROMPT_NAMES} | dict(prompts or {})
     how: Any = {"convert_to_tensor": True, "show_progress_bar": False}
-    return {
-        role: before.encode(list(texts), task=role, prompt=prompts.get(role, role_prompt(model, role)), **how)
-        .float()
-        .cpu()
-        for role in PROMPT_NAMES
-    }
+    rows = {role: before.encode(list(texts), task=role, prompt=prompts[role], **how) for role in PROMPT_NAMES}
+    return {role: of_role.float().cpu() for role, of_role in rows.items()}
 
 
 def check_finite(model: nn.Module) -> None:
-    """Refuse a model whose weights are not all finite, such as one that overflows in float16.
-
-    Raises:
-        ValueError: If a weight is NaN or infinite. The message names the tensor.
+    """Refuse a model with a weight that is NaN or infinite, by a `ValueError` that names the tensor.
 
     Example:
         >>> check_finite(nn.Linear(2, 2).to(torch.float16))
@@ -164,12 +144,7 @@ def check_finite(model: nn.Module) -> None:
 
 
 def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:
-    """Refuse a calibration of a model whose routes leave no place for it.
-
-    Raises:
-        ValueError: If the model has routes by language, as a calibrated one has; or any, and the calibration has maps
-            `by_language`, whose routes would be chosen by the same task.
-    """
+    """Refuse, by a `ValueError`, a model with routes by language, and any routes for maps `by_language`."""
     has_routes = any(isinstance(module, Router) for module in model.children())
     if languages_of(model) or (by_language and has_routes):
         raise ValueError(
@@ -178,81 +153,66 @@ def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:
         )
 
 
+@dataclass
 class Repository:
-    """A model's place on the Hub, asked before long work: what cannot be pushed to is refused then.
+    """A model's place on the Hub, asked before long work: what cannot be pushed to is an `OSError` then.
 
     A repository and a branch that are not there are made, the latter by `upload`. In a branch that holds files, nothing
     is replaced unasked, and a card that this package did not write never is.
 
-    Args:
-        repo_id: `user/name`, or `name` of the token's owner.
+    Attributes:
+        repo_id: `user/name`, or `name` of the token's owner; the full name afterwards.
         token: Default: that of `hf auth login` or `HF_TOKEN`.
         private: Whether a new repository is private. Default: its owner's setting.
         revision: The branch. Default: `main`.
         create_pr: Propose the files, to the owner of a repository that is there.
         overwrite: Replace a model that is there.
-
-    Raises:
-        OSError: If nothing can be pushed there, or something would be replaced.
     """
 
-    def __init__(
-        self,
-        repo_id: str,
-        *,
-        token: str | None = None,
-        private: bool | None = None,
-        revision: str | None = None,
-        create_pr: bool = False,
-        overwrite: bool = False,
-    ) -> None:
-        self._hub, self._revision, self._create_pr, self._overwrite = HfApi(token=token), revision, create_pr, overwrite
+    repo_id: str
+    _: KW_ONLY
+    token: str | None = field(default=None, repr=False)
+    private: bool | None = None
+    revision: str | None = None
+    create_pr: bool = False
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        self._hub, self._files, self._keeps_card = HfApi(token=self.token), list[str](), False
         try:
-            self.repo_id = repo_id if create_pr else _writable(self._hub, repo_id, private)
+            if not self.create_pr:
+                self.repo_id = _writable(self._hub, self.repo_id, self.private)
             about = self._hub.model_info(self.repo_id)
-            self._files = self._files_there()
-            self._keeps_card = "README.md" in self._files and not self._is_ours()
+            with suppress(RevisionNotFoundError):
+                self._files = self._hub.list_repo_files(self.repo_id, revision=self.revision)
+            if "README.md" in self._files:
+                card = metadata_load(self._hub.hf_hub_download(self.repo_id, "README.md", revision=self.revision)) or {}
+                self._keeps_card = "st-xlret" not in (card.get("tags") or [])
         except Exception as error:
-            raise OSError(f"{repo_id}: nothing can be pushed there: {error}") from error
-        if private and not about.private:
+            raise OSError(f"{self.repo_id}: nothing can be pushed there: {error}") from error
+        if self.private and not about.private:
             raise OSError(f"{self.repo_id} is public: nothing private is pushed there")
-        if self._files and not (overwrite or create_pr):
-            where = self.repo_id + (f" at {revision}" if revision else "")
-            raise FileExistsError(
-                f"{where} holds files, such as {self._files[0]}: replace them (--overwrite), or give "
-                "another name or branch"
-            )
-
-    def _files_there(self) -> list[str]:
-        try:
-            files = self._hub.list_repo_files(self.repo_id, revision=self._revision)
-        except RevisionNotFoundError:
-            return []
-        return [file for file in files if file != ".gitattributes"]
-
-    def _is_ours(self) -> bool:
-        card = metadata_load(self._hub.hf_hub_download(self.repo_id, "README.md", revision=self._revision)) or {}
-        return "st-xlret" in (card.get("tags") or [])
+        self._files = [file for file in self._files if file != ".gitattributes"]
+        if self._files and not (self.overwrite or self.create_pr):
+            where = self.repo_id + (f" at {self.revision}" if self.revision else "")
+            other = "replace them (--overwrite), or give another name or branch"
+            raise FileExistsError(f"{where} holds files, such as {self._files[0]}: {other}")
 
     def upload(self, folder: str | Path) -> str:
-        """Upload the folder of a saved model in one commit, whose address, or that of the proposal, is returned.
-
-        Raises:
-            OSError: If it fails. The message names the folder, and the command that uploads it.
-        """
+        """Upload a saved model in one commit; gives its address. An `OSError` has the command that tries again."""
         try:
-            if self._revision and not self._create_pr and not self._files:
-                self._hub.create_branch(self.repo_id, branch=self._revision, exist_ok=True)
+            if self.revision and not self.create_pr and not self._files:
+                self._hub.create_branch(self.repo_id, branch=self.revision, exist_ok=True)
             commit = self._hub.upload_folder(
                 repo_id=self.repo_id,
                 folder_path=folder,
-                revision=self._revision,
-                create_pr=self._create_pr,
+                revision=self.revision,
+                create_pr=self.create_pr,
                 ignore_patterns=["README.md"] * self._keeps_card,
-                delete_patterns=_OF_MODELS if self._overwrite else None,
+                delete_patterns=_OF_MODELS if self.overwrite else None,
             )
         except Exception as error:
-            more = (f" --revision {self._revision}" if self._revision else "") + " --create-pr" * self._create_pr
+            more = (f" --revision {self.revision}" if self.revision else "") + " --create-pr" * self.create_pr
             command = f"hf upload {self.repo_id} {folder} .{more}"
             raise OSError(f"{folder} is saved, but was not pushed: {error}\nTo push it: {command}") from error
         if self._keeps_card:
@@ -285,10 +245,8 @@ def _lengths(pooled: Mapping[Role, Tensor], layers: Mapping[Role, CalibrationLay
         exact, ours = rows @ weight.T + of_rows * bias, rows @ weight.T + lengths[role] * bias
         change = 1 - float(torch.cosine_similarity(exact, ours).mean())
         if change > _MOST_CHANGE["document" if is_one else role]:
-            spread = f"{lengths[role]:.3g} ± {float(of_rows.std()):.2g}"
-            logger.warning(
-                "lengths of pooled vectors vary (%s): the map follows the Normalize, no engine reads it", spread
-            )
+            message = "lengths of pooled vectors vary (%.3g ± %.2g): the map follows the Normalize, no engine reads it"
+            logger.warning(message, lengths[role], float(of_rows.std()))
             return None
     return lengths
 
@@ -306,22 +264,19 @@ def _built_in(
         if queries is None:
             return dense
         return Router({"document": [dense], "query": [_dense(queries, None, lengths["query"])]}, "document")
-    routes = {code: _route_name(code) for code in documents.languages}
+    # A `ModuleDict` cannot hold every code: `to` (Tongan) is one of its methods.
+    refused = [code for code in documents.languages if hasattr(nn.ModuleDict(), code)]
+    routes = {code: f"language_{code}" if code in refused else code for code in documents.languages}
     maps: dict[str, list[Any]] = {route: [_dense(documents, code)] for code, route in routes.items()}
     default = default or documents.pivot or documents.languages[0]
     default = routes.get(default, default)  # the host refuses one that is no route
     # `encode_query` and `encode_document` need routes of their own.
     tasks: dict[tuple[str | None, Any], str] = {("query", None): default, ("document", None): default}
-    tasks |= {(code, None): route for code, route in routes.items() if route != code}
+    tasks |= {(code, None): routes[code] for code in refused}
     if queries is not None:
         maps |= {f"query_{code}": [_dense(queries, code)] for code in routes}
         tasks["query", None] = next(f"query_{code}" for code, route in routes.items() if route == default)
     return Router(maps, default_route=default, route_mappings=tasks)
-
-
-def _route_name(language: str) -> str:
-    """The language, unless a `ModuleDict` cannot hold it: `to` (Tongan) is one of its methods."""
-    return f"language_{language}" if hasattr(nn.ModuleDict(), language) or "." in language else language
 
 
 def _dense(calibration: CalibrationLayer, language: str | None, length: float = 1.0) -> Dense:
