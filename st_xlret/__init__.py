@@ -33,7 +33,6 @@ _HOMES = {
     "MaskedLMLoss": "st_xlret.losses",
     "MewsliXEvaluator": "st_xlret.evaluation",
     "MrTyDiEvaluator": "st_xlret.evaluation",
-    "NQEvaluator": "st_xlret.evaluation",
     "RetrievalEvaluator": "st_xlret.evaluation",
     "RetrievalContrastiveLoss": "st_xlret.losses",
     "Rows": "st_xlret.batches",

@@ -41,7 +41,7 @@ class Arguments:
     )
     benchmark: str = option(
         "tatoeba",
-        "One of tatoeba, tatoeba-pairs, bucc, mrtydi, xor-retrieve, nq, lareqa, mewsli-x; or retrieval, which is a "
+        "One of tatoeba, tatoeba-pairs, bucc, mrtydi, xor-retrieve, lareqa, mewsli-x; or retrieval, which is a "
         "pool of your own in BEIR's layout.",
     )
     data: str | None = option(None, "Folder with its files, as published or in BEIR's layout. By default the Hub.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from st_xlret.evaluation.answers import AnsweredQuestions, AnswerEvaluator, NQEvaluator, XORRetrieveEvaluator
+from st_xlret.evaluation.answers import AnsweredQuestions, XORRetrieveEvaluator
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, choose, macro_average
 from st_xlret.evaluation.bucc import BUCCEvaluator
 from st_xlret.evaluation.lareqa import LAReQAEvaluator, read_lareqa
@@ -36,7 +36,6 @@ _EVALUATORS: tuple[type[BenchmarkEvaluator], ...] = (
     BUCCEvaluator,
     MrTyDiEvaluator,
     XORRetrieveEvaluator,
-    NQEvaluator,
     LAReQAEvaluator,
     MewsliXEvaluator,
     RetrievalEvaluator,
@@ -51,7 +50,6 @@ def benchmark(name: str) -> type[BenchmarkEvaluator]:
 
 __all__ = [
     "BENCHMARKS",
-    "AnswerEvaluator",
     "AnsweredQuestions",
     "BUCCEvaluator",
     "BenchmarkEvaluator",
@@ -60,7 +58,6 @@ __all__ = [
     "LAReQAEvaluator",
     "MewsliXEvaluator",
     "MrTyDiEvaluator",
-    "NQEvaluator",
     "PublishedRow",
     "RetrievalData",
     "RetrievalEvaluator",

@@ -29,7 +29,6 @@ LANGUAGES = {
     "lareqa": 11,
     "mewsli-x": 11,
     "bucc": 4,
-    "nq": 1,
     "xnli": 15,
     "paws-x": 7,
 }
