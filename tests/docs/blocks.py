@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+import textwrap
 from typing import NamedTuple
 
 FENCE = re.compile(
@@ -13,13 +13,7 @@ FENCE = re.compile(
 
 
 class Block(NamedTuple):
-    """A Python example.
-
-    Attributes:
-        line: Line of its first statement in the file, from 1.
-        code: The example, without the indentation of its fence.
-        runs: Whether it is run: a comment `<!-- not run: reason -->` before the fence says that it is not.
-    """
+    """A Python example: its first line in the file, and whether no `<!-- not run: reason -->` stands before it."""
 
     line: int
     code: str
@@ -27,16 +21,7 @@ class Block(NamedTuple):
 
 
 def python_blocks(text: str) -> list[Block]:
-    """The Python examples of a Markdown text, in their order."""
-    found = []
-    for match in FENCE.finditer(text):
-        indent = len(match["indent"])
-        code = "".join(line[indent:] if line.strip() else line for line in match["code"].splitlines(keepends=True))
-        found.append(Block(text.count("\n", 0, match.start("code")) + 1, code, match["marker"] is None))
-    return found
-
-
-def pages_with_blocks(repository: Path) -> list[Path]:
-    """The pages that have Python examples, README.md among them."""
-    pages = [repository / "README.md", *sorted((repository / "docs").rglob("*.md"))]
-    return [page for page in pages if python_blocks(page.read_text(encoding="utf-8"))]
+    return [
+        Block(text.count("\n", 0, match.start("code")) + 1, textwrap.dedent(match["code"]), match["marker"] is None)
+        for match in FENCE.finditer(text)
+    ]

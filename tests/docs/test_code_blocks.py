@@ -7,23 +7,28 @@ from typing import Any
 
 import pytest
 
-from tests.docs.blocks import pages_with_blocks, python_blocks
+from tests.docs.blocks import python_blocks
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGES = {str(page.relative_to(REPOSITORY)): page for page in pages_with_blocks(REPOSITORY)}
+FILES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+PAGES = {
+    str(file.relative_to(REPOSITORY)): blocks
+    for file in FILES
+    if (blocks := python_blocks(file.read_text(encoding="utf-8")))
+}
 
 
 def test_few_blocks_are_not_run() -> None:
-    blocks = [block for page in PAGES.values() for block in python_blocks(page.read_text(encoding="utf-8"))]
-    assert sum(not block.runs for block in blocks) <= 6 < len(blocks)
+    runs = [block.runs for blocks in PAGES.values() for block in blocks]
+    assert runs.count(False) <= 6 < len(runs)
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_examples_of_a_page_run(name: str, workspace: Path) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    for block in python_blocks(PAGES[name].read_text(encoding="utf-8")):
+    for block in PAGES[name]:
         if block.runs:
             # Empty lines put the code where it is in the page, so that errors name the right line.
-            exec(compile("\n" * (block.line - 1) + block.code, str(PAGES[name]), "exec"), namespace)
+            exec(compile("\n" * (block.line - 1) + block.code, str(REPOSITORY / name), "exec"), namespace)
     if "trainer" in namespace:
         assert namespace["trainer"].state.global_step == namespace["trainer"].args.max_steps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from importlib import import_module
+from itertools import dropwhile
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,7 @@ def commands_of(page: Path) -> list[list[str]]:
     found = []
     for block in FENCE.findall(page.read_text(encoding="utf-8")):
         for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            while words and "=" in words[0]:
-                words = words[1:]
+            words = list(dropwhile(lambda word: "=" in word, shlex.split(line, comments=True)))
             if words and (words[0] == "st-xlret" or (words[0] in LAUNCHERS and "training_scripts" in line)):
                 found.append(words)
     return found
