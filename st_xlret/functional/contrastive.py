@@ -11,15 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from st_xlret.functional.tensors import (
-    CHUNK,
-    at_least_float32,
-    check_matrices,
-    check_tags,
-    lowest_logit,
-    unit_rows,
-    without_autocast,
-)
+from st_xlret.functional.tensors import CHUNK, LOWEST, at_least_float32, check_matrices, check_tags, unit_rows
 
 Tags = Mapping[str, "Tensor | None"]
 Reduction = Literal["mean", "sum", "paper"]
@@ -44,16 +36,10 @@ def contrastive_context_loss(
     """Contrastive context prediction (CCP, Wu et al. 2022, Algorithm 1, lines 14-16).
 
     The loss is the mean over ordered positive pairs (c, i) of `-log(e^{s_ci} / sum_k e^{s_ck})`, where s is the
-    cosine divided by `temperature` and k runs over all rows but c, and over all rows of the queue. Rows that share
-    a window id are positives of each other. A row or key is left out of c's sum if it
-
-    - is of another language, unless `cross_language_negatives` is set (such negatives teach the encoder to identify
-      languages),
-    - belongs to c's document, where documents are given,
-    - has the same text as c, where texts are given.
-
-    The positives of c are never left out. A row that has no positive serves as a negative only; a batch that has none
-    is a `ValueError`.
+    cosine divided by `temperature` and k runs over all rows but c, and over all keys of the queue. Rows that share
+    a window id are positives of each other. Rows and keys of another language than c's are left out of the sum, and so
+    are those of c's document and of c's text, where these are given; positives of c never are. A row that has no
+    positive serves as a negative only; a batch that has none is a `ValueError`.
 
     Args:
         z: Projected sentence vectors, shape (B, d). They need not have unit length.
@@ -64,8 +50,8 @@ def contrastive_context_loss(
         queue: Keys of earlier batches (Q, d), which get no gradient.
         queue_language: Language id of each key (Q,). Required with `queue`, unless `cross_language_negatives` is set.
         queue_document: Document id of each key (Q,). Required with `queue` if `document` is given.
-        cross_language_negatives: Keep rows and keys of other languages as negatives.
-        text: Text id of each row, integers (B,). Rows of equal text are never negatives of each other.
+        cross_language_negatives: Keep rows and keys of other languages, which teach the encoder to identify languages.
+        text: Text id of each row, integers (B,).
         queue_text: Text id of each key (Q,). Required with `queue` if `text` is given.
         queue_is_normalized: Whether the keys already have unit length, which saves one pass over them.
         normalize: Whether s is the cosine; if off, the inner product (the ablation of Table 5).
@@ -77,11 +63,11 @@ def contrastive_context_loss(
         >>> round(loss.item(), 6)                               # log(1 + 6 e^-10)
         0.000272
     """
-    check_matrices(None, temperature, z=z, **({} if queue is None else {"queue": queue}))
+    check_matrices(None, temperature, z=z, queue=queue)
     check_tags(len(z), window=window, language=language, document=document, text=text)
     tags = {"language": None if cross_language_negatives else language, "document": document, "text": text}
-    with without_autocast(z):
-        z = unit_rows(at_least_float32(z)) if normalize else at_least_float32(z)
+    with torch.autocast(z.device.type, enabled=False):
+        z = unit_rows(z) if normalize else at_least_float32(z)
         itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
         positives = (window[:, None] == window) & ~itself
         anchor, positive = positives.nonzero(as_tuple=True)
@@ -92,7 +78,7 @@ def contrastive_context_loss(
         # The positive's own term never enters the sum, and log-sigmoid does the rest: in 16 bits, the difference of two
         # large numbers would have no gradient once the positive wins.
         others = others[anchor].scatter(1, positive[:, None], False)
-        log_others = logits[anchor].masked_fill(~others, lowest_logit(z)).logsumexp(dim=1)
+        log_others = logits[anchor].masked_fill(~others, LOWEST).logsumexp(dim=1)
         if queue is not None and len(queue):
             key_tags = {"language": queue_language, "document": queue_document, "text": queue_text}
             needed = [f"queue_{name}" for name, tag in tags.items() if tag is not None]
@@ -114,18 +100,14 @@ def info_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tens
         x: Row-aligned vectors (N, d). They need not have unit length.
         y: Row-aligned vectors (N, d): y_i is the positive of x_i.
         temperature: Divisor of the cosines.
-        text: Text ids of the rows of x followed by those of y, integers (2N,). Rows of equal text are not negatives
-            of each other.
+        text: Text ids of the rows of x, then of y, integers (2N,). Rows of equal text are no negatives of each other.
 
     Example:
         >>> x = torch.eye(4)
         >>> round(info_nce_loss(x, x, temperature=0.1).item(), 6)
         0.000272
     """
-    z, pair = _both_sides(x, y, temperature)
-    return contrastive_context_loss(
-        z, pair, torch.zeros_like(pair), temperature=temperature, text=text, cross_language_negatives=True
-    )
+    return -F.logsigmoid(-_log_ratios(x, y, temperature, text)).mean()
 
 
 def cz_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor | None = None) -> Tensor:
@@ -133,35 +115,18 @@ def cz_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor
 
     As `info_nce_loss`, but the positive is not part of the sum over k. The loss therefore has no lower bound at 0: it
     becomes negative once the positive wins, and its gradient with respect to the positive stays 1 / temperature however
-    far ahead the positive is. For each anchor, InfoNCE is the softplus of CZ-NCE. Fewer than two pairs, which leave no
-    negatives, are a `ValueError`.
-
-    Args:
-        x: Row-aligned vectors (N, d). They need not have unit length.
-        y: Row-aligned vectors (N, d): y_i is the positive of x_i.
-        temperature: Divisor of the cosines.
-        text: As for `info_nce_loss`. An anchor that has no negative left counts as 0.
+    far ahead the positive is. For each anchor, InfoNCE is the softplus of CZ-NCE. An anchor that has no negative left
+    counts as 0. Fewer than two pairs are a `ValueError`.
 
     Example:
         >>> x = torch.eye(4)
         >>> round(cz_nce_loss(x, x, temperature=0.1).item(), 4)      # log(6) - 10
         -8.2082
     """
-    z, pair = _both_sides(x, y, temperature)
-    check_tags(len(z), text=text)
     if len(x) < 2:
         raise ValueError(f"CZ-NCE needs at least 2 pairs, got {len(x)}: the other pairs are its negatives")
-    with without_autocast(z):
-        z = unit_rows(at_least_float32(z))
-        logits = (z / temperature) @ z.T
-        positive = logits.diagonal(len(x))
-        left_out = pair[:, None] == pair
-        if text is not None:
-            left_out = left_out | (text[:, None] == text)
-        # A finite filling: where nothing else is left, its gradient is 0 and not undefined.
-        log_negatives = logits.masked_fill(left_out, lowest_logit(logits)).logsumexp(dim=1)
-        terms = log_negatives - torch.cat([positive, positive])
-        return terms.masked_fill(left_out.all(dim=1), 0.0).mean()
+    log_ratios = _log_ratios(x, y, temperature, text)
+    return log_ratios.masked_fill(log_ratios < LOWEST / 2, 0.0).mean()
 
 
 def retrieval_contrastive_loss(
@@ -176,17 +141,14 @@ def retrieval_contrastive_loss(
     """Retrieval loss L_IR: gold passages against all others (lang-contrastive, Hu et al. 2023, Eq. 1).
 
     The loss is the mean over queries of `-log(e^{s_ii} / sum_j e^{s_ij})`, where s is the cosine divided by
-    `temperature` and j runs over all passages: the gold passages of all queries, and hard negatives. Eq. 1 as printed
-    corresponds to a temperature of 1. If texts are given, a passage with the same text as the query's gold passage is
-    not a negative, and neither is the gold passage of another copy of the question. Without negatives the loss is 0.
+    `temperature` and j runs over all passages. Without negatives it is 0.
 
     Args:
         queries: Query vectors (N, d). They need not have unit length.
-        passages: Passage vectors (P, d), P >= N: the gold passages in the order of the queries, then hard negatives
-            of any of them.
-        temperature: Divisor of the cosines. 0.05 is the host's default `scale` of 20.
-        query_text: Text id of each query, integers (N,).
-        passage_text: Text id of each passage, integers (P,).
+        passages: Passage vectors (P, d): the gold passages in the order of the queries, then hard negatives.
+        temperature: Divisor of the cosines. 0.05 is the host's default `scale` of 20; Eq. 1 as printed has 1.
+        query_text: Text id of each query, integers (N,). Gold passages of equal questions are no negatives.
+        passage_text: Text id of each passage, integers (P,). Passages of the gold passage's text are no negatives.
         normalize: Whether s is the cosine; if off, the inner product, as in DPR.
 
     Example:
@@ -203,12 +165,10 @@ def retrieval_contrastive_loss(
         no_negative[:, :rows] |= query_text[:, None] == query_text
     if passage_text is not None:
         no_negative |= passage_text[:rows, None] == passage_text
-    with without_autocast(queries):
-        queries, passages = (at_least_float32(x) for x in (queries, passages))
-        if normalize:
-            queries, passages = unit_rows(queries), unit_rows(passages)
+    with torch.autocast(queries.device.type, enabled=False):
+        queries, passages = (unit_rows(x) if normalize else at_least_float32(x) for x in (queries, passages))
         scores = (1 / temperature) * queries @ passages.T
-        negatives = scores.masked_fill(no_negative, lowest_logit(scores)).logsumexp(dim=1)
+        negatives = scores.masked_fill(no_negative, LOWEST).logsumexp(dim=1)
         return -F.logsigmoid(scores.diagonal() - negatives).mean()
 
 
@@ -219,14 +179,13 @@ def language_contrastive_loss(
 
     For each parallel pair (x_n, y_n) and every other row z_k of x, y and `others`, the loss has the term
     `softplus(d) + softplus(-d)` with `d = cos(x_n, z_k) - cos(y_n, z_k)`. A term has its minimum, 2 log 2, at d = 0,
-    where z_k is equally similar to both sides of the pair. In contrast to the semantic loss it needs no translation
-    of z_k, so `others` may hold sentences of languages without parallel data. The N x R differences are computed in
-    chunks, and again in the backward pass.
+    where z_k is equally similar to both sides of the pair. The differences are computed in chunks, and again in the
+    backward pass.
 
     Args:
         x: Row-aligned vectors (N, d). They need not have unit length.
         y: Row-aligned vectors (N, d): y_n translates x_n.
-        others: Further rows (M, d) without translations. They receive gradients too.
+        others: Further rows (M, d), which need no translations. They receive gradients too.
         reduction: "mean" over the N (R - 2) terms, "sum", or "paper": the sum divided by R (R - 2), as printed in
             Eq. 3, where R = 2N + M is the number of rows, at least 3.
 
@@ -237,10 +196,9 @@ def language_contrastive_loss(
     """
     check_matrices(len(x), x=x, y=y)
     others = x[:0] if others is None else others
-    check_matrices(x=x, others=others)
     pairs, rows = len(x), 2 * len(x) + len(others)
     divisor = {"mean": pairs * (rows - 2), "sum": 1, "paper": rows * (rows - 2)}.get(reduction)
-    if divisor is None or not pairs or rows < 3:
+    if divisor is None or rows < 3:
         raise ValueError(
             "a pair is compared with further rows, and reduction is 'mean', 'sum' or 'paper': got "
             f"{pairs} pairs, {len(others)} others and {reduction!r}; use a larger batch, or give others"
@@ -251,8 +209,8 @@ def language_contrastive_loss(
         terms = 2 * F.softplus(d) - d  # softplus(-d) = softplus(d) - d
         return terms.scatter(1, torch.stack([chunk, chunk + pairs], dim=1), 0.0).sum()
 
-    with without_autocast(x):
-        z = unit_rows(at_least_float32(torch.cat([x, y, others.to(x.device)])))
+    with torch.autocast(x.device.type, enabled=False):
+        z = unit_rows(torch.cat([x, y, others.to(x.device)]))
         total = z.new_zeros(())
         for chunk in torch.arange(pairs, device=z.device).split(max(1, CHUNK // rows)):
             total = total + checkpoint(sum_of_terms, z, chunk, use_reentrant=False)
@@ -266,20 +224,15 @@ def similarity_distillation_loss(
 
     The loss is the mean over rows of `KL(p || q) + cosine_weight (1 - cos(student, teacher))`. Here p is the softmax
     over the bank of the teacher's cosines divided by `temperature`, and q that of the student's cosines. The first
-    term asks for the teacher's ranking of its neighbours, which is what search needs; the second one for the teacher's
-    place. The first is the distillation of similarities to a queue (SEED, Fang et al., ICLR 2021, Eq. 4), the second
-    multilingual knowledge distillation (Reimers and Gurevych, EMNLP 2020, Eq. 1) on unit vectors.
+    term asks for the teacher's ranking of its neighbours (SEED, Fang et al., ICLR 2021, Eq. 4), the second one for the
+    teacher's place (multilingual knowledge distillation, Reimers and Gurevych, EMNLP 2020, Eq. 1, on unit vectors).
 
     Args:
         student: Vectors of the texts by the encoder in training (N, d). They need not have unit length.
-        teacher: Vectors of their translations by the teacher (N, d). They get no gradient.
-        bank: Further vectors of the teacher (K, d), for example of random sentences. They get no gradient. With the
-            rows of `teacher` among them, each text is also to be most similar to its own translation.
+        teacher: Vectors of their translations by the teacher (N, d), without a gradient.
+        bank: Vectors of the teacher to compare with (K, d), without a gradient.
         temperature: Divisor of the cosines. The smaller it is, the more the nearest neighbours count.
         cosine_weight: Factor on the second term. 0 leaves it out.
-
-    Returns:
-        The loss, which is 0 if the student's vectors are the teacher's.
 
     Example:
         >>> x = torch.eye(3)
@@ -287,20 +240,27 @@ def similarity_distillation_loss(
         0.462784
     """
     check_matrices(len(student), temperature, student=student, teacher=teacher)
-    check_matrices(teacher=teacher, bank=bank)
-    with without_autocast(student):
-        student, teacher, bank = (unit_rows(at_least_float32(x)) for x in (student, teacher.detach(), bank.detach()))
+    with torch.autocast(student.device.type, enabled=False):
+        student, teacher, bank = (unit_rows(x) for x in (student, teacher.detach(), bank.detach()))
         target = (teacher @ bank.T / temperature).log_softmax(dim=1)
         learnt = (student @ bank.T / temperature).log_softmax(dim=1)
         divergence = (target.exp() * (target - learnt)).sum(dim=1)
         return (divergence + cosine_weight * (1 - (student * teacher).sum(dim=1))).mean()
 
 
-def _both_sides(x: Tensor, y: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """Rows of two sides, one after the other, and which pair each belongs to."""
+def _log_ratios(x: Tensor, y: Tensor, temperature: float, text: Tensor | None) -> Tensor:
+    """`log(sum_k e^{s_k} / e^{s+})` over the negatives k of each of the 2N anchors, very low where there is none."""
     check_matrices(len(x), temperature, x=x, y=y)
-    with without_autocast(x):
-        return torch.cat([x, y]), torch.arange(len(x), device=x.device).repeat(2)
+    check_tags(2 * len(x), text=text)
+    pair = torch.arange(len(x), device=x.device).repeat(2)
+    left_out = pair[:, None] == pair
+    if text is not None:
+        left_out |= text[:, None] == text
+    with torch.autocast(x.device.type, enabled=False):
+        z = unit_rows(torch.cat([x, y]))
+        logits = z @ z.T / temperature
+        positive = logits.diagonal(len(x)).repeat(2)
+        return logits.masked_fill(left_out, LOWEST).logsumexp(dim=1) - positive
 
 
 def _negatives(tags: Tags, other_tags: Tags, like: Tensor) -> Tensor:
@@ -316,20 +276,18 @@ def _negatives(tags: Tags, other_tags: Tags, like: Tensor) -> Tensor:
 class _LogSumExpOfKeys(torch.autograd.Function):
     """Each row's logsumexp over its negatives among the keys, chunk by chunk.
 
-    Its gradient, the mean of the keys weighted by their softmax, is made in the same pass. Keys are read once, and may
-    be replaced before the backward pass.
+    Its gradient, the mean of the keys weighted by their softmax, is made in the same pass: keys may be replaced later.
     """
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, keys: Tensor, tags: Tags, key_tags: Tags) -> Tensor:
-        lowest = lowest_logit(z)
-        result, mean_key = z.new_full((len(z),), lowest), torch.zeros_like(z)
+        result, mean_key = z.new_full((len(z),), LOWEST), torch.zeros_like(z)
         size = max(1, CHUNK // len(z))
         for part in (slice(start, start + size) for start in range(0, len(keys), size)):
             logits = z @ keys[part].T
             part_tags = {name: None if tag is None else tag[part] for name, tag in key_tags.items()}
             forbidden = _negatives(tags, part_tags, logits).logical_not_()
-            logits.masked_fill_(forbidden, lowest)
+            logits.masked_fill_(forbidden, LOWEST)
             before, result = result, torch.logaddexp(result, logits.logsumexp(dim=1))
             weight = logits.sub_(result[:, None]).exp_().masked_fill_(forbidden, 0)
             mean_key.mul_((before - result).exp_()[:, None]).addmm_(weight, keys[part])

@@ -7,15 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from st_xlret.functional.tensors import (
-    CHUNK,
-    at_least_float32,
-    check_matrices,
-    check_tags,
-    lowest_logit,
-    unit_rows,
-    without_autocast,
-)
+from st_xlret.functional.tensors import CHUNK, LOWEST, check_matrices, check_tags, unit_rows
 
 
 def masked_sentence_loss(
@@ -37,17 +29,16 @@ def masked_sentence_loss(
     The loss is the mean over rows t of
     `-log(e^{s_tt} / (e^{s_tt} + sum_j e^{s_tj - mu alpha_t} + sum_k e^{s_tk}))`, where s_tj is the cosine of p_t and
     h_j divided by `temperature`, j runs over the other sentences of t's document and k over sentences of other
-    documents. (Eq. 1 does not show the temperature; the authors' program has it.) The bias `alpha_t` is the mean of
-    the intra-document logits minus the mean of the cross-document logits, taken over the negatives in the sum, and
-    no gradient flows through it. It is 0 if t has only one of the two kinds of negatives. A row without any negative
-    contributes 0. At most 4M logits exist at a time; they are computed again in the backward pass.
+    documents. The bias `alpha_t` is the mean of the intra-document logits minus the mean of the cross-document logits,
+    taken over the negatives in the sum, without a gradient. It is 0 if t has only one of the two kinds. A row without
+    any negative contributes 0. Logits are computed in chunks, and again in the backward pass.
 
     Args:
         p: Projected predictions of the masked sentences (S, d). They need not have unit length.
         h: Projected vectors of the sentences themselves (S, d).
         document: Document id of each row, integers (S,).
         mu: Fraction of the bias that is subtracted from the intra-document logits; 0 turns the bias off.
-        temperature: Divisor of the cosines.
+        temperature: Divisor of the cosines. Eq. 1 shows none; the authors' program has it.
         num_negatives: Number of cross-document negatives to draw for each row, without replacement; None for all.
         generator: Random generator for the draw, on the device of `p`. Default: torch's global generator.
         intra_document_negatives: Use the other sentences of t's document as negatives.
@@ -65,10 +56,8 @@ def masked_sentence_loss(
     check_tags(len(p), document=document, language=language, text=text, predicted=predicted)
     anchors = torch.arange(len(p), device=p.device) if predicted is None else predicted.nonzero()[:, 0]
     if not len(anchors) or mu < 0 or (num_negatives is not None and num_negatives < 1):
-        raise ValueError(
-            "there must be a row to predict, mu must not be negative and num_negatives be at least 1, or None for all: "
-            f"got {len(anchors)} of {len(p)} rows, mu={mu}, num_negatives={num_negatives}"
-        )
+        got = f"got {len(anchors)} of {len(p)} rows, mu={mu}, num_negatives={num_negatives}"
+        raise ValueError(f"there must be a row to predict, mu >= 0 and num_negatives >= 1, or None for all: {got}")
 
     def negatives(rows: Tensor) -> tuple[Tensor, Tensor]:
         """The negatives of some rows from their own documents, and those drawn from others, boolean (rows, S)."""
@@ -90,11 +79,11 @@ def masked_sentence_loss(
         constant = logits.detach()
         alpha = (_mean(constant, intra) - _mean(constant, cross)) * (intra.any(1) & cross.any(1))
         shifted = logits - mu * alpha[:, None] * intra
-        log_others = shifted.masked_fill(~(intra | cross), lowest_logit(logits)).logsumexp(dim=1)
+        log_others = shifted.masked_fill(~(intra | cross), LOWEST).logsumexp(dim=1)
         return -F.logsigmoid(logits.gather(1, rows[:, None])[:, 0] - log_others).sum()
 
-    with without_autocast(p):
-        p, h = unit_rows(at_least_float32(p)[anchors]) / temperature, unit_rows(at_least_float32(h))
+    with torch.autocast(p.device.type, enabled=False):
+        p, h = unit_rows(p[anchors]) / temperature, unit_rows(h)
         total, size = p.new_zeros(()), max(1, CHUNK // len(h))
         for part, rows in zip(p.split(size), anchors.split(size), strict=True):
             # The negatives are drawn outside of the checkpoint: inside, the backward pass would draw others.

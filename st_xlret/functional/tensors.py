@@ -10,6 +10,8 @@ from torch import Tensor
 
 CHUNK = 2**22
 """The largest number of logits that the chunked parts hold at a time (4 bytes each)."""
+LOWEST = torch.finfo(torch.float32).min / 4
+"""A logit that weighs nothing. It is finite, and so are differences of two: -inf would give NaN gradients."""
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -17,33 +19,24 @@ def at_least_float32(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def without_autocast(x: Tensor) -> torch.autocast:
-    """Return a context in which autocast is off on the device of `x`."""
-    return torch.autocast(device_type=x.device.type, enabled=False)
-
-
 def unit_rows(x: Tensor) -> Tensor:
-    """Scale each row to unit length.
+    """Scale each row to unit length, in float32 at least.
 
     A row of zeros has no direction. It stays zero and gets no gradient; `F.normalize` alone would give it one of 1e12.
     """
-    zero = ~x.any(dim=1, keepdim=True)
+    x, zero = at_least_float32(x), ~x.any(dim=1, keepdim=True)
     return F.normalize(x.masked_fill(zero, 1.0), dim=1).masked_fill(zero, 0.0)
 
 
-def lowest_logit(x: Tensor) -> float:
-    """A logit that weighs nothing. It is finite, and so are differences of two: -inf would give NaN gradients."""
-    return torch.finfo(x.dtype).min / 4
-
-
-def check_matrices(rows: int | None = None, temperature: float = 1.0, **matrices: Tensor) -> None:
+def check_matrices(rows: int | None = None, temperature: float = 1.0, **matrices: Tensor | None) -> None:
     """Raise a ValueError unless all are float matrices of one width and `rows` rows, and the temperature positive."""
-    fits = all(x.ndim == 2 and x.is_floating_point() and rows in (None, len(x)) for x in matrices.values())
-    if not (fits and len({x.shape[1] for x in matrices.values()}) == 1 and temperature > 0):
-        got = ", ".join(f"{name} {x.dtype} {tuple(x.shape)}" for name, x in matrices.items())
+    present = {name: x for name, x in matrices.items() if x is not None}
+    fits = rows != 0 and all(x.ndim == 2 and x.is_floating_point() and rows in (None, len(x)) for x in present.values())
+    if not (fits and len({x.shape[1] for x in present.values()}) == 1 and temperature > 0):
+        got = ", ".join(f"{name} {x.dtype} {tuple(x.shape)}" for name, x in present.items())
         raise ValueError(
-            f"{' and '.join(matrices)} must be floating-point matrices of shape ({rows or 'rows'}, features) with one "
-            f"number of features, and temperature must be positive: got {got}, temperature {temperature}"
+            f"matrices must be floating-point, of shape ({rows or 'rows'}, features) with one number of features, and "
+            f"temperature must be positive: got {got}, temperature {temperature}"
         )
 
 

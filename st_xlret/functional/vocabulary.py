@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from st_xlret.functional.tensors import at_least_float32, check_matrices, check_tags, without_autocast
+from st_xlret.functional.tensors import at_least_float32, check_matrices, check_tags
 
 _MOST_LOGITS = 2**25
 """The most logits that are held at a time (4 bytes each). Matrix products of fewer rows are slower."""
@@ -17,18 +17,15 @@ _MOST_LOGITS = 2**25
 def chunked_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
     """Mean cross-entropy over a large vocabulary, computed without holding all logits at once.
 
-    It equals `F.cross_entropy(F.linear(hidden, weight, bias).float(), labels)`. At most 134 MB of logits are held at a
-    time, and become gradients at once: the graph can be passed backwards once. The matrix products use autocast's type
-    if autocast is on. This is the loss of masked language modelling (BERT, Devlin et al. 2019; MSM, Eq. 3).
+    It equals `F.cross_entropy(F.linear(hidden, weight, bias).float(), labels)`, and 0 for no rows. At most 134 MB of
+    logits are held at a time, and become gradients at once: the graph can be passed backwards once. The matrix products
+    use autocast's type. This is the loss of masked language modelling (BERT, Devlin et al. 2019; MSM, Eq. 3).
 
     Args:
         hidden: Vectors before the projection (M, d).
         weight: Projection (V, d), for example the tied input embeddings. A frozen one saves its gradient's memory.
         bias: Bias (V,) or None.
         labels: Target rows of `weight`, integers (M,).
-
-    Returns:
-        The loss, which is 0, and still part of the graph, for M = 0.
 
     Example:
         >>> hidden, weight = torch.zeros(3, 8), torch.zeros(100, 8)
@@ -39,7 +36,7 @@ def chunked_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, l
     check_tags(len(hidden), labels=labels)
     device = hidden.device.type
     kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-    with without_autocast(hidden):
+    with torch.autocast(device, enabled=False):
         loss: Tensor = _CrossEntropy.apply(hidden, weight, bias, labels.long(), kind, torch.is_grad_enabled())
         return loss
 

@@ -13,11 +13,10 @@ from torch.utils.checkpoint import checkpoint
 class DocumentEncoder(nn.Module):
     """Predicts each sentence of a document from the others (MSM, Zhang et al. 2023, section 3.1).
 
-    It is a small Transformer over sentence vectors. A document of D sentences is run D times, with sentence t replaced
-    by one learned vector in copy t, and the prediction p_t is read at position t. Documents of similar length are run a
-    few at a time, and again in the backward pass (checkpointing). Layers, normalisation (after each part), GELU and
-    initial weights are those of BERT and XLM-R. Without gradients (evaluation) there is no dropout. Inputs are
-    converted to the type of the weights.
+    It is a small Transformer over sentence vectors, built and initialised as BERT is. A document of D sentences is run
+    D times, with sentence t replaced by one learned vector in copy t, and the prediction p_t is read at position t.
+    Documents of similar length are run a few at a time, and again in the backward pass (checkpointing). Without
+    gradients (evaluation) there is no dropout. Inputs are converted to the type of the weights.
 
     Args:
         features: Size of the sentence vectors.
@@ -49,7 +48,7 @@ class DocumentEncoder(nn.Module):
         super().__init__()
         if heads is None:
             heads = next(n for n in range(max(1, features // 64), 0, -1) if features % n == 0)
-        self.features, self.heads, self.max_sentences, self.rows_at_once = features, heads, max_sentences, rows_at_once
+        self.max_sentences, self.rows_at_once = max_sentences, rows_at_once
         self.mask_vector = nn.Parameter(torch.empty(features))
         self.positions = nn.Embedding(max_sentences, features)
         self.norm = nn.LayerNorm(features)
@@ -65,10 +64,9 @@ class DocumentEncoder(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, sentences: Tensor, mask: Tensor) -> Tensor:
-        """Predict every sentence (documents, places, features) from the others of its document.
+        """Predict every sentence (documents, places, features) from the others of its document: zero at padding.
 
-        The mask (documents, places) is True at sentences and False at padding behind them. Returns p_t at each sentence
-        t and zero at padding; a ValueError for a document of more sentences than `max_sentences`.
+        The mask (documents, places) is True at sentences and False at padding behind them.
         """
         lengths: list[int] = mask.sum(dim=1).tolist()
         if max(lengths, default=0) > self.max_sentences:
@@ -80,18 +78,16 @@ class DocumentEncoder(nn.Module):
             finally:
                 self.train()
         sentences = sentences.to(self.mask_vector.dtype)
+        predictions = sentences * 0  # part of the graph, also where there is nothing to predict
         groups = self._groups_by_length(lengths)
-        predictions = [sentences[:0]]
         for documents, places in groups:
             group = sentences[documents, :places], mask[documents, :places]
             if len(groups) > 1 and torch.is_grad_enabled():
                 predicted = checkpoint(self._predict, *group, use_reentrant=False)
             else:
                 predicted = self._predict(*group)
-            predictions.append(F.pad(predicted, (0, 0, 0, mask.shape[1] - places)))
-        order = torch.tensor([d for documents, _ in groups for d in documents], dtype=torch.long, device=mask.device)
-        stacked = torch.cat([part.to(predictions[-1].dtype) for part in predictions])
-        return stacked.new_zeros(sentences.shape).index_copy(0, order, stacked)
+            predictions[documents, :places] = predicted.to(predictions.dtype)
+        return predictions
 
     def _groups_by_length(self, lengths: list[int]) -> list[tuple[list[int], int]]:
         """Documents to run together and the length of the longest: unsorted ones take four times as long."""

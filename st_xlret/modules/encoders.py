@@ -28,13 +28,8 @@ def train_tokenizer(
 ) -> PreTrainedTokenizerFast:
     """Train a unigram tokenizer, the kind that XLM-R has, on texts in any languages.
 
-    It writes `<s> text </s>` and has padding and mask tokens. It makes texts lower case, which helps small models, and
-    lets punctuation and digits stand alone. The same texts always give the same tokenizer.
-
-    Args:
-        texts: Training texts.
-        vocabulary: Maximum size of the vocabulary. It must have room for all characters of the texts.
-        show_progress: Show the trainer's progress bar.
+    It makes texts lower case, which helps small models, and lets punctuation and digits stand alone. The vocabulary
+    must have room for all characters of the texts. The same texts always give the same tokenizer.
 
     Example:
         >>> tokenizer = train_tokenizer(["the cat", "the dog"] * 10, vocabulary=60)
@@ -66,10 +61,9 @@ def train_tokenizer(
 
 
 def _in_stable_order(tokenizer: Tokenizer) -> Tokenizer:
-    """Make the vocabulary a function of the texts, where the trainer leaves three things to chance.
+    """Make the vocabulary a function of the texts: the trainer leaves order and the last digits of scores to chance.
 
-    Pieces of equal score come in any order, sums differ in their last digits, and characters too rare for a score of
-    their own get the lowest score plus 0.0001 for each such character before them.
+    Characters too rare for a score of their own get the lowest score plus 0.0001 for each such character before them.
     """
     state = json.loads(tokenizer.to_str())
     specials, pieces = state["model"]["vocab"][: len(SPECIAL_TOKENS)], state["model"]["vocab"][len(SPECIAL_TOKENS) :]
@@ -106,7 +100,7 @@ def transformer_encoder(
     max_seq_length: int = 64,
     pooling: Literal["mean", "cls"] = "mean",
 ) -> SentenceTransformer:
-    """Build an untrained XLM-R of a given size with pooling, of built-in modules.
+    """Build an untrained XLM-R with pooling, of built-in modules.
 
     Args:
         tokenizer: A tokenizer as `train_tokenizer` makes it.
@@ -144,10 +138,9 @@ def transformer_encoder(
 def first_last_encoder(model: SentenceTransformer) -> SentenceTransformer:
     """Build an encoder with avg-first-last pooling (ML-CTL, Chen et al. 2022, section 2.2) from the host's own modules.
 
-    The encoder is a Transformer, a `WeightedLayerPooling` that gives half of the weight to the first and half to the
-    last transformer layer (not the embedding layer), and mean pooling. The layer weights are fixed. Its
-    `token_embeddings` are the average of the two layers too, as `ContextualEncoder` needs them for words. The model's
-    Transformer is used as it is, sharing its weights; prompts and device are kept.
+    The model's own Transformer is followed by a `WeightedLayerPooling` with fixed weights, half for the first and half
+    for the last transformer layer (not the embedding layer), and mean pooling. `token_embeddings` are the average of
+    the two layers too, as `ContextualEncoder` needs them for words.
 
     Example:
         >>> plain = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny")
@@ -174,7 +167,7 @@ def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
     """Copy an encoder, so that queries and passages each have their own, behind the host's `Router`.
 
     The encoder itself becomes that of passages: `encode_query` uses the copy, `encode_document` and `encode` the
-    original. A model that already has a `Router` is a `ValueError`.
+    original.
 
     Example:
         >>> model = with_two_encoders(static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8))
@@ -190,8 +183,8 @@ def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
 def freeze_unused(model: SentenceTransformer) -> list[str]:
     """Freeze the parameters that neither queries nor passages use, such as the pooler of XLM-R under mean pooling.
 
-    A step on two encoders runs two forward passes, and `DistributedDataParallel` takes the parameters of each for all
-    there are if it looks for unused ones. With none left, set `ddp_find_unused_parameters=False`.
+    With none left, set `ddp_find_unused_parameters=False`: a step on two encoders runs two forward passes, and
+    `DistributedDataParallel` would take the parameters of each for all there are.
     """
     for task in ("query", "document"):
         _run(model, task=task)["sentence_embedding"].sum().backward()
@@ -212,7 +205,7 @@ def _run(model: SentenceTransformer, **task: str) -> dict[str, Any]:
 
 
 def _of_modules(model: SentenceTransformer, modules: list[Any]) -> SentenceTransformer:
-    """A model of other modules, with the device, the prompts, the similarity and the dimensions of a model."""
+    """A model of other modules, with all settings of a model."""
     return SentenceTransformer(
         modules=modules,
         device=str(model.device),

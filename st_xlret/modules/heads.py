@@ -14,10 +14,8 @@ class AsymmetricBNHead(nn.Module):
 
     Both sides of a pair share the layers (`g` in Algorithm 1). One side is normalised by the statistics of its
     batch, the other by the running statistics as they were before the step, and the two swap in each step. No row can
-    therefore tell from the batch statistics which rows belong together.
-
-    Without gradients (evaluation), both sides use the statistics of both and nothing changes: equal weights are to have
-    equal losses. Inputs are converted to the type of the weights.
+    therefore tell from the batch statistics which rows belong together. Without gradients (evaluation), both sides use
+    the statistics of both and nothing changes. Inputs are converted to the type of the weights.
 
     Args:
         in_features: Size of the sentence vectors, and between the two linear layers.
@@ -47,8 +45,7 @@ class AsymmetricBNHead(nn.Module):
         self.linear_in = nn.Linear(in_features, in_features)
         self.norm = nn.Identity() if normalization == "none" else nn.BatchNorm1d(in_features)
         self.linear_out = nn.Linear(in_features, self.out_features)
-        # Which side uses the running statistics in the next step: False for the contexts, True for the centres. A
-        # tensor, not a Python attribute, so that it is saved and restored.
+        # Which side uses the running statistics in the next step: False for the contexts, True for the centres.
         self.register_buffer("toggle", torch.tensor(False))
 
     def forward(self, centres: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,8 +62,8 @@ class AsymmetricBNHead(nn.Module):
             else:
                 running, batch = (0, 1) if self.toggle else (1, 0)
                 assert norm.running_mean is not None and norm.running_var is not None
-                # The side with running statistics goes first: it reads them as they were before the step. Copies: a
-                # later call may update the originals in place, and the backward pass still needs these values.
+                # This side goes first: it reads the statistics as they were before the step. Copies: a later call may
+                # update the originals in place, and the backward pass still needs these values.
                 mean, variance = norm.running_mean.clone(), norm.running_var.clone()
                 sides[running] = F.batch_norm(sides[running], mean, variance, norm.weight, norm.bias, eps=norm.eps)
                 sides[batch] = norm(sides[batch])
@@ -77,11 +74,8 @@ class AsymmetricBNHead(nn.Module):
 class ProjectionHead(nn.Module):
     """MSM's projection head (Zhang et al. 2023, section 3.2, and the authors' program).
 
-    The layers are Linear, batch normalisation, ReLU, Linear, and batch normalisation without an affine part. The
-    linear layers have no bias, and eps is 1e-12. Statistics are those of the batch, in evaluation too.
-
-    Args:
-        features: Size of the input, of the output and between the two linear layers.
+    The layers are Linear, batch normalisation, ReLU, Linear, and batch normalisation without an affine part, all of
+    `features` features. Statistics are those of the batch, in evaluation too.
 
     Example:
         >>> tuple(ProjectionHead(16)(torch.randn(4, 16)).shape)
@@ -104,9 +98,9 @@ class ProjectionHead(nn.Module):
 class ContextualEncoder(nn.Module):
     """Concatenated contextual embedding: layers over [sentence vector ; mean vector of a word's tokens] (ML-CTL, 2.2).
 
-    The paper says a fully connected layer; its authors' program has Linear, ReLU and Linear, all as wide as the input.
-    Token vectors are taken as they are: `first_last_encoder` builds an encoder that gives the paper's average of the
-    first and the last layer (Chen et al. 2022). Inputs are converted to the type of the weights.
+    The paper (Chen et al. 2022) says a fully connected layer; its authors' program has Linear, ReLU and Linear, all as
+    wide as the input. `first_last_encoder` builds an encoder whose token vectors are the paper's. Inputs are converted
+    to the type of the weights.
 
     Args:
         sentence_features: Size of the sentence vectors.
@@ -136,10 +130,9 @@ class ContextualEncoder(nn.Module):
         word_start: Tensor,
         word_end: Tensor,
     ) -> Tensor:
-        """Embed sentences (B, sentence_features), each with a word of its tokens (B, T, token_features) and mask.
+        """Embed sentences (B, sentence_features), each with a word of its tokens (B, T, token_features).
 
-        The word of a row stands at the tokens [start, end), (B,) each, of the text without padding. Returns embeddings
-        (B, out_features); a ValueError names a span that is empty or reaches beyond its text.
+        The word of a row stands at the tokens [start, end), (B,) each, of the text without padding.
         """
         words = mean_of_spans(token_embeddings, attention_mask, word_start, word_end)
         both = torch.cat([sentence_embedding, words], dim=1).to(self.linear.weight.dtype)
@@ -147,7 +140,7 @@ class ContextualEncoder(nn.Module):
 
 
 def mean_of_spans(token_embeddings: Tensor, attention_mask: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    """Compute the mean token vector of one span in each text."""
+    """The mean token vector of one span of each text."""
     mask = attention_mask.bool()
     lengths = mask.sum(dim=1)
     wrong = (start < 0) | (start >= end) | (end > lengths)

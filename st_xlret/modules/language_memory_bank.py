@@ -13,9 +13,8 @@ TAGS = ("language", "document", "text")
 class LanguageMemoryBank(nn.Module):
     """Keys of recent batches, tagged with language, document and text (CCP, Wu et al. 2022, section 3.1).
 
-    The oldest keys are replaced first. The bank starts empty and never holds random vectors. All of its state is in
-    two buffers, so that `state_dict` restores it exactly. In distributed training, give every process the gathered
-    keys: then all banks are identical.
+    The oldest keys are replaced first. The bank starts empty, and `state_dict` restores it exactly. In distributed
+    training, give every process the gathered keys: then all banks are identical.
 
     Args:
         features: Size of a key.
@@ -36,10 +35,9 @@ class LanguageMemoryBank(nn.Module):
 
     def __init__(self, features: int, size: int = 32768, *, scope: Literal["total", "per_language"] = "total") -> None:
         super().__init__()
-        if size < 1 or features < 1 or scope not in ("total", "per_language"):
-            got = f"features={features}, size={size}, scope={scope!r}"
-            raise ValueError(f"features and size are at least 1 and scope 'total' or 'per_language', got {got}")
-        self.features, self.size, self.scope = features, size, scope
+        if size < 1 or scope not in ("total", "per_language"):
+            raise ValueError(f"size must be at least 1 and scope 'total' or 'per_language': {size}, {scope!r}")
+        self.size, self.scope = size, scope
         self.register_buffer("keys", torch.zeros(0, features))
         # Language, document and text of each key, and the number of its arrival, which tells the oldest.
         self.register_buffer("tags", torch.zeros(0, len(TAGS) + 1, dtype=torch.long))
@@ -52,17 +50,14 @@ class LanguageMemoryBank(nn.Module):
     def enqueue(
         self, keys: Tensor, language: Tensor, document: Tensor | None = None, text: Tensor | None = None
     ) -> None:
-        """Add keys (B, features), normalised by the caller, with ids (B,). The oldest of a full queue are replaced.
-
-        Rows without a document or a text carry the id -1, which no row of a batch has.
-        """
+        """Add keys (B, features), normalised by the caller, with ids (B,); -1 where there is no document or text."""
         unknown = torch.full_like(language, -1)
         arrival = torch.arange(len(keys), device=language.device)
         if len(self.keys):
             arrival += self.tags[:, -1].max() + 1
         columns = [unknown if tag is None else tag for tag in (language, document, text)]
         keys, tags = keys.to(self.keys), torch.stack([*columns, arrival], dim=1).to(self.tags)
-        queue_of_new, queue_of_old = self._queues(tags), self._queues(self.tags)
+        queue_of_new, queue_of_old = (part[:, 0] * (self.scope == "per_language") for part in (tags, self.tags))
         for queue in queue_of_new.unique():
             new, old = (queue_of_new == queue).nonzero()[:, 0], (queue_of_old == queue).nonzero()[:, 0]
             # Of a batch larger than the queue, the last rows remain, as if they had come one by one.
@@ -74,17 +69,11 @@ class LanguageMemoryBank(nn.Module):
                 self.tags = torch.cat([self.tags, tags[new[len(oldest) :]]])
 
     def get(self, language: Tensor | None = None) -> dict[str, Tensor]:
-        """The keys and their ids as the arguments of `contrastive_context_loss` that begin with "queue".
-
-        Keys of other languages than the ids `language` are left out. By default all are given, without a copy.
-        """
+        """The keys, or those of the ids `language`, as the "queue" arguments of `contrastive_context_loss`."""
         keys, tags = self.keys, self.tags
         if language is not None and not (wanted := torch.isin(tags[:, 0], language)).all():
             keys, tags = keys[wanted], tags[wanted]
         return {"queue": keys} | {f"queue_{name}": tags[:, column] for column, name in enumerate(TAGS)}
-
-    def _queues(self, tags: Tensor) -> Tensor:
-        return tags[:, 0] if self.scope == "per_language" else torch.zeros_like(tags[:, 0])
 
 
 def _fit_to_saved(bank: LanguageMemoryBank, state: dict[str, Any], prefix: str, *args: Any) -> None:

@@ -91,7 +91,6 @@ CCP, MSM = (X, WINDOW, ONE), (X, Y, WINDOW)
         (f.language_contrastive_loss, (X[:1], Y[:1]), {}, "1 pairs, 0 others"),
         (f.masked_sentence_loss, (X, Y[:5], WINDOW), {}, r"h.*\(5, 4\)"),
         (f.masked_sentence_loss, MSM, {"predicted": ONE > 0}, "0 of 6 rows"),
-        (f.similarity_distillation_loss, (X, Y, OTHER), {}, r"bank.*\(6, 3\)"),
         (f.chunked_cross_entropy, (OTHER, X, None, IDS), {}, r"hidden.*\(6, 3\)"),
     ],
 )
