@@ -17,8 +17,8 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
     """Arguments of [`CrossLingualTrainer`][st_xlret.CrossLingualTrainer]: the host's, and these.
 
     Args:
-        precision: Number format of the forward and backward passes: `"fp32"`, `"bf16"` or `"fp16"`. `"auto"` is bf16
-            where the device computes in it, and fp32 elsewhere. The weights stay in fp32.
+        multi_dataset_batch_sampler: As for the host. Default: batches as often as the `ratio` of each loss says.
+        precision: Number format of both passes, `"fp32"`, `"bf16"`, `"fp16"` or `"auto"`. The weights stay in fp32.
         train_seq_length: Tokens to read of a text in training. Default: as many as the saved model reads.
         freeze_embeddings: Leave the word embeddings as they are.
         lora_rank: Train low-rank adapters (LoRA) of this rank, and merge them after training; needs the extra `peft`.
@@ -27,13 +27,7 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
         lr_drops: Shares of the steps, such as `[0.5, 0.75]`: after each, the schedule's learning rate is divided by 10.
         keep_trained: Weights after training: `original + keep_trained * (trained - original)`. Between the two are
             often models that keep most of what both can do (Wortsman et al., CVPR 2022).
-        multi_dataset_batch_sampler: As for the host. Default: batches as often as the `ratio` of each loss says, of the
-            host's losses its "proportional".
-        joint: Each step takes one batch of every data set and sums their losses. Default: each batch is of one data
-            set, drawn at random in proportion to the `ratio` of its loss.
-
-    Raises:
-        ValueError: If `keep_trained` is outside [0, 1], or below 1 with `lora_rank`; or on two number formats.
+        joint: Each step sums the losses of one batch of every data set. Default: each batch is of one, drawn at random.
 
     Example:
         >>> args = CrossLingualTrainingArguments("runs/ccp", max_steps=1000, precision="fp32", use_cpu=True)

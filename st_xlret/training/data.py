@@ -58,8 +58,7 @@ class Texts:
 
     def reading(self) -> dict[str, Any]:
         """These options as the loaders of `st_xlret.data` take them."""
-        languages = self.languages or None
-        return {"languages": languages, "exclude": self.exclude, "skip_bad_lines": self.skip_bad_lines}
+        return {"languages": self.languages or None, "exclude": self.exclude, "skip_bad_lines": self.skip_bad_lines}
 
 
 @dataclass
@@ -112,17 +111,16 @@ class Words(Pairs):
     ) -> tuple[Dataset, dict[str, dict[str, int]]]:
         """Pairs with the token positions of a word and of its translation, and what was found, by language pair."""
         wanted = check_languages(self.languages or None)
-        every = files_of(self.dictionaries, names_languages, "dictionary that is named after its languages")
-        languages = {file: languages_in_name(file) for file in every}
-        files = [file for file, codes in languages.items() if all(match_language(code, wanted) for code in codes)]
+        files = files_of(self.dictionaries, names_languages, "dictionary that is named after its languages")
+        files = [file for file in files if all(match_language(code, wanted) for code in languages_in_name(file))]
         if not files:
             raise ValueError(f"--dictionaries: none is between two of --languages: {', '.join(self.dictionaries)}")
         dictionaries = [read_dictionary(file, skip_bad_lines=self.skip_bad_lines) for file in files]
         lists: dict[str, frozenset[str]] | None = None if self.stop_words == ["default"] else {}
         if self.stop_words not in (["default"], ["none"]):
-            of_files = dict(map(read_stop_words, self.stop_words))
-            codes = {code for each in dictionaries for code in (each.source_language, each.target_language)}
-            lists = {code: of_files[code] if code in of_files else stop_words(code) for code in codes}
+            lists = dict(map(read_stop_words, self.stop_words))
+            for code in {code for file in files for code in languages_in_name(file)} - lists.keys():
+                lists[code] = stop_words(code)
         report = Report()
         samples = build_word_samples(
             pairs,
@@ -185,22 +183,13 @@ class Questions(Answers):
     def load_questions(
         self, model: str | None, args: TrainingArguments, *, languages: list[str] | None = None
     ) -> tuple[Dataset, InformationRetrievalEvaluator | None]:
-        """Questions to train on, without those of the test, and an evaluator of those that are held out.
+        """Questions of some languages to train on, without those of the test, and an evaluator of held-out ones.
 
-        Args:
-            model: The checkpoint that mines hard negatives where the files hold none.
-            args: The training arguments; mined negatives are kept in `output_dir/negatives` for a resumed run.
-            languages: Languages of questions to keep; all by default.
-
-        Raises:
-            DataError: If more test questions are among the training data than chance explains.
+        The checkpoint `model` mines hard negatives where the files hold none; a resumed run has them in
+        `output_dir/negatives`.
         """
-        options = self.reading() | {
-            "positives": self.positives,
-            "context": self.context,
-            "titles": self.positives == "passage",
-            "languages": languages or None,
-        }
+        options = self.reading() | {"languages": languages or None, "context": self.context}
+        options |= {"positives": self.positives, "titles": self.positives == "passage"}
         questions, report = load_retrieval(self.retrieval, **options), Report()
         with suppress(DataError):  # no question has a negative
             harder = load_retrieval(self.retrieval, negatives=self.hard_negatives, report=report, **options)
@@ -212,13 +201,11 @@ class Questions(Answers):
         if self.hard_negatives and "negative_1" not in rest.column_names:
             if model is None:
                 raise ValueError(f"--hard_negatives {self.hard_negatives}: no file has any, and there is no --model")
-            # Older versions of fsspec refuse a Path.
-            mined = made_once(
-                Path(str(args.output_dir)) / "negatives",
-                lambda folder: mine_negatives(rest, model, self.hard_negatives).save_to_disk(str(folder)),
-                keep=args.resume,
-            )
-            rest = load_from_disk(str(mined))
+
+            def mine(folder: Path) -> None:  # older versions of fsspec refuse a Path
+                mine_negatives(rest, model, self.hard_negatives).save_to_disk(str(folder))
+
+            rest = load_from_disk(str(made_once(Path(str(args.output_dir)) / "negatives", mine, keep=args.resume)))
         return rest, question_evaluator(held_out)
 
     def lareqa(self) -> LAReQAEvaluator | None:

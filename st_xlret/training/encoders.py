@@ -63,13 +63,7 @@ class EncoderArguments:
             raise ValueError(f"give either --model or --from_scratch, not {self.model} and {self.from_scratch}")
 
     def load(self, texts: Sources, args: TrainingArguments) -> SentenceTransformer:
-        """Load the checkpoint, or make an encoder from scratch.
-
-        Args:
-            texts: Texts to train a tokenizer on.
-            args: The training arguments. A tokenizer that is trained is kept in `output_dir/tokenizer` for a resumed
-                run and all ranks of a distributed one.
-        """
+        """Load the checkpoint, or make an encoder and its tokenizer of the texts, kept in `output_dir/tokenizer`."""
         if self.model is not None:
             model = load_model(self.model)
             if self.max_seq_length is not None and not isinstance(model[0], StaticEmbedding):
@@ -86,8 +80,8 @@ class EncoderArguments:
             train_tokenizer(sample, self.vocabulary, show_progress=True).save_pretrained(folder)
 
         output = Path(str(args.output_dir))
-        kept = args.resume and last_checkpoint(output) is not None
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(str(made_once(output / "tokenizer", train, keep=kept)))
+        goes_on = args.resume and last_checkpoint(output) is not None
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(str(made_once(output / "tokenizer", train, keep=goes_on)))
         if self.from_scratch == "static":
             return static_encoder(tokenizer, self.features)
         sizes: dict[str, Any] = {"max_seq_length": self.max_seq_length or 64, "pooling": self.pooling or "mean"}
@@ -96,10 +90,9 @@ class EncoderArguments:
     def masked_words(
         self, model: SentenceTransformer, texts: Sources, args: TrainingArguments, **options: Any
     ) -> MaskedLMLoss | None:
-        """The loss of masked words with these options; None, for a Transformer with a warning, without a head.
+        """The loss of masked words with these options; None without a head, and for a static encoder.
 
-        A static encoder has no masked words, and one from scratch learns its head with all else. `train_head` trains
-        one on `texts`, as in `load`; a resumed run takes it from its checkpoint.
+        `train_head` trains one on `texts`; a resumed run takes it from its checkpoint.
         """
         if not isinstance(model[0], Transformer):
             return None
@@ -129,8 +122,8 @@ def balanced_texts(sources: Sources, characters: int, *, seed: int = 0) -> Itera
         ordered = sorted(parts[language], key=lambda part: len(part[2]))
         for i, (dataset, column, rows) in enumerate(ordered):
             budget = left / (len(ordered) - i)
-            parts_of_rows = np.split(rows, range(1000, len(rows), 1000))
-            for text in (text for part in parts_of_rows for text in dataset.select(part)[column][:]):
+            batches = dataset.select_columns(column).select(rows).iter(1000)
+            for text in (text for batch in batches for text in batch[column]):
                 if budget <= 0:
                     break
                 yield text

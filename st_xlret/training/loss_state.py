@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,8 +18,6 @@ from transformers import TrainerCallback, TrainerState, TrainingArguments
 from st_xlret.files import atomic_file
 from st_xlret.losses.base import CrossLingualLoss, own_loss, unwrapped
 
-_NAME = re.compile(r"checkpoint-(\d+)").fullmatch
-
 LOSS_STATE_FILE = "loss_state.safetensors"
 """The last file of a checkpoint: where it is, the checkpoint is complete."""
 
@@ -28,13 +25,11 @@ LOSS_STATE_FILE = "loss_state.safetensors"
 class LossStateCallback(TrainerCallback):
     """Closes what the host leaves open for losses with parameters and buffers of their own.
 
-    [`CrossLingualTrainer`][st_xlret.CrossLingualTrainer] has it; give it to the host's own Trainer as a callback.
-
-    - *Start*: a run is refused that would train nothing of the encoder, not all of the losses, or another model.
-    - *Checkpoints*: heads, batch statistics, toggles and banks are written to `loss_state.safetensors` in every
-      checkpoint and restored on resume. The checkpoint stays loadable as a plain SentenceTransformer.
-    - *Ranks*: at the start all ranks take rank 0's loss state. Before each optimizer step the gradients of loss-owned
-      parameters are averaged over ranks and clipped to `max_grad_norm`: the host does both for the encoder only.
+    [`CrossLingualTrainer`][st_xlret.CrossLingualTrainer] has it; give it to the host's own Trainer as a callback. A run
+    is refused that would train nothing of the encoder, not all of the losses, or another model. Heads, batch
+    statistics, toggles and banks are written to `loss_state.safetensors` in every checkpoint and restored on resume. At
+    the start all ranks take rank 0's loss state, and before each optimizer step the gradients of loss-owned parameters
+    are averaged over ranks and clipped to `max_grad_norm`.
 
     Args:
         losses: The loss, or all losses of the run: a sequence, or the mapping given to the Trainer.
@@ -104,10 +99,13 @@ class LossStateCallback(TrainerCallback):
         if kwargs.get("optimizer") is not None and not args.fsdp and args.deepspeed_plugin is None:
             self._check_trained(unwrapped(kwargs["model"]), kwargs["optimizer"])
         if state.global_step:
-            path = Path(self.resume_from or _checkpoint(args, state)) / LOSS_STATE_FILE
-            if not path.is_file():
-                raise FileNotFoundError(f"{path} is missing: the losses' heads and banks cannot be restored")
-            self.load_state_dict(load_file(path))
+            self.load_state_dict(load_file(Path(self.resume_from or _checkpoint(args, state)) / LOSS_STATE_FILE))
+            # The host fails to tell the batch sampler its epoch when several processes resume amid one.
+            sampler = getattr(kwargs.get("train_dataloader"), "batch_sampler", None)
+            while sampler is not None:
+                if hasattr(sampler, "set_epoch"):
+                    sampler.set_epoch(int(state.epoch or 0))
+                sampler = getattr(sampler, "batch_sampler", None)
         for loss in self.losses.values():
             for inner in loss.modules():
                 if isinstance(inner, CrossLingualLoss):
@@ -116,25 +114,15 @@ class LossStateCallback(TrainerCallback):
                 dist.broadcast(tensor.data, src=0)
 
     def _check_trained(self, encoder: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        held = {id(weight) for group in optimizer.param_groups for weight in group["params"] if weight.requires_grad}
         for name, loss in self.every.items():
-            models = [getattr(inner, "model", None) for inner in loss.modules()]
-            others = [model for model in models if model is not None and unwrapped(model) is not encoder]
-            if any(isinstance(unwrapped(other), type(encoder)) for other in others):
+            models = [unwrapped(inner.model) for inner in loss.modules() if hasattr(inner, "model")]
+            if any(isinstance(model, type(encoder)) and model is not encoder for model in models):
                 raise ValueError(f"the loss {name} was built on another model than the Trainer's: build it on that one")
+        held = {id(weight) for group in optimizer.param_groups for weight in group["params"] if weight.requires_grad}
         if not any(id(weight) in held for weight in encoder.parameters()):
             raise ValueError("nothing of the encoder would be trained: no weight in the optimizer requires a gradient")
         if not all(id(weight) in held for weight in self.parameters()):
-            way_out = "leave it to the Trainer, or add loss.owned_parameters()"
-            raise ValueError(f"the optimizer lacks parameters of the losses {[*self.losses]}: {way_out}")
-
-    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
-        """Tell the batch sampler the epoch: the host fails to when several processes resume amid an epoch."""
-        sampler = getattr(kwargs.get("train_dataloader"), "batch_sampler", None)
-        while sampler is not None:
-            if hasattr(sampler, "set_epoch"):
-                sampler.set_epoch(int(state.epoch or 0))
-            sampler = getattr(sampler, "batch_sampler", None)
+            raise ValueError(f"the optimizer lacks parameters of {[*self.losses]}: add loss.owned_parameters()")
 
     def on_pre_optimizer_step(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
         """Average and clip the gradients of loss-owned parameters."""
@@ -164,10 +152,9 @@ def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:
 
 def complete_checkpoints(folder: Path) -> list[Path]:
     """The complete checkpoints of a run, oldest first: the state of the losses is their last file."""
-    steps = {
-        int(found[1]): file.parent for file in folder.glob(f"*/{LOSS_STATE_FILE}") if (found := _NAME(file.parent.name))
-    }
-    return [steps[step] for step in sorted(steps)]
+    paths = [file.parent for file in folder.glob(f"checkpoint-*/{LOSS_STATE_FILE}")]
+    steps = {step: path for path in paths if (step := path.name.partition("-")[2]).isdecimal()}
+    return [steps[step] for step in sorted(steps, key=int)]
 
 
 def average_gradients(parameters: list[nn.Parameter]) -> None:

@@ -30,7 +30,7 @@ from st_xlret.hub.export import Repository
 from st_xlret.options import option
 from st_xlret.stores.base import without_secrets
 from st_xlret.training.arguments import CrossLingualTrainingArguments
-from st_xlret.training.loss_state import LOSS_STATE_FILE, LossStateCallback, complete_checkpoints
+from st_xlret.training.loss_state import LOSS_STATE_FILE, complete_checkpoints
 from st_xlret.training.trainable import interpolate, merge_adapters, trainable_weights
 from st_xlret.training.trainer import CrossLingualTrainer
 
@@ -82,11 +82,6 @@ class Run:
             a repository that is made before the first step.
         *groups: The script's other options. A resumed run must have the same ones; the number of processes may differ
             if the batch of all of them stays as large.
-
-    Raises:
-        OSError: If the output folder cannot be written to, another process trains in it, or it holds a model or
-            checkpoints and `args` says neither resume nor overwrite.
-        SystemExit: If the run to resume is finished already.
     """
 
     def __init__(self, args: TrainingArguments, *groups: Any) -> None:
@@ -102,12 +97,11 @@ class Run:
             sys.exit(0)
         if any(self.output.glob("checkpoint-*")) and not (args.resume or args.overwrite):
             raise FileExistsError(f"{self.output} holds checkpoints: --resume continues, --overwrite deletes them")
-        values = [value for group in groups for value in vars(group).values()]
-        read = [one for value in values for one in (value if isinstance(value, list) else [value])]
+        options = {name: value for group in groups for name, value in vars(group).items()}
+        read = [one for value in options.values() for one in (value if isinstance(value, list) else [value])]
         check_output_directory(self.output / "model", args.overwrite, args.resume, inputs=read)
         self._push, self._token = args.push_to_hub, args.hub_token
         args.push_to_hub, args.hub_token = False, None
-        options = {name: value for group in groups for name, value in vars(group).items()}
         options |= {name: value for name, value in args.to_dict().items() if not _FREE.match(name)}
         options["batch of all processes"] = options.pop("per_device_train_batch_size") * args.world_size
         self.options = json.loads(json.dumps(options, default=str))
@@ -148,18 +142,23 @@ class Run:
 
         Raises:
             SystemExit: If the run stops early, or is resumed with other options. The message says how to continue.
-            ValueError: If `--loss_options` names a loss that the run does not have.
         """
         if self._losses:
             raise ValueError(f"--loss_options: this run has no losses {sorted(self._losses)}")
-        repository = self._repository() if self._push and trainer.is_world_process_zero() else None
+        args, is_first, repository = self.args, trainer.is_world_process_zero(), None
+        if self._push and is_first:
+            repository = Repository(
+                args.hub_model_id or self.output.resolve().name,
+                token=self._token,
+                private=args.hub_private_repo,
+                revision=args.hub_revision,
+                overwrite=args.overwrite,
+            )
         model, evaluators = trainer.model, [evaluator for evaluator in evaluators if evaluator is not None]
-        for callback in trainer.callback_handler.callbacks:
-            if isinstance(callback, LossStateCallback):
-                callback.options, callback.keep = self.options, self.args.save_total_limit
+        trainer.loss_state.options, trainer.loss_state.keep = self.options, args.save_total_limit
         trainer.args.save_total_limit = None  # the host would remove the checkpoints of others, too
         checkpoint = self._checkpoint_to_resume()
-        before = held_out_scores(evaluators, model) if trainer.is_world_process_zero() else {}
+        before = held_out_scores(evaluators, model) if is_first else {}
         started = time.perf_counter()
         if not (checkpoint and restore_finished(trainer, checkpoint)):
             self._train(trainer, checkpoint)
@@ -171,7 +170,7 @@ class Run:
             "versions": {"st-xlret": __version__, **{name: version(name) for name in _LIBRARIES}},
             **about,
         }
-        if not trainer.is_world_process_zero():
+        if not is_first:
             return results
         if evaluators:
             results |= {"held_out_before": before, "held_out": (after := held_out_scores(evaluators, model))}
@@ -180,22 +179,19 @@ class Run:
         if test is not None:
             measured = test.evaluate(model)
             results["xquad_r"] = {"scores": measured.scores, "average": measured.average}
-        self._save(model, results, tag, repository)
+        sources = {use: self.options.get(use) or [] for use in ("documents", "pairs", "retrieval", "dictionaries")}
+        languages = sorted(results.get("languages", []))
+        set_card_data(model, license=args.license, data=sources, languages=languages, tags=[tag])
+        model.model_card_data.model_id = repository.repo_id if repository else None
+        path = save_model(model, self.output / "model", overwrite=args.overwrite or args.resume)
+        write_json(self.output / "results.json", results)
+        print(f'\nThe model is in {path}, for Sentence Transformers alone:\n\n    SentenceTransformer("{path}")\n')
         (self.output / "training.png").unlink(missing_ok=True)  # that of an earlier run
         if any("loss" in line for line in trainer.state.log_history):
             plot_training(trainer.state.log_history, self.output / "training.png")
         if repository:
-            print(f"pushed to {repository.upload(self.output / 'model')}")
+            print(f"pushed to {repository.upload(path)}")
         return results
-
-    def _repository(self) -> Repository:
-        return Repository(
-            self.args.hub_model_id or self.output.resolve().name,
-            token=self._token,
-            private=self.args.hub_private_repo,
-            revision=self.args.hub_revision,
-            overwrite=self.args.overwrite,
-        )
 
     def _checkpoint_to_resume(self) -> Path | None:
         if self.args.resume_from_checkpoint:
@@ -227,17 +223,6 @@ class Run:
             kept = last_checkpoint(self.output)
             how = f"the same command with --resume continues from {kept}" if kept else "there is no checkpoint"
             sys.exit(f"stopped at step {trainer.state.global_step}: {error!r}\n{how}")
-
-    def _save(
-        self, model: SentenceTransformer, results: dict[str, Any], tag: str, repository: Repository | None
-    ) -> None:
-        sources = {use: self.options.get(use) or [] for use in ("documents", "pairs", "retrieval", "dictionaries")}
-        languages = sorted(results.get("languages", []))
-        set_card_data(model, license=self.args.license, data=sources, languages=languages, tags=[tag])
-        model.model_card_data.model_id = repository.repo_id if repository else None
-        path = save_model(model, self.output / "model", overwrite=self.args.overwrite or self.args.resume)
-        write_json(self.output / "results.json", results)
-        print(f'\nThe model is in {path}, for Sentence Transformers alone:\n\n    SentenceTransformer("{path}")\n')
 
 
 def loss_options(losses: str, example: str) -> Any:

@@ -23,11 +23,9 @@ _COLUMNS = {"query": "query", "document": "passage"}  # by whose names the Train
 
 
 class DistillationData(NamedTuple):
-    """Texts, and the teacher's vectors that they are to reach.
+    """For each role, rows with `query` or `passage`, `language` and `label`, and the texts of their goals.
 
-    Attributes:
-        datasets: For each role, rows with `query` or `passage`, `language` and `label`, the row of the vectors.
-        texts: For each role, the texts behind its part of the vectors; those of queries come first.
+    A label counts the goals of both roles, queries first.
     """
 
     datasets: DatasetDict
@@ -43,23 +41,17 @@ class DistillationData(NamedTuple):
 
 
 def distillation_data(
-    pairs: Dataset,
-    questions: Dataset | None = None,
-    *,
-    pivot: str = "en",
-    english_share: float = 0.15,
-    seed: int = 0,
+    pairs: Dataset, questions: Dataset | None = None, *, pivot: str = "en", english_share: float = 0.15, seed: int = 0
 ) -> DistillationData:
     """Lay out which texts are to reach which of the teacher's vectors.
 
-    Half of the translations, drawn at random, are learned as queries and half as documents, so that both prompts of an
-    encoder that has them are learned. The English texts themselves are mixed in, so that they keep their place.
+    Half of the translations, drawn at random, are learned as queries and half as documents, and so are the prompts.
 
     Args:
         pairs: Rows with `source`, `target` and their languages. Rows without the pivot are left out.
         questions: Rows with `query` and `positive` in the pivot language; the first 10 000 are further texts of it.
         pivot: The language whose vectors are the goal.
-        english_share: Share of rows in the pivot language, below 1.
+        english_share: Share of rows in the pivot language, below 1, by which its texts keep their place.
         seed: Seed of the draws.
 
     Example:
@@ -97,10 +89,9 @@ def distillation_data(
 
 
 def teacher_vectors(teacher: SentenceTransformer, data: DistillationData, folder: str | Path, precision: str) -> Tensor:
-    """Embed the texts of distillation data by the teacher, as queries and as documents, each with its prompt.
+    """The teacher's vectors (M, d) of the goals, those of the queries first, each with its prompt.
 
-    The vectors (M, d), those of the queries first, are kept in a subfolder of `folder` named after the encoder and the
-    texts: an interrupted run goes on where it was.
+    They are kept in a subfolder of `folder` named after the encoder and the texts: an interrupted run goes on.
     """
     parts, weights = [], fingerprint(teacher)
     with PartialState().main_process_first():  # rank 0 embeds while the others wait

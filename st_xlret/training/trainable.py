@@ -16,11 +16,7 @@ from st_xlret.optional import import_optional
 
 
 def freeze_word_embeddings(model: SentenceTransformer) -> list[nn.Parameter]:
-    """Leave the word embeddings of a Transformer as they are, and with them a head that shares them; returns them.
-
-    Raises:
-        ValueError: If the encoder is static: its vectors are all that it has.
-    """
+    """Leave the word embeddings of a Transformer as they are, and with them a head that shares them; returns them."""
     transformers = list(transformers_of(model))
     if not transformers or any(isinstance(module, StaticEmbedding) for module in model.modules()):
         raise ValueError("freeze_embeddings: this encoder has word embeddings alone, and nothing else would be trained")
@@ -32,11 +28,7 @@ def freeze_word_embeddings(model: SentenceTransformer) -> list[nn.Parameter]:
 
 
 def add_lora(model: SentenceTransformer, rank: int) -> None:
-    """Freeze a Transformer and put an adapter of low rank beside each of its linear layers, in place.
-
-    Low-Rank Adaptation (Hu et al., ICLR 2022, Eq. 3): a layer with weights W computes W x + 2 B A x, and only A and B
-    are trained. B starts at zero. Checkpoints contain the adapters alone; `merge_adapters` makes a plain model.
-    """
+    """Freeze a Transformer, and let each linear layer compute W x + 2 B A x (LoRA; Hu et al., ICLR 2022, Eq. 3)."""
     peft = import_optional("peft", extra="peft", needed_for="training with LoRA")
     # A pooler on top of the first token is no part of a sentence encoder, and would never get a gradient.
     pooler = r"(.*\.)?pooler\..*"
@@ -51,31 +43,19 @@ def check_on_disk(model: SentenceTransformer) -> None:
             saved = type(transformer).from_pretrained(path).state_dict() if path else {}
         except (OSError, ValueError):
             saved = {}
-        names = [name for name in transformer.state_dict() if "pooler." not in name]
-        weights = transformer.state_dict()
-        if any(name not in saved or not saved[name].to(weights[name]).equal(weights[name]) for name in names):
+        weights = {name: weight for name, weight in transformer.state_dict().items() if "pooler." not in name}
+        if any(name not in saved or not saved[name].to(weight).equal(weight) for name, weight in weights.items()):
             way_out = "save the model and load it from there, or train with save_strategy='no'"
             raise ValueError(f"checkpoints of LoRA refer to the weights in {path!r}, and these are others: {way_out}")
 
 
 def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
-    """Add the LoRA adapters of a model to its weights, in place: what is left is a plain model with the same vectors.
-
-    Args:
-        model: A model with adapters, or without any.
-
-    Returns:
-        The same model.
-
-    Raises:
-        ImportError: If there are adapters and PEFT is not installed (extra `peft`).
-    """
+    """Add the LoRA adapters of a model to its weights, in place: a plain model with the same vectors is left."""
     adapted: list[Any] = [part for part in transformers_of(model) if getattr(part, "peft_config", None)]
     for transformer in adapted:
-        tuners = import_optional("peft.tuners.tuners_utils", extra="peft", needed_for="merging adapters")
         for parent in list(transformer.modules()):
             for name, layer in list(parent.named_children()):
-                if isinstance(layer, tuners.BaseTunerLayer):
+                if hasattr(layer, "get_base_layer"):
                     layer.merge(safe_merge=True)
                     setattr(parent, name, layer.get_base_layer())
         del transformer.peft_config
@@ -96,18 +76,7 @@ def transformers_of(model: nn.Module) -> Iterator[PreTrainedModel]:
 
 @contextmanager
 def layers_with(model: nn.Module, *, dropout: float | None = None, attention: str | None = None) -> Iterator[None]:
-    """A context in which an encoder has another dropout, or another of the host's attentions; None changes nothing.
-
-    Networks that a loss has beside the encoder, such as MSM's document encoder, keep theirs.
-
-    Example:
-        >>> from st_xlret.modules import train_tokenizer, transformer_encoder
-        >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny").to("cpu").train()
-        >>> with layers_with(model, dropout=0.0):
-        ...     repeated = [model(model.preprocess(["a b"]))["sentence_embedding"] for _ in range(2)]
-        >>> repeated[0].equal(repeated[1])
-        True
-    """
+    """A context in which an encoder has another dropout, or another of the host's attentions; None changes nothing."""
     before: list[tuple[nn.Module, str, float]] = []
     for module in model.modules() if dropout is not None else ():
         # Attention has its dropout as a number.

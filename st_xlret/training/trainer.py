@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -13,11 +12,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from sentence_transformers import (
-    SentenceTransformer,
-    SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
-)
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.modules import Router
 from sentence_transformers.base.sampler import BatchSamplers, MultiDatasetBatchSamplers, ProportionalBatchSampler
 from torch.utils.data import BatchSampler, ConcatDataset
@@ -26,21 +21,12 @@ from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler
 from st_xlret.batches.collator import holds_texts, text_columns
 from st_xlret.encoding import role_prompt
 from st_xlret.hub.card import card_data
-from st_xlret.hub.export import check_finite
 from st_xlret.losses.base import CrossLingualLoss, own_loss, role_of
 from st_xlret.modules import freeze_unused
 from st_xlret.precision import few_lengths
+from st_xlret.training import trainable
 from st_xlret.training.arguments import CrossLingualTrainingArguments
 from st_xlret.training.loss_state import LossStateCallback
-from st_xlret.training.trainable import (
-    add_lora,
-    check_on_disk,
-    freeze_word_embeddings,
-    interpolate,
-    layers_with,
-    merge_adapters,
-    trainable_weights,
-)
 
 READ_ONCE = ("joint", "precision", "token_dropout", "train_seq_length")  # when the Trainer is made
 
@@ -48,11 +34,10 @@ READ_ONCE = ("joint", "precision", "token_dropout", "train_seq_length")  # when 
 class CrossLingualTrainer(SentenceTransformerTrainer):
     """The host's Trainer for the losses of this package.
 
-    A loss declares which columns it reads, how its batches are drawn and how often. This Trainer selects the columns,
-    draws and mixes the batches, and keeps what the losses own (heads, banks) in every checkpoint and on every rank.
-    Losses of Sentence Transformers work beside them. What is given explicitly, such as `data_collator`, or
-    `batch_sampler` and `prompts` in the arguments, is used instead. Columns of queries and of documents (`query`,
-    `positive`, `negative_1`) get the model's prompts, and its routes if it has two encoders.
+    It meets what the losses declare: it selects their columns, draws and mixes their batches, and keeps what they own
+    (heads, banks) in every checkpoint and on every rank. Losses of Sentence Transformers work beside them. What is
+    given explicitly, such as `data_collator`, or `batch_sampler` and `prompts` in the arguments, is used instead.
+    Columns of queries and of documents (`query`, `positive`, `negative_1`) get the model's prompts and routes.
 
     Each log line has `loss_<name>`, the mean of each loss, and `trainer.state.num_input_tokens_seen` counts the tokens
     of all ranks without padding. A loss or a weight that is not finite stops the run before it reaches a checkpoint.
@@ -61,7 +46,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         model: The encoder; or `model_init`, a function that makes one for each training, as a search needs.
         args: [`CrossLingualTrainingArguments`][st_xlret.CrossLingualTrainingArguments], or the host's.
         train_dataset: A data set, or several by name. With `joint`, the loss of the last one uses all of the encoder.
-        eval_dataset: Likewise. Its batches are drawn as those of training are.
+        eval_dataset: Likewise.
         loss: A loss, or one for each data set; or functions of the model that make them, which `model_init` needs.
         callbacks: Further callbacks.
         **kwargs: Further arguments of the host's Trainer.
@@ -117,9 +102,9 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             args.ddp_find_unused_parameters = False
             freeze_unused(encoder)
         self._values: dict[str, list[float]] = {}
-        self._loss_state = LossStateCallback([] if loss is None else loss)
-        callbacks = [self._loss_state, *(callbacks or [])]
-        self._makes_optimizer = not any(kwargs.get("optimizers", ()))
+        self.loss_state = LossStateCallback([] if loss is None else loss)
+        callbacks = [self.loss_state, *(callbacks or [])]
+        self._optimizer_as_given = kwargs.get("optimizers", (None, None))[0]
         super().__init__(model, args, train_dataset, eval_dataset, loss, callbacks=callbacks, **kwargs)
         if self.model_init is not None:
             self._make_losses(self.model)
@@ -165,14 +150,16 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """Train as the host does; what the arguments change for that alone is taken back, after an exception too."""
         if isinstance(resume_from_checkpoint, str):
-            self._loss_state.resume_from = resume_from_checkpoint
+            self.loss_state.resume_from = resume_from_checkpoint
         with ExitStack() as self._take_back:
             if self.model_init is None:
                 self._prepare(self.model)
             result = super().train(resume_from_checkpoint, *args, **kwargs)
-            interpolate(self.model, self._original, self.args.keep_trained)
+            if self._original:
+                trainable.interpolate(self.model, self._original, self.args.keep_trained)
         self._check_finite()
-        card_data(self.model).training_seconds = result.metrics.get("train_runtime")
+        card: Any = self.model.model_card_data
+        card.training_seconds = result.metrics.get("train_runtime")
         return result
 
     def _prepare(self, model: SentenceTransformer) -> None:
@@ -180,25 +167,24 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         args, take_back = self.args, self._take_back
         # In bf16 on a CPU, the backward pass of PyTorch's fused attention is slow.
         attention = "eager" if args.bf16 and args.device.type == "cpu" else None
-        take_back.enter_context(layers_with(model, dropout=args.dropout, attention=attention))
-        for weight in freeze_word_embeddings(model) if args.freeze_embeddings else ():
+        take_back.enter_context(trainable.layers_with(model, dropout=args.dropout, attention=attention))
+        for weight in trainable.freeze_word_embeddings(model) if args.freeze_embeddings else ():
             take_back.callback(weight.requires_grad_, True)
         if args.lora_rank:
             if args.save_strategy != "no":
-                check_on_disk(model)
-            add_lora(model, args.lora_rank)
-            take_back.callback(merge_adapters, model)
-            if self._makes_optimizer:
-                self.optimizer = None  # that of an earlier training holds the adapters of then
-        self._original = trainable_weights(model) if args.keep_trained < 1 else {}
+                trainable.check_on_disk(model)
+            trainable.add_lora(model, args.lora_rank)
+            take_back.callback(trainable.merge_adapters, model)
+            self.optimizer = self._optimizer_as_given  # that of an earlier training holds the adapters of then
+        self._original = trainable.trainable_weights(model) if args.keep_trained < 1 else {}
 
     def call_model_init(self, trial: Any = None) -> Any:
         """A new model for a training, and new losses, as the arguments and the trial of a search ask for."""
         if trial is not None:
-            fixed = [*READ_ONCE, *(["gradient_accumulation_steps"] if self._parts > 1 else [])]
-            before = {name: getattr(self.args, name) for name in fixed}
+            before = copy.copy(self.args)
             self._hp_search_setup(trial)  # the host does so after it has made the model
-            if changed := [name for name in fixed if getattr(self.args, name) != before[name]]:
+            fixed = [*READ_ONCE, *(["gradient_accumulation_steps"] if self._parts > 1 else [])]
+            if changed := [name for name in fixed if getattr(self.args, name) != getattr(before, name)]:
                 raise ValueError(f"a search cannot choose {changed}: make a Trainer for each value")
         model: Any = super().call_model_init(trial)
         card_data(model)
@@ -210,18 +196,17 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     def _make_losses(self, model: SentenceTransformer) -> None:
         if self._loss_as_given is not None:
             self.loss = built(self._loss_as_given, model)
-            for loss in self.loss.values() if isinstance(self.loss, Mapping) else [self.loss]:
+            self.loss_state.watch(self.loss)
+            for loss in self.loss_state.every.values():
                 loss.to(self.args.device)
-            self._loss_state.watch(self.loss)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """The host's schedule, with the drops that the arguments ask for."""
         is_new = self.lr_scheduler is None
         schedule: Any = super().create_scheduler(num_training_steps, optimizer)
-        if is_new and self.args.lr_drops:
-            ends = sorted(num_training_steps * share for share in self.args.lr_drops)
-            rates: list[Any] = schedule.lr_lambdas
-            schedule.lr_lambdas = [lambda n, rate=rate: rate(n) * 0.1 ** bisect_right(ends, n) for rate in rates]
+        if is_new and (drops := [num_training_steps * share for share in self.args.lr_drops]):
+            for group, rate in enumerate(schedule.lr_lambdas):
+                schedule.lr_lambdas[group] = lambda n, rate=rate: rate(n) * 0.1 ** sum(n >= drop for drop in drops)
         return schedule
 
     def compute_loss(
@@ -235,8 +220,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         loss: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         if return_outputs:  # an evaluation
             return loss
-        tokens = torch.as_tensor(sum(counts), device=self.args.device)
-        self.state.num_input_tokens_seen += int(self.accelerator.reduce(tokens, "sum"))
+        tokens = self.accelerator.reduce(torch.as_tensor(sum(counts), device=self.args.device), "sum")
+        self.state.num_input_tokens_seen += int(tokens)
         value = loss.item()
         if not math.isfinite(value):
             step = f"the loss {name} is {value} at step {self.state.global_step + 1}, and no weights were changed by it"
@@ -261,12 +246,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         super().save_model(*args, **kwargs)
 
     def _check_finite(self) -> None:
-        try:
-            check_finite(self.model)
-            for loss in self._loss_state.losses.values():
-                check_finite(loss)
-        except ValueError as error:
-            raise FloatingPointError(f"step {self.state.global_step}: {error}") from error
+        for module in (self.model, *self.loss_state.losses.values()):
+            for name, weight in module.state_dict().items():
+                if not weight.isfinite().all():
+                    raise FloatingPointError(f"step {self.state.global_step}: {name} is NaN or infinite")
 
 
 def taken_over(args: SentenceTransformerTrainingArguments) -> CrossLingualTrainingArguments:
