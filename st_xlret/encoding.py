@@ -7,7 +7,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
@@ -26,6 +26,7 @@ from transformers import PreTrainedTokenizerBase
 from st_xlret.files import atomic_file
 from st_xlret.languages import check_language, find_language
 from st_xlret.precision import autocast, few_lengths
+from st_xlret.search import merge_top_k, top_k
 
 Role = Literal["query", "document"]
 PROMPT_NAMES: dict[Role, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
@@ -48,20 +49,17 @@ def encode(
 ) -> Any:
     """Embed texts, each through the map of its language where the model has one.
 
-    Texts are sorted by their tokens, so that little is padded; the host sorts by characters.
-
     Args:
         model: Any Sentence Transformer; one with a map per language, as [`export`][st_xlret.export] makes it.
-        texts: A text, or n of them.
-        language: Language of all texts, or n of them, None where it is unknown. The form of a code does not matter:
-            `"rus"` and `"fr-CA"` find the maps of `"ru"` and `"fr"`.
+        texts: A text, or n of them. They are sorted by their tokens, so that little is padded.
+        language: Language of all texts, or n of them, in any spelling. Without one, a text takes the default map, with
+            a warning; a language that has no map is a `ValueError`.
         role: `"query"` or `"document"` puts the prompt of that role before the texts. None does as `model.encode`.
         precision: `"fp32"`, `"bf16"` or `"auto"` (bf16 where the device computes in it).
         **options: Those of `model.encode`; `batch_size` is in texts of 64 tokens (64, the most that a CPU takes).
 
     Returns:
         What `model.encode` returns with these options: by default a NumPy array (n, d), or (d,) for a single text.
-        Texts without a language take the default route of a model with maps, with a warning.
 
     Example:
         >>> from sentence_transformers.sentence_transformer.modules import BoW
@@ -77,7 +75,7 @@ def encode(
     rows = [texts] if isinstance(texts, str) else list(texts)
     codes = [language] * len(rows) if language is None or isinstance(language, str) else list(language)
     rows_of: dict[str | None, list[int]] = {}
-    for (row, _), task in zip(enumerate(rows), _tasks(model, codes, role), strict=True):
+    for row, task in zip(range(len(rows)), _tasks(model, codes, role), strict=True):
         rows_of.setdefault(task, []).append(row)
     with autocast(precision, model.device):
         if isinstance(texts, str) or not rows:
@@ -95,14 +93,7 @@ def encode(
 def languages_of(model: nn.Module) -> dict[str, str]:
     """Task -> language of a model that has a map for each: its stock `Router` has only routes of languages.
 
-    `"query_fr"` is the task of French queries that have a map of their own. Other models have no such tasks.
-
-    Example:
-        >>> from sentence_transformers.sentence_transformer.modules import BoW
-        >>> from st_xlret import CalibrationLayer, export
-        >>> model = SentenceTransformer(modules=[BoW(vocab=["one", "two"])], device="cpu")
-        >>> languages_of(model), languages_of(export(model, CalibrationLayer(2, ["en", "fr"], pivot="en")))
-        ({}, {'en': 'en', 'fr': 'fr'})
+    `"query_fr"` is the task of French queries that have a map of their own.
     """
     router = next((module for module in model.children() if isinstance(module, Router)), None)
     if router is None:
@@ -111,10 +102,8 @@ def languages_of(model: nn.Module) -> dict[str, str]:
     route_of |= {task: route for (task, _), route in router.route_mappings.items() if task}
     languages: dict[str, str] = {}
     for task in route_of:
-        try:
+        with suppress(ValueError):
             languages[task] = check_language(task.removeprefix("query_"))
-        except ValueError:
-            continue
     return languages if {route_of[task] for task in languages} == set(router.sub_modules) else {}
 
 
@@ -155,27 +144,21 @@ def _in_batches(
         return model.encode(texts, batch_size=batch_size, show_progress_bar=show_progress_bar, **options)
     weights = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weights
-    is_in_bf16 = model.device == torch.device("cpu") and dtype == torch.bfloat16
-    if "processing_kwargs" not in options and is_in_bf16 and (padding := few_lengths(model)):
+    is_on_cpu, budget = model.device.type == "cpu", batch_size * _TOKENS_PER_TEXT
+    if is_on_cpu and dtype == torch.bfloat16 and "processing_kwargs" not in options and (padding := few_lengths(model)):
         lengths = [-(-length // 16) * 16 for length in lengths]
         options |= padding
-    as_tensor = options.pop("convert_to_tensor", False)
-    budget = batch_size * _TOKENS_PER_TEXT
-    if model.device.type == "cpu":
-        budget = min(budget, _MOST_TOKENS_ON_A_CPU)
-    vectors: Tensor | None = None
+    as_tensor, vectors = options.pop("convert_to_tensor", False), torch.empty(0)
     with tqdm(total=sum(lengths), desc="Encoding", unit=" tokens", disable=not show_progress_bar) as bar:
-        for rows in token_batches(lengths, budget):
-            how: dict[str, Any] = {"batch_size": len(rows), "show_progress_bar": False, "convert_to_tensor": True}
-            part = model.encode([texts[row] for row in rows], **how, **options)
+        for rows in token_batches(lengths, min(budget, _MOST_TOKENS_ON_A_CPU) if is_on_cpu else budget):
+            of_batch: dict[str, Any] = {"batch_size": len(rows), "show_progress_bar": False, "convert_to_tensor": True}
+            part = model.encode([texts[row] for row in rows], **of_batch, **options)
             part = part if as_tensor else part.cpu()
-            vectors = part.new_empty(len(texts), part.shape[1]) if vectors is None else vectors
+            vectors = vectors if len(vectors) else part.new_empty(len(texts), part.shape[1])
             vectors[torch.tensor(rows, device=part.device)] = part
             bar.update(sum(lengths[row] for row in rows))
-    assert vectors is not None
-    if as_tensor:
-        return vectors
-    return (vectors.float() if vectors.dtype == torch.bfloat16 else vectors).numpy()  # NumPy has no bfloat16
+    vectors = vectors if as_tensor or vectors.dtype != torch.bfloat16 else vectors.float()  # NumPy has no bfloat16
+    return vectors if as_tensor else vectors.numpy()
 
 
 def token_lengths(model: Any, texts: Sequence[str]) -> list[int] | None:
@@ -190,12 +173,7 @@ def token_lengths(model: Any, texts: Sequence[str]) -> list[int] | None:
 
 
 def token_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Cut texts into batches of at most `budget` tokens, padding included; the longest texts come first.
-
-    Example:
-        >>> list(token_batches([2, 9, 2, 3, 2], budget=8))
-        [[1], [3, 0], [2, 4]]
-    """
+    """Cut texts into batches of at most `budget` tokens, padding included; the longest texts come first."""
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     start = 0
     while start < len(order):
@@ -205,24 +183,12 @@ def token_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 
 
 def role_prompt(model: SentenceTransformer, role: Role | None, given: str | None = None) -> str:
-    """The text that is put before texts of a role.
+    """The text that is put before texts of a role; without a role, as in `model.encode`.
 
     The host gives an empty prompt "document" to every model that it loads, and leaves out the "passage" of many models.
     Here, an empty prompt is none. Without one of the role, the model's default prompt counts, unless it belongs to the
-    other role; without a default prompt it is empty.
-
-    Args:
-        model: Any Sentence Transformer.
-        role: `"query"`, `"document"`, or None for texts without a role, as in `model.encode`.
-        given: A prompt that replaces the model's own: a text, or the name of one of the model's prompts. What looks
-            like a name and is none is a `ValueError`.
-
-    Example:
-        >>> from sentence_transformers.sentence_transformer.modules import BoW
-        >>> prompts = {"query": "query: ", "passage": "passage: "}
-        >>> model = SentenceTransformer(modules=[BoW(vocab=["one"])], prompts=prompts, device="cpu")
-        >>> model.prompts["document"], role_prompt(model, "document"), role_prompt(model, None)
-        ('', 'passage: ', '')
+    other role. A prompt that is `given` counts before these: a text, or the name of one of the model's prompts; what
+    looks like a name and is none is a `ValueError`.
     """
     text = prompt_name(model, role) or "" if given is None else given
     if text in model.prompts:
@@ -235,23 +201,16 @@ def role_prompt(model: SentenceTransformer, role: Role | None, given: str | None
 
 def prompt_name(model: SentenceTransformer, role: Role | None) -> str | None:
     """The name of the prompt that `role_prompt` gives; None if that is empty."""
-    own = PROMPT_NAMES[role] if role else ()
-    of_other_roles = {name for names in PROMPT_NAMES.values() for name in names} - {*own} if role else set()
-    names = [*own, model.default_prompt_name]
+    of_role = PROMPT_NAMES[role] if role else ()
+    of_other_roles = {name for names in PROMPT_NAMES.values() for name in names} - {*of_role} if role else set()
+    names = [*of_role, model.default_prompt_name]
     return next((name for name in names if name and name not in of_other_roles and model.prompts.get(name)), None)
 
 
 def embeds_roles_apart(
     model: SentenceTransformer, query_prompt: str | None = None, document_prompt: str | None = None
 ) -> bool:
-    """Whether a text has another embedding as a query than as a document: by its prompt, or by a `Router`.
-
-    Example:
-        >>> from sentence_transformers.sentence_transformer.modules import BoW
-        >>> model = SentenceTransformer(modules=[BoW(vocab=["one"])], device="cpu")
-        >>> embeds_roles_apart(model), embeds_roles_apart(model, query_prompt="query: ")
-        (False, True)
-    """
+    """Whether a text has another embedding as a query than as a document: by its prompt, or by a `Router`."""
 
     def route(router: Router, task: str) -> str | None:
         return router.route_mappings.get((task, None), task if task in router.sub_modules else router.default_route)
@@ -270,8 +229,8 @@ def at_layer(
     Args:
         model: A Sentence Transformer.
         layer: 0 for the input embeddings, n for the output of the n-th layer, None for the last one.
-        pooling: `"mean"` averages the hidden states under the attention mask, special tokens included. `"model"` runs
-            the modules after the Transformer. Default: `"mean"` if a layer is given, else `"model"`.
+        pooling: `"mean"` averages the hidden states of all tokens, special ones included; `"model"` runs the modules
+            after the Transformer. Default: `"mean"` if a layer is given, else `"model"`.
     """
     if layer is None and pooling in (None, "model"):
         yield model
@@ -312,17 +271,9 @@ class KeptVectors:
     A file ends with the hash of its content: one that is damaged is made again.
 
     Args:
-        folder: Folder of the shards of one corpus, model and set of options, to which its caller sees.
+        folder: Folder of the shards of one corpus, model and set of options.
         shard_size: Texts per shard, which is the most that an interrupted run loses.
-        distributed: Share the shards among the processes of torchrun, on one disk or several: each embeds and searches
-            those whose number is its rank modulo the number of processes. All must make the same calls.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     vectors = KeptVectors(folder, shard_size=2).write("abc", lambda rows: np.eye(3)[rows])
-        ...     vectors.shape, vectors[1:].tolist(), vectors.top_k(torch.eye(3), 1)[1].tolist()
-        ((3, 3), [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [[0], [1], [2]])
+        distributed: Share the shards among the processes of torchrun, on one disk or several. All make the same calls.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, shard_size: int = 16_384, distributed: bool = False) -> None:
@@ -372,8 +323,6 @@ class KeptVectors:
 
     def top_k(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """As [`top_k`][st_xlret.search.top_k], over the shards of all processes: the same for any number of them."""
-        from st_xlret.search import merge_top_k, top_k
-
         scores, rows = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
         if self.files:
             scores, places = (part.cpu() for part in top_k(queries, self, min(k, sum(map(len, self)))))
@@ -387,13 +336,7 @@ class KeptVectors:
 
 
 def fingerprint(model: nn.Module) -> str:
-    """Hash of a model's weights, their types and its configuration, wherever it was loaded from: 32 hexadecimal digits.
-
-    Example:
-        >>> first, second = nn.Linear(2, 2), nn.Linear(2, 2)
-        >>> fingerprint(first) == fingerprint(second), fingerprint(first) == fingerprint(first)
-        (False, True)
-    """
+    """Hash of a model's weights, their types and its configuration, in 32 digits, wherever it was loaded from."""
     digest = hashlib.sha256()
     for part in model.modules():
         config: dict[str, Any] = getattr(part, "get_config_dict", dict)()

@@ -32,7 +32,6 @@ _FILES = re.compile(
 )
 _FOLDERS = re.compile(r"(.+_)?\d+_[A-Z]\w*|additional_chat_templates|query|document")
 _TAIL = 10_000  # bytes at the end of a file, where Parquet has its metadata
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @contextmanager
@@ -40,23 +39,14 @@ def atomic_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[obj
     """Give a file name to write to, and put that file in the place of `path` once it is whole.
 
     The one door of every output that is a file. A command opens it before its long work: what is under the name is
-    checked then, and what has appeared or changed there meanwhile is a `FileExistsError`.
+    checked then, and what has appeared or changed there meanwhile is a `FileExistsError`. If nothing is written, what is
+    there stays.
 
     Args:
         path: The file to write. Missing parent folders are made; of a link, the file that it names is written.
         ours: Regular expression of how the files begin that this command writes; any other file is refused. None: any
             file is replaced, for files that only the program itself names.
         inputs: What the command reads. The output may be none of it, nor inside a folder of it.
-
-    Yields:
-        A name in a temporary folder beside `path`. If nothing is written, nothing is replaced.
-
-    Example:
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with atomic_file(Path(folder) / "a.txt") as temporary:
-        ...         _ = temporary.write_text("whole")
-        ...     os.listdir(folder)
-        ['a.txt']
     """
     target = check_output_file(path, ours=ours, inputs=inputs)
     with _beside(target, is_file=True, is_guarded=ours is not None) as folder:
@@ -67,11 +57,10 @@ def atomic_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[obj
 def atomic_directory(path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> Iterator[Path]:
     """Give an empty folder to fill, and put it in the place of `path` once it is whole.
 
-    The arguments are those of `check_output_directory`.
+    For the arguments see `check_output_directory`.
     """
-    target = Path(os.path.realpath(path))
-    _check_free(target, overwrite, inputs)
-    with _beside(target) as folder:
+    check_output_directory(path, overwrite, inputs=inputs)
+    with _beside(Path(os.path.realpath(path))) as folder:
         yield folder
 
 
@@ -109,12 +98,23 @@ def check_output_directory(
         overwrite: Replace a folder that holds a saved model or map, and nothing else.
         resume: The run continues, and replaces such a folder, too. None where there is no such option.
         inputs: What the run reads. It may not be inside the folder.
-
-    Raises:
-        OSError: When it is a file, holds something else, or cannot be made.
     """
-    target = Path(os.path.realpath(path))
-    _check_free(target, overwrite or bool(resume), inputs, can_resume=resume is not None)
+    target, problem = Path(os.path.realpath(path)), None
+    if target.is_symlink() and not target.exists() or target.exists() and not target.is_dir():
+        problem = "is no folder: give another path"
+    elif inside := [source for source in _paths(inputs) if target in (source, *source.parents)]:
+        problem = f"holds what is read, {inside[0]}: give another path"
+    elif target.exists() and any(target.iterdir()):
+        contents = sorted(target.rglob("*"))
+        others = [file for file in contents if not (_FOLDERS if file.is_dir() else _FILES).fullmatch(file.name)]
+        if not overwrite and not resume:
+            other_way = "" if resume is None else " or continue (--resume)"
+            problem = f"already holds files; replace it (--overwrite){other_way}, or give another path"
+        elif others or not any((target / marker).is_file() for marker in _MARKERS):
+            which = others[0].relative_to(target) if others else f"files, but no {' or '.join(_MARKERS)}"
+            problem = f"is no saved model or map alone, for it holds {which}: move it away, or give another path"
+    if problem:
+        raise FileExistsError(f"{target} {problem}")
     _check_writable(target)
     return Path(path)
 
@@ -151,26 +151,6 @@ def _paths(inputs: Iterable[object]) -> list[Path]:
     return [Path(os.path.realpath(place)) for place in places if os.path.exists(place)]
 
 
-def _check_free(target: Path, overwrite: bool, inputs: Iterable[object], *, can_resume: bool = False) -> None:
-    problem, inside = None, [source for source in _paths(inputs) if target in (source, *source.parents)]
-    if target.is_symlink() and not target.exists() or target.exists() and not target.is_dir():
-        problem = "is no folder: give another path"
-    elif inside:
-        problem = f"holds what is read, {inside[0]}: give another path"
-    elif target.exists() and any(target.iterdir()):
-        others = [
-            file for file in target.rglob("*") if not (_FOLDERS if file.is_dir() else _FILES).fullmatch(file.name)
-        ]
-        if not overwrite:
-            other_way = " or continue (--resume)" if can_resume else ""
-            problem = f"already holds files; replace it (--overwrite){other_way}, or give another path"
-        elif others or not any((target / marker).is_file() for marker in _MARKERS):
-            what = f"{others[0].relative_to(target)}, which is" if others else "files, and is"
-            problem = f"holds {what} no part of a saved model ({_MARKERS[0]}): move it away, or give another path"
-    if problem:
-        raise FileExistsError(f"{target} {problem}")
-
-
 def _check_writable(folder: Path) -> None:
     nearest = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     tempfile.TemporaryDirectory(dir=nearest).cleanup()  # the system's own message names the path
@@ -199,8 +179,8 @@ def _beside(target: Path, *, is_file: bool = False, is_guarded: bool = True) -> 
     except Exception as error:
         # Libraries in Rust raise errors of their own, with the number of the system's error in the text.
         in_text = re.search(r"os error (\d+)", str(error))
-        number = getattr(error, "errno", None) or (int(in_text[1]) if in_text else None)
-        if number not in _FULL:
+        number = getattr(error, "errno", None) or int(in_text[1] if in_text else 0)
+        if number not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise OSError(number, f"Could not write {target}, which is as before: {os.strerror(number)}") from error
     finally:

@@ -25,14 +25,7 @@ _CLEAR = 0.95  # probability: of 3,600 sentences of TICO-19, none above it is wr
 
 
 def language_to_id(code: str) -> int:
-    """Turn a language code into an integer that can travel in an int64 tensor: its ASCII bytes as one number.
-
-    A ValueError refuses what does not look like a normal form; whether the language exists is not checked.
-
-    Example:
-        >>> language_to_id("en"), id_to_language(25966)
-        (25966, 'en')
-    """
+    """Turn a language code in normal form into an integer that fits an int64 tensor: its ASCII bytes as one number."""
     if not _is_plain(code):
         raise ValueError(f"language code {code!r} is not 1 to {MAX_CODE_BYTES} lower-case ASCII characters")
     return int.from_bytes(code.encode("ascii"), "big")
@@ -50,13 +43,9 @@ def id_to_language(language_id: int) -> str:
 def check_language(code: str, *, where: str = "") -> str:
     """Check that `code` names a language, and return its normal form.
 
-    The normal form is lower-case with hyphens, and two letters where ISO 639-1 has them (`"eng"` becomes `"en"`,
-    `"cmn"` `"zh"`). A region stays, and a script that is not the usual one. What is no BCP 47 tag of one language, or
+    The normal form is lower-case with hyphens, and two letters where ISO 639-1 has them: `"eng_Latn"` becomes `"en"`,
+    `"cmn"` `"zh"`. A region stays, and a script that is not the usual one. What is no BCP 47 tag of one language, or
     longer than 7 bytes, is refused by a ValueError, which begins with `where`.
-
-    Example:
-        >>> check_language("zh-TW"), check_language("eng_Latn")
-        ('zh-tw', 'en')
     """
     normal = normal_form(code) if isinstance(code, str) else None
     if normal is None or len(normal) > MAX_CODE_BYTES:
@@ -72,10 +61,6 @@ def read_label(value: Any) -> str | None:
     """The language of a text by its label, in normal form; None for a missing label. A ValueError if it is no code.
 
     None, NaN, blanks, "unknown" and the like, and ISO 639's codes for no single language are missing; bytes are text.
-
-    Example:
-        >>> read_label("fra_Latn"), read_label(b"en "), read_label("und"), read_label(float("nan"))
-        ('fr', 'en', None, None)
     """
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
     if text is None or text != text or (isinstance(text, str) and text.strip().lower() in _MISSING):
@@ -122,11 +107,7 @@ def check_languages(languages: Iterable[str] | str | None) -> frozenset[str] | N
 def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
     """The code of `wanted` under which a text in `code` is kept: this one, or the bare language in the same script.
 
-    None if there is neither.
-
-    Example:
-        >>> match_language("pt-br", {"pt"}), match_language("pt-br", {"pt", "pt-br"}), match_language("zh-tw", {"zh"})
-        ('pt', 'pt-br', None)
+    With `{"pt", "zh"}`, `"pt-br"` is kept as `"pt"`, and `"zh-tw"` is not kept (None).
     """
     if wanted is None or code in wanted:
         return code
@@ -135,12 +116,7 @@ def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
 
 
 def same_language(one: str, other: str) -> bool:
-    """Whether two codes in normal form differ in the region alone, as `en-gb` and `en-us` do; a script counts.
-
-    Example:
-        >>> same_language("en-gb", "en-us"), same_language("sr", "sr-latn"), same_language("zh", "yue")
-        (True, False, False)
-    """
+    """Whether two codes in normal form differ in the region alone, as `en-gb` and `en-us` do; a script counts."""
     is_primary_the_same = one.partition("-")[0] == other.partition("-")[0]
     return is_primary_the_same and _language_and_script(one) == _language_and_script(other)
 
@@ -148,11 +124,8 @@ def same_language(one: str, other: str) -> bool:
 def find_language(code: str, known: Iterable[str]) -> str | None:
     """Find the language that a code means among known ones, as it is written there, or None.
 
-    The region and the length of the code do not matter, and a member of a macrolanguage stands for it.
-
-    Example:
-        >>> [find_language(code, ["fr", "ru", "zh"]) for code in ("rus", "fr-CA", "zh-Hans", "cmn", "zh-TW", "und")]
-        ['ru', 'fr', 'zh', 'zh', None, None]
+    The region and the length of the code do not matter, and a member of a macrolanguage stands for it: `"fr-CA"` means
+    `"fr"` and `"cmn"` means `"zh"`, but `"zh-TW"`, in another script, does not.
     """
     normal = normal_form(code)
     if normal is None:
@@ -170,10 +143,6 @@ def languages_in_name(path: str | os.PathLike[str]) -> tuple[str, str]:
 
     They are a part of the name between dots, with a hyphen between them. A region or script takes an underscore. A
     ValueError refuses a name with no such pair, or several.
-
-    Example:
-        >>> languages_in_name("data/my-words.en-pt_BR.tsv.gz")
-        ('en', 'pt-br')
     """
     splits = ((part, hyphen) for part in Path(path).name.split(".") for hyphen in re.finditer("-", part))
     both = ((normal_form(part[: hyphen.start()]), normal_form(part[hyphen.end() :])) for part, hyphen in splits)
@@ -200,10 +169,6 @@ class LanguageIdentifier:
 
     Attributes:
         unknown: Those of `languages` that py3langid does not know, and never finds; a ValueError if it is all of them.
-
-    Example:
-        >>> LanguageIdentifier(["en", "fr"]).identify("Le chat dort sur le toit de la maison.")
-        'fr'
     """
 
     def __init__(self, languages: Iterable[str] | None = None) -> None:
@@ -233,14 +198,10 @@ class LanguageIdentifier:
 class LabelCheck(NamedTuple):
     """How far an identifier agrees with the language labels of texts, by language."""
 
-    disagreement: dict[str, float]
-    """The share of its texts that the identifier takes for another language."""
-    found: dict[str, str]
-    """The other language that it finds most often; only for languages with a disagreement."""
-    examples: dict[str, str]
-    """A text that it takes for that other language."""
-    unknown: list[str]
-    """The languages that it does not know, which were not checked."""
+    disagreement: dict[str, float]  # the share of its texts that the identifier takes for another language
+    found: dict[str, str]  # the other language that it finds most often; only for languages with a disagreement
+    examples: dict[str, str]  # a text that it takes for that other language
+    unknown: list[str]  # the languages that it does not know, which were not checked
 
     @property
     def share(self) -> float:
@@ -252,10 +213,6 @@ def check_labels(texts: Mapping[str, Sequence[str]]) -> LabelCheck:
     """Compare the language labels of texts (language -> texts) with what an identifier finds.
 
     It chooses among these languages and all that have a two-letter code. A few percent of disagreement are usual.
-
-    Example:
-        >>> check_labels({"en": ["The cat sleeps on the roof."], "fr": ["Der Hund schläft in seinem Haus."]}).found
-        {'fr': 'de'}
     """
     two_letters = [label for label in LanguageIdentifier()._code_of if len(label) == 2]
     labelled = {find_language(code, two_letters) for code in texts}

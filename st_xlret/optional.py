@@ -7,14 +7,7 @@ from typing import Any
 
 
 def import_optional(name: str, *, extra: str, needed_for: str) -> Any:
-    """Import a module, such as `"icu4py.breakers"`; an `ImportError` names the extra of this package that has it.
-
-    Example:
-        >>> import_optional("no_such_library", extra="eval", needed_for="counting tokens")
-        Traceback (most recent call last):
-        ...
-        ImportError: no_such_library is needed for counting tokens: pip install "st-xlret[eval]"
-    """
+    """Import a module, such as `"icu4py.breakers"`; an `ImportError` names the extra of this package that has it."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

@@ -29,12 +29,7 @@ def computes_in_bf16(device: str | torch.device) -> bool:
 
 
 def resolve_precision(precision: str, device: str | torch.device) -> Literal["fp32", "bf16"]:
-    """Turn `"auto"` into `"bf16"` where the device computes in it, else into `"fp32"`; these two stay.
-
-    Example:
-        >>> resolve_precision("auto", "meta"), resolve_precision("bf16", "meta")
-        ('fp32', 'bf16')
-    """
+    """Turn `"auto"` into `"bf16"` where the device computes in it, else into `"fp32"`; these two stay."""
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
     return "bf16" if precision == "bf16" or (precision == "auto" and computes_in_bf16(device)) else "fp32"
@@ -42,14 +37,7 @@ def resolve_precision(precision: str, device: str | torch.device) -> Literal["fp
 
 @contextmanager
 def autocast(precision: str, device: str | torch.device) -> Iterator[None]:
-    """A context in which a model computes in a precision, as `resolve_precision` reads it. The weights stay.
-
-    Example:
-        >>> import torch
-        >>> with autocast("bf16", "cpu"):
-        ...     torch.nn.Linear(2, 2)(torch.ones(1, 2)).dtype
-        torch.bfloat16
-    """
+    """A context in which a model computes in a precision, as `resolve_precision` reads it. The weights stay."""
     import torch
 
     if resolve_precision(precision, device) == "fp32":

@@ -218,7 +218,8 @@ def test_kept_vectors_are_float16_by_slices_and_shards(tmp_path) -> None:
     assert np.array_equal(np.concatenate(list(kept)), halves) and all(isinstance(shard, np.memmap) for shard in kept)
     scores, rows = kept.top_k(torch.from_numpy(ROWS[:3]), 7)
     expected = top_k(ROWS[:3], halves, 7)
-    assert torch.equal(rows, expected[1]) and torch.equal(scores, expected[0])
+    assert torch.equal(rows, expected[1])
+    torch.testing.assert_close(scores, expected[0])  # a product of another shape rounds otherwise
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped_and_a_second_embeds_nothing(tmp_path) -> None:
