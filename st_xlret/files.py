@@ -39,8 +39,8 @@ def atomic_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[obj
     """Give a file name to write to, and put that file in the place of `path` once it is whole.
 
     The one door of every output that is a file. A command opens it before its long work: what is under the name is
-    checked then, and what has appeared or changed there meanwhile is a `FileExistsError`. If nothing is written, what is
-    there stays.
+    checked then, and what has appeared or changed there meanwhile is a `FileExistsError`. Where nothing is written,
+    nothing is replaced.
 
     Args:
         path: The file to write. Missing parent folders are made; of a link, the file that it names is written.
