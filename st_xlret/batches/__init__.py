@@ -8,8 +8,7 @@
 | `LengthGroupedBatches` | texts of similar lengths | `SimilarityDistillationLoss` |
 | `InterleavedBatchSampler` | batches of several data sets | |
 
-A loss of this package has its batches as `loss.batches`, which `CrossLingualTrainer` draws. With the host's Trainer,
-give them as `batch_sampler` of the training arguments.
+`CrossLingualTrainer` draws `loss.batches`. With the host's Trainer, give them as `batch_sampler` of the arguments.
 """
 
 from __future__ import annotations

@@ -11,25 +11,20 @@ from datasets import Dataset
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
-from st_xlret.batches.sampling import DRAWS_AT_A_TIME, Rows, find_documents, smoothed_probabilities
+from st_xlret.batches.sampling import Rows, find_documents, smoothed_probabilities
 
 
 @dataclass(frozen=True)
 class Blocks(Rows):
-    """Batches of blocks of documents, of one language each (MSM, section 4.2). Pass it as `batches` of `MSMLoss`.
+    """Batches of blocks of documents of one language (MSM, section 4.2). Pass it as `batches` of `MSMLoss`.
 
-    A document of up to `block_size` sentences is one block. A longer one is cut, at borders that are drawn anew in
-    every pass: each sentence gets other neighbours and positions. All rows of a block are in the batch, batches are
-    ragged, and a document has at most one block in a batch. The blocks of a batch and the rows of a block come in
-    random order; `CrossLingualDataCollator` tells which block and position each row has.
-
-    The data set has a row per sentence, as `Windows` reads it. In a pass over a language every document occurs once,
-    except for those that do not fill a last batch. A batch has as many documents as have `batch_size * block_size`
-    sentences together; in a distributed run each process takes a run of its blocks, with about as many sentences as the
-    others. Rows of a data set without a `document` column are blocks already.
+    The data set has a row per sentence, as `Windows` reads it; rows without a `document` column are blocks already. A
+    document of up to `block_size` sentences is one block. A longer one is cut, at borders that are drawn anew in every
+    pass: each sentence gets other neighbours and positions. A batch has the blocks, at most one of a document, that
+    have `batch_size * block_size` sentences together; each process takes a run of them with about as many sentences as
+    the others. Blocks and the rows of a block come in random order; the collator tells each row's block and position.
 
     Args:
-        language_smoothing: As for `Rows`.
         block_size: Maximum sentences in a block (32 in the paper), at least 2.
 
     Example:
@@ -49,10 +44,7 @@ class Blocks(Rows):
 
 
 class AnyLength(int):
-    """A number of rows that is equal to every number: accelerate drops batches that are not as long as the sampler's.
-
-    It lets all pass where that is None, too, which the host's samplers of several data sets refuse.
-    """
+    """A number of rows that is equal to every number: accelerate drops batches that are not as long as the sampler's."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, int)
@@ -68,16 +60,16 @@ class BlockBatchSampler(DefaultBatchSampler):
         super().__init__(dataset, batch_size, True, seed=seed)
         self.batch_size, self.ranks, self.block_size = AnyLength(batch_size), get_world_size(), options.block_size
         self.sentences_per_batch = batch_size * self.ranks * options.block_size
-        documents = find_documents(dataset, skip_empty=True)
-        self.rows, self.starts, usable = documents.rows, documents.starts, documents.lengths > 1
-        groups = [np.flatnonzero(usable & (documents.language == i)) for i in range(documents.languages)]
-        self.groups = [group for group in groups if len(group)]
+        self.rows, self.starts, language = find_documents(dataset, skip_empty=True)
+        self.lengths = np.diff(self.starts)
+        usable = self.lengths > 1
+        self.groups = [np.flatnonzero(usable & (language == number)) for number in np.unique(language[usable])]
         if not self.groups or self.block_size < 2:
             raise ValueError(f"no document gives a block of two sentences or more (block_size={self.block_size})")
-        sentences = np.array([documents.lengths[group].sum() for group in self.groups])
+        sentences = np.array([self.lengths[group].sum() for group in self.groups])
         batches = np.maximum(1.0, sentences / self.sentences_per_batch)
         self.probabilities = smoothed_probabilities(batches, options.language_smoothing)
-        self.batches = max(1, int(sum(batches.tolist())))
+        self.batches = int(sum(batches.tolist()))
 
     def __len__(self) -> int:
         return self.batches * self.ranks
@@ -86,29 +78,25 @@ class BlockBatchSampler(DefaultBatchSampler):
         seed = [self.seed, self.epoch]
         streams = [self._endless(group, np.random.default_rng([*seed, 1, i])) for i, group in enumerate(self.groups)]
         generator = np.random.default_rng([*seed, 0])
-        for begin in range(0, self.batches, DRAWS_AT_A_TIME):
-            size = min(DRAWS_AT_A_TIME, self.batches - begin)
-            for language in generator.choice(len(streams), size=size, p=self.probabilities):
-                yield from next(streams[language])
+        for _ in range(self.batches):
+            yield from next(streams[generator.choice(len(streams), p=self.probabilities)])
 
     def _endless(self, group: np.ndarray, generator: np.random.Generator) -> Iterator[list[list[int]]]:
         """The batches of a language, each as the shares of the processes."""
         while True:
-            document, begin, length = cut_into_blocks(np.diff(self.starts)[group], self.block_size, generator)
+            document, begin, length = cut_into_blocks(self.lengths[group], self.block_size, generator)
             begin += self.starts[group][document]
             order = generator.permutation(np.flatnonzero(length > 1))
-            for batch in self._pack(deque(order.tolist()), document, length, len(group)):
+            for batch in self._pack(deque(order.tolist()), document, length):
                 rows = self.rows[np.concatenate([np.arange(begin[b], begin[b] + length[b]) for b in batch])]
                 shuffled = generator.permutation(len(rows))
                 number = np.repeat(np.arange(len(batch)), length[batch])
                 rows = rows[shuffled[np.argsort(number[shuffled], kind="stable")]]
                 yield [rows[first:last].tolist() for first, last in share_blocks(length[batch], self.ranks)]
 
-    def _pack(
-        self, waiting: deque[int], document: np.ndarray, length: np.ndarray, documents: int
-    ) -> Iterator[list[int]]:
+    def _pack(self, waiting: deque[int], document: np.ndarray, length: np.ndarray) -> Iterator[list[int]]:
         """Pack blocks into batches, in order; a block waits while another one of its document is in the batch."""
-        first = True
+        first, documents = True, document[-1] + 1
         while waiting:
             batch, set_aside, seen = list[int](), list[int](), set[int]()
             sentences, full = 0, False
@@ -131,12 +119,9 @@ class BlockBatchSampler(DefaultBatchSampler):
 def cut_into_blocks(
     lengths: np.ndarray, size: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut documents into blocks; longer documents are cut every `size` sentences, from a random first border on.
+    """Cut documents longer than `size` every `size` sentences, from a random first border on.
 
-    Example:
-        >>> document, begin, length = cut_into_blocks(np.array([3, 10]), 4, np.random.default_rng(0))
-        >>> document.tolist(), begin.tolist(), length.tolist()
-        ([0, 1, 1, 1], [0, 0, 2, 6], [3, 2, 4, 4])
+    Returns each block's document, where it begins there, and its length.
     """
     offset = np.where(lengths > size, generator.integers(0, size, len(lengths)), 0)
     count = (offset > 0) + -(-(lengths - offset) // size)
@@ -149,12 +134,7 @@ def cut_into_blocks(
 
 
 def share_blocks(lengths: np.ndarray, ranks: int) -> list[tuple[int, int]]:
-    """Share the blocks of a batch out to processes: runs of blocks with about as many sentences each.
-
-    Example:
-        >>> share_blocks(np.array([3, 2, 2, 4]), 2), share_blocks(np.array([3]), 2)
-        ([(0, 5), (5, 11)], [(0, 3), (0, 3)])
-    """
+    """The rows of each process: runs of blocks of these lengths, with about as many sentences each."""
     ends, blocks = np.cumsum(lengths), len(lengths)
     if blocks < ranks:
         return [(int(ends[i] - lengths[i]), int(ends[i])) for i in np.arange(ranks) % blocks]

@@ -16,17 +16,9 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 
 from st_xlret.languages import UNKNOWN, check_language, language_to_id
 
-METADATA = ("language", "document", "position")
-SPAN = ("_start", "_end", "_word")
-
 
 def text_to_id(text: str) -> int:
-    """Compute a stable 63-bit id of a text: equal texts have equal ids.
-
-    Example:
-        >>> text_to_id("a") == text_to_id("a"), text_to_id("a") == text_to_id("b")
-        (True, False)
-    """
+    """A stable 63-bit id of a text: equal texts have equal ids."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
@@ -36,21 +28,19 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
 
     `CrossLingualTrainer` has it already, with the model's prompts; give it to the host's Trainer as `data_collator`.
 
-    - `language` (or `<column>_language` for one column) contains ISO 639 codes. It becomes `language_id`, see
-      [`language_to_id`][st_xlret.languages.language_to_id]; a `ValueError` names the column and the row of another.
-    - `document` contains integers or strings, and becomes `document_id`.
-    - Rows that have a document and a `position` in it get `block_id` and `sentence_position`.
-    - `<column>_start` and `<column>_end` beside a text column of that name are the token span of a word, half open, in
-      the tokenised text. They become `word_start` and `word_end`; texts with words get no prompt, and `<column>_word`,
-      the word itself, is dropped.
     - Every text gets an id of its own, `text_id`.
+    - `language`, or `<column>_language` for one column: ISO 639 codes, which become `language_id` by
+      [`language_to_id`][st_xlret.languages.language_to_id].
+    - `document`: integers or strings, which become `document_id`; with a `position`, also `block_id` and
+      `sentence_position`.
+    - `<column>_start` and `<column>_end`: the half-open token span of a word, which become `word_start` and `word_end`.
+      Texts with words get no prompt, and `<column>_word`, the word itself, is dropped.
 
     Args:
         preprocess_fn: The model's `preprocess`.
-        prompts: Prompt of all texts, or of each column, or of each column of each data set, in the forms of
-            `SentenceTransformerTrainingArguments(prompts=...)`.
-        router_mapping: Route of each column in a `Router`, with the same forms.
-        max_length: Tokens to read of a text of a batch, prompt and special tokens included. Default: the model's.
+        prompts: As of `SentenceTransformerTrainingArguments`, and so `router_mapping`.
+        router_mapping: Route of each column in a `Router`.
+        max_length: Tokens to read of a text, prompt and special tokens included. Default: the model's.
         token_dropout: Probability of dropping a token from the flattened inputs of a `StaticEmbedding`; one token of a
             text stays. Seeded by the batch's own texts: a resumed run drops the same tokens.
 
@@ -75,9 +65,7 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
         if any(name.endswith("_start") for name in metadata):
             host.prompts = None  # positions of words count the tokens of the text alone
         batch: dict[str, Any] = super(CrossLingualDataCollator, host).__call__(rows)
-        for column in rows[0]:
-            if column == "dataset_name" or column in self.valid_label_columns:
-                continue
+        for column in (name for name in rows[0] if name not in ("dataset_name", *self.valid_label_columns)):
             tags: dict[str, list[int]] = {"text_id": [text_to_id(text) for text in columns[column]]}
             if language := next((name for name in (f"{column}_language", "language") if name in columns), None):
                 codes = (language_code(code, language, row) for row, code in enumerate(columns[language]))
@@ -109,15 +97,15 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
 
 
 def metadata_columns(names: Iterable[str]) -> list[str]:
-    """List the columns that describe texts and are none themselves: languages, documents, positions.
-
-    Example:
-        >>> metadata_columns(["source", "target", "source_language", "document", "target_start"])
-        ['source_language', 'document', 'target_start']
-    """
+    """The columns that describe texts and are none themselves: languages, documents, positions, words."""
     names = list(names)
-    spans = {name + suffix for name in names for suffix in SPAN}
-    return [name for name in names if name in METADATA or name.endswith("_language") or name in spans]
+    tags = {
+        "language",
+        "document",
+        "position",
+        *(f"{name}_{end}" for name in names for end in ("start", "end", "word")),
+    }
+    return [name for name in names if name in tags or name.endswith("_language")]
 
 
 def text_columns(dataset: Dataset, *, nested: bool = False) -> list[str]:
@@ -127,17 +115,16 @@ def text_columns(dataset: Dataset, *, nested: bool = False) -> list[str]:
         >>> text_columns(Dataset.from_dict({"id": ["7"], "sentence": ["a"], "language": ["en"], "document": ["d"]}))
         ['sentence']
     """
-    is_text = {n: nested and "string" in str(f) or holds_texts(dataset, n) for n, f in dataset.features.items()}
     left_out = {*metadata_columns(dataset.column_names), "id", "label", "labels"}
-    # What the host, too, takes for ids.
-    return [n for n in is_text if is_text[n] and n not in left_out and not n.endswith(("_id", "_ids", "_idx"))]
+    left_out |= {name for name in dataset.features if name.endswith(("_id", "_ids", "_idx"))}  # ids for the host, too
+    texts = [n for n, f in dataset.features.items() if nested and "string" in str(f) or holds_texts(dataset, n)]
+    return [name for name in texts if name not in left_out]
 
 
 def texts_of_documents(dataset: Dataset) -> list[str]:
     """The text column of rows that are sentences of documents: `sentence`, else `text`, else all that there are."""
-    return [name for name in ("sentence", "text") if name in dataset.column_names][:1] or text_columns(
-        dataset, nested=True
-    )
+    known = [name for name in ("sentence", "text") if name in dataset.column_names]
+    return known[:1] or text_columns(dataset, nested=True)
 
 
 def holds_texts(dataset: Any, column: str) -> bool:

@@ -11,17 +11,18 @@ from sentence_transformers.base.sampler import MultiDatasetDefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 from torch.utils.data import BatchSampler, ConcatDataset
 
-from st_xlret.batches.sampling import DRAWS_AT_A_TIME, REPEAT
+REPEAT = 1_000_003
+"""Added to the seed of a sampler for each further pass within an epoch: passes differ, and the epoch is true."""
 
 
 class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
     """Takes each batch from a data set that is chosen at random (CCP, section 4): a `multi_dataset_batch_sampler`.
 
-    With options, pass `functools.partial(InterleavedBatchSampler, ratios=[1, 2])`. A data set that is exhausted starts
-    anew. All ranks take a step on the same data set: losses that gather would else wait for each other forever.
+    A data set that is exhausted starts anew. All ranks take a step on the same data set: losses that gather would else
+    wait for each other forever. With options, pass `functools.partial(InterleavedBatchSampler, ratios=[1, 2])`.
 
     Args:
-        ratios: How often a batch of each data set is drawn. Default: in proportion to their numbers of batches.
+        ratios: How often a batch of each data set is drawn. By default in proportion to their numbers of batches.
         in_turn: One batch of each data set in their order, and an epoch is one of the last data set.
 
     Example:
@@ -59,13 +60,10 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         offsets = np.concatenate([[0], self.dataset.cumulative_sizes])
         streams = [self._endless(number) for number in range(len(self.batch_samplers))]
         generator = np.random.default_rng([self.seed, self.epoch, 1])
-        for begin in range(0, self.batches, DRAWS_AT_A_TIME):
-            order = np.arange(begin, min(begin + DRAWS_AT_A_TIME, self.batches)) % len(streams)
-            if not self.in_turn:
-                order = generator.choice(len(streams), size=len(order), p=self.probabilities)
-            for chosen in order.tolist():
-                for _ in range(self.ranks):
-                    yield [int(row + offsets[chosen]) for row in next(streams[chosen])]
+        for step in range(self.batches):
+            turn = step % len(streams) if self.in_turn else generator.choice(len(streams), p=self.probabilities)
+            for _ in range(self.ranks):
+                yield [int(row + offsets[turn]) for row in next(streams[turn])]
 
     def _endless(self, number: int) -> Iterator[list[int]]:
         sampler: Any = self.batch_samplers[number]

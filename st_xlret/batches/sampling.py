@@ -10,8 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +20,9 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
 from st_xlret.batches.collator import languages_of, text_columns, texts_of_documents
-from st_xlret.data.rows import column_codes, rows_by_value
+from st_xlret.data.rows import rows_by_value
 
-REPEAT = 1_000_003
-"""Added to the seed of a sampler for each further pass within an epoch: passes differ, and the epoch is true."""
-DRAWS_AT_A_TIME = 2**12
-"""How many random numbers, and lengths of texts, samplers take ahead."""
+_TEXTS_AT_A_TIME = 2**12
 
 
 def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.ndarray:
@@ -40,83 +36,36 @@ def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.n
     return powers / powers.sum()
 
 
-def endless_draws(
-    groups: Sequence[np.ndarray], options: Rows, rows: int, generator: np.random.Generator
-) -> Iterator[np.ndarray]:
-    """Draw rows (rows,) again and again from languages, whose rows are the groups.
+def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows of documents in order, where documents start among them (and the last one ends), and their languages.
 
-    The rows of a language come in a random order, each once before any comes again, and then in a new order.
-    """
-    groups = [group for group in groups if len(group)]
-    probabilities = smoothed_probabilities(np.array([len(group) for group in groups]), options.language_smoothing)
-    waiting = [np.empty(0, dtype=np.int64) for _ in groups]
-    while True:
-        language = np.full(rows, generator.choice(len(groups), p=probabilities))
-        if options.language_mixing:
-            leaves = generator.random(rows) < options.language_mixing
-            language = np.where(leaves, generator.choice(len(groups), size=rows, p=probabilities), language)
-        drawn = np.empty(rows, dtype=np.int64)
-        for number in np.unique(language):
-            places = np.flatnonzero(language == number)
-            while len(waiting[number]) < len(places):
-                waiting[number] = np.append(waiting[number], generator.permutation(len(groups[number])))
-            first, waiting[number] = np.split(waiting[number], [len(places)])
-            drawn[places] = groups[number][first]
-        yield drawn
-
-
-def shares(rows: Sequence[int] | np.ndarray, ranks: int) -> list[list[int]]:
-    """Cut the rows of a batch into one equal share for each process, in their order.
-
-    Example:
-        >>> shares([5, 6, 7, 8], 2)
-        [[5, 6], [7, 8]]
-    """
-    size = len(rows) // ranks
-    return [np.asarray(rows[rank * size : (rank + 1) * size]).tolist() for rank in range(ranks)]
-
-
-class Documents(NamedTuple):
-    """The rows of documents in order, where each document starts among them, its length, and its language."""
-
-    rows: np.ndarray
-    starts: np.ndarray
-    lengths: np.ndarray
-    language: np.ndarray
-    languages: int
-
-
-def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> Documents:
-    """Find the documents of a data set with `language` and `document`, whose rows have a `position` or stand in order.
-
-    Example:
-        >>> data = Dataset.from_dict({"language": ["en", "en", "fr"], "document": ["a", "a", "b"]})
-        >>> find_documents(data).lengths.tolist(), find_documents(data).language.tolist()
-        ([2, 1], [0, 1])
+    The data set has a column `document`, and a `position` where its rows do not stand in order.
     """
     languages_of(dataset)  # refuses what is none
-    code, names = column_codes(dataset, ["language"] if "language" in dataset.column_names else [])
-    table: Any = dataset.with_format("arrow")[:]  # mapped, not read
+    table: pa.Table = dataset.with_format("arrow")[:]  # mapped, not read
     rows = np.arange(len(dataset))
     for text in texts_of_documents(dataset) if skip_empty else ():
         rows = rows[pc.greater(pc.binary_length(table[text]), 0).fill_null(False).to_numpy()[rows]]
-    numbered = pa.types.is_integer(table["document"].type)
-    document = (table["document"].to_numpy() if numbered else column_codes(dataset, ["document"])[0])[rows]
+    numbers = {
+        name: pc.index_in(table[name], value_set=table[name].unique(), skip_nulls=True).to_numpy()[rows]
+        for name in ("language", "document")
+        if name in table.column_names
+    }
+    document, language = numbers["document"], numbers.get("language", np.zeros(len(rows), dtype=np.int64))
     if "position" in table.column_names:
         position = table["position"].cast(pa.int64()).to_numpy()[rows]
         _, first, number = np.unique(document, return_index=True, return_inverse=True)
         order = np.lexsort((position, first[number]))
-        rows, document, position = rows[order], document[order], position[order]
+        rows, document, position, language = rows[order], document[order], position[order], language[order]
         if ((np.diff(position) == 0) & (np.diff(document) == 0)).any():
             raise ValueError("two rows of a document have one 'position': two documents may have the same id")
     first = np.flatnonzero(np.diff(document, prepend=document[:1] - 1))
     if len(np.unique(document[first])) != len(first):
         raise ValueError(
-            "the rows of a document must be contiguous and in order. Sorting by 'document' does not keep their order: "
-            "number them first, as by dataset.add_column('position', range(len(dataset))), and there is no need to sort"
+            "the rows of a document must be contiguous and in order, which sorting by 'document' does not keep: "
+            "number them first, as by dataset.add_column('position', range(len(dataset)))"
         )
-    starts = np.append(first, len(rows))
-    return Documents(rows, starts, np.diff(starts), code[rows][first], len(names))
+    return rows, np.append(first, len(rows)), language[first]
 
 
 class BatchFactory(ABC):
@@ -146,12 +95,10 @@ class BatchFactory(ABC):
 class Rows(BatchFactory):
     """Batches of rows whose languages are sampled with smoothing: `batches` of a loss, or `batch_sampler`.
 
-    Rows are grouped by every column named `language` or `*_language`: by language, or by language pair. Without such a
-    column they are one group. An epoch has as many rows as the data set.
+    Rows are grouped by all columns named `language` or `*_language`. An epoch has as many rows as the data set.
 
     Args:
-        language_smoothing: Languages are sampled in proportion to their size raised to this power: 1 as often as they
-            are, 0 all equally often.
+        language_smoothing: Languages are sampled in proportion to their size raised to this power.
         language_mixing: 0: a batch is of one language (or language pair). 1: its languages are fully mixed.
         batch_scale: Rows for each unit of the batch size, such as 32 beside batches of documents of 32 sentences.
 
@@ -177,21 +124,39 @@ class Rows(BatchFactory):
 class LanguageBatchSampler(DefaultBatchSampler):
     """The sampler of [`Rows`][st_xlret.batches.Rows]. Subclasses say which rows to draw, and what to make of them."""
 
+    rows_of_draw = 1
+    """How many rows of a batch are made of one that is drawn."""
+
     def __init__(self, dataset: Dataset, batch_size: int, options: Rows, *, seed: int = 0) -> None:
-        super().__init__(dataset, batch_size, True, seed=seed)
+        # With several processes, batches of another length than this would be dropped.
+        super().__init__(dataset, batch_size * self.rows_of_draw, True, seed=seed)
         self.options, self.ranks = options, get_world_size()
         self.draws = batch_size * self.ranks
-        self.groups = self.find_groups(dataset)
-        if not sum(map(len, self.groups)):
+        self.groups = [group for group in self.find_groups(dataset) if len(group)]
+        if not self.groups:
             raise ValueError(f"there is nothing to draw for {options}: none of {len(dataset)} rows can be used")
 
     def __len__(self) -> int:
         return max(1, sum(map(len, self.groups)) // self.draws) * self.ranks
 
     def __iter__(self) -> Iterator[list[int]]:
-        generator = np.random.default_rng([self.seed, self.epoch])
-        draws = endless_draws(self.groups, self.options, self.draws, generator)
-        for rows in islice(draws, len(self) // self.ranks):
+        generator, options = np.random.default_rng([self.seed, self.epoch]), self.options
+        sizes = np.array([len(group) for group in self.groups])
+        probabilities = smoothed_probabilities(sizes, options.language_smoothing)
+        waiting = [np.empty(0, dtype=np.int64) for _ in sizes]
+        for _ in range(len(self) // self.ranks):
+            language = np.full(self.draws, generator.choice(len(sizes), p=probabilities))
+            if options.language_mixing:
+                leaves = generator.random(self.draws) < options.language_mixing
+                language = np.where(leaves, generator.choice(len(sizes), size=self.draws, p=probabilities), language)
+            rows = np.empty(self.draws, dtype=np.int64)
+            for number in np.unique(language):
+                places = np.flatnonzero(language == number)
+                # The rows of a language come in a random order, each once before any comes again.
+                while len(waiting[number]) < len(places):
+                    waiting[number] = np.append(waiting[number], generator.permutation(sizes[number]))
+                first, waiting[number] = np.split(waiting[number], [len(places)])
+                rows[places] = self.groups[number][first]
             yield from self.shares_of(rows, generator)
 
     def find_groups(self, dataset: Dataset) -> list[np.ndarray]:
@@ -202,7 +167,7 @@ class LanguageBatchSampler(DefaultBatchSampler):
 
     def shares_of(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
         """The batches of the processes, made of the rows that were drawn."""
-        return shares(rows, self.ranks)
+        return rows.reshape(self.ranks, -1).tolist()
 
 
 @dataclass(frozen=True)
@@ -210,13 +175,11 @@ class Windows(Rows):
     """Batches of windows (CCP, Algorithm 1). Pass it as `batches` of `CCPLoss`, or as `batch_sampler`.
 
     The data set has a row per sentence (columns `language`, `document`), with its `position` in the document; without
-    positions, the rows of a document are contiguous and in order. A batch of N windows has 2 N rows: the centres, then
-    the context of each. In every epoch the centres come in a new order and their contexts are drawn anew. Documents of
-    one sentence are left out. Rows of a data set without a `document` column are windows already: centre and context
-    are its two text columns.
+    positions, the rows of a document are contiguous and in order. A batch of N windows has 2 N rows: the centres, in a
+    new order in every epoch, then the context of each, drawn anew. Documents of one sentence are left out. Rows of a
+    data set without a `document` column are windows already: centre and context are its two text columns.
 
     Args:
-        language_smoothing: As for `Rows`.
         language_mixing: As for `Rows`, but 0, as in the paper.
         window_size: Largest distance of a context sentence from its centre (w in the paper).
 
@@ -240,19 +203,15 @@ class WindowBatchSampler(LanguageBatchSampler):
     """The sampler of [`Windows`][st_xlret.batches.Windows]: N centre sentences, then one context sentence of each."""
 
     options: Windows
-
-    def __init__(self, dataset: Dataset, batch_size: int, options: Windows, *, seed: int = 0) -> None:
-        super().__init__(dataset, batch_size, options, seed=seed)
-        # The number of rows: with several processes, batches of another length would be dropped.
-        self.batch_size = 2 * batch_size
+    rows_of_draw = 2
 
     def find_groups(self, dataset: Dataset) -> list[np.ndarray]:
         """The sentences that have a context, by language; where each document begins is kept for drawing it."""
-        documents = find_documents(dataset)
-        self.starts, self.rows = documents.starts, documents.rows
-        usable = (documents.lengths > 1) & (self.options.window_size >= 1)
-        language = np.repeat(np.where(usable, documents.language, -1), documents.lengths)
-        return [np.flatnonzero(language == number) for number in range(documents.languages)]
+        self.rows, self.starts, of_documents = find_documents(dataset)
+        lengths = np.diff(self.starts)
+        usable = (lengths > 1) & (self.options.window_size >= 1)
+        language = np.repeat(np.where(usable, of_documents, -1), lengths)
+        return [np.flatnonzero(language == number) for number in np.unique(of_documents)]
 
     def shares_of(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
         """The centres of each process, then their contexts."""
@@ -262,16 +221,15 @@ class WindowBatchSampler(LanguageBatchSampler):
         # One of high - low positions; those from the centre on move up by one.
         context = low + (generator.random(len(rows)) * (high - low)).astype(np.int64)
         context += context >= rows
-        centres, contexts = (shares(self.rows[side], self.ranks) for side in (rows, context))
-        return [[*a, *b] for a, b in zip(centres, contexts, strict=True)]
+        return np.hstack([self.rows[side].reshape(self.ranks, -1) for side in (rows, context)]).tolist()
 
 
 @dataclass(frozen=True)
 class LengthGroupedBatches(BatchFactory):
     """Batches of rows of about the same length. Pass it as `batches` of a loss, or as `batch_sampler`.
 
-    Where padding is computed like text, batches of mixed lengths can take several times as long. The rows are shuffled;
-    each stretch of 50 batches is sorted by length and cut into batches, which are shuffled.
+    Batches of mixed lengths can take several times as long. The rows are shuffled; each stretch of 50 batches is sorted
+    by length and cut into batches, which are shuffled.
 
     Args:
         tokenizer: A tokenizer of Transformers. The length of a row is the largest number of tokens of its texts.
@@ -289,13 +247,10 @@ class LengthGroupedBatches(BatchFactory):
 
     def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:
         """Make the sampler for this data set."""
-        columns, lengths = text_columns(dataset), np.zeros(len(dataset), dtype=np.int64)
-        for start in range(0, len(dataset), DRAWS_AT_A_TIME):
-            rows = dataset[start : start + DRAWS_AT_A_TIME]
-            for column in columns:
-                ids = self.tokenizer(list(rows[column]))["input_ids"]
-                part = slice(start, start + len(ids))
-                lengths[part] = np.maximum(lengths[part], [len(row) for row in ids])
+        columns, lengths = text_columns(dataset), list[int]()
+        for rows in dataset.iter(_TEXTS_AT_A_TIME):
+            ids = (self.tokenizer(rows[column])["input_ids"] for column in columns)
+            lengths += [max(map(len, texts)) for texts in zip(*ids, strict=True)]
         size = max(1, batch_size // len(columns)) if self.texts_per_batch else batch_size
         return LengthGroupedBatchSampler(dataset, size, drop_last, lengths=lengths, seed=seed)
 
@@ -323,9 +278,9 @@ class LengthGroupedBatchSampler(DefaultBatchSampler):
         rows = generator.permutation(len(self.lengths))
         for start in range(0, self.full, self.stretch * self.draws):
             stretch = rows[start : min(start + self.stretch * self.draws, self.full)]
-            batches = stretch[np.argsort(self.lengths[stretch], kind="stable")].reshape(-1, self.draws)
-            for number in generator.permutation(len(batches)):
-                yield from shares(batches[number], self.ranks)
+            by_length = stretch[np.argsort(self.lengths[stretch], kind="stable")]
+            for batch in generator.permutation(by_length.reshape(-1, self.draws)):
+                yield from batch.reshape(self.ranks, -1).tolist()
         if self.last:
             yield rows[self.full :].tolist()
 
@@ -333,15 +288,12 @@ class LengthGroupedBatchSampler(DefaultBatchSampler):
 def pairs_and_others(pairs: Dataset, others: Dataset | None, seed: int = 0) -> Dataset:
     """Put a sentence without a translation beside each pair, for the language loss (lang-contrastive, Hu et al. 2023).
 
-    `Rows` draws batches of it. The sentences come in random order, and again where there are fewer of them than pairs.
+    They are the columns `other` and `other_language`, in random order, and again where they are fewer than the pairs.
 
     Args:
         pairs: `source`, `target`, `source_language` and `target_language`.
         others: `sentence` and `language`; None or empty for parallel sentences alone.
         seed: Seed of their order.
-
-    Returns:
-        The four columns of the pairs and, if there are other sentences, `other` and `other_language`.
 
     Example:
         >>> languages = {"source_language": ["en"], "target_language": ["fr"]}
@@ -355,6 +307,5 @@ def pairs_and_others(pairs: Dataset, others: Dataset | None, seed: int = 0) -> D
     generator, passes = np.random.default_rng(seed), -(-len(pairs) // len(others))
     rows = np.concatenate([np.empty(0, np.int64), *(generator.permutation(len(others)) for _ in range(passes))])
     others = others.select(rows[: len(pairs)]).select_columns(["sentence", "language"])
-    return concatenate_datasets(
-        [pairs, others.rename_columns({"sentence": "other", "language": "other_language"})], axis=1
-    )
+    others = others.rename_columns({"sentence": "other", "language": "other_language"})
+    return concatenate_datasets([pairs, others], axis=1)
