@@ -44,7 +44,7 @@ class Blocks(Rows):
 
 
 class AnyLength(int):
-    """A number of rows that is equal to every number: accelerate drops batches that are not as long as the sampler's."""
+    """Equal to every number of rows: accelerate drops batches that are not as long as the sampler says."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, int)
