@@ -15,7 +15,7 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from typing_extensions import Self
 
-from st_xlret.data.reading import PathLike, find_file, kept_table, key_of, read_jsonl, read_table
+from st_xlret.data.reading import find_file, kept_table, key_of, read_jsonl, read_table
 from st_xlret.evaluation.base import choose, naming
 from st_xlret.evaluation.retrieval import RetrievalEvaluator, search, texts_table
 from st_xlret.optional import import_optional
@@ -36,15 +36,13 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
     """R@2kt and R@5kt of XOR-Retrieve, per question language and averaged over the languages.
 
     The benchmark is by Asai et al. (2021), [arXiv:2010.11856](https://arxiv.org/abs/2010.11856), and reported by CCP
-    (Table 4) and MSM (Tables 3 and 10). A passage is encoded as title and text. The texts of the best passages,
-    tokenised by `nltk.word_tokenize`, are concatenated and cut after 2 000 and 5 000 tokens. A question is a hit if one
-    of its answers is a case-sensitive substring of these tokens joined by spaces. The answers "yes" and "no" are left
-    out, and so are questions without another answer. Counting tokens needs NLTK (the extra `eval`). The corpus has some
-    20 million passages: use `keep_vectors`.
+    (Table 4) and MSM (Tables 3 and 10). The texts of the best passages, tokenised by `nltk.word_tokenize` (the extra
+    `eval`), are concatenated and cut after 2 000 and 5 000 tokens. A question is a hit if one of its answers, apart
+    from "yes" and "no", is a case-sensitive substring of these tokens joined by spaces. The corpus has some 20 million
+    passages: use `keep_vectors`.
 
-    Options of reading: `split` (`"dev"`, `"test"`, whose released file has no answers, or `"train"`), `passages` (the
-    file of the passages, if it is not `psgs_w100.tsv` in the folder), and `cache_dir` (folder for the passages as
-    memory-mapped columns; default: the data cache).
+    Options of reading: `split`, `passages` (their file, if it is not `psgs_w100.tsv` in the folder), and `cache_dir`
+    (folder for the passages as memory-mapped columns; default: the data cache).
     """
 
     benchmark = "xor-retrieve"
@@ -67,18 +65,9 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
         }
 
     @classmethod
-    def read(
-        cls,
-        folder: Path | None,
-        languages: Sequence[str] | None,
-        *,
-        split: str = "dev",
-        passages: PathLike | None = None,
-        cache_dir: PathLike | None = None,
-        **options: Any,
-    ) -> Self:
+    def read(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "dev", **options: Any) -> Self:
         """The questions, and the passages, which are read when they are needed."""
-        assert folder is not None
+        cache_dir, passages = options.pop("cache_dir", None), options.pop("passages", None)
         file = find_file(folder, f"xor_{split}_retrieve_eng_span*.jsonl")
         table = find_file(folder, "psgs_w100.tsv", "*w100*.tsv") if passages is None else Path(passages)
         key, questions = key_of("dpr", [table]), list(_read_questions(file))

@@ -28,13 +28,9 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """The scores of a model on a benchmark, with the protocol by which they were measured.
+    """The scores of a model: language to metric to a fraction in [0, 1], and metric to its mean over the languages.
 
-    Attributes:
-        benchmark: The benchmark's name, such as `"tatoeba"`.
-        scores: Language to metric to value; fractions in [0, 1].
-        average: Metric to its mean over the languages.
-        protocol: What a reader must know for a comparison, such as direction and pooling.
+    `protocol` is what a reader must know for a comparison, such as direction and pooling.
     """
 
     benchmark: str
@@ -89,12 +85,11 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         pooling: `"mean"` of the hidden states, or `"model"`. Default: mean with a layer, model without.
         calibration: Applied to each language's vectors after all else, as CCP does after a layer.
         query_prompt: Prompt put before queries, in retrieval. Default: that of the model.
-        document_prompt: Prompt put before documents, in retrieval. Default: that of the model.
+        document_prompt: The same before documents.
         batch_size: Size of a forward pass, in texts of 64 tokens.
         precision: Number format of the model, `"fp32"`, `"bf16"` or `"auto"` (bf16 where the device computes in it).
         show_progress_bar: Whether to show bars.
-        language_metrics: Whether to return each language's metrics, beside the means. Without them a training log stays
-            readable; they are in the CSV file in any case.
+        language_metrics: Whether to return each language's metrics beside the means. The CSV file has them in any case.
     """
 
     benchmark: str = ""
@@ -136,7 +131,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         Args:
             path: Their folder. None: the Hugging Face Hub or, when offline, its cache.
             languages: Codes of the languages (of the queries) to evaluate, in this order. Default: all there.
-            **options: Options of reading, which the class describes, such as `split`, and those of the evaluator.
+            **options: Those of reading, which the class describes, such as `split`, and those of the evaluator.
         """
         choose([options.get("split", cls.splits[0])], cls.splits, f"{cls.benchmark} (split)")
         folder = None if path is None else Path(path).expanduser()
@@ -146,7 +141,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
 
     @classmethod
     @abstractmethod
-    def read(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
+    def read(cls, folder: Any, languages: Sequence[str] | None, **options: Any) -> Self:
         """The evaluator of the files in a folder, or of the Hub if it is None."""
 
     @abstractmethod
@@ -160,14 +155,14 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         by_language = self.calibration is not None or languages_of(model)
         keys = list(zip(texts, languages if by_language else [None] * len(texts), strict=True))
         row_of = {key: row for row, key in enumerate(dict.fromkeys(keys))}
-        how: dict[str, Any] = {"batch_size": self.batch_size, "show_progress_bar": self.show_progress_bar}
+        options: dict[str, Any] = {"batch_size": self.batch_size, "show_progress_bar": self.show_progress_bar}
         if role is not None:
-            how["prompt"] = role_prompt(model, role, self.prompts[role])
+            options["prompt"] = role_prompt(model, role, self.prompts[role])
         elif not self._is_whole:
-            how["prompt"] = ""  # hidden states have no prompt of their own
+            options["prompt"] = ""  # hidden states have no prompt of their own
         distinct, codes = ([key[side] for key in row_of] for side in (0, 1))
-        how |= {"role": role, "precision": self.precision, "convert_to_tensor": True}
-        vectors: Tensor = encode(model, distinct, known_languages(model, codes), **how).float()  # type: ignore[arg-type]
+        options |= {"role": role, "precision": self.precision, "convert_to_tensor": True}
+        vectors: Tensor = encode(model, distinct, known_languages(model, codes), **options).float()  # type: ignore[arg-type]
         if self.calibration is not None:
             with torch.inference_mode():
                 for code in dict.fromkeys(codes):

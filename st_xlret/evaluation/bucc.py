@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -39,12 +39,10 @@ class BUCCEvaluator(BenchmarkEvaluator):
 
     The protocol is that of Artetxe and Schwenk ([2019](https://arxiv.org/abs/1811.01136)) and LASER: pairs are mined in
     both directions with the ratio margin over 4 neighbours, one-to-one (`mine_bitext`); the threshold that gives the
-    best F1 on the training split is applied to the test split. Pairs with a repeated sentence are dropped. (mteb's
-    tasks of this name are retrieval between the gold pairs alone.)
+    best F1 on the training split is applied to the test split. Pairs with a repeated sentence are dropped.
 
-    The folder is that of `de-en.training.de` and so on, or one above it. Options of reading: `split`, and
-    `threshold_split`, whose gold pairs give the threshold: XTREME, and the ML-CTL paper, evaluate `"training"` with the
-    threshold of `"sample"`. `mteb/BUCC` on the Hub has the training split alone.
+    Options of reading: `split`, and `threshold_split`, whose gold pairs give the threshold: XTREME, and the ML-CTL
+    paper, evaluate `"training"` with the threshold of `"sample"`. `mteb/BUCC` on the Hub has the training split alone.
 
     Metrics: `average_f1` (primary), `average_precision`, `average_recall`, and the same per language. A language
     without gold pairs gets no scores; its pairs are in `mined_pairs`: language to (score, source id, target id), best
@@ -54,8 +52,8 @@ class BUCCEvaluator(BenchmarkEvaluator):
         corpora: Language to the corpus that is evaluated, its sentences beside English ones.
         training: Language to the corpus on which the threshold is chosen, with gold pairs. Default: the evaluated
             corpora themselves, which is optimistic, as the result says.
-        split: Name of the evaluated split, for the result, as `threshold_split` is that of `training`.
-        threshold_split: See `split`.
+        split: Name of the evaluated split, for the result.
+        threshold_split: Name of that of `training`.
         **options: Those of [`BenchmarkEvaluator`][st_xlret.evaluation.BenchmarkEvaluator].
     """
 
@@ -85,27 +83,16 @@ class BUCCEvaluator(BenchmarkEvaluator):
         self.thresholds: dict[str, float] = {}
 
     @classmethod
-    def read(
-        cls,
-        folder: Path | None,
-        languages: Sequence[str] | None,
-        *,
-        split: str | None = None,
-        threshold_split: str = "training",
-        **options: Any,
-    ) -> Self:
+    def read(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
         """The corpora of the evaluated split, and those of the split for the threshold if that is another one."""
-        training = None
+        splits = {"split": "training" if folder is None else "test", "threshold_split": "training", **options}
+        split, threshold_split = splits["split"], splits["threshold_split"]
         if folder is None:
-            split = split or "training"
             choose([split, threshold_split], ["training"], HUB_DATASET)
-            corpora = _of_hub(languages)
-        else:
-            split = split or "test"
-            corpora = load_bucc(folder, languages, split=split)
-            if split != threshold_split:
-                training = load_bucc(folder, list(corpora), split=threshold_split)
-        return cls(corpora, training, split=split, threshold_split=threshold_split, **options)
+            return cls(_of_hub(languages), **splits)
+        corpora = load_bucc(folder, languages, split=split)
+        training = None if split == threshold_split else load_bucc(folder, list(corpora), split=threshold_split)
+        return cls(corpora, training, **splits)
 
     def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:
         """See [`BenchmarkEvaluator`][st_xlret.evaluation.BenchmarkEvaluator]."""
@@ -128,16 +115,17 @@ class BUCCEvaluator(BenchmarkEvaluator):
 
     def _mine(self, model: SentenceTransformer, corpus: BUCCCorpus, language: str) -> list[MinedPair]:
         """All one-to-one pairs, best first; repeated sentences are mined once, and their pairs dropped."""
-        counts = [Counter(side.values()) for side in (corpus.source, corpus.target)]
-        names = [{text: name for name, text in side.items()} for side in (corpus.source, corpus.target)]
-        texts = [list(count) for count in counts]
-        vectors = [
-            self.embed(model, side, [code] * len(side)) for side, code in zip(texts, (language, "en"), strict=True)
-        ]
+        names, vectors = [], []
+        for side, code in ((corpus.source, language), (corpus.target, "en")):
+            names_of = defaultdict[str, list[str]](list)
+            for name, text in side.items():
+                names_of[text].append(name)
+            names.append(list(names_of.values()))
+            vectors.append(self.embed(model, list(names_of), [code] * len(names_of)))
         return [
-            MinedPair(score, names[0][texts[0][i]], names[1][texts[1][j]])
+            MinedPair(score, names[0][i][0], names[1][j][0])
             for score, i, j in mine_bitext(vectors[0], vectors[1], show_progress_bar=self.show_progress_bar)
-            if counts[0][texts[0][i]] == counts[1][texts[1][j]] == 1
+            if len(names[0][i]) == len(names[1][j]) == 1
         ]
 
     def protocol(self, model: SentenceTransformer) -> dict[str, str]:

@@ -30,14 +30,11 @@ class LAReQAEvaluator(RetrievalEvaluator):
     """mAP@20 of LAReQA's XQuAD-R: 13 090 questions and 13 014 candidate sentences in 11 languages.
 
     The benchmark is by Roy et al. (2020) and reported by XTREME-R and MSM
-    ([Zhang et al., 2023](https://arxiv.org/abs/2302.01626), Table 12). In the split `"test"`, all candidates are one
-    pool, and the sentence with the answer is relevant in each of the 11 languages; average precision at 20 has the
-    denominator min(R, 20), and is averaged per question language, then over languages. `"test-same-language"` is
-    retrieval from the candidates of the question's language alone. The folder is that of `en.json` and so on, its
-    parent, or one in BEIR's layout. The languages chosen are those of the questions; the pool stays whole.
+    ([Zhang et al., 2023](https://arxiv.org/abs/2302.01626), Table 12). In the split `"test"`, the sentence with the
+    answer is relevant in each language of one pool, which stays whole whatever the languages of the questions;
+    `"test-same-language"` is retrieval from the candidates of the question's language alone.
 
-    Options of reading: `split`, and `context`: whether each candidate is followed by its paragraph, as in XTREME-R and
-    the papers; by default it is the sentence alone.
+    Options of reading: `split`, and `context`: whether each candidate is followed by its paragraph, as in the papers.
 
     Metrics: `map_at_20` (primary), `map` over the whole ranking, `mrr_at_100`, `recall_at_100`; for the mixed pool also
     `recall_at_10` and those of [`language_metrics`][st_xlret.evaluation.language_metrics].
@@ -58,19 +55,11 @@ class LAReQAEvaluator(RetrievalEvaluator):
             self.task = "retrieval of the answer sentence from the question's language alone (XQuAD-R)"
 
     @classmethod
-    def read(
-        cls,
-        folder: Path | None,
-        languages: Sequence[str] | None,
-        *,
-        split: str = "test",
-        context: bool = False,
-        **options: Any,
-    ) -> Self:
+    def read(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
         """One pool in all languages, or one per language for the split `"test-same-language"`."""
-        assert folder is not None
+        context = options.pop("context", False)
         data = read_lareqa(folder, split=split, context=context)
-        pools = {"all": data if languages is None else data.of_languages(languages)}
+        pools = {"all": data.of_languages(languages)}
         if split == "test-same-language":
             codes = languages or data.judged.unique("language")
             pools = {code: data.of_languages([code], corpus=True) for code in codes}
@@ -137,11 +126,10 @@ def _read_release(folder: Path, split: str) -> tuple[RetrievalData, dict[str, st
     for file in sorted(folder.glob("??.json")):
         code = file.stem
         with naming(file):
-            for place, paragraph in (
-                (f"{code}-{number:02d}-{position}", paragraph)
-                for number, article in enumerate(json.loads(file.read_text(encoding="utf-8"))["data"])
-                for position, paragraph in enumerate(article["paragraphs"])
-            ):
+            articles = enumerate(json.loads(file.read_text(encoding="utf-8"))["data"])
+            numbered = ((number, *each) for number, article in articles for each in enumerate(article["paragraphs"]))
+            for number, position, paragraph in numbered:
+                place = f"{code}-{number:02d}-{position}"
                 text, breaks = paragraph["context"], paragraph["sentence_breaks"]
                 for row, (start, end) in enumerate(breaks):
                     candidates.append((f"{place}-{row}", "", text[start:end], code))

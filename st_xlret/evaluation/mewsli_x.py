@@ -18,11 +18,9 @@ class MewsliXEvaluator(RetrievalEvaluator):
     """mAP@20 of Mewsli-X: 15 000 mentions in 11 languages, 1 003 893 candidate entities in 50.
 
     The benchmark is part of XTREME-R (Ruder et al., 2021) and reported by MSM ([Zhang et al.,
-    2023](https://arxiv.org/abs/2302.01626), Table 11). Each mention has one entity, so mAP@20 equals MRR@20. The
-    average is the macro-average over the languages of the mentions. A query is the mention followed by its sentence in
-    which the mention is marked, `Smith: The verdict for { Smith } came.`; a candidate is the sentences of the
-    description. Both are as in XTREME-R's baseline. The splits are `"test"` and `"dev"`. The download
-    (`wikinews_mentions_no_text`) leaves `text` empty; the release's `get-mewsli-x.sh` fills it in.
+    2023](https://arxiv.org/abs/2302.01626), Table 11). Each mention has one entity, so mAP@20 equals MRR@20. A query is
+    that of `mention_in_context`, a candidate the sentences of the description, both as in XTREME-R's baseline. The
+    splits are `"test"` and `"dev"`.
 
     Metrics: `map_at_20` (primary), `mrr_at_100`, `recall_at_100`, and those of
     [`language_metrics`][st_xlret.evaluation.language_metrics].
@@ -38,9 +36,8 @@ class MewsliXEvaluator(RetrievalEvaluator):
     direction = "mention in its sentence to entity descriptions"
 
     @classmethod
-    def read(cls, folder: Path | None, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
+    def read(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
         """One pool of entities, and the mentions of a split."""
-        assert folder is not None
         entities = find_file(folder, "candidate_set_entities.jsonl")
         mentions = find_file(folder, f"wikinews_mentions-{split}.jsonl")
         qrels: dict[str, dict[str, int]] = {}
@@ -51,8 +48,7 @@ class MewsliXEvaluator(RetrievalEvaluator):
             "candidate": "sentences of the entity's description, without its title",
             "average": "mean of the languages' means",
         }
-        pools = {"all": data if languages is None else data.of_languages(languages)}
-        return cls(pools, split=split, notes=notes, **options)
+        return cls({"all": data.of_languages(languages)}, split=split, notes=notes, **options)
 
 
 def mention_in_context(text: str, start: int, end: int, sentence_spans: Sequence[tuple[int, int]]) -> str:

@@ -26,15 +26,12 @@ class MrTyDiEvaluator(RetrievalEvaluator):
 
     The benchmark is by Zhang et al. (2021), [arXiv:2108.08787](https://arxiv.org/abs/2108.08787), and reported by CCP,
     MSM and the paper of the language contrastive loss. Each of the 11 languages has its own Wikipedia as the pool, from
-    137 000 passages in Swahili to 33 million in English. Every question with a judgement counts. A passage is encoded
-    as title and text; passages are memory-mapped, one language at a time, and the large languages need `keep_vectors`.
+    137 000 passages in Swahili to 33 million in English, for which `keep_vectors` is needed. A passage is encoded as
+    title and text. The folder is that of the official release or of the Hub, whose `castorini/mr-tydi-corpus` and
+    `castorini/mr-tydi` may be merged into one folder or be side by side in it.
 
-    The folder holds `mrtydi-v1.1-<language>` of the official release, with `collection/docs.jsonl.gz`,
-    `topic.<split>.tsv` and `qrels.<split>.txt` in each, or of the Hub, whose `castorini/mr-tydi-corpus` and
-    `castorini/mr-tydi` may be merged into one folder or be side by side in it. Languages are codes, such as `sw`.
-
-    Options of reading: `split` (`"test"`, `"dev"` or `"train"`), and `cache_dir` (folder for the passages as
-    memory-mapped columns; default: the data cache).
+    Options of reading: `split`, and `cache_dir` (folder for the passages as memory-mapped columns; default: the data
+    cache).
     """
 
     benchmark = "mrtydi"
@@ -47,23 +44,14 @@ class MrTyDiEvaluator(RetrievalEvaluator):
     direction = "question to passages in the same language"
 
     @classmethod
-    def read(
-        cls,
-        folder: Path | None,
-        languages: Sequence[str] | None,
-        *,
-        split: str = "test",
-        cache_dir: PathLike | None = None,
-        **options: Any,
-    ) -> Self:
+    def read(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
         """A function per language that loads its pool; all files are found before any is read."""
         if folder is None:
             from huggingface_hub import snapshot_download
 
             names = choose(languages, LANGUAGES, "Mr.TyDi")
-            patterns = [f"{_folder(name)}/*" for name in names]
-            how: Any = {"repo_type": "dataset", "allow_patterns": patterns}
-            roots = [Path(snapshot_download(repository, **how)) for repository in (HUB_CORPUS, HUB_QUERIES)]
+            wanted: Any = {"repo_type": "dataset", "allow_patterns": [f"{_folder(name)}/*" for name in names]}
+            roots = [Path(snapshot_download(repository, **wanted)) for repository in (HUB_CORPUS, HUB_QUERIES)]
         elif folder.name in map(_folder, LANGUAGES):
             roots, names = [folder.parent], [code for code in LANGUAGES if _folder(code) == folder.name]
         else:
@@ -71,6 +59,7 @@ class MrTyDiEvaluator(RetrievalEvaluator):
             there = [code for code in LANGUAGES if any((root / _folder(code)).is_dir() for root in roots)]
             names = choose(languages, there, f"{folder} (Mr.TyDi)")
         files = {name: _find_files([root / _folder(name) for root in roots], split) for name in names}
+        cache_dir = options.pop("cache_dir", None)
         pools = {code: partial(_load, code, *of_code, cache_dir) for code, of_code in files.items()}
         average = f"mean over the languages evaluated; the papers' is over all {cls.languages_in_all}"
         return cls(pools, split=split, notes={"passage": "title and text", "average": average}, **options)
@@ -94,14 +83,23 @@ def _find_files(folders: Sequence[Path], split: str) -> tuple[Path, Path, Path]:
 
 
 def _load(language: str, passages: Path, questions: Path, qrels: Path, cache_dir: PathLike | None) -> RetrievalData:
+    """The pool of a language: questions are `id <tab> question` lines, or the Hub's records with positive passages."""
     columns = dict.fromkeys(("id", "title", "text", "language"), "string")
     key = key_of(["mr_tydi", language], [passages])
     corpus = kept_table(f"passages-{key}", columns, _read_passages(passages, language), cache_dir=cache_dir)
-    if qrels == questions:
-        judgements: dict[str, dict[str, int]] = {}
-        queries = texts_table(_read_questions(questions, language, judgements))
-        return RetrievalData(corpus, queries, judgements, str(qrels))
-    return RetrievalData(corpus, texts_table(_read_topics(questions, language)), read_qrels(qrels), str(qrels))
+    rows: list[tuple[str, str, str, str]] = []
+    if questions != qrels:
+        for number, line in read_lines(questions):
+            with naming(questions, number):
+                name, question = line.split("\t")
+            rows.append((name.strip(), "", question.strip(), language))
+        return RetrievalData(corpus, texts_table(rows), read_qrels(qrels), str(qrels))
+    judgements: dict[str, dict[str, int]] = {}
+    for number, record in read_jsonl(questions):
+        with naming(questions, number):
+            judgements[record["query_id"]] = {str(passage["docid"]): 1 for passage in record["positive_passages"]}
+            rows.append((record["query_id"], "", record["query"].strip(), language))
+    return RetrievalData(corpus, texts_table(rows), judgements, str(qrels))
 
 
 def _read_passages(file: Path, language: str) -> Iterator[tuple[str, str, str, str]]:
@@ -115,22 +113,3 @@ def _read_passages(file: Path, language: str) -> Iterator[tuple[str, str, str, s
                 row = record["docid"], record.get("title", ""), record["text"]
             _ = row[0] + row[1] + row[2]  # a TypeError unless all are strings
         yield *row, language
-
-
-def _read_topics(file: Path, language: str) -> Iterator[tuple[str, str, str, str]]:
-    """Rows of `id <tab> question` lines."""
-    for number, line in read_lines(file):
-        with naming(file, number):
-            name, question = line.split("\t")
-        yield name.strip(), "", question.strip(), language
-
-
-def _read_questions(
-    file: Path, language: str, judgements: dict[str, dict[str, int]]
-) -> Iterator[tuple[str, str, str, str]]:
-    """Rows of the Hub's `{"query_id", "query", "positive_passages": [{"docid"}]}`; fills in the judgements."""
-    for number, record in read_jsonl(file):
-        with naming(file, number):
-            judgements[record["query_id"]] = {str(passage["docid"]): 1 for passage in record["positive_passages"]}
-            row = record["query_id"], "", record["query"].strip(), language
-        yield row

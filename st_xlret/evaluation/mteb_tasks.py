@@ -50,20 +50,16 @@ _TASKS: dict[str, tuple[str, str, str, Any]] = {
 def mteb_task(
     benchmark: str, data: str | os.PathLike[str], languages: Sequence[str] | None = None, **options: Any
 ) -> AbsTask:
-    """A benchmark of this library as an mteb task, with a subset for each language.
+    """A benchmark of this library over its folder as an mteb task, with a subset for each language (of the queries).
 
     The texts are embedded by mteb's encoder (a model with a map per language is told their languages), and scored by
-    the evaluator of the benchmark: `mteb.evaluate(model, mteb_task("lareqa", "lareqa/xquad-r"), cache=None)`. BUCC is
-    mining by margin, unlike mteb's task of that name; Tatoeba's `f1_to_en` is the `f1` of mteb's own task.
-
-    Args:
-        benchmark: `"tatoeba"`, `"bucc"`, `"lareqa"`, `"mrtydi"`, `"mewsli-x"` or `"xor-retrieve"`.
-        data: Folder of its files.
-        languages: Those of the queries. Default: all there.
-        **options: Those of `from_directory` of the evaluator, such as `split`.
+    the evaluator of the benchmark, whose `from_directory` takes the options, such as `split`:
+    `mteb.evaluate(model, mteb_task("lareqa", "lareqa/xquad-r"), cache=None)`. BUCC is mining by margin, unlike mteb's
+    task of that name; Tatoeba's `f1_to_en` is the `f1` of mteb's own task.
 
     Raises:
-        ValueError: If the benchmark or a language is unknown.
+        ValueError: If the benchmark (`"tatoeba"`, `"bucc"`, `"lareqa"`, `"mrtydi"`, `"mewsli-x"` or `"xor-retrieve"`)
+            or a language is unknown.
     """
     name, codes, reference, license_name = _TASKS[choose([benchmark], _TASKS, "mteb_task")[0]]
     kind, is_mining = BENCHMARKS[benchmark], benchmark in ("tatoeba", "bucc")
@@ -103,6 +99,7 @@ class _LocalTask(AbsTask):
 
     load: Any = None
     measured: Any = None
+    _calculate_descriptive_statistics_from_split: Any = None  # the data is in local files
 
     def load_data(self, num_proc: int | None = None, **options: Any) -> None:
         """Read the folder, once."""
@@ -131,8 +128,6 @@ class _LocalTask(AbsTask):
             self.evaluator.similarity = str(getattr(name, "value", name) or "cosine")
             self.scores, self.measured = self.evaluator.score(model), model
         return dict(self.scores[_language(hf_subset)])
-
-    _calculate_descriptive_statistics_from_split: Any = None  # the data is in local files
 
 
 def _embed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +20,7 @@ from typing_extensions import Self
 
 from st_xlret.data.reading import DataError, PathLike, find_file, read_jsonl, read_qrels
 from st_xlret.encoding import KeptVectors, Role, fingerprint
-from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, choose, macro_average, naming
+from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, choose, naming
 from st_xlret.languages import check_language, language_of, read_label
 from st_xlret.search import top_k, unit_rows
 
@@ -37,19 +37,14 @@ def mrr_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
     Args:
         hits: Boolean (Q, K), whether the result at each rank is relevant, best first. Ranks beyond K are no hits.
         relevant: (Q,), the number of documents that are relevant to each query, found or not; at least 1.
-        k: Number of results per query that are considered.
+        k: Results per query that are considered.
     """
     best = np.asarray(hits, dtype=bool)[:, :k]
     return np.where(best.any(axis=1), 1.0 / (best.argmax(axis=1) + 1), 0.0)
 
 
 def recall_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
-    """Fraction of the relevant documents of each query that are among its k best results; see `mrr_at_k`.
-
-    Example:
-        >>> recall_at_k([[False, True, True], [False, False, True]], [4, 1], k=3).tolist()
-        [0.5, 1.0]
-    """
+    """Fraction of the relevant documents of each query that are among its k best results; see `mrr_at_k`."""
     return np.divide(np.asarray(hits, dtype=bool)[:, :k].sum(axis=1), np.asarray(relevant))
 
 
@@ -74,12 +69,7 @@ def map_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
 
 
 def ndcg_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
-    """Normalised discounted cumulative gain of the k best results of each query; see `mrr_at_k`.
-
-    Example:
-        >>> ndcg_at_k([[True, False, True]], [1 + 1], k=3).round(4).tolist()
-        [0.9197]
-    """
+    """Normalised discounted cumulative gain of the k best results of each query; see `mrr_at_k`."""
     best, discounts = np.asarray(hits, dtype=bool)[:, :k], 1 / np.log2(np.arange(2, k + 2))
     ideal = discounts.cumsum()[np.minimum(np.asarray(relevant), k) - 1]
     return (best * discounts[: best.shape[1]]).sum(axis=1) / ideal
@@ -94,9 +84,10 @@ def language_metrics(
     query_languages: Sequence[str],
     document_languages: Sequence[str],
 ) -> dict[str, Values]:
-    """What a search finds in the query's language and in others, each (Q,); NaN for queries that it is not defined for.
+    """What a search finds in the query's language and in others, each (Q,), NaN for queries without a value.
 
-    The relevant documents of a query are taken to be translations of each other, as in LAReQA. The preference rate, the
+    `ranking` has corpus rows (Q, K), best first, and `relevant` those relevant to each query, which are taken to be
+    translations of each other, as in LAReQA; negative ones are not in the corpus. The preference rate, the
     language-aware nDCG and the four-way split have the names and the purpose of MLAIRE
     ([arXiv:2605.07249](https://arxiv.org/abs/2605.07249)); they are defined here, and not copied from there:
 
@@ -110,12 +101,6 @@ def language_metrics(
     - `language_ndcg_at_10`: nDCG@10 with a gain of 2 for a relevant document in the query's language, else of 1.
     - `right_same_language`, `right_other_language`, `wrong_same_language`, `wrong_other_language`: What the first
       result is; the four sum to 1.
-
-    Args:
-        ranking: Shape (Q, K), corpus rows, best first.
-        relevant: The relevant corpus rows of each query.
-        query_languages: (Q,) languages.
-        document_languages: (C,) languages of the corpus.
     """
     of_documents, discounts = np.asarray(document_languages), 1 / np.log2(np.arange(2, 12))
     kinds = [f"{what}_{which}_language" for what in ("right", "wrong") for which in ("same", "other")]
@@ -145,10 +130,7 @@ def language_metrics(
 
 
 def texts_table(rows: Iterable[tuple[str, str, str, str]]) -> Dataset:
-    """Rows (id, title, text, language) as a table: a corpus, or queries. Without any title it has no such column.
-
-    Languages get their normal form; those of missing labels are none, "".
-    """
+    """Rows (id, title, text, language) as a table, without titles if all are empty; a missing language is ""."""
     columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
     spelling = {code: read_label(code) or "" for code in set(columns[3])}
     columns[3] = [spelling[code] for code in columns[3]]
@@ -165,13 +147,9 @@ def full_texts(table: Dataset) -> list[str]:
 
 @dataclass(frozen=True)
 class RetrievalData:
-    """A corpus, queries and judgements. Those queries count that have a relevant document, found or not.
+    """A corpus and queries, as `texts_table` makes them, and judgements, whose file messages name.
 
-    Attributes:
-        corpus: Columns `id`, `text`, `language` and, for some, `title`, as `texts_table` makes it, in memory or not.
-        queries: The same.
-        qrels: Query id to document id to judgement.
-        file: File of the judgements, for messages.
+    Those queries count that have a relevant document, found or not.
 
     Raises:
         DataError: If no query has a relevant document, or an id that is judged is not in its table exactly once.
@@ -189,27 +167,23 @@ class RetrievalData:
     def _relevant(self) -> dict[int, NDArray[np.int64]]:
         """Row of each query that counts to the corpus rows relevant to it."""
         judged = {document for judgements in self.qrels.values() for document in judgements}
-        query_rows, document_rows = _rows_named(self.queries, self.qrels), _rows_named(self.corpus, judged)
-        of_queries, row_of = Counter(name for name, _ in query_rows), dict(document_rows)
-        wrong = [
-            f"{name!r} stands {of_queries[name]} times in the texts" for name in self.qrels if of_queries[name] != 1
-        ]
-        if len(row_of) < len(document_rows):
-            repeated, count = Counter(name for name, _ in document_rows).most_common(1)[0]
-            wrong.append(f"{repeated!r} stands {count} times in the texts")
+        queries, documents = _rows_of(self.queries, self.qrels), _rows_of(self.corpus, judged)
+        counts = [(name, len(rows)) for name, rows in documents.items()]
+        for name, count in [(name, len(queries[name])) for name in self.qrels] + counts:
+            if count != 1:
+                raise DataError(f"{name!r} stands {count} times in the texts", file=self.file)
+        row_of = {name: rows[0] for name, rows in documents.items()}
         missing = sorted(judged - row_of.keys())
         row_of |= {name: -number for number, name in enumerate(missing, start=1)}  # no ranking has them
         relevant: dict[int, NDArray[np.int64]] = {}
-        for query, row in query_rows:
+        for query, (row,) in queries.items():
             gold = sorted(row_of[document] for document, value in self.qrels[query].items() if value > 0)
             relevant |= {row: np.array(gold)} if gold else {}
-        if wrong or not any((gold >= 0).any() for gold in relevant.values()):
-            raise DataError((wrong or ["no query has a relevant document"])[0], file=self.file)
+        if not any((gold >= 0).any() for gold in relevant.values()):
+            raise DataError("no query has a relevant document", file=self.file)
         if missing:
-            what = (
-                f"{len(missing)} judged documents are not in the corpus and count as not found, such as {missing[0]!r}"
-            )
-            logger.warning("%s: %s", self.file, what)
+            about = f"{len(missing)} judged documents are not in the corpus and count as not found"
+            logger.warning("%s: %s, such as %r", self.file, about, missing[0])
         return relevant
 
     @property
@@ -222,8 +196,10 @@ class RetrievalData:
         """The queries that count, in their order."""
         return Dataset.from_dict(self.queries[list(self._relevant)])
 
-    def of_languages(self, languages: Sequence[str], *, corpus: bool = False) -> RetrievalData:
-        """The queries of some languages only; with `corpus`, the documents of these languages only."""
+    def of_languages(self, languages: Sequence[str] | None, *, corpus: bool = False) -> RetrievalData:
+        """The queries of some languages only (None: all); with `corpus`, the documents of these languages only."""
+        if languages is None:
+            return self
         chosen = set(choose(languages, self.queries.unique("language"), self.file))
 
         def part(table: Dataset) -> Dataset:
@@ -239,19 +215,22 @@ class RetrievalData:
         return RetrievalData(documents, queries, qrels, self.file)
 
 
-def _rows_named(table: Dataset, names: Collection[str]) -> list[tuple[str, int]]:
-    """The ids among the names, and their rows; of a large table, a part of the ids is in memory at a time."""
+def _rows_of(table: Dataset, names: Collection[str]) -> dict[str, list[int]]:
+    """The rows of each id among the names; of a large table, a part of the ids is in memory at a time."""
     batches = table.select_columns(["id"]).iter(batch_size=100_000)
     ids: Iterator[str] = (name for batch in batches for name in batch["id"])  # type: ignore[index]
-    return [(name, row) for row, name in enumerate(ids) if name in names]
+    rows = defaultdict[str, list[int]](list)
+    for row, name in enumerate(ids):
+        if name in names:
+            rows[name].append(row)
+    return rows
 
 
 class RetrievalEvaluator(BenchmarkEvaluator):
     """Retrieval from one or more pools of documents, scored per language of the queries and averaged over languages.
 
     Its own files are a pool in BEIR's layout, see [`read_beir`][st_xlret.evaluation.read_beir]. A pool in several
-    languages also gets `recall_at_10` and the metrics of
-    [`language_metrics`][st_xlret.evaluation.language_metrics].
+    languages also gets `recall_at_10` and [`language_metrics`][st_xlret.evaluation.language_metrics].
 
     Args:
         pools: Name to data, or to a function that loads them: one pool is in memory at a time.
@@ -287,19 +266,11 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         self.keep_vectors, self.distributed = keep_vectors, distributed
 
     @classmethod
-    def read(
-        cls,
-        folder: Path | None,
-        languages: Sequence[str] | None,
-        *,
-        split: str = "test",
-        language: str | None = None,
-        **options: Any,
-    ) -> Self:
-        """One pool, and the queries of a split; `language` is that of texts that name none."""
-        assert folder is not None
+    def read(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
+        """One pool, and the queries of a split; the option `language` is that of texts that name none."""
+        language = options.pop("language", None)
         data = read_beir(folder, split=split, language=language and check_language(language))
-        return cls({"all": data if languages is None else data.of_languages(languages)}, split=split, **options)
+        return cls({"all": data.of_languages(languages)}, split=split, **options)
 
     def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:
         """Language of the queries to metric to value."""
@@ -326,8 +297,8 @@ class RetrievalEvaluator(BenchmarkEvaluator):
 
         if self.keep_vectors is None:
             return embed(data.judged, "query"), embed(data.corpus, "document")
-        how = self.protocol(model), model.prompts, model.default_prompt_name, data.corpus._fingerprint
-        parts = [fingerprint(model), "" if self.calibration is None else fingerprint(self.calibration), repr(how)]
+        about = self.protocol(model), model.prompts, model.default_prompt_name, data.corpus._fingerprint
+        parts = [fingerprint(model), "" if self.calibration is None else fingerprint(self.calibration), repr(about)]
         folder = Path(self.keep_vectors, hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32])
         vectors = KeptVectors(folder, distributed=self.distributed)
         vectors.write(data.corpus, lambda rows: embed(data.corpus.select(range(rows.start, rows.stop)), "document"))
@@ -341,7 +312,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         result = super().evaluate(model)
         sizes = [f"{name} {size}" if len(self.sizes) > 1 else str(size) for name, size in self.sizes.items()]
         result.protocol.update(languages=str(len(result.scores)), corpus_size=", ".join(sizes))
-        return BenchmarkResult(self.benchmark, result.scores, macro_average(result.scores), result.protocol)
+        return result
 
     def protocol(self, model: SentenceTransformer) -> dict[str, str]:
         """What determines the scores, apart from the weights of the model."""
@@ -361,10 +332,8 @@ def score_ranking(
 ) -> dict[str, dict[str, float]]:
     """Language of the queries to metric to its mean over them; metrics by language only for a corpus in several.
 
-    Args:
-        ranking: Shape (Q, K), the results of the queries `data.judged`, in their order.
-        data: The data that was searched.
-        metrics: Names such as `"mrr_at_100"`, `"recall_at_100"`, `"map_at_20"`.
+    `ranking` has the corpus rows (Q, K) of the results of the queries `data.judged`, best first; a metric is `mrr`,
+    `recall`, `success`, `map` or `ndcg` at some depth.
     """
     hits = np.array([np.isin(ranked, gold) for ranked, gold in zip(ranking, data.relevant, strict=True)])
     counts, asked = np.array([len(gold) for gold in data.relevant]), np.array(data.judged["language"][:])
@@ -385,13 +354,9 @@ def score_ranking(
 def read_beir(folder: PathLike, *, split: str = "test", language: str | None = None) -> RetrievalData:
     """Read a pool in BEIR's layout: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv`, plain or gzip.
 
-    Documents may name what they are translations of: `translation_of`, in the record or in its `metadata`, is the id of
-    the original. The judgement of a document holds for its translations too, unless they are judged.
-
-    Args:
-        folder: The folder of these files.
-        split: Name of the judgements. Queries without a judgement are left out.
-        language: Language of the texts that have no `metadata.language` and no field `language`.
+    `language` is that of texts without a field `language`, in the record or in its `metadata`. Documents may name there
+    what they are translations of: `translation_of` is the id of the original. The judgement of a document holds for its
+    translations too, unless they are judged.
     """
     names = ("corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv")
     corpus, queries, qrels = (find_file(folder, name) for name in names)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import logging
 import math
@@ -12,20 +11,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, stdev
 from textwrap import fill
 from typing import Any
 
-from st_xlret.evaluation.base import BenchmarkResult, naming
+from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, naming
 from st_xlret.files import atomic_file
 
 logger = logging.getLogger(__name__)
 
 NOT_COMPARABLE = "†"
 _COMPARED = ("split", "candidate", "corpus_size", "sentences", "sentences_per_language", "threshold")
-_LABELLED_LANGUAGES, _MOST_LABELS = 40, 60
-_INCHES_PER_BAR, _CHARACTERS_PER_LABEL = 0.2, 22
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
@@ -47,17 +45,13 @@ class PublishedRow:
     """One row of a table in a paper.
 
     Attributes:
-        system: The name of the system, as the paper writes it.
         scores: Language (ISO 639-1) to score; fractions in [0, 1].
         average: Name of an average, such as `"average_14"`, to its value as printed.
         bilingual_data: Whether the system was trained with parallel text; None if the paper does not say.
         source: The paper; `short_source` in a few words.
-        table: Which table, such as `"Table 1"`.
         protocol: What the scores are, in the words of the paper or close to them.
-        metric: The metric, by its name here.
         setting: How the systems were trained for the task, if the paper has several settings.
         measured_as: Entries of the protocol that a comparable result shares; `"not said"` if the paper does not say.
-        ablation: Whether it is of an ablation.
     """
 
     system: str
@@ -87,13 +81,7 @@ class PublishedRow:
 
 
 def published_rows(benchmark: str, *, metric: str | None = None, ablations: bool = False) -> list[PublishedRow]:
-    """The published rows of a benchmark, such as `"tatoeba"`, in the order of the papers' tables; none if unknown.
-
-    Args:
-        benchmark: Its name.
-        metric: Only rows of one metric, such as `"mrr_at_100"`. Default: all.
-        ablations: Include the rows of ablations.
-    """
+    """The published rows of a benchmark, by default of every metric, in the order of the papers' tables."""
     file, rows = resources.files("st_xlret.evaluation") / "published_results.json", list[PublishedRow]()
     for table in json.loads(file.read_text(encoding="utf-8")).get(benchmark, []):
         about = {name: value for name, value in table.items() if name not in ("rows", "unit", "note")}
@@ -117,18 +105,11 @@ def results_table(
     languages: Sequence[str] | None = None,
     published_average: str | None = None,
 ) -> str:
-    """A table of a result beside published ones, one row per system, in percent.
+    """A table of a result beside published ones that have any of its languages, one row per system, in percent.
 
-    The columns are languages, their mean where a row has all of them, and which rows are published figures;
+    The columns are `languages` (default: all of the result), their mean where a row has all of them, with
+    `published_average` (such as `"average_112"`) also that of the published rows, and which rows are published figures;
     `NOT_COMPARABLE` marks those that were measured differently.
-
-    Args:
-        result: The result; `model_name` is the name of its row.
-        model_name: See `result`.
-        published: Rows to show below it, if they have any of the languages or the published average.
-        metric: The metric that is compared.
-        languages: The columns. Default: all languages of the result.
-        published_average: An average of the published rows, such as `"average_112"`, to compare in a further column.
     """
     shown = list(result.scores if languages is None else languages)
 
@@ -170,9 +151,7 @@ def _beside_published(result: BenchmarkResult, model_name: str) -> list[str]:
     """One table per metric that the papers report, and notes on the published rows."""
     from st_xlret.evaluation import BENCHMARKS
 
-    if result.benchmark not in BENCHMARKS:
-        return []
-    kind, parts = BENCHMARKS[result.benchmark], []
+    kind, parts = BENCHMARKS.get(result.benchmark, BenchmarkEvaluator), []
     for metric in kind.published_metrics:
         published = published_rows(result.benchmark, metric=metric)
         shown = [language for language in result.scores if any(language in row.scores for row in published)]
@@ -180,8 +159,8 @@ def _beside_published(result: BenchmarkResult, model_name: str) -> list[str]:
         published = [row for row in published if whole in row.average or any(code in row.scores for code in shown)]
         if not published or metric not in result.average:
             continue
-        how: Any = {"published": published, "metric": metric, "languages": shown, "published_average": whole}
-        table = results_table(result, model_name=model_name, **how)
+        options: Any = {"published": published, "metric": metric, "languages": shown, "published_average": whole}
+        table = results_table(result, model_name=model_name, **options)
         parts.append(f"{metric} beside published figures (the papers' own; other training data and sizes):\n\n{table}")
         parts.append(_differences(result, published))
         protocols = dict.fromkeys(f"- {row.short_source}, {row.table}: {row.protocol}" for row in published)
@@ -204,28 +183,18 @@ def _differences(result: BenchmarkResult, published: list[PublishedRow]) -> str:
     return "\n".join([title, *lines]) if lines else ""
 
 
-@dataclass(frozen=True)
-class ComparedRow:
-    """A system: each metric's mean over its seeds, half of the 95 % interval (None for one seed), and the seeds."""
+def compare(results: Mapping[str, Sequence[BenchmarkResult]]) -> dict[str, dict[str, tuple[float, float | None]]]:
+    """System to metric to its mean over the seeds (results) and half of the 95 % interval, which is None for one seed.
 
-    name: str
-    means: dict[str, float]
-    intervals: dict[str, float | None]
-    seeds: int
-
-
-def compare(results: Mapping[str, Sequence[BenchmarkResult]]) -> list[ComparedRow]:
-    """Average the seeds (results) of each system (name), for the metrics that all results share.
-
-    The interval is that of Student's t at 95 %: how much another set of seeds may move the mean.
+    The interval is that of Student's t: how much another set of seeds may move the mean. The metrics are those that all
+    results share.
 
     Raises:
         ValueError: If the results differ in benchmark, languages or protocol of measurement.
 
     Example:
-        >>> seeds = [BenchmarkResult("own", {}, {"accuracy": value}) for value in (0.5, 0.6)]
-        >>> compare({"ours": seeds})[0].means
-        {'accuracy': 0.55}
+        >>> compare({"ours": [BenchmarkResult("own", {}, {"accuracy": 0.5})]})
+        {'ours': {'accuracy': (0.5, None)}}
     """
     every = [result for seeds in results.values() for result in seeds]
     measured = [
@@ -234,13 +203,11 @@ def compare(results: Mapping[str, Sequence[BenchmarkResult]]) -> list[ComparedRo
     if other := next((each for each in measured if each != measured[0]), None):
         raise ValueError(f"the results differ in benchmark, languages or protocol: {measured[0]} and {other}")
     metrics = [metric for metric in every[0].average if all(metric in result.average for result in every)]
-    rows = []
+    compared = {}
     for name, seeds in results.items():
         values = {metric: [result.average[metric] for result in seeds] for metric in metrics}
-        means = {metric: round(fmean(of_seeds), 12) for metric, of_seeds in values.items()}
-        intervals = {metric: half_interval(of_seeds) for metric, of_seeds in values.items()}
-        rows.append(ComparedRow(name, means, intervals, len(seeds)))
-    return rows
+        compared[name] = {metric: (round(fmean(each), 12), half_interval(each)) for metric, each in values.items()}
+    return compared
 
 
 def half_interval(values: Sequence[float]) -> float | None:
@@ -268,36 +235,36 @@ def read_results(files: Sequence[str]) -> dict[str, list[BenchmarkResult]]:
     return results
 
 
-def comparison_tables(rows: Sequence[ComparedRow]) -> dict[str, str]:
-    """The table as `".md"`, `".csv"` (fractions) and `".tex"`; in percent, with ± half of the interval."""
+def write_comparison(files: Sequence[str], output: str | os.PathLike[str]) -> str:
+    """Compare results in files, write tables with ± half of the interval, and return the first.
+
+    They are `output` with the endings `.md` and `.tex`, in percent, and `.csv`, in fractions.
+    """
     from tabulate import tabulate
 
-    text, lines, metrics = io.StringIO(), [], list(rows[0].means)
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["system", "seeds", *(f"{metric}{of}" for metric in metrics for of in ("", "_interval"))])
-    for row in rows:
-        halves = [(row.means[metric], row.intervals[metric]) for metric in metrics]
-        cells = [percent(mean) + ("" if half is None else f" ± {percent(half)}") for mean, half in halves]
-        lines.append([row.name, *cells, str(row.seeds)])
-        writer.writerow([row.name, row.seeds, *("" if each is None else each for pair in halves for each in pair)])
-    header = ["system", *metrics, "seeds"]
-    alignment = ["left", *("right" for _ in header[1:])]
-    latex = tabulate(lines, header, tablefmt="latex", colalign=alignment, disable_numparse=True)
-    tex = latex.replace("±", r"$\pm$")
-    return {".md": f"{markdown_table(header, lines)}\n", ".csv": text.getvalue(), ".tex": f"{tex}\n"}
-
-
-def write_comparison(files: Sequence[str], output: str | os.PathLike[str]) -> str:
-    """Compare results in files and write the tables, `output` with `.md`, `.csv` and `.tex`; returns the first."""
-    main = Path(output).with_suffix(".md")
+    latex = r"\\begin\{tabular\}\{[lr]+\}\s+\\hline\s+system "
+    ours = {".md": r"\| system ", ".tex": latex, ".csv": "system,seeds,"}
     with ExitStack() as outputs:
-        latex = r"\\begin\{tabular\}\{[lr]+\}\s+\\hline\s+system "
-        ours = {".md": r"\| system ", ".csv": "system,seeds,", ".tex": latex}
-        parts = [outputs.enter_context(atomic_file(main.with_suffix(end), ours=rule)) for end, rule in ours.items()]
-        tables = comparison_tables(compare(read_results(files)))
-        for part in parts:
-            part.write_text(tables[part.suffix], encoding="utf-8")
-    return tables[".md"]
+        parts = {end: outputs.enter_context(atomic_file(Path(output).with_suffix(end), ours=ours[end])) for end in ours}
+        results = read_results(files)
+        compared = compare(results)
+        metrics = list(next(iter(compared.values())))
+        header, lines = ["system", *metrics, "seeds"], []
+        fractions: list[list[Any]] = [
+            ["system", "seeds", *(f"{one}{of}" for one in metrics for of in ("", "_interval"))]
+        ]
+        for name, values in compared.items():
+            cells = [percent(mean) + ("" if half is None else f" ± {percent(half)}") for mean, half in values.values()]
+            lines.append([name, *cells, str(len(results[name]))])
+            fractions.append([name, len(results[name]), *chain.from_iterable(values.values())])
+        alignment = ["left", *("right" for _ in header[1:])]
+        table = tabulate(lines, header, tablefmt="latex", colalign=alignment, disable_numparse=True)
+        parts[".tex"].write_text(table.replace("±", r"$\pm$") + "\n", encoding="utf-8")
+        with open(parts[".csv"], "w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows(fractions)
+        markdown = f"{markdown_table(header, lines)}\n"
+        parts[".md"].write_text(markdown, encoding="utf-8")
+    return markdown
 
 
 def plot_training(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> Path | None:
@@ -329,13 +296,10 @@ def plot_stages(
     title: str = "bilingual retrieval",
     metric: str = "accuracy",
 ) -> Path | None:
-    """Draw scores as groups of horizontal bars, a bar for each stage: stage -> group -> score in [0, 1].
-
-    Every stage has the same groups; the scores are called `metric`.
-    """
+    """Draw groups of horizontal bars, a bar for each stage: stage -> group (the same in all) -> score in [0, 1]."""
     groups = list(next(iter(stages.values())))
     bars = len(groups) * (len(stages) + 1)
-    if (figure := _figure(path, 8, 1.2 + _INCHES_PER_BAR * (bars + len(stages) / 2))) is None:
+    if (figure := _figure(path, 8, 1.2 + 0.2 * (bars + len(stages) / 2))) is None:
         return None
     axis = figure.subplots()
     width = 1 / (len(stages) + 1)  # the space of one bar lies between two groups
@@ -343,7 +307,7 @@ def plot_stages(
         places = [group + (number - (len(stages) - 1) / 2) * width for group in range(len(groups))]
         drawn = axis.barh(places, [100 * scores[group] for group in groups], 0.95 * width, label=stage)
         axis.bar_label(drawn, fmt="%.1f", fontsize=7, padding=2)
-    axis.set_yticks(range(len(groups)), [fill(group.replace("_", " "), _CHARACTERS_PER_LABEL) for group in groups])
+    axis.set_yticks(range(len(groups)), [fill(group.replace("_", " "), 22) for group in groups])
     axis.invert_yaxis()  # the first group and the first stage at the top, as in the legend
     axis.margins(x=0.08, y=0.02)
     axis.set(title=title, xlabel=f"{metric} (%)")
@@ -357,18 +321,18 @@ def plot_language_bias(languages: Sequence[str], shares: Any, path: str | os.Pat
 
     The figures of up to 40 languages are written into the squares; of over 60, every second, third ... is labelled.
     """
-    step = -(-len(languages) // _MOST_LABELS)
+    step = -(-len(languages) // 60)
     places = range(0, len(languages), step)
-    size = 2.5 + 0.42 * min(len(languages), _LABELLED_LANGUAGES)
+    size = 2.5 + 0.42 * min(len(languages), 40)
     if (figure := _figure(path, size + 1, size)) is None:
         return None
     axis = figure.subplots()
     image = axis.imshow(100 * shares, cmap="viridis", vmin=0, vmax=100)
-    font = 10 * min(1, _LABELLED_LANGUAGES / len(places))
+    font = 10 * min(1, 40 / len(places))
     axis.set_xticks(places, languages[::step], rotation=90, fontsize=font)
     axis.set_yticks(places, languages[::step], fontsize=font)
     axis.set(xlabel="language of the neighbours", ylabel="language of the query")
-    for i, row in enumerate(shares) if len(languages) <= _LABELLED_LANGUAGES else ():
+    for i, row in enumerate(shares) if len(languages) <= 40 else ():
         for j, share in enumerate(row):
             if share >= 0.005:
                 colour = "black" if share > 0.6 else "white"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import combinations
@@ -37,7 +38,7 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
     Args:
         sentences: Pair, such as `"de-el"`, to (sentences in the first language, their translations in the second).
         origin: Where the pairs are from, for the result.
-        max_sentences: Maximum pairs of sentences per pair of languages, from the start: the task is easier then.
+        max_sentences: Only as many of each pair of languages, from the start: the task is easier then.
         **options: Those of [`BenchmarkEvaluator`][st_xlret.evaluation.BenchmarkEvaluator].
     """
 
@@ -83,12 +84,11 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
 
     def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:
         """Accuracies per pair; each text of a language is embedded once, in however many pairs it stands."""
-        row_of: dict[str, dict[str, int]] = {}
+        row_of = defaultdict[str, dict[str, int]](dict)
         for name, sides in self.sentences.items():
             for code, texts in zip(self.languages_of(name), sides, strict=True):
-                rows = row_of.setdefault(code, {})
                 for text in texts:
-                    rows.setdefault(text, len(rows))
+                    row_of[code].setdefault(text, len(row_of[code]))
         vectors = {code: self.embed(model, list(rows), [code] * len(rows)) for code, rows in row_of.items()}
         scores: dict[str, dict[str, float]] = {}
         for name, sides in self.sentences.items():
@@ -123,17 +123,11 @@ class TatoebaEvaluator(BilingualRetrievalEvaluator):
 
     The test set is that of Artetxe and Schwenk (2019): up to 1 000 sentences of each of 112 languages with their
     English translations. CCP ([Wu et al., 2022](https://arxiv.org/abs/2206.03281), Table 1) reports the mean of both
-    directions, `accuracy`; XTREME reports English to X alone, `accuracy_from_en`; mteb reports a weighted F1 of X to
-    English, `f1_to_en` with `mteb_f1=True`. For large models CCP averages the hidden states of layer 14: `layer=14`.
-    The folder has LASER's layout, such as its `data/tatoeba/v1`. Languages are ISO 639-1 codes (`fr`) or the files' own
-    ISO 639-3 codes (`fra`).
+    directions, `accuracy`, of layer 14 of a large model; XTREME reports English to X alone, `accuracy_from_en`; mteb
+    reports a weighted F1 of X to English, `f1_to_en` with `mteb_f1=True`. Languages are ISO 639-1 codes (`fr`) or the
+    files' own ISO 639-3 codes (`fra`).
 
     Metrics: `average_accuracy` (primary), `average_accuracy_to_en`, `average_accuracy_from_en`; the same per language.
-
-    Args:
-        sentences: Language to (sentences, their English translations), row-aligned.
-        mteb_f1: Whether to add `f1_to_en`, see `weighted_f1`.
-        **options: Those of `BilingualRetrievalEvaluator`.
     """
 
     benchmark = "tatoeba"
@@ -144,14 +138,7 @@ class TatoebaEvaluator(BilingualRetrievalEvaluator):
     directions = ("accuracy_to_en", "accuracy_from_en")
     direction = "to_en: X to English; from_en: English to X; accuracy: mean of both"
 
-    def __init__(
-        self,
-        sentences: Mapping[str, tuple[Sequence[str], Sequence[str]]],
-        *,
-        mteb_f1: bool = False,
-        origin: str = "all",
-        **options: Any,
-    ) -> None:
+    def __init__(self, sentences: Any, *, mteb_f1: bool = False, origin: str = "all", **options: Any) -> None:
         super().__init__(sentences, origin=origin, **options)
         self.mteb_f1 = mteb_f1
 
@@ -169,10 +156,10 @@ class TatoebaPairsEvaluator(BilingualRetrievalEvaluator):
     """Accuracy of the nearest neighbour by cosine between languages other than English, in both directions.
 
     CCP ([Wu et al., 2022](https://arxiv.org/abs/2206.03281), Table 2) reports the mean of both directions for 15 pairs,
-    with up to 1 000 linked sentences of each. The authors' sentences are not published: they are drawn anew from
-    Tatoeba's export (`sentences.csv` and `links.csv`), or two languages of the English-centric test set of LASER or of
-    the Hub are joined where they have the same English sentence, which leaves few sentences for most pairs and is
-    easier. The languages to choose are pairs, such as `["de-el", "zh-ja"]`; default: the 15 of the paper.
+    with up to 1 000 linked sentences of each, which are not published: they are drawn anew from Tatoeba's export, or
+    two languages of the English-centric test set are joined where they have the same English sentence, which leaves few
+    sentences for most pairs and is easier. The languages to choose are pairs, such as `["de-el", "zh-ja"]`; default:
+    the 15 of the paper.
     """
 
     benchmark = "tatoeba-pairs"
@@ -200,17 +187,10 @@ class TatoebaPairsEvaluator(BilingualRetrievalEvaluator):
 
 
 def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> tuple[float, float]:
-    """Accuracy of the nearest neighbour by cosine, in both directions, of row-aligned translations.
+    """Accuracy of the nearest neighbour by cosine of row-aligned translations (n, d): to the target, and to the source.
 
     Of equal cosines, the lower row is the nearest: the second of two identical sentences is counted wrong, as in the
     published protocol of Tatoeba.
-
-    Args:
-        source_embeddings: Shape (n, d), tensor or NumPy array, finite, not necessarily normalised.
-        target_embeddings: Shape (n, d), row-aligned with the source.
-
-    Returns:
-        `(forward, backward)`: source to target and target to source, fractions in [0, 1].
     """
     forward, backward = _nearest(source_embeddings, target_embeddings)
     expected = torch.arange(len(forward))
@@ -222,10 +202,6 @@ def weighted_f1(source_embeddings: Tensor, target_embeddings: Tensor) -> float:
 
     Each target row is a class, and the source rows whose nearest neighbour it is are predicted to belong to it: the
     mean of the F1 of all classes, which scikit-learn calls weighted. The arguments are those of `retrieval_accuracy`.
-
-    Example:
-        >>> round(weighted_f1(torch.tensor([[1.0, 0.0], [0.9, 0.1]]), torch.eye(2)), 4)
-        0.3333
     """
     nearest, _ = _nearest(source_embeddings, target_embeddings)
     predicted = torch.bincount(nearest, minlength=len(nearest))
@@ -256,10 +232,7 @@ def tatoeba_language(code: str) -> str:
 
 
 def load_tatoeba(folder: PathLike | None, languages: Sequence[str] | None = None) -> SentencePairs:
-    """Language (ISO 639-1 where there is such a code) to its sentences and the English ones.
-
-    They are LASER's files in a folder or, if it is None, `mteb/tatoeba-bitext-mining` on the Hub; by default all.
-    """
+    """Language (by default all) to its sentences and the English ones, of LASER's files or, without one, of the Hub."""
     if folder is None:
         from datasets import load_dataset
 
