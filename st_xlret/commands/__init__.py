@@ -23,10 +23,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command that the first argument names; `arguments` are by default those of the process.
-
-    Raises:
-        SystemExit: With a line that says what is wrong, if the command fails or there is no such command.
+    """Run the command that the first argument names; one that fails is a `SystemExit` with a line that says why.
 
     Example:
         >>> main(["--version"])
@@ -52,10 +49,8 @@ def run(name: str, arguments: Sequence[str], *, prog: str) -> None:
         sys.exit(f"error: there is no command {name!r}; there are: {', '.join(COMMANDS)}")
     # PyTorch reads this on import. Beside other programs, threads that wait actively take four times as much time.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    module, function = {"report": ("calibrate", "report")}.get(name, (name, "main"))
-    if (
-        module == "calibrate"
-    ):  # NumPy's threads wait actively whatever that says; search needs them, its products are large
+    module, function = ("calibrate", "report") if name == "report" else (name, "main")
+    if module == "calibrate":  # NumPy's threads always wait actively; `search` needs them, its products are large
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     shown = warnings.formatwarning
     warnings.formatwarning = lambda message, *_: f"warning: {_shown(message)}\n"  # type: ignore[assignment]
@@ -76,6 +71,6 @@ def _shown(message: object) -> str:
 
 
 def check_needed(options: object, *names: str) -> None:
-    """Refuse a command without an option that it needs: a `ValueError` names it."""
+    """Refuse, by a `ValueError`, a command without an option that it needs."""
     if missing := [f"--{name}" for name in names if not getattr(options, name)]:
         raise ValueError(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")

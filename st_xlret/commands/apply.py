@@ -4,9 +4,9 @@ r"""Map stored vectors by a calibration, into something new beside them.
     st-xlret apply map/ --vectors "qdrant:http://localhost:6333?collection=docs&vector=dense" --into mapped
     st-xlret apply map/ --vectors "postgresql://me@host/database?table=docs&column=embedding" --into mapped
 
-The map is what `st-xlret calibrate --vectors` has written. Nothing is overwritten: the mapped vectors go into a new
-file, named vector, column, table or collection. In Qdrant, PostgreSQL and Chroma, the same command continues what was
-interrupted, and maps rows that were added since. A map of queries alone (--queries_only) needs no `apply`.
+The map is what `st-xlret calibrate --vectors` has written. Nothing is overwritten. In Qdrant, PostgreSQL and Chroma,
+the same command continues what was interrupted, and maps rows that were added since. A map of queries alone
+(--queries_only) needs no `apply`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ class Arguments:
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
     """Run the command `apply`."""
-    stored: Stored
     words = name_leading_words(arguments, "map")
     options, stored = parse([Arguments, Stored], words, description=__doc__, prog=prog)
     from st_xlret import VectorCalibration

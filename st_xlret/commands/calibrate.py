@@ -8,11 +8,10 @@ result is a plain Sentence Transformers model that needs no language: `encode_qu
 are stored already need no encoder: they get a map, and stay where they are if queries alone are mapped.
 By default the subspace in which the languages' means differ is projected out (--steps lsar). The other steps need the
 language of each text, given as its task: `encode(texts, task="fr")`; among them are the CCP paper's (--steps shift
-scale rotate). A table compares the choices without labels, and says which one it recommends. Programs do the same by
-`st_xlret.calibrate`.
+scale rotate). A table compares the choices without labels, and says which one it recommends.
 
-A document has one language, which is named or identified; in a text file a blank line ends a document. Of a folder,
-text files are read if they are named after their language (fr.txt).
+A document has one language, which is named, or identified (extra langid); in a text file a blank line ends a document.
+Of a folder, text files are read if they are named after their language (fr.txt).
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ _REPORT = r"""Report how much an encoder's search prefers the language of the qu
 
 Each sampled text searches a pool with as many texts of every language. The report has the share of its nearest
 neighbours that are in its own language, against chance, a heat map of the languages in which neighbours are found, and
-what the usual calibrations would make of it. Neighbours from the text's own document are left out. 300 texts of each of
-20 languages take minutes on two cores. Documents are read as `calibrate` reads them.
+what the usual calibrations would make of it. Neighbours from the text's own document are left out. Documents are read
+as `calibrate` reads them.
 """
 
 
@@ -55,9 +54,7 @@ class Documents:
     _argument_group_name = "encoder and texts"
 
     documents: list[str] = option(
-        [],
-        "JSON lines, Parquet, tables, text or Markdown files, folders of them, or a folder in BEIR's layout. Their "
-        "language is identified where they do not name it (extra langid).",
+        [], "JSON lines, Parquet, tables, text or Markdown files, folders of them, or a folder in BEIR's layout."
     )
     model: str | None = option(None, "The encoder: a folder or a name on the Hub.")
     unit: str | None = option(
@@ -98,8 +95,7 @@ class Stored:
     _argument_group_name = "stored vectors"
 
     vectors: str | None = option(
-        None,
-        "Instead of --model and texts: F.parquet, F.npy, F.faiss, qdrant:..., postgresql://..., lance:..., chroma:...",
+        None, "F.parquet, F.npy, F.faiss, qdrant:..., postgresql://..., lance:... or chroma:..., instead of texts."
     )
     vector_field: str | None = option(None, "Field of the vectors. By default 'vector'.")
     language_field: str | None = option(None, "Field of the languages. By default 'language' or 'lang'.")
@@ -133,19 +129,16 @@ class Arguments:
     )
     queries: list[str] = option(
         [],
-        "Questions without labels, for maps of queries: a folder in BEIR's layout, JSON lines (text, language), or "
-        "text files (questions.fr.txt). With --vectors: the address of their stored vectors. With --queries_only and "
-        "lsar, 5 of a language do, and it needs no documents.",
+        "Questions without labels, for maps of queries: a folder in BEIR's layout, JSON lines, or text files "
+        "(questions.fr.txt); of --vectors, the address of theirs. With --queries_only and lsar, 5 of a language do.",
     )
     qrels: str | None = option(
         None,
         "With --vectors and --queries: which documents answer which query, in BEIR's or TREC's format, by the keys of "
-        "the store, or in files by the numbers of the rows from 0. One half of the queries chooses the strength.",
+        "the store or the numbers of the rows from 0. One half of the queries chooses the strength.",
     )
     queries_only: bool = option(False, "Map queries alone: an index goes on working. For lsar and shift.")
-    phrases: bool = option(
-        True, "Phrases of weak languages join lsar of a model: for queries in languages without texts."
-    )
+    phrases: bool = option(True, "Phrases of weak languages join lsar of a model, for languages without texts.")
     strength: str | None = option(
         None, "From 0 to 1; auto: the highest score. By default auto for --vectors, 1 for a model and with rotate."
     )
@@ -180,7 +173,8 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
     words = ["--documents" if word == "--corpus" else word for word in arguments]
     texts, stored, options = parse([Texts, Stored, Arguments], words, description=__doc__, prog=prog)
     _check_sources(texts, stored, options)
-    check_output_directory(options.output, options.overwrite, inputs=_read(texts, stored, options))
+    sources = [texts.model, stored.vectors, stored.languages_file, options.qrels, *options.pairs, *options.queries]
+    check_output_directory(options.output, options.overwrite, inputs=[*sources, *texts.documents])
     if stored.vectors is None:
         _calibrate_model(texts, options)
     else:
@@ -204,6 +198,20 @@ def report(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     print(f"written to {output}" + (f" and {picture}" if is_drawn else ""))
 
 
+def _check_sources(texts: Texts, stored: Stored, options: Any) -> None:
+    """Take an encoder with documents, or stored vectors: a `ValueError` names what is missing, or there beside."""
+    check_needed(options, "output")
+    others: tuple[str, ...] = ("qrels",)
+    if stored.vectors is None:
+        check_needed(texts, "model", "documents")
+    else:
+        check_needed(options, *["queries"] * bool(getattr(options, "qrels", None)))
+        others = ("model", "documents", "pairs")
+    if beside := [f"--{name}" for name in others if (vars(texts) | vars(options)).get(name)]:
+        word = "without" if stored.vectors is None else "with"
+        raise ValueError(f"{' and '.join(beside)}: leave out {word} --vectors")
+
+
 def _measured(texts: Texts, stored: Stored, options: ReportArguments) -> Comparison:
     """The bias of an encoder or of stored vectors, and what the usual calibrations would make of it."""
     from st_xlret.calibration import fit_and_compare
@@ -223,43 +231,24 @@ def _measured(texts: Texts, stored: Stored, options: ReportArguments) -> Compari
     return replace(fit_and_compare(*vectors, steps=steps, **how)[1], used=False)
 
 
-def report_labels(texts: Mapping[str, Sequence[str]]) -> None:
-    """Print the share of language labels with which an identifier disagrees, and warn of languages with many."""
-    from st_xlret.languages import check_labels
+def _embedded(texts: Texts, sample: Mapping[str, Sample]) -> tuple[Any, ...]:
+    """Vectors of a sample of texts as documents, those as queries if they differ, and numbers of their documents."""
+    from st_xlret.calibration import embed_texts
+    from st_xlret.calibration.choose import QUERIES
+    from st_xlret.encoding import embeds_roles_apart, role_prompt
+    from st_xlret.hub.export import load_model
 
-    try:
-        check = check_labels({code: part[:_CHECKED_TEXTS] for code, part in texts.items()})
-    except ImportError as error:
-        print(f"language labels were not checked: {error}")
-        return
-    print(f"the language identifier disagrees with {100 * check.share:.1f} % of the labels")
-    for code, share in check.disagreement.items():
-        if share >= _DOUBTFUL:
-            print(
-                f"warning: {100 * share:.0f} % of the texts labelled {code!r} look like {check.found[code]!r}, such as "
-                f"{check.examples[code][:80]!r}: correct them, or leave the language out (--languages)"
-            )
-
-
-def _check_sources(texts: Texts, stored: Stored, options: Any) -> None:
-    """Take an encoder with documents, or stored vectors: a `ValueError` names what is missing, or there beside."""
-    check_needed(options, "output")
-    if stored.vectors is None:
-        check_needed(texts, "model", "documents")
-    elif getattr(options, "qrels", None):
-        check_needed(options, "queries")
-    others = ("qrels",) if stored.vectors is None else ("model", "documents", "pairs")
-    beside = [f"--{name}" for name in others if any(getattr(group, name, None) for group in (texts, options))]
-    if beside:
-        raise ValueError(
-            f"{' and '.join(beside)}: leave out {'without' if stored.vectors is None else 'with'} --vectors"
-        )
-
-
-def _read(texts: Texts, stored: Stored, options: Arguments) -> list[Any]:
-    """What is read: none of it may be in the output."""
-    sources = [texts.model, stored.vectors, stored.languages_file, options.qrels]
-    return [*sources, *texts.documents, *options.pairs, *options.queries]
+    model = load_model(texts.model or "", texts.device)
+    ask, tell = role_prompt(model, "query", texts.query_prompt), role_prompt(model, "document", texts.document_prompt)
+    how: Any = {"batch_size": texts.batch_size, "precision": texts.precision, "show_progress_bar": True}
+    fewest = min(len(part.texts) for part in sample.values())
+    chosen = {code: part.texts[:fewest] for code, part in sample.items()}
+    documents = embed_texts(model, chosen, role="document", prompt=tell, **how)
+    queries = None
+    if embeds_roles_apart(model, ask, tell):
+        first = {code: part[:QUERIES] for code, part in chosen.items()}
+        queries = embed_texts(model, first, role="query", prompt=ask, **how)
+    return documents, queries, {code: part.documents for code, part in sample.items()}
 
 
 def _calibrate_model(texts: Texts, options: Arguments) -> None:
@@ -274,7 +263,7 @@ def _calibrate_model(texts: Texts, options: Arguments) -> None:
     count = texts.texts_per_language or usual_texts(options.steps)
     drawn: Any = {"texts_per_language": count, "min_texts": options.min_texts, "seed": options.seed}
     sample = texts.sample(**drawn)
-    report_labels({code: part.texts for code, part in sample.items()})
+    _report_labels({code: part.texts[:_CHECKED_TEXTS] for code, part in sample.items()})
     reading: Any = {"languages": list(sample), "skip_bad_lines": texts.skip_bad_lines}
     pairs = load_pairs(options.pairs, **reading) if options.pairs else None
     model = load_model(texts.model or "", texts.device)
@@ -299,24 +288,21 @@ def _calibrate_model(texts: Texts, options: Arguments) -> None:
     print("".join(f"    {role}_vectors = {call}\n" for role, (_, call) in encoding_calls(calibrated).items()))
 
 
-def _embedded(texts: Texts, sample: Mapping[str, Sample]) -> tuple[Any, ...]:
-    """Vectors of a sample of texts as documents, those as queries if they differ, and numbers of their documents."""
-    from st_xlret.calibration import embed_texts
-    from st_xlret.calibration.choose import QUERIES
-    from st_xlret.encoding import embeds_roles_apart, role_prompt
-    from st_xlret.hub.export import load_model
+def _report_labels(texts: Mapping[str, Sequence[str]]) -> None:
+    """Print the share of language labels with which an identifier disagrees, and warn of languages with many."""
+    from st_xlret.languages import check_labels
 
-    model = load_model(texts.model or "", texts.device)
-    ask, tell = role_prompt(model, "query", texts.query_prompt), role_prompt(model, "document", texts.document_prompt)
-    how: Any = {"batch_size": texts.batch_size, "precision": texts.precision, "show_progress_bar": True}
-    fewest = min(len(part.texts) for part in sample.values())
-    chosen = {code: part.texts[:fewest] for code, part in sample.items()}
-    documents = embed_texts(model, chosen, role="document", prompt=tell, **how)
-    queries = None
-    if embeds_roles_apart(model, ask, tell):
-        first = {code: part[:QUERIES] for code, part in chosen.items()}
-        queries = embed_texts(model, first, role="query", prompt=ask, **how)
-    return documents, queries, {code: part.documents for code, part in sample.items()}
+    try:
+        check = check_labels(texts)
+    except ImportError as error:
+        return print(f"language labels were not checked: {error}")
+    print(f"the language identifier disagrees with {100 * check.share:.1f} % of the labels")
+    for code, share in check.disagreement.items():
+        if share >= _DOUBTFUL:
+            print(
+                f"warning: {100 * share:.0f} % of the texts labelled {code!r} look like {check.found[code]!r}, such as "
+                f"{check.examples[code][:80]!r}: correct them, or leave the language out (--languages)"
+            )
 
 
 def _calibrate_vectors(texts: Texts, stored: Stored, options: Arguments) -> None:
@@ -331,23 +317,21 @@ def _calibrate_vectors(texts: Texts, stored: Stored, options: Arguments) -> None
     store = stored.open()
     store.refuse_mapped()
     queries = replace(stored, vectors=options.queries[0]).open() if options.queries else None
-    drawn: Any = {"min_texts": options.min_texts, "seed": options.seed}
     count = texts.texts_per_language or usual_texts(options.steps)
+    drawn: Any = {"min_texts": options.min_texts, "seed": options.seed}
     sample, questions = _sample(store, texts, count, **drawn), None
-    how: Any = {"steps": options.steps, "queries_only": options.queries_only, "pivot": options.pivot, **drawn}
-    how |= {"keep_mean": options.keep_mean, "metric": store.metric, "model": store.model}
+    how: Any = {name: getattr(options, name) for name in ("steps", "queries_only", "pivot", "keep_mean")}
+    how |= {"metric": store.metric, "model": store.model, **drawn}
     recalls: dict[float, tuple[Recall, Recall]] = {}
-    joins = options.queries_only and options.steps == ["lsar"]
     if queries is not None and options.qrels:
         fitted = VectorCalibration.fit(sample, **how)
-        strengths = sorted({*STRENGTHS, *([] if amount == "auto" else [amount])})
-        maps = {strength: fitted.at(strength) for strength in strengths}
+        maps = {at: fitted.at(at) for at in sorted({*STRENGTHS, *([] if amount == "auto" else [amount])})}
         recalls = judged_recall(_judged_rows(store), _judged_rows(queries), options.qrels, maps)
         if amount == "auto":
             amount = max(recalls, key=lambda at: recalls[float(at)][0].overall)
     elif queries is not None:
-        few = {"min_texts": min(QUESTIONS, options.min_texts) if joins else options.min_texts, "seed": options.seed}
-        questions = _sample(queries, texts, count, **few)
+        few = min(QUESTIONS, options.min_texts) if options.queries_only and options.steps == ["lsar"] else None
+        questions = _sample(queries, texts, count, min_texts=few or options.min_texts, seed=options.seed)
     calibration, comparison = fit_and_compare(sample, questions=questions, strength=amount, **how)
     comparison = replace(comparison, judged={at: first.overall for at, (first, _) in recalls.items()})
     halves = [

@@ -5,10 +5,9 @@ r"""Measure a Sentence Transformer on a published benchmark and show its scores 
     st-xlret evaluate --model runs/ccp/model --benchmark mrtydi --embedding-cache embeddings --output mrtydi.json
     st-xlret evaluate --compare base=base.json ours=seed1.json ours=seed2.json --output table.md
 
-Without --data, a benchmark is loaded from the Hugging Face Hub if it is there (with HF_HUB_OFFLINE=1, from its cache).
-The output file holds the scores as fractions in [0, 1], and a file with the ending .md their tables. A published row
-that was measured on another split or by another protocol is marked, and the differences are listed. The CCP paper
-averages the hidden states of layer 14 of its 24-layer model: --layer 14. --compare writes Markdown, CSV and LaTeX.
+Without --data, a benchmark is loaded from the Hugging Face Hub if it is there. The output file holds the scores as
+fractions in [0, 1], and a file with the ending .md their tables. Published rows of another protocol are marked. The CCP
+paper averages the hidden states of layer 14 of its 24-layer model: --layer 14. --compare writes Markdown, CSV, LaTeX.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from st_xlret.commands import check_needed
 from st_xlret.files import atomic_file, write_json, write_text
@@ -30,20 +28,14 @@ from st_xlret.precision import PRECISIONS
 class Arguments:
     """What to evaluate, on what, and how."""
 
-    output: str = option(
-        None, "JSON file for the scores, new or of an earlier evaluation; with --compare, file of the table."
-    )
+    output: str = option(None, "JSON file of the scores, new or evaluated before; with --compare, of the table.")
     model: str | None = option(None, "Model: a folder, or a name on the Hugging Face Hub.")
     compare: list[str] | None = option(
         None,
         "Instead of a model: results of earlier runs for one table, as file.json or NAME=file.json. Files with the "
         "same NAME are seeds, which are averaged with a 95 %% interval.",
     )
-    benchmark: str = option(
-        "tatoeba",
-        "One of tatoeba, tatoeba-pairs, bucc, mrtydi, xor-retrieve, lareqa, mewsli-x; or retrieval, which is a "
-        "pool of your own in BEIR's layout.",
-    )
+    benchmark: str = option("tatoeba", "tatoeba, tatoeba-pairs, bucc, mrtydi, xor-retrieve, lareqa, mewsli-x, retrieval.")
     data: str | None = option(None, "Folder with its files, as published or in BEIR's layout. By default the Hub.")
     languages: list[str] | None = option(None, "Languages of the questions; of tatoeba-pairs, such as de-fr.")
     language: str | None = option(None, "retrieval: language of the texts that name none.")
@@ -61,10 +53,7 @@ class Arguments:
     batch_size: int = option(128, "Size of a forward pass, in texts of 64 tokens. A CPU takes at most 64.")
     max_sentences: int | None = option(None, "tatoeba: the first sentences alone, which no published figure is of.")
     precision: str = option(
-        "fp32",
-        "Number format of the model. fp32, as scores are compared with those of other machines to the digit; bf16 is "
-        "two to three times as fast on processors that compute in it (auto takes it there).",
-        PRECISIONS,
+        "fp32", "Number format. fp32 for figures to compare; bf16, auto: faster where computed in.", PRECISIONS
     )
     device: str | None = option(None, "Device: cpu, cuda, cuda:1, mps. By default the best there is.")
 
@@ -75,7 +64,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evalua
     check_needed(options, "output")
     if options.compare is None:
         check_needed(options, "model", *["embedding_cache"] * options.distributed)
-        evaluate(options)
+        _evaluate(options)
         return
     usual = {each.name: each.default for each in fields(Arguments) if each.name not in ("compare", "output")}
     if others := [f"--{name}" for name, default in usual.items() if getattr(options, name) != default]:
@@ -85,28 +74,28 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evalua
     print(write_comparison(options.compare, options.output), end="")
 
 
-def evaluate(options: Arguments) -> None:
-    """Evaluate a model, print the result, and write the scores and the tables.
-
-    Args:
-        options: What to evaluate, on what, and how.
-
-    Raises:
-        ValueError: If the model, the benchmark or an option is unknown, or the data is malformed.
-        OSError: If a file is missing or the output cannot be written, which is checked before the evaluation.
-    """
+def _evaluate(options: Arguments) -> None:
+    """Evaluate a model, print the result, and write the scores and the tables, whose files are checked before."""
+    from st_xlret.calibration import VectorCalibration
     from st_xlret.evaluation import benchmark, report
     from st_xlret.hub.export import load_model
 
-    kind, name = benchmark(options.benchmark), options.model or ""
-    output = Path(options.output)
+    kind, name, output = benchmark(options.benchmark), options.model or "", Path(options.output)
     tables = output.with_suffix(".tables.md" if output.suffix == ".md" else ".md")
+    ours = {output: r'\{\s*"benchmark"', tables: r"[\w-]+, .*, in percent\n"}
     is_writer = int(os.environ.get("RANK", "0")) == 0  # every process of torchrun has the result; one writes it
+    # Some benchmarks alone have some of these.
+    names = ("layer", "language", "split", "threshold_split", "similarity", "query_prompt", "document_prompt")
+    how = {each: getattr(options, each) for each in (*names, "max_sentences", "batch_size", "precision")}
+    how |= {"pooling": None if options.pooling == "auto" else options.pooling, "keep_vectors": options.embedding_cache}
+    how |= {"context": options.context or None, "distributed": options.distributed or None, "show_progress_bar": True}
     with ExitStack() as outputs:
-        ours = {output: r'\{\s*"benchmark"', tables: r"[\w-]+, .*, in percent\n"}
         files = [outputs.enter_context(atomic_file(file, ours=ours[file])) for file in ours if is_writer]
+        if options.calibration is not None:
+            how["calibration"] = VectorCalibration.load(options.calibration).layer()
+        given = {each: value for each, value in how.items() if value is not None}
         try:
-            evaluator = kind.from_directory(options.data, options.languages, **_evaluator_options(options))
+            evaluator = kind.from_directory(options.data, options.languages, **given)
         except TypeError as error:  # an option that this benchmark does not have
             raise ValueError(f"--benchmark {options.benchmark}: {error}") from error
         result = evaluator.evaluate(load_model(name, options.device))
@@ -117,23 +106,3 @@ def evaluate(options: Arguments) -> None:
         write_json(files[0], result.as_json(name))
         write_text(files[1], f"{text}\n")
     print(f"\nWritten to {output} and {tables}")
-
-
-def _evaluator_options(options: Arguments) -> dict[str, Any]:
-    """The options that every evaluator has, and of the others those that were given."""
-    from st_xlret.calibration import VectorCalibration
-
-    calibration = None if options.calibration is None else VectorCalibration.load(options.calibration).layer()
-    of_some: dict[str, Any] = {"context": options.context or None, "distributed": options.distributed or None}
-    of_some |= {"keep_vectors": options.embedding_cache}
-    names = ("language", "split", "threshold_split", "similarity", "query_prompt", "document_prompt", "max_sentences")
-    of_some |= {name: getattr(options, name) for name in names}
-    return {
-        "layer": options.layer,
-        "pooling": None if options.pooling == "auto" else options.pooling,
-        "calibration": calibration,
-        "batch_size": options.batch_size,
-        "precision": options.precision,
-        "show_progress_bar": True,
-        **{name: value for name, value in of_some.items() if value is not None},
-    }

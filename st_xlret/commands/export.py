@@ -17,6 +17,8 @@ from st_xlret.commands import check_needed
 from st_xlret.files import check_output_directory, save_model
 from st_xlret.options import name_leading_words, option, parse
 
+_DTYPES = ["auto", "float32", "bfloat16", "float16"]
+
 
 @dataclass
 class Arguments:
@@ -27,11 +29,7 @@ class Arguments:
     overwrite: bool = option(False, "Replace a model that is there, on the Hub, too.")
     calibration: str | None = option(None, "Folder of a calibration, which is put at the end of the model.")
     default_language: str | None = option(None, "With a map per language: that of texts that name none.")
-    dtype: str = option(
-        "auto",
-        "Number format of the weights; bfloat16 and float16 halve the files. auto: that of the model.",
-        ["auto", "float32", "bfloat16", "float16"],
-    )
+    dtype: str = option("auto", "Number format of the weights; 16 bits halve the files. auto: the model's.", _DTYPES)
     license: str | None = option(None, "Licence in the model card, such as apache-2.0.")
     push_to_hub: str | None = option(None, "Also upload the folder to this repository, such as me/my-model.")
     private: bool = option(False, "With --push_to_hub: to a private repository.")
@@ -54,10 +52,9 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
 
     check_license(options.license)
     target = check_output_directory(options.output, options.overwrite, inputs=[options.model, options.calibration])
-    repository = None
-    if options.push_to_hub:
-        place = {name: getattr(options, name) for name in ("revision", "create_pr", "overwrite")}
-        repository = Repository(options.push_to_hub, private=options.private or None, **place)
+    place = {name: getattr(options, name) for name in ("revision", "create_pr", "overwrite")}
+    to_hub = options.push_to_hub
+    repository = Repository(to_hub, private=options.private or None, **place) if to_hub else None
     calibration = VectorCalibration.load(options.calibration) if options.calibration else None
     options.model = options.model or (calibration.model if calibration else None)
     if calibration and not options.model:

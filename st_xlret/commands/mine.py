@@ -3,10 +3,9 @@ r"""Mine parallel sentences from two collections of texts by margin (Artetxe and
     st-xlret mine english.txt french.txt.gz --model intfloat/multilingual-e5-small --output pairs.tsv
 
 A line of the output is score, source and target, separated by tabs, best first; each text is in one pair at most. The
-ratio margin divides the cosine of a pair by the mean cosine of both texts with their nearest neighbours: 1 is a pair
-that is as similar as any other, and good pairs are above about 1.05. Collections are files with lines of text, or
-whatever else holds documents. Interrupted? The same command continues where it stopped.
-A file with the languages in its name, such as mined.en-fr.tsv, can be trained on as it is (--pairs).
+ratio margin divides the cosine of a pair by the mean cosine of both texts with their nearest neighbours: good pairs are
+above about 1.05. Collections are files with lines of text, or whatever else holds documents. Interrupted? The same
+command continues where it stopped. A file that is named like mined.en-fr.tsv can be trained on as it is (--pairs).
 """
 
 from __future__ import annotations
@@ -30,9 +29,7 @@ class Arguments:
     source: str = option(None, "Texts in one language: a file, a folder or a data set.")
     target: str = option(None, "Texts in the other language.")
     model: str = option(None, "The encoder: a folder or a name on the Hub.")
-    output: str = option(
-        None, "File of the pairs, new or mined before: .jsonl, or else a table (score, source, target)."
-    )
+    output: str = option(None, "File of the pairs, new or mined before: .jsonl, or else a table.")
     source_language: str | None = option(None, "Language of the source, for a model with a map per language.")
     target_language: str | None = option(None, "The same for the target.")
     margin: str = option("ratio", "How cosines are set off.", ["ratio", "distance", "absolute", "csls"])
@@ -92,8 +89,7 @@ def _embedded(model: Any, texts: list[str], language: str | None, options: Argum
     from st_xlret.data.reading import key_of
     from st_xlret.encoding import KeptVectors, encode, fingerprint
 
-    how: dict[str, Any] = {"prompt_name": options.prompt_name, "batch_size": options.batch_size}
+    how: Any = {"prompt_name": options.prompt_name, "batch_size": options.batch_size, "show_progress_bar": True}
     key = key_of([fingerprint(model), language, options.prompt_name, texts])
-    return KeptVectors(work / key, shard_size=4_096).write(
-        texts, lambda rows: encode(model, texts[rows], language, show_progress_bar=True, **how)
-    )
+    kept = KeptVectors(work / key, shard_size=4_096)
+    return kept.write(texts, lambda rows: encode(model, texts[rows], language, **how))

@@ -19,8 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 if TYPE_CHECKING:
     from st_xlret.commands.search import Pool, Result
 
-_SECONDS = 60  # for a request to arrive
-_LONGEST_QUERY, _EXAMPLE = 2_000, "Where do storks spend the winter?"
+_LONGEST_QUERY = 2_000
 _COLOURS = (
     "#4269d0", "#b37700", "#d1495b", "#2d8a40", "#a463f2", "#20807a",
     "#9c6b4e", "#3f7fbf", "#c2488a", "#5d8a2f", "#c2577a", "#6a6f76",
@@ -69,7 +68,8 @@ def page(pools: Sequence[Pool], query: str) -> str:
         '<meta name="viewport" content="width=device-width"><title>st-xlret search</title>'
         f"<style>{_STYLE}</style>"
         '<h1>Search across languages</h1><form><input name="q" aria-label="Query in any language" autofocus '
-        f'maxlength="{_LONGEST_QUERY}" placeholder="{_EXAMPLE}" value="{escape(query)}"><button>Search</button></form>'
+        f'placeholder="Where do storks spend the winter?" maxlength="{_LONGEST_QUERY}" value="{escape(query)}">'
+        "<button>Search</button></form>"
         f'<p class="note">Scores of different models cannot be compared.</p><main>{columns}</main></html>'
     )
 
@@ -79,7 +79,7 @@ def server(pools: Sequence[Pool], host: str, port: int) -> HTTPServer:
     one_at_a_time = Lock()  # tokenizers and connections are not for several threads
 
     class Handler(BaseHTTPRequestHandler):
-        timeout = _SECONDS
+        timeout = 60  # seconds for a request to arrive
 
         def do_GET(self) -> None:
             try:
@@ -98,7 +98,7 @@ def server(pools: Sequence[Pool], host: str, port: int) -> HTTPServer:
             asked_host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
             address = urlsplit(self.path)
             query = parse_qs(address.query).get("q", [""])[0].strip()
-            if not (asked_host in ("localhost", host) or _is_address(asked_host)):
+            if asked_host not in ("localhost", host) and not _is_address(asked_host):
                 return HTTPStatus.FORBIDDEN, "this page does not answer for another host"
             if address.path != "/":
                 return HTTPStatus.NOT_FOUND, "there is no such page"
@@ -111,7 +111,6 @@ def server(pools: Sequence[Pool], host: str, port: int) -> HTTPServer:
             """Log nothing: queries are nobody's business."""
 
     class Page(ThreadingHTTPServer):
-        daemon_threads = True  # an idle connection does not keep the program alive
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
     return Page((host, port), Handler)

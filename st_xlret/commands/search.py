@@ -6,8 +6,7 @@ r"""Search stored vectors that have texts, by a query in any language.
 The vectors are what `st-xlret index` has written, or any others that the model can have made: a Parquet file, a table
 of LanceDB or PostgreSQL, a collection of Qdrant or Chroma. They stay where they are, and each search reads all of them.
 With --compare, other vectors answer too, such as those of the model before its calibration. With --map, queries are
-mapped by what `st-xlret calibrate --vectors` has written. With --group_field, versions of one text are one result. With
---serve, a web page on this machine shows the answers side by side, with the languages that they are in.
+mapped by what `st-xlret calibrate --vectors` has written. With --serve, a web page shows the answers side by side.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -48,8 +48,8 @@ class Arguments:
     text_field: str | None = option(None, "Field of their texts, if it is not `text`.")
     group_field: str | None = option(
         None,
-        "Field of what versions of a text have in common, such as the number of a page: each group is one result, at "
-        "the place of its best version, and shows the best one in the query's language if there is one.",
+        "Field of what versions of a text have in common. Each group is one result, in the place of its best version, "
+        "and shows the best one in the query's language if there is one.",
     )
     prefer_language: str | None = option(None, "With --group_field: the language to show instead of the query's.")
     host: str = option("127.0.0.1", "Address of the page; 0.0.0.0 opens it to the network.")
@@ -72,8 +72,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
     (options,) = parse([Arguments], name_leading_words(arguments, "vectors"), description=__doc__, prog=prog)
     check_needed(options, "vectors", *["group_field"] * bool(options.prefer_language))
     pools = [Pool(options.vectors, options, options.map)]
-    if options.compare is not None:
-        pools.append(Pool(options.compare, options, compared=True))
+    pools += [Pool(options.compare, options, compared=True)] if options.compare is not None else []
     if options.serve:
         from st_xlret.commands.page import server
 
@@ -90,10 +89,9 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
 
 
 class Pool:
-    """The vectors of an address with texts, and the model that embeds queries for them.
+    """The vectors of an address with texts, and the model that embeds queries for them: they have to fit each other.
 
-    Those of `--compare` are searched by the model that they name, if they name one, and not by `map`. Vectors that do
-    not fit the model or the map are a `ValueError`.
+    Vectors that are `compared` are searched by the model that they name, if they name one.
     """
 
     def __init__(self, address: str, options: Arguments, map: str | None = None, *, compared: bool = False) -> None:
@@ -104,48 +102,41 @@ class Pool:
         from st_xlret.languages import LanguageIdentifier
         from st_xlret.stores import open_store
 
-        names = ("vector_field", "language_field", "text_field", "group_field")
-        fields = {field: getattr(options, field) for field in names}
-        self.options, self.store = options, open_store(address, **fields)
-        models = [options.model, self.store.model]
-        encoder = next(filter(None, reversed(models) if compared else models), None)
+        fields = ("vector_field", "language_field", "text_field", "group_field")
+        store = open_store(address, **{field: getattr(options, field) for field in fields})
+        encoder = store.model or options.model if compared else options.model or store.model
         if encoder is None:
             check_needed(options, "model")
-        self.model = load_model(encoder or "", options.device)
-        name = self.store.name  # without passwords and keys
-        mapped = f", mapped by {Path(self.store.mark or map or '').name}" if self.store.mark or map else ""
-        self.title = f"{Path(encoder or '').name} ({Path(name).name}{mapped})"
-        is_other = self.store.fingerprint not in (None, fingerprint(self.model))
-        if is_other or self.model.get_embedding_dimension() not in (None, self.store.dimension):
+        self.options, self.store, self.model = options, store, load_model(encoder or "", options.device)
+        mapped = f", mapped by {Path(store.mark or map or '').name}" if store.mark or map else ""
+        self.title = f"{Path(encoder or '').name} ({Path(store.name).name}{mapped})"
+        is_other = store.fingerprint not in (None, fingerprint(self.model))
+        if is_other or self.model.get_embedding_dimension() not in (None, store.dimension):
             raise ValueError(
-                f"{name} was made by another model than {encoder} is now (it names {self.store.model}): the vectors "
+                f"{store.name} was made by another model than {encoder} is now (it names {store.model}): the vectors "
                 "do not fit. Build the index again, or name the model that made it"
             )
         self.map, self.calibration = map, None if map is None else VectorCalibration.load(map)
         if self.calibration is not None:
-            fields_of_store = {name: getattr(self.store, name) for name in ("dimension", "metric", "model", "name")}
-            self.calibration.check(**fields_of_store)
-            if not (self.store.mark or self.calibration.queries_only):
+            self.calibration.check(dimension=store.dimension, metric=store.metric, model=store.model, name=store.name)
+            if not (store.mark or self.calibration.queries_only):
                 warnings.warn(
-                    f"{map} maps queries and documents, and {name} does not say that its vectors are mapped: map them "
-                    "(st-xlret apply), or calibrate with --queries_only",
+                    f"{map} maps queries and documents, and {store.name} does not say that its vectors are mapped: map "
+                    "them (st-xlret apply), or calibrate with --queries_only",
                     stacklevel=2,
                 )
-        if self.store.mark and not (self.calibration and self.store.mark.startswith(self.calibration.fingerprint)):
+        if store.mark and not (self.calibration and store.mark.startswith(self.calibration.fingerprint)):
             raise ValueError(
-                f"{name}: these vectors are mapped, by {self.store.mark}: name that map (--map); mapped vectors stand "
+                f"{store.name}: these vectors are mapped, by {store.mark}: name that map (--map); mapped vectors stand "
                 "first, and others in --compare"
             )
-        self.identify = identifier(set(languages_of(self.model).values())) if languages_of(self.model) else None
+        of_model = set(languages_of(self.model).values())
+        self.identify = identifier(of_model) if of_model else None
         if self.calibration and self.calibration.languages and options.language is None:
             self.identify = LanguageIdentifier(self.calibration.languages).identify
 
     def search(self, queries: Sequence[str]) -> list[list[Result]]:
-        """The best texts for each query, in one pass over the vectors; without any text, a `ValueError`.
-
-        They are compared by cosine, which for vectors of unit length is the order of their distances, too; by dot
-        product where the store does so.
-        """
+        """The best texts for each query, in one pass over the vectors, by cosine or as the store by dot product."""
         from st_xlret.encoding import encode
         from st_xlret.languages import LanguageIdentifier, check_language, same_language
 
@@ -157,8 +148,8 @@ class Pool:
         languages: Any = options.language
         if languages is None and self.identify is not None:
             languages = [self.identify(query) or None for query in queries]
-        by_dot = self.store.metric == "dot"
-        asked = encode(self.model, list(queries), languages, role="query", normalize_embeddings=not by_dot)
+        to_unit = self.store.metric != "dot"
+        asked = encode(self.model, list(queries), languages, role="query", normalize_embeddings=to_unit)
         if self.calibration is not None:
             asked = self.calibration.transform(asked, "query", languages)
         answers = [dict[Any, Result]() for _ in queries]
@@ -210,10 +201,8 @@ def _take_best(answer: dict[Any, Result], scores: Any, rows: dict[str, Any], cou
         if len(answer) == count and score <= min(map(score_of, answer)):
             return
         if group not in answer or score > score_of(group):
-            text, key, source = (rows[name][row] for name in ("text", "id", "source"))
-            answer[group] = Result(
-                score=score, language=rows["language"][row] or None, text=text, id=key, source=source
-            )
+            code, text, key, source = (rows[name][row] for name in ("language", "text", "id", "source"))
+            answer[group] = Result(score=score, language=code or None, text=text, id=key, source=source)
         if len(answer) > count:
             del answer[min(reversed(answer), key=score_of)]
 
@@ -237,11 +226,8 @@ def _plain(text: str) -> str:
 
 def _typed_queries() -> Iterator[str]:
     """Lines of the terminal until an empty one, or all lines of a file."""
-    typed = sys.stdin.isatty()
-    if typed:
-        print("query (an empty line ends):", flush=True)
-    for line in sys.stdin:
-        if line.strip():
-            yield line.strip()
-        elif typed:
-            return
+    lines = map(str.strip, sys.stdin)
+    if not sys.stdin.isatty():
+        return filter(None, lines)
+    print("query (an empty line ends):", flush=True)
+    return takewhile(bool, lines)

@@ -17,15 +17,17 @@ import st_xlret
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret train") -> None:
     """Run a script by its name, `ml-ctl` for `train_ml_ctl.py`, or list all. A recipe is found by its file's name."""
-    scripts = {file.stem[6:].replace("_", "-"): file for file in sorted(folder().glob("train_*.py"))}
-    recipes = sorted((folder() / "recipes").glob("*.yaml"))
+    package = Path(st_xlret.__file__).parent
+    folders = (package / "training_scripts", package.parent / "training_scripts")  # the latter in a checkout
+    folder = next(filter(Path.is_dir, folders))
+    scripts = {file.stem[6:].replace("_", "-"): file for file in sorted(folder.glob("train_*.py"))}
+    recipes = sorted((folder / "recipes").glob("*.yaml"))
     if arguments and arguments[0] not in (*scripts, "-h", "--help"):
         sys.exit(f"error: there is no training script {arguments[0]!r}; there are: {', '.join(scripts)}")
     if not arguments or arguments[0] not in scripts:
         lines = [f"{name:22}{_first_line(file)}" for name, file in scripts.items()]
         lines += ["", "recipes:", *(f"{file.name:28}{_first_line(file)}" for file in recipes)]
-        listed = "\n".join([str(__doc__), *lines, "", f"They are in {folder()}: read them, copy them, change them."])
-        return print(listed)
+        return print("\n".join([str(__doc__), *lines, "", f"They are in {folder}: read them, copy them, change them."]))
     here = {file.name: str(file) for file in recipes if not Path(file.name).is_file()}
     file = scripts[arguments[0]]
     spec = importlib.util.spec_from_file_location(file.stem, file)
@@ -37,12 +39,6 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret train") -> None:
     from st_xlret.training.script import run_script
 
     run_script(lambda: module.main([here.get(word, word) for word in arguments[1:]]))
-
-
-def folder() -> Path:
-    """The folder of the training scripts: in the installed package, or beside it in a checkout."""
-    package = Path(st_xlret.__file__).parent
-    return next(path for path in (package / "training_scripts", package.parent / "training_scripts") if path.is_dir())
 
 
 def _first_line(file: Path) -> str:
