@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from argparse import ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from dataclasses import field, fields
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import yaml
 from transformers import HfArgumentParser
 
-_FILES = (".yaml", ".yml")
+_IS_FILE = re.compile(r".*\.ya?ml$", re.DOTALL).match
 
 
 class _Help(ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter):
     """Shows defaults, and the description as it is written."""
 
 
-def option(default: Any, help: str, choices: Sequence[Any] | None = None) -> Any:
+def option(default: Any, help: str, choices: Sequence[Any] | None = None, **metadata: Any) -> Any:
     """A dataclass field with its help text and the values that it may have, as `HfArgumentParser` reads it."""
-    metadata: dict[str, Any] = {"help": help} | ({} if choices is None else {"choices": list(choices)})
+    metadata |= {"help": help} | ({} if choices is None else {"choices": list(choices)})
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -35,20 +37,13 @@ def parse(
     description: str | None = None,
     prog: str | None = None,
 ) -> Any:
-    """Read the options of a program from YAML files and from the command line.
+    """Read the options of a program: those of YAML files, which come first, and of the command line, which override.
 
-    YAML files of options may come first; options on the command line override theirs. Names are written with
-    underscores or dashes, and never shortened.
-
-    Args:
-        groups: Dataclasses, as for the host's `HfArgumentParser`; an instance of each is returned.
-        arguments: The command line. Default: that of the process.
-        description: Text above the options in `--help`.
-        prog: Name of the program in `--help`. Default: that of the process.
+    Names are written with underscores or dashes, and never shortened. `groups` are dataclasses, as for the host's
+    `HfArgumentParser`, and an instance of each is returned; `description` stands above the options in `--help`.
 
     Raises:
         ValueError: If an option is unknown, a list is given twice, or a file is no mapping of options.
-        SystemExit: If a value does not fit its option.
 
     Example:
         >>> from dataclasses import dataclass
@@ -59,18 +54,17 @@ def parse(
         (Options(steps=5),)
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    files = _leading(words, lambda word: word.endswith(_FILES))
-    usage = "%(prog)s [OPTIONS.yaml] [options]"
-    about = {"usage": usage, "prog": prog, "description": description}
+    files = [*takewhile(_IS_FILE, words)]
+    about = {"usage": "%(prog)s [OPTIONS.yaml] [options]", "prog": prog, "description": description}
     parser = HfArgumentParser(groups, allow_abbrev=False, formatter_class=_Help, **about)
     every = [each for group in groups for each in fields(group)]
     lists = [each.name for each in every if "list" in str(each.type) and "action" not in each.metadata]
-    names = [word[2:].partition("=")[0].replace("-", "_") for word in words[files:] if word.startswith("--")]
+    names = [word[2:].partition("=")[0].replace("-", "_") for word in words if word.startswith("--")]
     if twice := sorted(name for name in lists if names.count(name) > 1):  # the first values would be lost
         raise ValueError(f"--{twice[0]} is given twice: write its values after one")
     # Words before those of the command line: of an option that stands twice, argparse takes the last one.
-    of_files = [word for file in words[:files] for word in _words_of(file)]
-    return parser.parse_args_into_dataclasses([*of_files, *words[files:]], look_for_args_file=False)
+    of_files = [word for file in files for word in _words_of(file)]
+    return parser.parse_args_into_dataclasses([*of_files, *words[len(files) :]], look_for_args_file=False)
 
 
 def name_leading_words(arguments: Sequence[str], *names: str) -> list[str]:
@@ -80,17 +74,13 @@ def name_leading_words(arguments: Sequence[str], *names: str) -> list[str]:
         >>> name_leading_words(["o.yaml", "a.txt", "b.txt", "--model", "m"], "source", "target")
         ['o.yaml', '--source', 'a.txt', '--target', 'b.txt', '--model', 'm']
     """
-    files = _leading(arguments, lambda word: word.endswith(_FILES))
-    options = _leading(arguments, lambda word: not word.startswith("--"))
-    named = list(arguments[:files])
-    for place, name in enumerate(names, start=files):
-        values = arguments[place : options if name == names[-1] else min(place + 1, options)]
-        named += [f"--{name}", *values] if values else []
-    return [*named, *arguments[options:]]
-
-
-def _leading(words: Sequence[str], holds: Any) -> int:
-    return next((place for place, word in enumerate(words) if not holds(word)), len(words))
+    words = [*takewhile(_IS_FILE, arguments)]
+    values = [*takewhile(lambda word: not word.startswith("--"), arguments[len(words) :])]
+    others = arguments[len(words) + len(values) :]
+    for place, name in enumerate(names):
+        of_name = values[place:] if name == names[-1] else values[place : place + 1]
+        words += [f"--{name}", *of_name] if of_name else []
+    return [*words, *others]
 
 
 def _words_of(file: str) -> Iterator[str]:

@@ -8,15 +8,14 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 logger = logging.getLogger(__name__)
 
-_OLD_NAMES = {
-    name: f"sentence_transformers.models.{name}"
-    for name in ("Transformer", "Pooling", "Dense", "Normalize", "LayerNorm", "Dropout", "BoW", "Router")
-}
+_OLD_PACKAGE = "sentence_transformers.models."
+_OLD_NAMES = {"Transformer", "Pooling", "Dense", "Normalize", "LayerNorm", "Dropout", "BoW", "Router"}
 _POOLINGS = {
     "cls": "pooling_mode_cls_token",
     "mean": "pooling_mode_mean_tokens",
@@ -31,16 +30,11 @@ Config = dict[str, Any]
 
 
 def save_portable(model: Any, folder: str | Path) -> None:
-    """Save a model so that Sentence Transformers 3 to 6, and engines that know their names of modules, read it alike.
+    """Save a Sentence Transformer so that its versions 3 to 6, and engines that know their modules, read it alike.
 
-    The host's `save_pretrained` writes the weights; its settings then take the names that they had before version 5.4,
-    which later versions read, too. A module or a setting that is newer keeps its form, and so needs the version that
-    brought it: maps per language need a `Router`, which is new in version 5. A model with one for queries and documents
-    is also written without it, as `FOLDER/query` and `FOLDER/document`, whose `encode` takes the prompt of the role.
-
-    Args:
-        model: A Sentence Transformer.
-        folder: Where it is saved.
+    Settings have the names of before version 5.4, which later versions read, too. What is newer keeps its form: maps
+    per language need a `Router`, and so version 5. A model with one for queries and documents is also written without
+    it, as `FOLDER/query` and `FOLDER/document`, whose `encode` takes the prompt of the role.
 
     Example:
         >>> import tempfile
@@ -52,7 +46,7 @@ def save_portable(model: Any, folder: str | Path) -> None:
         [1.0, 0.0]
     """
     model.save_pretrained(str(folder))
-    modules = _rewrite(Path(folder) / "modules.json", lambda modules: [*map(_renamed, modules)]) or []
+    modules = _rewrite(Path(folder) / "modules.json", _old_modules) or []
     for module in modules:
         _to_old_form(module["type"], Path(folder) / module["path"])
     names = [module["type"].rpartition(".")[2] for module in modules]
@@ -66,20 +60,12 @@ def save_portable(model: Any, folder: str | Path) -> None:
 
 def _of_role(model: Any, role: str) -> Any:
     """The model without its `Router`, for the texts of one role."""
-    inside = [
-        part
-        for module in model.children()
-        for part in (module.sub_modules[role] if hasattr(module, "sub_modules") else [module])
-    ]
+    parts = [getattr(module, "sub_modules", {role: [module]})[role] for module in model.children()]
     names = (role, "passage", "corpus") if role == "document" else (role,)
-    plain = type(model)(
-        modules=inside,
-        device=str(model.device),
-        prompts=dict(model.prompts),
-        default_prompt_name=next((name for name in names if model.prompts.get(name)), None),
-        similarity_fn_name=model.similarity_fn_name,
-        truncate_dim=model.truncate_dim,
-    )
+    settings = {name: getattr(model, name) for name in ("similarity_fn_name", "truncate_dim")}
+    settings |= {"device": str(model.device), "prompts": dict(model.prompts)}
+    settings["default_prompt_name"] = next((name for name in names if model.prompts.get(name)), None)
+    plain = type(model)(modules=[*chain.from_iterable(parts)], **settings)
     for fact in ("language", "license", "base_model", "tags", "local_files_only"):
         setattr(plain.model_card_data, fact, getattr(model.model_card_data, fact))
     return plain
@@ -107,28 +93,29 @@ def _rewrite(file: Path, change: Callable[[Any], Any]) -> Any:
 
 def _old_type(module_type: str) -> str:
     package, _, name = module_type.rpartition(".")
-    return _OLD_NAMES.get(name, module_type) if package.startswith("sentence_transformers.") else module_type
+    return _OLD_PACKAGE + name if name in _OLD_NAMES and package.startswith("sentence_transformers.") else module_type
 
 
-def _renamed(module: Config) -> Config:
-    return {**module, "type": _old_type(module["type"])}
+def _old_modules(modules: list[Config]) -> list[Config]:
+    return [{**module, "type": _old_type(module["type"])} for module in modules]
 
 
 def _to_old_form(module_type: str, folder: Path) -> None:
     """The settings of one saved module, in its folder, under their old names."""
-    if module_type == _OLD_NAMES["Transformer"]:
+    name = module_type.removeprefix(_OLD_PACKAGE)
+    if name == "Transformer":
         # The limit of tokens stands in the tokenizer's settings; lower case is a part of `tokenizer.json`.
         tokenizer = _rewrite(folder / "tokenizer_config.json", _old_tokenizer) or {}
         limit = tokenizer.get("model_max_length")
         _rewrite(folder / "sentence_bert_config.json", lambda config: _old_transformer(config, limit))
-    elif module_type == _OLD_NAMES["Pooling"]:
+    elif name == "Pooling":
         _rewrite(folder / "config.json", _old_pooling)
-    elif module_type in (_OLD_NAMES["Dense"], _OLD_NAMES["Normalize"]):
+    elif name in ("Dense", "Normalize"):
         _rewrite(folder / "config.json", _without_new_defaults)
-    elif module_type == _OLD_NAMES["Router"]:
+    elif name == "Router":
         router = _rewrite(folder / "router_config.json", _old_router)
-        for name, inner_type in router["types"].items():
-            _to_old_form(inner_type, folder / name)
+        for inner_name, inner_type in router["types"].items():
+            _to_old_form(inner_type, folder / inner_name)
 
 
 def _old_transformer(config: Config, limit: int | None) -> Config:

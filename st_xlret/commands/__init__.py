@@ -19,7 +19,7 @@ COMMANDS = {
     "export": "Write a plain model: adapters merged, a calibration built in, weights in half the size.",
     "train": "Run a training script; without a name, list the scripts and their recipes.",
 }
-"""Name of each command and what it does. It is `main` of the module of its name; `report` is in that of calibrate."""
+"""Name of each command and what it does: `main` of the module of its name, or in `calibrate` `report` and `apply`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -49,8 +49,8 @@ def run(name: str, arguments: Sequence[str], *, prog: str) -> None:
         sys.exit(f"error: there is no command {name!r}; there are: {', '.join(COMMANDS)}")
     # PyTorch reads this on import. Beside other programs, threads that wait actively take four times as much time.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    module, function = ("calibrate", "report") if name == "report" else (name, "main")
-    if module == "calibrate":  # NumPy's threads always wait actively; `search` needs them, its products are large
+    module, function = ("calibrate", name) if name in ("report", "apply") else (name, "main")
+    if name in ("calibrate", "report"):  # NumPy's threads always wait actively; `search` has large products for them
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     shown = warnings.formatwarning
     warnings.formatwarning = lambda message, *_: f"warning: {_shown(message)}\n"  # type: ignore[assignment]

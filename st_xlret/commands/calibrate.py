@@ -5,10 +5,10 @@ r"""Calibrate a multilingual encoder, so that its search no longer prefers the l
 
 Documents are those that are to be searched, or others in their languages; no labels and no training are needed. The
 result is a plain Sentence Transformers model that needs no language: `encode_query` and `encode_document`. Vectors that
-are stored already need no encoder: they get a map, and stay where they are if queries alone are mapped.
-By default the subspace in which the languages' means differ is projected out (--steps lsar). The other steps need the
-language of each text, given as its task: `encode(texts, task="fr")`; among them are the CCP paper's (--steps shift
-scale rotate). A table compares the choices without labels, and says which one it recommends.
+are stored already need no encoder: they get a map, and stay where they are if queries alone are mapped. By default the
+subspace in which the languages' means differ is projected out (--steps lsar). Other steps need the language of each
+text, given as its task: `encode(texts, task="fr")`; the CCP paper's are --steps shift scale rotate. A table compares
+the choices without labels, and says which one it recommends.
 
 A document has one language, which is named, or identified (extra langid); in a text file a blank line ends a document.
 Of a folder, text files are read if they are named after their language (fr.txt).
@@ -18,32 +18,44 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import st_xlret
+import st_xlret.calibration as calibrations
 from st_xlret.commands import check_needed
 from st_xlret.files import PICTURE, atomic_directory, atomic_file, check_output_directory, write_json
-from st_xlret.options import option, parse
+from st_xlret.options import name_leading_words, option, parse
 from st_xlret.portable import save_portable
 from st_xlret.precision import PRECISIONS
 
 if TYPE_CHECKING:
-    from st_xlret.calibration import Comparison, Sample
+    from st_xlret.calibration.choose import Comparison
     from st_xlret.calibration.judged import Recall, Rows
     from st_xlret.stores import Store
 
 _CHECKED_TEXTS, _DOUBTFUL = 300, 0.2
+_UNITS = ["sentence", "text", "document"]
 _OUR_REPORT = r'\{\s*"languages": \{\s*"[^"]*": \{\s*"same_language_share"'
 _REPORT = r"""Report how much an encoder's search prefers the language of the query. No labels are needed.
 
     st-xlret report --model intfloat/multilingual-e5-small --documents documents/ --output bias.json
     st-xlret report --vectors vectors.parquet --output bias.json
 
-Each sampled text searches a pool with as many texts of every language. The report has the share of its nearest
-neighbours that are in its own language, against chance, a heat map of the languages in which neighbours are found, and
-what the usual calibrations would make of it. Neighbours from the text's own document are left out. Documents are read
-as `calibrate` reads them.
+Each sampled text searches a pool with as many texts of every language, but for its own document. The report has the
+share of its nearest neighbours that are in its own language, against chance, a heat map of the languages in which
+neighbours are found, and what the usual calibrations would make of it. Documents are read as `calibrate` reads them.
+"""
+_APPLY = r"""Map stored vectors by a calibration, into something new beside them.
+
+    st-xlret apply map/ --vectors vectors.parquet --into mapped.parquet
+    st-xlret apply map/ --vectors "qdrant:http://localhost:6333?collection=docs&vector=dense" --into mapped
+    st-xlret apply map/ --vectors "postgresql://me@host/database?table=docs&column=embedding" --into mapped
+
+The map is what `st-xlret calibrate --vectors` has written. Nothing is overwritten. In Qdrant, PostgreSQL and Chroma,
+the same command continues what was interrupted, and maps rows that were added since. A map of queries alone
+(--queries_only) needs no `apply`.
 """
 
 
@@ -53,15 +65,10 @@ class Documents:
 
     _argument_group_name = "encoder and texts"
 
-    documents: list[str] = option(
-        [], "JSON lines, Parquet, tables, text or Markdown files, folders of them, or a folder in BEIR's layout."
-    )
+    documents: list[str] = option([], "JSON lines, Parquet, tables, text, Markdown; folders of them, or BEIR's layout.")
     model: str | None = option(None, "The encoder: a folder or a name on the Hub.")
     unit: str | None = option(
-        None,
-        "What is taken; text is a line, or an element of a list. By default documents of a folder in BEIR's layout, "
-        "and sentences of other sources.",
-        ["sentence", "text", "document"],
+        None, "What is taken; text: a line or an element. By default document in BEIR's layout, else sentence.", _UNITS
     )
     skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.")
     batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.")
@@ -80,12 +87,10 @@ class Texts(Documents):
     document_prompt: str | None = option(None, "Put before documents, likewise. By default the model's own.")
     precision: str = option("auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS)
 
-    def sample(self, **drawn: Any) -> dict[str, Sample]:
+    def sample(self, **drawn: Any) -> Any:
         """Texts of each language of the documents; `drawn` is how many, and how."""
-        from st_xlret.calibration import sample_texts
-
-        how: Any = {"languages": self.languages, "unit": self.unit, "skip_bad_lines": self.skip_bad_lines}
-        return sample_texts(self.documents, **how, **drawn)
+        how = {"languages": self.languages, "unit": self.unit, "skip_bad_lines": self.skip_bad_lines}
+        return calibrations.sample_texts(self.documents, **how, **drawn)
 
 
 @dataclass
@@ -121,10 +126,9 @@ class Arguments:
     overwrite: bool = option(False, "Replace a model or a map that is there.")
     steps: list[str] = option(
         ["lsar"],
-        "In this order: lsar (minus the subspace in which the languages' means differ; needs no language), "
-        "shift (minus the language's mean), coral (the same covariance for all), scale (divided by the standard "
-        "deviation), rotate (orthogonal map into the pivot), lir (minus the language's top principal component), "
-        "to_pivot (documents moved to the pivot's mean, queries in the pivot untouched).",
+        "In this order: lsar (minus the subspace in which the languages' means differ; needs no language), shift "
+        "(minus the language's mean), coral (one covariance), scale (by the standard deviation), rotate (into the "
+        "pivot), lir (minus the top principal component), to_pivot (documents moved to the pivot's mean).",
         ["shift", "scale", "rotate", "lir", "lsar", "coral", "to_pivot"],
     )
     queries: list[str] = option(
@@ -133,9 +137,7 @@ class Arguments:
         "(questions.fr.txt); of --vectors, the address of theirs. With --queries_only and lsar, 5 of a language do.",
     )
     qrels: str | None = option(
-        None,
-        "With --vectors and --queries: which documents answer which query, in BEIR's or TREC's format, by the keys of "
-        "the store or the numbers of the rows from 0. One half of the queries chooses the strength.",
+        None, "With --vectors and --queries: BEIR's or TREC's judgements. Half of the queries choose the strength."
     )
     queries_only: bool = option(False, "Map queries alone: an index goes on working. For lsar and shift.")
     phrases: bool = option(True, "Phrases of weak languages join lsar of a model, for languages without texts.")
@@ -143,9 +145,7 @@ class Arguments:
         None, "From 0 to 1; auto: the highest score. By default auto for --vectors, 1 for a model and with rotate."
     )
     keep_mean: float | None = option(
-        None,
-        "Share of the mean of all languages that shift and lsar keep. By default 0.4 with --queries_only, 0.05 with "
-        "lsar, else 0.25; with scale, rotate or lir as in their papers.",
+        None, "Share of the overall mean to keep: 0.4 for queries only, 0.05 for lsar, 0.25 for shift, else as papers."
     )
     pivot: str = option("en", "The language into which rotate and to_pivot map, and of texts that name none.")
     pairs: list[str] = option([], "Parallel sentences with the pivot, for a closed-form rotate.")
@@ -166,6 +166,14 @@ class ReportArguments:
     output: str = option(None, "JSON file of the report; the heat map goes beside it as a PNG.")
     neighbours: int = option(20, "Nearest neighbours to look at.")
     seed: int = option(0, "Seed of the sample.")
+
+
+@dataclass
+class ApplyArguments:
+    """Which map, and where its results go."""
+
+    map: str = field(metadata={"help": "Folder of the calibration."})
+    into: str = field(metadata={"help": "Name of the new file, named vector, column, table or collection."})
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
@@ -198,6 +206,21 @@ def report(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     print(f"written to {output}" + (f" and {picture}" if is_drawn else ""))
 
 
+def apply(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
+    """Run the command `apply`."""
+    words = name_leading_words(arguments, "map")
+    options, stored = parse([ApplyArguments, Stored], words, description=_APPLY, prog=prog)
+    from st_xlret.stores import apply_calibration
+    from st_xlret.stores.base import describe
+
+    calibration = st_xlret.VectorCalibration.load(options.map)
+    with stored.open() as store:
+        applied = apply_calibration(calibration, store, options.into, show_progress_bar=True)
+    if applied.left_out:
+        print(f"not mapped: {describe(applied.left_out)}")
+    print(f"{applied.written} rows written to {options.into}")
+
+
 def _check_sources(texts: Texts, stored: Stored, options: Any) -> None:
     """Take an encoder with documents, or stored vectors: a `ValueError` names what is missing, or there beside."""
     check_needed(options, "output")
@@ -214,8 +237,6 @@ def _check_sources(texts: Texts, stored: Stored, options: Any) -> None:
 
 def _measured(texts: Texts, stored: Stored, options: ReportArguments) -> Comparison:
     """The bias of an encoder or of stored vectors, and what the usual calibrations would make of it."""
-    from st_xlret.calibration import fit_and_compare
-
     count = texts.texts_per_language or 300
     how: Any = {"texts": count, "neighbours": options.neighbours, "min_texts": 2}
     vectors: tuple[Any, ...]
@@ -228,12 +249,11 @@ def _measured(texts: Texts, stored: Stored, options: ReportArguments) -> Compari
         how |= {"queries_only": True, "metric": store.metric}
     width = next(iter(vectors[0].values())).shape[1]
     steps = ["lsar"] if len(vectors[0]) <= width else ["shift"]  # lsar would leave nothing
-    return replace(fit_and_compare(*vectors, steps=steps, **how)[1], used=False)
+    return replace(calibrations.fit_and_compare(*vectors, steps=steps, **how)[1], used=False)
 
 
-def _embedded(texts: Texts, sample: Mapping[str, Sample]) -> tuple[Any, ...]:
+def _embedded(texts: Texts, sample: Mapping[str, Any]) -> tuple[Any, ...]:
     """Vectors of a sample of texts as documents, those as queries if they differ, and numbers of their documents."""
-    from st_xlret.calibration import embed_texts
     from st_xlret.calibration.choose import QUERIES
     from st_xlret.encoding import embeds_roles_apart, role_prompt
     from st_xlret.hub.export import load_model
@@ -243,19 +263,17 @@ def _embedded(texts: Texts, sample: Mapping[str, Sample]) -> tuple[Any, ...]:
     how: Any = {"batch_size": texts.batch_size, "precision": texts.precision, "show_progress_bar": True}
     fewest = min(len(part.texts) for part in sample.values())
     chosen = {code: part.texts[:fewest] for code, part in sample.items()}
-    documents = embed_texts(model, chosen, role="document", prompt=tell, **how)
+    documents = calibrations.embed_texts(model, chosen, role="document", prompt=tell, **how)
     queries = None
     if embeds_roles_apart(model, ask, tell):
         first = {code: part[:QUERIES] for code, part in chosen.items()}
-        queries = embed_texts(model, first, role="query", prompt=ask, **how)
+        queries = calibrations.embed_texts(model, first, role="query", prompt=ask, **how)
     return documents, queries, {code: part.documents for code, part in sample.items()}
 
 
 def _calibrate_model(texts: Texts, options: Arguments) -> None:
     """Calibrate an encoder, save it with its report, and say how it is used."""
-    from st_xlret.calibration import calibrate
     from st_xlret.calibration.model import usual_texts
-    from st_xlret.data import load_pairs
     from st_xlret.encoding import PROMPT_NAMES, role_prompt
     from st_xlret.hub.card import encoding_calls, set_card_data
     from st_xlret.hub.export import load_model
@@ -264,8 +282,8 @@ def _calibrate_model(texts: Texts, options: Arguments) -> None:
     drawn: Any = {"texts_per_language": count, "min_texts": options.min_texts, "seed": options.seed}
     sample = texts.sample(**drawn)
     _report_labels({code: part.texts[:_CHECKED_TEXTS] for code, part in sample.items()})
-    reading: Any = {"languages": list(sample), "skip_bad_lines": texts.skip_bad_lines}
-    pairs = load_pairs(options.pairs, **reading) if options.pairs else None
+    reading = {"languages": list(sample), "skip_bad_lines": texts.skip_bad_lines}
+    pairs = st_xlret.load_pairs(options.pairs, **reading) if options.pairs else None
     model = load_model(texts.model or "", texts.device)
     if not (texts.query_prompt or texts.document_prompt or any(role_prompt(model, role) for role in PROMPT_NAMES)):
         print(
@@ -277,7 +295,7 @@ def _calibrate_model(texts: Texts, options: Arguments) -> None:
     of_texts = ("query_prompt", "document_prompt", "batch_size", "precision")
     how: Any = {name: getattr(options, name) for name in of_method} | {name: getattr(texts, name) for name in of_texts}
     how |= {"strength": options.amount(1.0), "queries": options.queries or None, "pairs": pairs}
-    calibrated = calibrate(model, sample, report=comparisons.append, **how, **drawn)
+    calibrated = st_xlret.calibrate(model, sample, report=comparisons.append, **how, **drawn)
     data = {"texts": texts.documents, "questions": options.queries, "pairs": options.pairs}
     set_card_data(calibrated, base_model=texts.model, data=data)
     with atomic_directory(options.output, overwrite=options.overwrite) as folder:
@@ -307,7 +325,6 @@ def _report_labels(texts: Mapping[str, Sequence[str]]) -> None:
 
 def _calibrate_vectors(texts: Texts, stored: Stored, options: Arguments) -> None:
     """Fit a map on stored vectors, save it with its report, and say what it brings."""
-    from st_xlret.calibration import VectorCalibration, fit_and_compare, judged_recall
     from st_xlret.calibration.calibration import check_steps
     from st_xlret.calibration.choose import QUESTIONS, STRENGTHS
     from st_xlret.calibration.model import usual_texts
@@ -324,15 +341,15 @@ def _calibrate_vectors(texts: Texts, stored: Stored, options: Arguments) -> None
     how |= {"metric": store.metric, "model": store.model, **drawn}
     recalls: dict[float, tuple[Recall, Recall]] = {}
     if queries is not None and options.qrels:
-        fitted = VectorCalibration.fit(sample, **how)
+        fitted = calibrations.VectorCalibration.fit(sample, **how)
         maps = {at: fitted.at(at) for at in sorted({*STRENGTHS, *([] if amount == "auto" else [amount])})}
-        recalls = judged_recall(_judged_rows(store), _judged_rows(queries), options.qrels, maps)
+        recalls = calibrations.judged_recall(_judged_rows(store), _judged_rows(queries), options.qrels, maps)
         if amount == "auto":
             amount = max(recalls, key=lambda at: recalls[float(at)][0].overall)
     elif queries is not None:
         few = min(QUESTIONS, options.min_texts) if options.queries_only and options.steps == ["lsar"] else None
         questions = _sample(queries, texts, count, min_texts=few or options.min_texts, seed=options.seed)
-    calibration, comparison = fit_and_compare(sample, questions=questions, strength=amount, **how)
+    calibration, comparison = calibrations.fit_and_compare(sample, questions=questions, strength=amount, **how)
     comparison = replace(comparison, judged={at: first.overall for at, (first, _) in recalls.items()})
     halves = [
         {"strength": strength, "first_half": first._asdict(), "second_half": second._asdict()}

@@ -35,7 +35,9 @@ class Arguments:
         "Instead of a model: results of earlier runs for one table, as file.json or NAME=file.json. Files with the "
         "same NAME are seeds, which are averaged with a 95 %% interval.",
     )
-    benchmark: str = option("tatoeba", "tatoeba, tatoeba-pairs, bucc, mrtydi, xor-retrieve, lareqa, mewsli-x, retrieval.")
+    benchmark: str = option(
+        "tatoeba", "tatoeba, tatoeba-pairs, bucc, mrtydi, xor-retrieve, lareqa, mewsli-x, or retrieval: your own pool."
+    )
     data: str | None = option(None, "Folder with its files, as published or in BEIR's layout. By default the Hub.")
     languages: list[str] | None = option(None, "Languages of the questions; of tatoeba-pairs, such as de-fr.")
     language: str | None = option(None, "retrieval: language of the texts that name none.")

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from pathlib import Path
+from string import Template
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
@@ -24,17 +26,7 @@ _COLOURS = (
     "#4269d0", "#b37700", "#d1495b", "#2d8a40", "#a463f2", "#20807a",
     "#9c6b4e", "#3f7fbf", "#c2488a", "#5d8a2f", "#c2577a", "#6a6f76",
 )  # fmt: skip
-_STYLE = """
-body {font: 16px system-ui, sans-serif; margin: 1.5rem auto; max-width: 80rem; padding: 0 1rem; color: #1d2129}
-form {display: flex; flex-wrap: wrap; gap: .5rem} input, button {font: inherit; padding: .5rem} input {flex: 1 1 20rem}
-main {display: flex; flex-wrap: wrap; gap: 2rem} section {flex: 1; min-width: 20rem}
-.note {color: #666; font-size: .85rem; overflow-wrap: anywhere}
-.bar {display: flex; height: 1.6rem; border-radius: .4rem; overflow: hidden; gap: 2px}
-.bar span, .tag {color: #fff; font-size: .75rem; font-weight: 600; text-align: center; line-height: 1.6rem}
-.result {display: flex; gap: .7rem; padding: .55rem 0; border-bottom: 1px solid #ddd}
-.tag {flex: none; width: 2.9rem; border-radius: .35rem; align-self: flex-start}
-.text {flex: 1; overflow-wrap: anywhere} .score {color: #666; font-size: .85rem}
-"""
+_PAGE = Template((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
 
 
 def column_of(title: str, note: str, results: Sequence[Result], colours: dict[str, str]) -> str:
@@ -63,15 +55,7 @@ def page(pools: Sequence[Pool], query: str) -> str:
         f"<section>{column_of(pool.title, f'{len(pool.store):,} texts', of_pool, colours)}</section>"
         for pool, of_pool in zip(pools, results, strict=True)
     )
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><title>st-xlret search</title>'
-        f"<style>{_STYLE}</style>"
-        '<h1>Search across languages</h1><form><input name="q" aria-label="Query in any language" autofocus '
-        f'placeholder="Where do storks spend the winter?" maxlength="{_LONGEST_QUERY}" value="{escape(query)}">'
-        "<button>Search</button></form>"
-        f'<p class="note">Scores of different models cannot be compared.</p><main>{columns}</main></html>'
-    )
+    return _PAGE.substitute(columns=columns, query=escape(query), longest=_LONGEST_QUERY)
 
 
 def server(pools: Sequence[Pool], host: str, port: int) -> HTTPServer:

@@ -16,7 +16,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypedDict
@@ -32,10 +32,7 @@ class Arguments:
     """What to search for, and where."""
 
     vectors: str = option(None, "The vectors: a file of `st-xlret index`, or the address of others with texts.")
-    query: list[str] = field(  # --query A --query B asks both
-        default_factory=list,
-        metadata={"help": "Queries, each in quotes. By default lines of the terminal.", "action": "extend"},
-    )
+    query: list[str] = option([], "Queries, each in quotes. By default lines of the terminal.", action="extend")
     language: str | None = option(None, "Language of the queries. By default it is identified, where it is needed.")
     top_k: int = option(10, "Results for a query.")
     map: str | None = option(None, "Folder of a calibration that maps the queries, but for the vectors of --compare.")
@@ -47,9 +44,7 @@ class Arguments:
     language_field: str | None = option(None, "Field of their languages, if not `language` or `lang`.")
     text_field: str | None = option(None, "Field of their texts, if it is not `text`.")
     group_field: str | None = option(
-        None,
-        "Field of what versions of a text have in common. Each group is one result, in the place of its best version, "
-        "and shows the best one in the query's language if there is one.",
+        None, "Field that versions of a text share: one result a group, in the query's language if there is one."
     )
     prefer_language: str | None = option(None, "With --group_field: the language to show instead of the query's.")
     host: str = option("127.0.0.1", "Address of the page; 0.0.0.0 opens it to the network.")
