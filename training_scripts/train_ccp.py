@@ -8,8 +8,7 @@ negatives (Wu et al., IJCAI 2022). The paper's setting, from a checkpoint, on se
 
 Documents are JSON lines {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}. Parallel sentences
 (--pairs; JSON lines {"source_language", "target_language", "source", "target"}, Moses and more) are trained on beside
-them, and some are held out to evaluate the run. Interrupted? The same command with --resume repeats what the
-uninterrupted run would have done. OUTPUT_DIR has the model, results.json and the curves, training.png.
+them, and some are held out to evaluate the run.
 """
 
 from __future__ import annotations
@@ -35,11 +34,7 @@ class CCPArguments:
 
     _argument_group_name = "method"
 
-    window_size: int = option(
-        5,
-        "Largest distance between two sentences of a document that are positives. The paper does not state that of "
-        "its main run; its ablation goes up to windows of 5 sentences, a distance of 4.",
-    )
+    window_size: int = option(5, "Largest distance of two sentences that are positives. The paper's ablation: up to 4.")
     temperature: float = option(0.1, "Temperature of CCP.")
     bank_size: int = option(32768, "Keys of earlier batches that serve as negatives too; 0: no memory bank.")
     ccp_ratio: float = option(1.0, "Relative frequency of batches of windows. 0 leaves CCP out.")

@@ -10,8 +10,7 @@ without translations, as similar to the one side of a translation as to the othe
 
 Every step takes a batch of each kind and runs backward on one loss after the other: the memory is that of the largest
 part. --model takes any checkpoint, such as the model of train_ccp.py. With --test, the finished model is measured on
-XQuAD-R, zero-shot, and none of its questions is trained on. Interrupted? The same command with --resume repeats what
-the uninterrupted run would have done. OUTPUT_DIR has the model, results.json and the curves, training.png.
+XQuAD-R, zero-shot, and none of its questions is trained on.
 """
 
 from __future__ import annotations
@@ -42,11 +41,7 @@ class IRArguments:
 
     temperature: float = option(0.05, "Temperature of the retrieval loss. The paper's Eq. 1 has none, which is 1.")
     semantic_weight: float = option(0.01, "Factor w_s on the loss of translations, 0: none. From scratch, 1 is better.")
-    language_weight: float = option(
-        0.001,
-        "Factor w_l on the language loss, the sum of Eq. 3's terms divided by R (R - 2) for R sentences in a batch. "
-        "With a trained encoder, whose cosines lie close together, 1 is still too small to count. 0 leaves it out.",
-    )
+    language_weight: float = option(0.001, "Factor w_l on the language loss, Eq. 3 over R (R - 2) of R sentences.")
     language_smoothing: float = option(0.7, "Languages are sampled in proportion to their size raised to this power.")
     two_encoders: bool = option(False, "Train an encoder of questions and, with translations, one of passages (paper).")
     loss_options: str = loss_options("semantic, language, retrieval", '{"language": {"batches": {"batch_scale": 0.5}}}')

@@ -11,8 +11,7 @@ A Transformer's sentence vector is the mean over the tokens of its first and las
 saved, unless --pooling checkpoint keeps that of the checkpoint. --mode chooses a system of the paper's Table 1, or
 ML-CTL-info, which the paper does not have. info-snt and CZ-snt train on sentences alone: they need no dictionaries, and
 take --from_scratch static too. Words of Chinese, Japanese and Thai, and the default lists of stop words, need the extra
-st-xlret[words]. Some pairs are held out to choose the best checkpoint. Interrupted? The same command with --resume
-repeats what the uninterrupted run would have done. OUTPUT_DIR has the model, results.json and the curves, training.png.
+st-xlret[words]. Some pairs are held out to choose the best checkpoint.
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ class MLCTLArguments:
 
     mode: str = option(
         "ML-CTL-CZ",
-        "ML-CTL-CZ: sentences with a word of each, CZ-NCE. ML-CTL-info: the same with InfoNCE. CZ-snt: sentences "
-        "alone, CZ-NCE. info-snt: sentences alone, InfoNCE. Words need --dictionaries and a Transformer.",
+        "CZ: the loss is CZ-NCE; info: InfoNCE; snt: sentences without words, which need --dictionaries.",
         choices=list(MODES),
     )
     temperature: float = option(0.07, "Temperature of the contrastive loss.")
@@ -68,9 +66,7 @@ class TrainingArguments(script.TrainingArguments):
     weight_decay: float = option(0.0, "Weight decay. Without it, the host's AdamW is Adam, the paper's optimizer.")
     warmup_steps: float = option(0.0, "Steps of linear warm-up, below 1 a share of all; the authors' program has none.")
     lr_scheduler_type: str = option("constant_with_warmup", "Schedule of the rate, beside --lr_drops.")  # type: ignore[assignment]
-    lr_drops: list[float] = option(
-        [2 / 6, 4 / 6, 5 / 6], "Shares of the steps after which the rate is a tenth (program)."
-    )
+    lr_drops: list[float] = option([2 / 6, 4 / 6, 5 / 6], "Shares of steps after which the rate is a tenth (program).")
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
@@ -93,9 +89,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     if isinstance(model[0], Transformer) and encoder.pooling is None:
         model = first_last_encoder(model)
     elif words and not isinstance(model[0], Transformer):
-        raise ValueError(
-            f"--mode {method.mode} needs the tokens of a Transformer: take another encoder, or --mode CZ-snt"
-        )
+        raise ValueError(f"--mode {method.mode} needs the tokens of a Transformer: --mode CZ-snt does not")
 
     # 3. Word-positioned samples: pairs with the token positions of a word and of its translation.
     samples, counts = data.word_samples(pairs, model, args) if words else (pairs, None)

@@ -14,8 +14,7 @@ On two CPU cores in minutes, a small Transformer from scratch, whose document en
 
 Documents are JSON lines {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}. Parallel sentences
 (--pairs) are not part of the paper: they are trained on beside the documents, and some are held out to choose the best
-checkpoint. Interrupted? The same command with --resume repeats what the uninterrupted run would have done. OUTPUT_DIR
-has the model, results.json and the curves, training.png.
+checkpoint.
 """
 
 from __future__ import annotations
@@ -86,14 +85,11 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         given = {} if method.sum_mlm else run.loss_options("mlm", batches=batches, ratio=method.mlm_ratio)
         with_words = method.sum_mlm or method.mlm_ratio
         words = encoder.masked_words(model, texts, args, **given) if with_words else None
-        given = run.loss_options(
-            "msm",
-            document_encoder={"max_sentences": method.block_sentences},
-            num_negatives=method.negatives or None,
-            mini_batch_size=128,
-            batches={"block_size": method.block_sentences, **smoothing},
-        )
-        datasets["msm"], losses["msm"] = documents, MSMLoss(model, mlm=words if method.sum_mlm else None, **given)
+        given = {"num_negatives": method.negatives or None, "mini_batch_size": 128}
+        given["document_encoder"] = {"max_sentences": method.block_sentences}
+        given["batches"] = {"block_size": method.block_sentences, **smoothing}
+        summed = words if method.sum_mlm else None
+        datasets["msm"], losses["msm"] = documents, MSMLoss(model, mlm=summed, **run.loss_options("msm", **given))
         if words is not None and not method.sum_mlm:
             datasets["mlm"], losses["mlm"] = documents, words
     if pairs is not None and method.pairs_ratio:

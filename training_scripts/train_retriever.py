@@ -9,9 +9,7 @@ the papers, after pre-training by CCP or MSM. On Natural Questions as MSM does i
 Every row has the language of its question. The negatives are the other passages of the batch, those of the other
 devices too, and with --hard_negatives some of each question's own, which the files hold or the model finds before it is
 trained. A passage that answers two questions of a batch is a negative of neither. Two encoders (--two_encoders) train
-one of questions and another of passages. With --test, the finished model is measured on XQuAD-R. Interrupted? The same
-command with --resume repeats what the uninterrupted run would have done. OUTPUT_DIR has the model, results.json and the
-curves, training.png.
+one of questions and another of passages. With --test, the finished model is measured on XQuAD-R.
 """
 
 from __future__ import annotations

@@ -9,8 +9,7 @@ and Gurevych, EMNLP 2020): each translation is to have the neighbours among thou
 English side has. With English questions, which are optional, other batches teach to find the sentence that answers
 among those of its paragraph; with --contrastive_ratio, others draw the two texts of a pair together. At the end the
 weights go part of the way back to the original ones (--keep_trained), which keeps what the encoder could do before.
-Pairs need English, or another --pivot, on one side. Interrupted? The same command with --resume repeats what the
-uninterrupted run would have done. OUTPUT_DIR has the model, results.json and the curves, training.png.
+Pairs need English, or another --pivot, on one side.
 """
 
 from __future__ import annotations
@@ -50,9 +49,7 @@ class SearchArguments:
     contrastive_ratio: float = option(0.0, "Share of the batches of translations that draw pairs together (InfoNCE).")
     negatives: int = option(4, "Sentences of its paragraph that a question is to tell from the answer.")
     mini_batch_num_tokens: int = option(0, "Tokens to embed at a time, by gradient caching; 0: all.")
-    teacher_cache: str | None = option(
-        None, "Folder of English vectors for several runs. By default OUTPUT_DIR/teacher."
-    )
+    teacher_cache: str | None = option(None, "Folder of English vectors for several runs. Default: OUTPUT_DIR/teacher.")
     loss_options: str = loss_options("pairs, query, document, questions", '{"query": {"cosine_weight": 0}}')
 
 

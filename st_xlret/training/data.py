@@ -13,21 +13,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from sentence_transformers.util import mine_hard_negatives
 
-from st_xlret.data import (
-    DataError,
-    Report,
-    build_word_samples,
-    by_language,
-    hold_out_pairs,
-    hold_out_questions,
-    load_documents,
-    load_pairs,
-    load_retrieval,
-    normalise_text,
-    read_dictionary,
-)
-from st_xlret.data.reading import files_of
-from st_xlret.data.words import read_stop_words, stop_words
+from st_xlret.data import load_documents, load_pairs, load_retrieval
+from st_xlret.data.reading import DataError, Report, files_of, normalise_text
+from st_xlret.data.rows import by_language, hold_out_pairs, hold_out_questions
+from st_xlret.data.words import build_word_samples, read_dictionary, read_stop_words, stop_words
 from st_xlret.evaluation import LAReQAEvaluator, TatoebaEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
 from st_xlret.languages import check_languages, languages_in_name, match_language
@@ -85,13 +74,12 @@ class Pairs(Texts):
         if not self.pairs:
             return None, None
         pairs = load_pairs(self.pairs, per_language=self.pairs_per_language, **self.reading())
-        if not self.evaluation_pairs:
-            return pairs, None
         rest, held_out = hold_out_pairs(pairs, self.evaluation_pairs, seed=seed)
-        if not len(held_out):
+        if len(held_out):
+            return rest, TatoebaEvaluator(by_language(held_out), name="pairs", language_metrics=False)
+        if self.evaluation_pairs:
             logger.warning("no pairs are held out of %d: too few to measure the run by", len(pairs))
-            return rest, None
-        return rest, TatoebaEvaluator(by_language(held_out), name="pairs", language_metrics=False)
+        return rest, None
 
 
 @dataclass
@@ -100,9 +88,7 @@ class Words(Pairs):
 
     dictionaries: list[str] = option([], "Files of two columns, named as en-fr.txt is (MUSE), or folders of them.")
     stop_words: list[str] = option(
-        ["default"],
-        "Words to make no samples of: default (those of stopwordsiso), none, or files named after their language, such "
-        "as en.txt, with a word per line; a language without a file has the default list.",
+        ["default"], "Words without samples: default (stopwordsiso's lists), none, or files in their place, as en.txt."
     )
     samples_per_pair: int | None = option(None, "Maximum words of a pair of sentences, drawn. By default all.")
 
@@ -143,9 +129,7 @@ class Answers(Texts):
     """Questions with passages to train on."""
 
     retrieval: list[str] = option(
-        [],
-        'Questions with passages: BEIR folders (their training split), or JSON lines {"query", "positive"} and, where '
-        'there are any, "negatives", "title", "answers" and "language".',
+        [], 'BEIR folders (training split), or JSON lines "query", "positive" ("negatives", "title", "answers", ...).'
     )
     context: bool = option(False, "Put its passage after each sentence that may answer, as evaluate --context does.")
 
@@ -173,9 +157,7 @@ class Questions(Answers):
 
     positives: str = option("passage", "What a question is to find; sentence: that with the answer.", _POSITIVES)
     hard_negatives: int = option(
-        0,
-        "Hard negatives per question: those in the files, with --positives sentence the passage's other sentences; for "
-        "other data, --model finds them among all passages before it is trained.",
+        0, "Hard negatives per question: of the files, of its passage (--positives sentence), or mined by --model."
     )
     test: str | None = option(None, "XQuAD-R to measure the finished model on; its questions are not trained on.")
     evaluation_questions: int = option(1000, "Questions to hold out, at most a tenth: they measure as pairs do.")
@@ -244,10 +226,7 @@ def without_test_questions(questions: Dataset, test: str) -> Dataset:
 
 
 def mine_negatives(questions: Dataset, model: str, count: int) -> Dataset:
-    """Give every question hard negatives among the passages of all, by the host; those with fewer are left out.
-
-    A negative is among the 100 most similar passages, and at least 5 % less similar to the question than its passage.
-    """
+    """Give every question hard negatives among the passages of all, by the host; those with fewer are left out."""
     mined = mine_hard_negatives(
         questions.select_columns(["query", "positive"]),
         SentenceTransformer(model),

@@ -40,22 +40,19 @@ class EncoderArguments:
     model: str | None = option(None, "Hub name or folder of a checkpoint, for example xlm-roberta-base.")
     from_scratch: str | None = option(
         None,
-        "Instead of a checkpoint, with a tokenizer trained on the texts: static (a bag of token vectors), or a "
-        "Transformer: tiny (1 layer of 32 features), mini (1 of 128), small (3 of 256), base (12 of 768, as XLM-R).",
+        "Layers x features of a Transformer: tiny 1 x 32, mini 1 x 128, small 3 x 256, base 12 x 768; static: none.",
         choices=["static", "tiny", "mini", "small", "base"],
     )
     max_seq_length: int | None = option(None, "Tokens to read of a text. By default the checkpoint's; 64 from scratch.")
     pooling: str | None = option(
         None,
-        "Sentence vector of a Transformer: the first token's (the papers'), mean (also from scratch), or checkpoint's.",
+        "Sentence vector: the first token's (the papers'), mean (also from scratch), or the checkpoint's.",
         choices=["cls", "mean", "checkpoint"],
     )
     vocabulary: int = option(60_000, "From scratch: size of the vocabulary of the tokenizer.")
     features: int = option(256, "From scratch: vector size of a static encoder.")
     train_head: bool = option(
-        False,
-        "For a checkpoint without a head for masked words, such as E5: train one first, on the encoder as it is. "
-        "Without it, masked words are left out.",
+        False, "Train a head for masked words first, if the checkpoint has none, as E5; else they are left out."
     )
 
     def __post_init__(self) -> None:

@@ -38,9 +38,7 @@ class LossStateCallback(TrainerCallback):
         keep: Checkpoints to keep besides the best one, of those with a loss state. None: the host removes them.
 
     Raises:
-        FileNotFoundError: On resume, if the checkpoint has no loss state.
-        ValueError: On resume, if the state does not fit the losses. At the start, where the host would lose parameters
-            of the losses: with FSDP, DeepSpeed, or fp16 in several processes.
+        ValueError: With FSDP, DeepSpeed, or fp16 in several processes, which lose parameters of the losses.
 
     Example:
         >>> from st_xlret.losses import CCPLoss

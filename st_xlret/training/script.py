@@ -50,7 +50,9 @@ class TrainingArguments(CrossLingualTrainingArguments):
 
     _argument_group_name = "training (the host's options, and a few more)"
 
-    output_dir: str = field(metadata={"help": "Folder for the model, checkpoints, results and plots."})
+    output_dir: str = field(
+        metadata={"help": "Folder for the model, checkpoints, results.json and the curves, training.png."}
+    )
     max_steps: int = option(10_000, "Optimizer steps. --num_train_epochs replaces it.")
     num_train_epochs: float | None = option(None, "Passes over the data, in place of --max_steps.")  # type: ignore[assignment]
     per_device_train_batch_size: int = option(32, "Windows, sentences or pairs in a batch, per device.")
@@ -61,7 +63,7 @@ class TrainingArguments(CrossLingualTrainingArguments):
     save_steps: float = option(500, "Steps between two checkpoints. --save_strategy no writes none.")
     save_total_limit: int | None = option(2, "Checkpoints to keep, besides the best one.")
     seed: int = option(0, "Seed of everything random.")
-    resume: bool = option(False, "Continue from the last complete checkpoint in the output folder.")
+    resume: bool = option(False, "Go on from the last complete checkpoint, as if the run had not been stopped.")
     overwrite: bool = option(False, "Replace the model and the checkpoints in the output folder.")
     license: str | None = option(None, "Licence of the model, for its card. By default the base model's.")
 
@@ -137,11 +139,8 @@ class Run:
             trainer: The Trainer.
             about: Further entries of `results.json`, whose content is returned.
             tag: Tag of the card.
-            evaluators: Evaluators of held-out data, which measure the model before and after it; None is left out.
-            test: An evaluator with `evaluate`, such as that of LAReQA, which measures the finished model; or None.
-
-        Raises:
-            SystemExit: If the run stops early, or is resumed with other options. The message says how to continue.
+            evaluators: Of held-out data, which measure the model before and after it; None is left out.
+            test: An evaluator such as that of LAReQA, which measures the finished model.
         """
         if self._losses:
             raise ValueError(f"--loss_options: this run has no losses {sorted(self._losses)}")
@@ -247,10 +246,7 @@ def made_once(folder: Path, make: Callable[[Path], Any], *, keep: bool) -> Path:
 
 
 def keep_best(args: TrainingArguments, metric: str | None) -> None:
-    """Evaluate at every checkpoint, or as `args` say, and load the best one at the end, where all have a score.
-
-    `args` are changed in place. The metric is such as "eval_pairs_average_accuracy"; None without an evaluator.
-    """
+    """Let `args` evaluate at every checkpoint, or as they say, and load the best one, where all have a score."""
     saves = args.save_strategy != "no"
     if metric is None:
         args.eval_strategy = "no"  # type: ignore[assignment]

@@ -46,13 +46,8 @@ def distillation_data(
     """Lay out which texts are to reach which of the teacher's vectors.
 
     Half of the translations, drawn at random, are learned as queries and half as documents, and so are the prompts.
-
-    Args:
-        pairs: Rows with `source`, `target` and their languages. Rows without the pivot are left out.
-        questions: Rows with `query` and `positive` in the pivot language; the first 10 000 are further texts of it.
-        pivot: The language whose vectors are the goal.
-        english_share: Share of rows in the pivot language, below 1, by which its texts keep their place.
-        seed: Seed of the draws.
+    `english_share` of the rows are texts of the pivot, the language of the goals, which keep their place; the first
+    10 000 `query` and `positive` of `questions` are further texts of it. Pairs without the pivot are left out.
 
     Example:
         >>> rows = {"source": ["yes", "no"], "target": ["oui", "non"]}

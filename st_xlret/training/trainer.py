@@ -52,8 +52,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         **kwargs: Further arguments of the host's Trainer.
 
     Raises:
-        ValueError: If a data set lacks a column that its loss reads, or the model has a `Router` with other routes
-            than "query" and "document" and the arguments no `router_mapping`.
+        ValueError: If a data set lacks a column that its loss reads.
         FloatingPointError: In training, if a loss or a weight is not finite.
 
     Example:

@@ -13,6 +13,7 @@ OUTPUT/study.csv, each row's model, log and figures in a folder of its own.
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import os
@@ -20,17 +21,20 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from glob import glob
+from io import StringIO
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import yaml
 
+from st_xlret.evaluation import markdown_table
+from st_xlret.evaluation.tables import half_interval
 from st_xlret.files import write_json, write_text
 from st_xlret.options import option, parse
-from training_scripts.studies.tables import Measured, figure, write_table
 
 REPOSITORY = Path(__file__).parents[2]
 MERGE = "training_scripts.studies.merge_models"
@@ -69,12 +73,7 @@ class Row:
 
 
 def read_rows(content: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
-    """Name -> row. The fields of a row in the file are those of `Row`, and `like`: an earlier row that it starts from.
-
-    Raises:
-        ValueError: If a row that another one names does not come before it.
-        TypeError: If a field is unknown.
-    """
+    """Name -> row. Its fields in the file are those of `Row`, and `like`: an earlier row that it starts from."""
     rows: dict[str, Row] = {}
     for name, fields in content.items():
         mentioned = [fields.get("like"), fields.get("rate_of"), fields.get("start"), *fields.get("merged", {})]
@@ -97,29 +96,24 @@ def run_name(*parts: Any) -> str:
 def words_of(options: Mapping[str, Any], values: Mapping[str, str]) -> list[str]:
     """The words of a command line; a name in braces stands for its value, a path with `*` for all that match.
 
-    Raises:
-        ValueError: If a name has no value, or no file matches a path.
-
     Example:
         >>> words_of({"pairs": ["{data}/a", ["b"]], "bf16": True, "rates": {"head": 0.1}, "no": None}, {"data": "d"})
         ['--pairs', 'd/a', 'b', '--bf16', 'true', '--rates', '{"head": 0.1}']
     """
 
-    def words(value: Any) -> Iterator[str]:
+    def words(value: Any) -> list[str]:
         if isinstance(value, list):
-            for each in value:
-                yield from words(each)
-        elif isinstance(value, bool | dict):
-            yield json.dumps(value)
-        elif isinstance(value, str):
-            for name, text in values.items():
-                value = value.replace(f"{{{name}}}", text)
-            files = sorted(glob(value)) if "*" in value else [value]
-            if "{" in value or not files:
-                raise ValueError(f"there is no {value}: is --data or --model missing?")
-            yield from files
-        else:
-            yield f"{value:g}" if isinstance(value, float) else str(value)
+            return [word for each in value for word in words(each)]
+        if isinstance(value, bool | dict):
+            return [json.dumps(value)]
+        if not isinstance(value, str):
+            return [f"{value:g}" if isinstance(value, float) else str(value)]
+        for name, text in values.items():
+            value = value.replace(f"{{{name}}}", text)
+        files = sorted(glob(value)) if "*" in value else [value]
+        if "{" in value or not files:
+            raise ValueError(f"there is no {value}: is --data or --model missing?")
+        return files
 
     return [word for name, value in options.items() if value is not None for word in (f"--{name}", *words(value))]
 
@@ -131,10 +125,6 @@ def trials(
 
     While the best is at an end of those that were tried, one beyond it is added, `further` at most: as far from the
     best as that is from the next one, rounded to one digit.
-
-    Example:
-        >>> trials([3e-5, 1e-4], {3e-5: 0.4, 1e-4: 0.5}.get, further=2)
-        {3e-05: 0.4, 0.0001: 0.5, 0.0003: None}
     """
     scores = {rate: score_of(rate) for rate in rates}
     for _ in range(further if len(scores) > 1 else 0):
@@ -198,18 +188,19 @@ class Study:
             folder = self.folder(name, self.seeds[0], rate)
             if not (folder / self.tune["by"].partition("/")[0]).is_file():
                 return None
-            return -math.inf if (score := figure(folder, self.tune["by"])) is None else score
+            return next(iter(figures([folder], self.tune["by"])), -math.inf)
 
         return trials(self.rows[name].rates, score_of, further=self.tune.get("further", 0))
 
-    def measured(self, name: str) -> Measured:
-        """The folders of a row's measured models, its rate, and whose rate it is."""
+    def measured(self, name: str) -> tuple[list[Path], str]:
+        """The folders of a row's measured models, and its rate, with the row whose rate it is."""
         row, folders = self.rows[name], []
         if not row.rates or self.rate(name) is not None:
             folders = [self.folder(name, seed) for seed in self.seeds_of(name)]
         files = [*self.content["measure"], *(["results.json"] if row.script else [])]
         folders = [folder for folder in folders if all((folder / file).exists() for file in files)]
-        return Measured(folders, self.rate(name) if row.rates else row.options.get("learning_rate"), row.rate_of)
+        rate = self.rate(name) if row.rates else row.options.get("learning_rate")
+        return folders, "" if rate is None else f"{rate:g}" + (f" of {row.rate_of}" if row.rate_of else "")
 
     def run(self, names: Iterable[str]) -> None:
         """Train and measure rows and those that they are made of, and choose the rates that they take, row by row."""
@@ -269,23 +260,19 @@ class Study:
         return all(made.values())
 
     def make(self, name: str, seed: int, rate: float | None) -> bool:
-        """Train or merge a model that is not there yet.
-
-        Raises:
-            ValueError: If it was made by another command.
-        """
+        """Train or merge a model that is not there yet; whether it is there. One of another command is refused."""
         row, folder = self.rows[name], self.folder(name, seed, rate)
         values, further = {"folder": str(folder), "seed": str(seed)}, list[str]()
+        if not (row.merged or row.script):
+            return True
         if row.merged:
             parts = [f"{self.model(other, seed)}:{share}" for other, share in row.merged.items()]
             options = {"model": "{model}", "add": parts, "output": "{folder}/model", "overwrite": True}
-            command = {"script": MERGE, "options": options}
-        elif row.script:
-            options = {**row.options, **({} if rate is None else {"learning_rate": rate}), "output_dir": "{folder}"}
-            command, further = {"script": row.script, "options": options}, shlex.split(self.arguments.options)
-            values |= {"model": str(self.model(row.start, seed))} if row.start else {}
         else:
-            return True
+            options = {**row.options, **({} if rate is None else {"learning_rate": rate}), "output_dir": "{folder}"}
+            further = shlex.split(self.arguments.options)
+            values |= {"model": str(self.model(row.start, seed))} if row.start else {}
+        command = {"script": MERGE if row.merged else row.script, "options": options}
         file, line = folder / "command.txt", shlex.join(self.words(command, values)[1:] + further) + "\n"
         if (folder / "model").is_dir() and (row.merged or (folder / "results.json").is_file()):
             if file.read_text(encoding="utf-8") != line:
@@ -319,6 +306,48 @@ class Study:
         return not failed
 
 
+def figures(folders: Iterable[Path], path: str) -> list[float]:
+    """A figure of some runs, of those that have it.
+
+    `path` is a file and its keys, such as `results.json/scores/de,fr/accuracy`; several keys stand for their mean.
+    """
+    name, *keys = path.split("/")
+
+    def read(value: Any, keys: list[str]) -> Any:
+        if not keys or value is None:
+            return value
+        values = [read(value.get(key), keys[1:]) for key in keys[0].split(",")]
+        return None if None in values else fmean(values)
+
+    files = [folder / name for folder in folders if (folder / name).is_file()]
+    values = [read(json.loads(file.read_text(encoding="utf-8")), keys) for file in files]
+    return [value for value in values if value is not None]
+
+
+def write_table(study: Study, rows: Iterable[str]) -> str:
+    """Write `study.md`, with ± half of the 95 % interval by Student's t, and `study.csv`, where that has a column."""
+    counts, columns = study.content.get("counts", {}), study.content["columns"]  # whole numbers, and fractions
+    lines, cells = [], []
+    for row in rows:
+        folders, rate = study.measured(row)
+        if not folders:
+            print(f"not in the table, because it is not finished: {row}", file=sys.stderr)
+            continue
+        whole = [figures(folders, path) for path in counts.values()]
+        percent = [[100 * value for value in figures(folders, path)] for path in columns.values()]
+        first = [row, str(len(folders)), rate, *(f"{fmean(values):.0f}" if values else "" for values in whole)]
+        means = [f"{fmean(values):.1f}" if values else "" for values in percent]
+        halves = ["" if (half := half_interval(values)) is None else f"{half:.1f}" for values in percent]
+        lines.append([*first, *(" ± ".join(filter(None, both)) for both in zip(means, halves, strict=True))])
+        cells.append([*first, *means, *halves])
+    header = ["row", "seeds", "learning rate", *counts, *columns]
+    table, text = markdown_table(header, lines), StringIO()
+    csv.writer(text, lineterminator="\n").writerows([[*header, *(f"{column} ± (95 %)" for column in columns)], *cells])
+    write_text(study.output / "study.md", table + "\n")
+    write_text(study.output / "study.csv", text.getvalue())
+    return table
+
+
 def main(arguments: Sequence[str] | None = None) -> str:
     """Run what is missing, and print the table."""
     (given,) = parse([Arguments], arguments, description=__doc__)
@@ -328,7 +357,7 @@ def main(arguments: Sequence[str] | None = None) -> str:
         raise ValueError(f"there is no row {unknown[0]!r}; there are {', '.join(map(repr, study.rows))}")
     if not given.table_only:
         study.run(rows)
-    table = write_table(study.content, {row: study.measured(row) for row in rows}, study.output)
+    table = write_table(study, rows)
     print(table)
     return table
 
