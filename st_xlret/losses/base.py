@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
 import pyarrow.compute as pc
@@ -14,7 +16,7 @@ import torch
 from accelerate.utils import extract_model_from_parallel
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util.distributed import get_world_size
+from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_world_size
 from torch import Tensor, nn
 
 from st_xlret.batches import BatchFactory, Rows
@@ -28,6 +30,11 @@ QUERY_COLUMNS = ("anchor", "query", "question")
 DOCUMENT_COLUMNS = ("positive", "negative", "passage", "answer")
 LABELS = ("label", "labels", "score", "scores")
 TAGS = ("language_id", "document_id", "text_id", "block_id", "sentence_position", "word_start", "word_end")
+_ENTRIES = (Path(__file__).parent / "citations.bib").read_text(encoding="utf-8").split("\n\n")
+CITATIONS = {entry.partition("{")[2].partition(",")[0]: f"{entry.strip()}\n" for entry in _ENTRIES}
+
+unwrapped = partial(extract_model_from_parallel, keep_torch_compile=False)
+"""The SentenceTransformer inside the wrappers of distributed training and of `torch.compile`."""
 
 
 class CrossLingualLoss(nn.Module):
@@ -36,22 +43,20 @@ class CrossLingualLoss(nn.Module):
     `CrossLingualTrainer` draws `loss.batches` from `loss.select(dataset)`, as often as `loss.ratio` says; with the
     host's own Trainer, do the same by hand. `LossStateCallback` keeps what a loss owns in checkpoints and on all ranks.
 
-    A subclass says how many text columns it takes (`least_columns`, `most_columns`), how those beside a pair are named
-    (`further`), which missing tag integer labels are (`labels_are`), what the columns are (`takes`) and how to give
-    them (`way_out`, both for messages), its `default_batches`, and by `required_columns` what else it needs.
-
     Args:
         model: The encoder.
         batches: How batches are drawn: a [`BatchFactory`][st_xlret.batches.BatchFactory], or a mapping that changes
-            fields of the loss's own one, such as `{"language_smoothing": 0.3}`.
+            fields of `default_batches()`, such as `{"language_smoothing": 0.3}`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
     """
 
     least_columns: int = 1
     most_columns: int | None = None
-    further: str | None = None
-    labels_are: str | None = None
-    takes = "texts"
+    further: str | None = None  # how columns beside a pair are named
+    labels_are: str | None = None  # which tag integer labels are where it is missing
+    gather_across_devices = True
+    default_batches: Callable[[], BatchFactory] = Rows
+    takes = "texts"  # this and the way out stand in messages
     way_out = "use CrossLingualTrainer, or give the Trainer data_collator=CrossLingualDataCollator(model.preprocess)"
     citation = ""
 
@@ -59,13 +64,9 @@ class CrossLingualLoss(nn.Module):
         super().__init__()
         self.model, self.ratio, self.state_is_kept, self.teaches = model, ratio, False, True
         self.register_forward_hook(warn_of_nothing)
-        self.batches: Any = self.default_batches() if batches is None else batches
-        if isinstance(batches, Mapping):
-            self.batches = replace(self.default_batches(), **batches)  # type: ignore[type-var]
-
-    def default_batches(self) -> BatchFactory:
-        """The batches that this loss is drawn by default."""
-        return Rows()
+        self.batches: Any = batches
+        if batches is None or isinstance(batches, Mapping):
+            self.batches = replace(self.default_batches(), **(batches or {}))  # type: ignore[type-var]
 
     def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
         """What the loss needs besides the text columns `texts` of a data set with these `columns`."""
@@ -80,8 +81,7 @@ class CrossLingualLoss(nn.Module):
     def select(self, dataset: Dataset) -> Dataset:
         """Select the columns of a data set that this loss reads, and log them; a ValueError if that is not clear.
 
-        Of sentences of documents this is one text column: `sentence`, else `text`, else the only one. Pairs have no
-        further texts than the loss names, and no labels that it would not read.
+        Of documents it reads one text column: `sentence`, else `text`, else the only one.
         """
         if not isinstance(dataset, Dataset):
             self.refuse(f"batches are drawn from a Dataset, and this is an {type(dataset).__name__}")
@@ -136,8 +136,8 @@ class CrossLingualLoss(nn.Module):
         count = len(columns)
         if not self.least_columns <= count <= (self.most_columns or count) or (count > 1 and is_unclear):
             self.refuse(
-                f"these are {count} text columns. The collator of Sentence Transformers makes texts of all "
-                "columns, of languages and ids too, and any collator of columns that loss.select did not leave out"
+                f"these are {count} text columns. The collator of Sentence Transformers makes texts of all columns, of "
+                "languages and ids too, and any collator of columns that loss.select did not leave out"
             )
         if labels is not None:
             tag = None if labels.is_floating_point() else self.labels_are
@@ -162,6 +162,14 @@ class CrossLingualLoss(nn.Module):
             self.refuse(f"the {len(columns)} text columns of the batch come without {missing}")
         return tags
 
+    def gather(self, vectors: list[Tensor], tags: dict[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
+        """Gather vectors of equally long columns from all ranks, if wanted, and the tags of all columns likewise."""
+        if get_world_size() == 1 or not self.gather_across_devices:
+            return vectors, tags
+        count = len(vectors)
+        tags = {n: torch.cat([all_gather(part.contiguous()) for part in tag.chunk(count)]) for n, tag in tags.items()}
+        return [all_gather_with_grad(column) for column in vectors], tags
+
     def owned_parameters(self) -> list[nn.Parameter]:
         """Trainable parameters that belong to the loss and not to the encoder."""
         return [p for name, p in self.named_parameters() if _is_owned(name) and p.requires_grad]
@@ -173,12 +181,9 @@ class CrossLingualLoss(nn.Module):
     def load_owned_state(self, state: dict[str, Tensor]) -> None:
         """Restore what `owned_state` returned; a ValueError if parts are missing or unexpected."""
         keys = self.load_state_dict(state, strict=False)
-        missing = [name for name in keys.missing_keys if _is_owned(name)]
-        if missing or keys.unexpected_keys:
-            raise ValueError(
-                f"the saved state does not fit {type(self).__name__}: missing {missing}, unexpected "
-                f"{keys.unexpected_keys}; build the loss with the options of the saved run"
-            )
+        if wrong := [*filter(_is_owned, keys.missing_keys), *keys.unexpected_keys]:
+            way_out = "build the loss with the options of the saved run"
+            raise ValueError(f"the saved state does not fit {type(self).__name__}, see {wrong}: {way_out}")
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card: the arguments of its classes that are numbers or words."""
@@ -218,11 +223,6 @@ def own_loss(loss: nn.Module | None) -> CrossLingualLoss | None:
     """The loss of this package that a module is, or wraps; None for losses of other libraries."""
     modules = () if loss is None else loss.modules()
     return next((module for module in modules if isinstance(module, CrossLingualLoss)), None)
-
-
-def unwrapped(model: Any) -> Any:
-    """The SentenceTransformer inside the wrappers of distributed training and of `torch.compile`."""
-    return extract_model_from_parallel(model, keep_torch_compile=False)
 
 
 def role_of(column: str) -> Any:

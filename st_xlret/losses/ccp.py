@@ -12,8 +12,8 @@ from torch import Tensor
 
 from st_xlret.batches import Windows
 from st_xlret.functional import contrastive_context_loss
-from st_xlret.losses.base import Batches, CrossLingualLoss
-from st_xlret.losses.embedding import embed, gather_columns, keep_padding
+from st_xlret.losses.base import CITATIONS, Batches, CrossLingualLoss
+from st_xlret.losses.embedding import embed, keep_padding
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 
 
@@ -29,7 +29,6 @@ class CCPLoss(CrossLingualLoss):
     of the rows. R ranks compute what one rank computes with an R times larger batch.
 
     Args:
-        model: The encoder.
         head: Projection head, or options of the default one, an `AsymmetricBNHead` of the encoder's size.
         bank: Memory bank, or options of the default one, a `LanguageMemoryBank`. The projections of the contexts (z_i)
             enter it, as in the paper.
@@ -42,8 +41,6 @@ class CCPLoss(CrossLingualLoss):
         normalize: Compare projections by their cosines; if off, by inner products (an ablation of Table 5).
         gather_across_devices: Use the rows of all ranks. If off, each rank has its own loss and bank, as in the paper.
         mini_batch_size: Texts per micro-batch of the encoder (gradient caching); None for one pass.
-        batches: As for `CrossLingualLoss`. Default: `Windows()`.
-        ratio: As for `CrossLingualLoss`.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -55,22 +52,13 @@ class CCPLoss(CrossLingualLoss):
         2
     """
 
-    most_columns, labels_are = 2, "language_id"
+    most_columns, labels_are, default_batches = 2, "language_id", Windows
     takes = "sentences with 'document' and 'language', or two text columns (centre, context) with 'language'"
     way_out = (
         "use CrossLingualTrainer, or batch_sampler=Windows() and data_collator=CrossLingualDataCollator("
         "model.preprocess); with model.fit, InputExample(texts=[centre, context], label=language_to_id('fr'))"
     )
-    citation = """
-@inproceedings{wu2022ccp,
-    title = {Unsupervised Context Aware Sentence Representation Pretraining for Multi-lingual Dense Retrieval},
-    author = {Wu, Ning and Liang, Yaobo and Ren, Houxing and Shou, Linjun and Duan, Nan and Gong, Ming and
-        Jiang, Daxin},
-    booktitle = {Proceedings of the Thirty-First International Joint Conference on Artificial Intelligence},
-    year = {2022},
-    url = {https://arxiv.org/abs/2206.03281},
-}
-"""
+    citation = CITATIONS["wu2022ccp"]
 
     def __init__(
         self,
@@ -99,10 +87,6 @@ class CCPLoss(CrossLingualLoss):
         self.cross_language_negatives, self.gather_across_devices = cross_language_negatives, gather_across_devices
         self.mask_same_document, self.mask_same_text = mask_same_document, mask_same_text
 
-    def default_batches(self) -> Windows:
-        """Windows of documents, of one language in a batch."""
-        return Windows()
-
     def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
         """Documents, unless two columns are windows already; languages, unless they do not matter."""
         languages = [f"{text}_language" for text in texts]
@@ -122,13 +106,11 @@ class CCPLoss(CrossLingualLoss):
     def compute_loss_from_embeddings(self, centres: Tensor, contexts: Tensor, tags: dict[str, Tensor]) -> Tensor:
         """Compute the loss of sentence vectors, (N, d) each, with tags (2N,): `language_id`, and others if known."""
         for kind in {"language_id", "document_id"} & tags.keys():
-            # On such pairs the loss would teach nonsense.
             if not torch.equal(*tags[kind].chunk(2)):
                 self.refuse(f"a window of the batch has sentences with two values of {kind}")
         tags = {"language_id": torch.zeros(2 * len(centres), dtype=torch.long, device=centres.device), **tags}
-        if self.gather_across_devices:
-            # Before the head: else batch statistics differ by rank.
-            (centres, contexts), tags = gather_columns([centres, contexts], tags)
+        # Before the head: else batch statistics differ by rank.
+        (centres, contexts), tags = self.gather([centres, contexts], tags)
         language, document, text = tags["language_id"], tags.get("document_id"), tags.get("text_id")
         z_centres, z_contexts = self.head(centres, contexts)
         # Not in evaluation: equal weights have equal losses, however full the bank.

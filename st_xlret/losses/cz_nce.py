@@ -12,6 +12,7 @@ from sentence_transformers.base.modules import Transformer
 from torch import Tensor
 
 from st_xlret.functional import cz_nce_loss, info_nce_loss
+from st_xlret.losses.base import CITATIONS
 from st_xlret.losses.embedding import translation_groups
 from st_xlret.losses.lang_contrastive import WeightedContrastiveLoss
 from st_xlret.losses.masked_lm import MaskedLMLoss
@@ -23,10 +24,9 @@ OBJECTIVES = {"cz_nce": cz_nce_loss, "info_nce": info_nce_loss}
 class CZNCELoss(WeightedContrastiveLoss):
     """CZ-NCE over pairs of sentences, or of sentences with a word of each (ML-CTL, Chen et al. 2022, Eq. 5).
 
-    The equation is [`cz_nce_loss`][st_xlret.functional.cz_nce_loss], or
-    [`info_nce_loss`][st_xlret.functional.info_nce_loss] with `objective="info_nce"`. The loss takes two text columns:
-    translations, or any (anchor, positive) pairs that `MultipleNegativesRankingLoss` takes. The systems of the paper's
-    Table 1 are:
+    The equation is [`cz_nce_loss`][st_xlret.functional.cz_nce_loss] or
+    [`info_nce_loss`][st_xlret.functional.info_nce_loss], over two text columns of translations or other pairs. The
+    systems of the paper's Table 1 are:
 
     - *info-snt*: `objective="info_nce"` (Eq. 1-2).
     - *CZ-snt*: the defaults (Eq. 5).
@@ -44,7 +44,7 @@ class CZNCELoss(WeightedContrastiveLoss):
         contextual_encoder: Layer over sentence and word that is used in training only; None for sentences alone.
         objective: "cz_nce", or "info_nce" with the same negatives.
         temperature: Divisor of the cosines.
-        mlm: Masked-language-model loss of the same encoder that is added; None for none.
+        mlm: Masked-language-model loss of the same encoder that is added.
         mlm_weight: Factor on the `mlm` loss (the paper's alpha).
         **options: `weight`, that of the contrastive part, and the other arguments of `WeightedContrastiveLoss`.
 
@@ -58,15 +58,7 @@ class CZNCELoss(WeightedContrastiveLoss):
 
     most_columns = 2
     takes = "two text columns, anchor and positive"
-    citation = """
-@inproceedings{mlctl2022,
-    title = {Multi-Level Contrastive Learning for Cross-Lingual Alignment},
-    author = {Chen, Beiduo and Guo, Wu and Gu, Bin and Liu, Quan and Wang, Yongchao},
-    booktitle = {ICASSP 2022},
-    year = {2022},
-    url = {https://arxiv.org/abs/2202.13083},
-}
-"""
+    citation = CITATIONS["mlctl2022"]
 
     def __init__(
         self,
@@ -82,15 +74,12 @@ class CZNCELoss(WeightedContrastiveLoss):
         super().__init__(model, **options)
         if contextual_encoder is not None:
             if not isinstance(model[0], Transformer) or self.mini_batch_num_tokens:
-                self.refuse(
-                    f"words need token vectors, which a {type(model[0]).__name__} and micro-batches do not give"
-                )
+                self.refuse(f"words need token vectors, which {type(model[0]).__name__} and micro-batches do not give")
             model[0].unpad_inputs = False  # positions are those of the padded layout
         if mlm is not None and mlm.model is not model:
             self.refuse("mlm is a loss of another encoder")
-        self.contextual_encoder, self.mlm = contextual_encoder, mlm
+        self.contextual_encoder, self.mlm, self.mlm_weight = contextual_encoder, mlm, mlm_weight
         self.objective, self.equation, self.temperature = objective, OBJECTIVES[objective], temperature
-        self.mlm_weight = mlm_weight
 
     def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
         """Where the word stands in each text, with a contextual encoder."""
@@ -103,8 +92,7 @@ class CZNCELoss(WeightedContrastiveLoss):
         """Compute the loss of two text columns of N rows."""
         columns = self.read_columns(sentence_features, labels)
         tags = self.read_tags(columns, *([] if self.contextual_encoder is None else ["word_start", "word_end"]))
-        merged = merge_feature_batches(columns)
-        batches = columns if merged is None else [merged]
+        batches = columns if (merged := merge_feature_batches(columns)) is None else [merged]
         if self.contextual_encoder is None:
             anchor, positive = self.embed(columns)
         else:

@@ -10,7 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.merged_forward import merge_feature_batches
 from sentence_transformers.base.modules import Router, Transformer
-from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_world_size
+from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
@@ -25,23 +25,19 @@ def embed(
 ) -> list[Tensor]:
     """The sentence vectors (rows, d) of text columns, which are read together where the host can merge them.
 
-    A batch of more than `mini_batch_size` texts, or of more than have `num_tokens` tokens when they are padded to
-    the longest, is cut into micro-batches of similar lengths. Their activations are not kept: the backward pass runs
-    each of them again with the same dropout and autocast (gradient caching, Gao et al. 2021, by PyTorch's
-    checkpointing). This needs the memory of one micro-batch, and about a quarter more time.
+    A batch of more than `mini_batch_size` texts, or of more than `num_tokens` tokens with padding, is cut into
+    micro-batches of similar lengths. Their activations are not kept: the backward pass runs each of them again with the
+    same dropout and autocast (gradient caching, Gao et al. 2021, by checkpointing), for a quarter more time.
     """
     merged = merge_feature_batches(columns) if len(columns) > 1 else None
-    batches = columns if merged is None else [merged]
-    vectors = []
-    for features in batches:
-        size = mini_batch_size
-        if num_tokens is not None and "attention_mask" in features:
-            size = max(1, num_tokens // features["attention_mask"].shape[1])
-        vectors.append(_embed(model, features, size))
-    return vectors if merged is None else list(vectors[0].chunk(len(columns)))
+    if merged is not None:
+        return list(embed(model, [merged], mini_batch_size, num_tokens=num_tokens)[0].chunk(len(columns)))
+    return [_embed(model, features, mini_batch_size, num_tokens) for features in columns]
 
 
-def _embed(model: nn.Module, features: dict[str, Any], size: int | None) -> Tensor:
+def _embed(model: nn.Module, features: dict[str, Any], size: int | None, num_tokens: int | None) -> Tensor:
+    if num_tokens is not None and "attention_mask" in features:
+        size = max(1, num_tokens // features["attention_mask"].shape[1])
     parts = parts_by_length(features, size)
     if not parts:
         return model(features)["sentence_embedding"]
@@ -95,15 +91,6 @@ def keep_padding(model: SentenceTransformer, size: int | None) -> int | None:
     return size
 
 
-def gather_columns(vectors: list[Tensor], tags: dict[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
-    """Gather the vectors of equally long columns from all ranks, and the tags of all columns in the same order."""
-    if get_world_size() == 1:
-        return vectors, tags
-    columns = len(vectors)
-    tags = {n: torch.cat([all_gather(part.contiguous()) for part in tag.chunk(columns)]) for n, tag in tags.items()}
-    return [all_gather_with_grad(column) for column in vectors], tags
-
-
 def translation_groups(text: Tensor) -> Tensor:
     """Number the groups of pairs that are connected by shared texts: none of their rows is a negative of another.
 
@@ -124,12 +111,10 @@ def translation_groups(text: Tensor) -> Tensor:
 
 def passage_side(model: nn.Module, columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Check that the columns are on their way to the passage encoder of a `Router` (lang-contrastive, section 4)."""
-    router = next((module for module in model.modules() if isinstance(module, Router)), None)
-    if router is None or "document" not in router.sub_modules:
-        return columns
-    if wrong := {features.get("task") or router.default_route for features in columns} - {"document"}:
-        raise ValueError(
-            f"this loss acts on the encoder of passages, and columns go to {wrong}: give the collator or the training "
-            "arguments router_mapping={'source': 'document', 'target': 'document'}"
-        )
+    for router in model.modules():
+        if isinstance(router, Router) and "document" in router.sub_modules:
+            routes = {features.get("task") or router.default_route for features in columns}
+            if routes != {"document"}:
+                way_out = "give router_mapping={'source': 'document', 'target': 'document'} to collator or Trainer"
+                raise ValueError(f"this loss acts on the encoder of passages, and columns go to {routes}: {way_out}")
     return columns

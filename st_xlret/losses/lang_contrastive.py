@@ -11,8 +11,8 @@ from torch import Tensor
 
 from st_xlret.functional import info_nce_loss, language_contrastive_loss, retrieval_contrastive_loss
 from st_xlret.functional.contrastive import Reduction
-from st_xlret.losses.base import Batches, CrossLingualLoss
-from st_xlret.losses.embedding import embed, gather_columns, keep_padding, passage_side, translation_groups
+from st_xlret.losses.base import CITATIONS, Batches, CrossLingualLoss
+from st_xlret.losses.embedding import embed, keep_padding, passage_side, translation_groups
 
 
 class WeightedContrastiveLoss(CrossLingualLoss):
@@ -24,20 +24,10 @@ class WeightedContrastiveLoss(CrossLingualLoss):
         gather_across_devices: Compare with the rows of all ranks.
         mini_batch_num_tokens: Tokens per micro-batch of the encoder, padding included (gradient caching); None for one
             pass.
-        batches: As for `CrossLingualLoss`. Default: `Rows()`.
-        ratio: As for `CrossLingualLoss`.
     """
 
     least_columns = 2
-    citation = """
-@inproceedings{hu2023language,
-    title = {Language Agnostic Multilingual Information Retrieval with Contrastive Learning},
-    author = {Hu, Xiyang and Chen, Xinchi and Qi, Peng and Kong, Deguang and Liu, Kunlun and
-        Wang, William Yang and Huang, Zhiheng},
-    booktitle = {Findings of the Association for Computational Linguistics: ACL 2023},
-    year = {2023},
-}
-"""
+    citation = CITATIONS["hu2023language"]
 
     def __init__(
         self,
@@ -57,22 +47,17 @@ class WeightedContrastiveLoss(CrossLingualLoss):
         """The vectors (N, d) of each text column, of which all have one encoder."""
         return embed(self.model, columns, num_tokens=self.mini_batch_num_tokens)
 
-    def gather(self, vectors: list[Tensor], tags: dict[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """The vectors and tags of all ranks, where they are wanted."""
-        return gather_columns(vectors, tags) if self.gather_across_devices else (vectors, tags)
-
 
 class RetrievalContrastiveLoss(WeightedContrastiveLoss):
     """Retrieval loss L_IR: each query's gold passage against the batch's other passages (Hu et al. 2023, Eq. 1).
 
-    The equation is [`retrieval_contrastive_loss`][st_xlret.functional.retrieval_contrastive_loss]. The loss takes two
-    or more text columns: queries, gold passages, and any number of columns of hard negatives, whose names end in
-    `negative` and a number, if any. Its values are those of the host's `MultipleNegativesRankingLoss` with `scale = 1 /
-    temperature`. In contrast to it, this loss computes its logits in float32 under autocast, and uses neither equal
-    passages nor the passages of equal questions as negatives, over all ranks (with a `CrossLingualDataCollator`).
+    The equation is [`retrieval_contrastive_loss`][st_xlret.functional.retrieval_contrastive_loss]. The loss takes
+    queries, gold passages, and any number of columns of hard negatives, whose names end in `negative` and a number, if
+    any. Its values are those of the host's `MultipleNegativesRankingLoss` with `scale = 1 / temperature`. In contrast
+    to it, the logits are in float32 under autocast, and neither equal passages nor the passages of equal questions are
+    negatives, over all ranks (with a `CrossLingualDataCollator`).
 
     Args:
-        model: The encoder. With a `Router`, the columns take the routes that the collator's `router_mapping` names.
         temperature: Divisor of the cosines. The default is the host's (a scale of 20); Eq. 1 as printed has 1.
         similarity: "cosine", or "dot" for inner products of vectors whose lengths are to be learned.
         **options: `weight` and the other arguments of `WeightedContrastiveLoss`.
@@ -124,14 +109,12 @@ class RetrievalContrastiveLoss(WeightedContrastiveLoss):
 class SemanticContrastiveLoss(WeightedContrastiveLoss):
     """Semantic contrastive loss L_sema over translations (Hu et al. 2023, Eq. 2).
 
-    Translations are drawn together and away from the 2(N - 1) other rows of the batch, by
-    [`info_nce_loss`][st_xlret.functional.info_nce_loss]. The loss takes two text columns of row-aligned translations,
-    and batches may mix language pairs. Pairs that have a text in common are not negatives of each other. The loss acts
-    on the passage encoder only: with a `Router`, on its route "document". The paper trains with a weight of 0.01 beside
-    its retrieval loss.
+    Translations, two text columns, are drawn together and away from the 2(N - 1) other rows of the batch, by
+    [`info_nce_loss`][st_xlret.functional.info_nce_loss]. Pairs that have a text in common are not negatives of each
+    other. The loss acts on the passage encoder only: with a `Router`, on its route "document". The paper trains with a
+    weight of 0.01 beside its retrieval loss.
 
     Args:
-        model: The encoder, shared or a `Router` of two.
         temperature: Divisor of the cosines.
         **options: `weight` and the other arguments of `WeightedContrastiveLoss`.
 
@@ -168,15 +151,13 @@ class LangContrastiveLoss(WeightedContrastiveLoss):
 
     Every sentence is drawn to be equally similar to the two sides of a translation, by
     [`language_contrastive_loss`][st_xlret.functional.language_contrastive_loss]. The loss takes two text columns of
-    row-aligned translations, and optionally a third one, `other`, of sentences without translations, for example in
-    languages that have no parallel data. Batches mix languages. The loss acts on the passage encoder only: with a
+    translations, and optionally a third one, `other`, of sentences without. It acts on the passage encoder only: with a
     `Router`, on its route "document". The paper trains with a weight of 0.001 beside its retrieval loss, and with
     `reduction="paper"`.
 
     Args:
-        model: The encoder, shared or a `Router` of two.
-        reduction: "mean" over all terms, which does not depend on how many sentences a batch has and is not the
-            paper's; "paper" for the divisor that Eq. 3 shows, R (R - 2) for R sentences; or "sum".
+        reduction: "mean" over all terms, which does not depend on how many sentences a batch has; "paper" for the
+            divisor that Eq. 3 shows, R (R - 2) for R sentences; or "sum".
         **options: `weight` and the other arguments of `WeightedContrastiveLoss`.
 
     Example:

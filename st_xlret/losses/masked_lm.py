@@ -19,7 +19,7 @@ from transformers import AutoModelForMaskedLM, PretrainedConfig
 from transformers.modeling_outputs import BaseModelOutput
 
 from st_xlret.functional import chunked_cross_entropy
-from st_xlret.losses.base import Batches, CrossLingualLoss, unwrapped
+from st_xlret.losses.base import CITATIONS, Batches, CrossLingualLoss, unwrapped
 from st_xlret.losses.embedding import parts_by_length, take_texts
 
 # Odd constants of common integer hashes (SplitMix64, Steele et al. 2014), as signed 64-bit integers.
@@ -35,14 +35,13 @@ class NoHeadError(ValueError):
 class MaskedLMLoss(CrossLingualLoss):
     """Masked language modelling beside a contrastive loss (BERT, Devlin et al. 2019; CCP, section 3; MSM, Eq. 3).
 
-    The loss predicts masked tokens with the checkpoint's own language-model head, whose projection to the vocabulary
-    stays tied to the input embeddings if the checkpoint ties them. The cross-entropy is
-    [`chunked_cross_entropy`][st_xlret.functional.chunked_cross_entropy], whose logits are never in memory all at once.
+    The loss, [`chunked_cross_entropy`][st_xlret.functional.chunked_cross_entropy], predicts masked tokens with the
+    checkpoint's own language-model head, whose projection to the vocabulary stays tied to the input embeddings if the
+    checkpoint ties them. The mean is over the masked tokens of all ranks.
 
-    Of the chosen tokens, 80 % are replaced by the mask token, 10 % by a random one, and 10 % stay, as in BERT. Padding
-    and special tokens are never chosen. What is hidden in a text depends on the text, on the seed and, in training, on
-    the number of batches before this one, but not on the place in the batch or the rank. The mean is over the masked
-    tokens of all ranks.
+    Of the chosen tokens, 80 % are replaced by the mask token, 10 % by a random one, and 10 % stay, as in BERT. What is
+    hidden in a text depends on the text, on the seed and, in training, on the number of batches before this one, but
+    not on the place in the batch or the rank.
 
     Args:
         model: An encoder that starts with a `Transformer` module. Unpadding of its inputs is turned off.
@@ -53,8 +52,6 @@ class MaskedLMLoss(CrossLingualLoss):
         fresh_head: Make a new head for a checkpoint without one. Its gradients are random at first and disturb the
             encoder: call [`train_head`][st_xlret.MaskedLMLoss.train_head] before the training.
         seed: Seed of the choice of tokens. Default: that of torch's global random generator.
-        batches: As for `CrossLingualLoss`. Default: `Rows()`.
-        ratio: As for `CrossLingualLoss`.
 
     Raises:
         NoHeadError: If the checkpoint has no trained head, or one that cannot be used apart from its encoder (as of
@@ -71,15 +68,7 @@ class MaskedLMLoss(CrossLingualLoss):
     steps: Tensor
 
     takes = "one text column, or 'source' and 'target'"
-    citation = """
-@inproceedings{devlin2019bert,
-    title = {{BERT}: Pre-training of Deep Bidirectional Transformers for Language Understanding},
-    author = {Devlin, Jacob and Chang, Ming-Wei and Lee, Kenton and Toutanova, Kristina},
-    booktitle = {Proceedings of NAACL-HLT},
-    year = {2019},
-    url = {https://arxiv.org/abs/1810.04805},
-}
-"""
+    citation = CITATIONS["devlin2019bert"]
 
     def __init__(
         self,
@@ -117,16 +106,15 @@ class MaskedLMLoss(CrossLingualLoss):
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of a batch of texts."""
-        vectors, target = self._read(self.read_columns(sentence_features))
-        loss = self.weight * self._cross_entropy(vectors, target)
+        loss, count = self._predict(self.read_columns(sentence_features))
         if self.updates_state:
             self.steps += 1
-        if get_world_size() == 1:
-            return loss
-        # Ranks mask different numbers of tokens, and their gradients are averaged.
-        total = torch.tensor(float(len(target)), device=loss.device)
-        dist.all_reduce(total)
-        return loss * len(target) * get_world_size() / total.clamp(min=1)
+        if get_world_size() > 1:
+            # Ranks mask different numbers of tokens, and their gradients are averaged.
+            total = torch.tensor(float(count), device=loss.device)
+            dist.all_reduce(total)
+            loss = loss * count * get_world_size() / total.clamp(min=1)
+        return self.weight * loss
 
     def train_head(
         self,
@@ -142,7 +130,8 @@ class MaskedLMLoss(CrossLingualLoss):
         """Train a new head alone, before the encoder is trained with it: encoder, random state and `steps` stay.
 
         Of a head tied to the word embeddings, the small layer before the projection and the bias learn. The head is
-        trained when the loss of the texts that are held out falls by less than 1 % in three evaluations.
+        trained when the loss of the texts that are held out falls by less than 1 % in three evaluations. Returns the
+        held-out losses: before the first step, and at each evaluation.
 
         Args:
             texts: 20 texts or more, as the encoder is to read them, in any order.
@@ -152,9 +141,6 @@ class MaskedLMLoss(CrossLingualLoss):
             evaluate_every: Steps between two evaluations.
             held_out: Texts to evaluate on, at most a tenth of all.
             show_progress_bar: Show a progress bar with the held-out loss.
-
-        Returns:
-            The held-out losses: before the first step, and at each evaluation.
 
         Example:
             >>> from st_xlret.modules import train_tokenizer, transformer_encoder
@@ -170,18 +156,28 @@ class MaskedLMLoss(CrossLingualLoss):
         test, rest = order[:size], order[size:]
         optimizer = torch.optim.AdamW(self.owned_parameters(), lr=learning_rate)
         training, steps = self.model.training, int(self.steps)
+
+        def loss_of(rows: list[int]) -> Tensor:
+            features = batch_to_device(self.model.preprocess([texts[row] for row in rows]), self.steps.device)
+            return self._predict([features], frozen=True)[0]
+
+        @torch.no_grad()
+        def held_out_loss() -> float:
+            parts = [test[start : start + batch_size] for start in range(0, size, batch_size)]
+            return sum(float(loss_of(part)) * len(part) for part in parts) / size
+
         self.model.eval()
-        losses = [self._head_loss(texts, test, batch_size)]
+        losses = [held_out_loss()]
         steps_to_take = tqdm(range(1, max_steps + 1), "head for masked words", disable=not show_progress_bar)
         for step in steps_to_take:
             self.steps.fill_(step)  # other words of a text are hidden in each pass over the texts
             start = (step - 1) * batch_size % len(rest)
-            self._loss_of_frozen(texts, rest[start : start + batch_size]).backward()
+            loss_of(rest[start : start + batch_size]).backward()
             optimizer.step()
             optimizer.zero_grad()
             torch.clear_autocast_cache()  # which has the weights of before the step
             if step % evaluate_every == 0:
-                losses.append(self._head_loss(texts, test, batch_size))
+                losses.append(held_out_loss())
                 steps_to_take.set_postfix_str(f"held-out loss {losses[-1]:.3f}")
                 if len(losses) > 3 and losses[-1] > 0.99 * losses[-4]:
                     break
@@ -189,19 +185,8 @@ class MaskedLMLoss(CrossLingualLoss):
         self.model.train(training)
         return losses
 
-    @torch.no_grad()
-    def _head_loss(self, texts: Sequence[str], rows: list[int], batch_size: int) -> float:
-        parts = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
-        return sum(float(self._loss_of_frozen(texts, part)) * len(part) for part in parts) / len(rows)
-
-    def _loss_of_frozen(self, texts: Sequence[str], rows: list[int]) -> Tensor:
-        """The loss of some texts, whose gradient reaches the head alone."""
-        features = self.model.preprocess([texts[row] for row in rows])
-        vectors, target = self._read([batch_to_device(features, self.steps.device)], frozen=True)
-        return self._cross_entropy(vectors, target, frozen=True)
-
-    def _read(self, columns: list[dict[str, Any]], *, frozen: bool = False) -> tuple[Tensor, Tensor]:
-        """The encoder's vectors of hidden tokens (M, d), and these tokens (M,)."""
+    def _predict(self, columns: list[dict[str, Any]], *, frozen: bool = False) -> tuple[Tensor, int]:
+        """The mean cross-entropy of hidden tokens, and how many there are; of a frozen encoder only the head learns."""
         vectors, targets = [], []
         for features in columns:
             ids = features["input_ids"]
@@ -216,15 +201,12 @@ class MaskedLMLoss(CrossLingualLoss):
                 layers = output.get("all_layer_embeddings") or [output["token_embeddings"]]
                 vectors.append(layers[-1][here])
                 targets.append(target[here])
-        return torch.cat(vectors), torch.cat(targets)
-
-    def _cross_entropy(self, vectors: Tensor, target: Tensor, *, frozen: bool = False) -> Tensor:
-        weight = self.lm_head.own_projection
-        if weight is None:
+        projection = self.lm_head.own_projection
+        if projection is None:
             tied = unwrapped(self.model)[0].auto_model.get_input_embeddings().weight
-            weight = tied.detach() if frozen else tied
-        hidden = self.lm_head(vectors)
-        return chunked_cross_entropy(hidden, weight, self.lm_head.bias, target)
+            projection = tied.detach() if frozen else tied
+        hidden, target = self.lm_head(torch.cat(vectors)), torch.cat(targets)
+        return chunked_cross_entropy(hidden, projection, self.lm_head.bias, target), len(target)
 
     def mask_tokens(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Choose tokens to predict and hide them."""
@@ -254,9 +236,7 @@ class LanguageModelHead(nn.Module):
         except NoHeadError:
             raise
         except Exception as error:  # whatever the program of one of many architectures raises
-            raise NoHeadError(
-                f"no head of {config.model_type!r} can be used apart from its encoder: {error}"
-            ) from error
+            raise NoHeadError(f"no head of {config.model_type!r} can be used: {error}") from error
         # A tied projection is the encoder's embedding matrix.
         self.bias, self.own_projection = projection.bias, None if config.tie_word_embeddings else projection.weight
 
@@ -293,18 +273,15 @@ def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None, fresh: boo
         return AutoModelForMaskedLM.from_config(config)
     try:
         mlm, info = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError):
         if fresh and not checkpoint:
             return AutoModelForMaskedLM.from_config(config)
-        raise NoHeadError(f"no masked language model could be loaded from {name!r}: {error}") from error
+        raise
     missing = [key for key in info["missing_keys"] if not key.startswith(f"{mlm.base_model_prefix}.")]
     # Biases that are missing are zero, as in a model that has none.
     if not fresh and any(key.endswith("weight") for key in missing):
-        raise NoHeadError(
-            f"{name!r} has no trained language-model head (no {', '.join(sorted(missing))}): leave masked language "
-            "modelling out, take the head of another checkpoint (lm_head_from=...), or train a new one "
-            "(fresh_head=True, and train_head before the training)"
-        )
+        way_out = "give lm_head_from=..., or train a new one: fresh_head=True, and train_head before the training"
+        raise NoHeadError(f"{name!r} has no trained language-model head (no {', '.join(sorted(missing))}): {way_out}")
     return mlm
 
 

@@ -16,7 +16,7 @@ from st_xlret.batches import Blocks
 from st_xlret.batches.collator import text_to_id
 from st_xlret.functional import masked_sentence_loss
 from st_xlret.functional.tensors import at_least_float32
-from st_xlret.losses.base import Batches, CrossLingualLoss, unwrapped
+from st_xlret.losses.base import CITATIONS, Batches, CrossLingualLoss, unwrapped
 from st_xlret.losses.embedding import embed, keep_padding, take_texts
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import DocumentEncoder, ProjectionHead
@@ -38,7 +38,6 @@ class MSMLoss(CrossLingualLoss):
     computes with an R times larger batch, and may have different numbers of rows.
 
     Args:
-        model: The encoder.
         document_encoder: Document encoder, or options of the default one, a `DocumentEncoder` of the encoder's size.
         heads: Two projection heads ("separate"), one for both sides ("shared"), or "none" (Table 7).
         num_negatives: Number of cross-document negatives of a row (Table 6), drawn at random if there are more; None
@@ -54,8 +53,6 @@ class MSMLoss(CrossLingualLoss):
             logs and sums. None if the two alternate by batch.
         gather_across_devices: Use the rows of all ranks. If off, each rank computes its own loss.
         seed: Seed of the random draws.
-        batches: As for `CrossLingualLoss`. Default: `Blocks()`.
-        ratio: As for `CrossLingualLoss`.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -70,21 +67,13 @@ class MSMLoss(CrossLingualLoss):
 
     steps: Tensor
 
-    labels_are = "document_id"
+    labels_are, default_batches = "document_id", Blocks
     takes = "sentences with 'document', 'position' and 'language', or blocks in columns 'sentence_0', 'sentence_1', ..."
     way_out = (
         "use CrossLingualTrainer, or batch_sampler=Blocks() and data_collator=CrossLingualDataCollator("
         "model.preprocess); with model.fit, InputExample(texts=[first, second, ...], label=document)"
     )
-    citation = """
-@inproceedings{zhang2023modeling,
-    title = {Modeling Sequential Sentence Relation to Improve Cross-lingual Dense Retrieval},
-    author = {Zhang, Shunyu and Liang, Yaobo and Gong, Ming and Jiang, Daxin and Duan, Nan},
-    booktitle = {The Eleventh International Conference on Learning Representations},
-    year = {2023},
-    url = {https://arxiv.org/abs/2302.01626},
-}
-"""
+    citation = CITATIONS["zhang2023modeling"]
 
     def __init__(
         self,
@@ -113,20 +102,13 @@ class MSMLoss(CrossLingualLoss):
         if mlm is not None and mlm.model is not model:
             self.refuse("mlm is a loss of another encoder")
         self.num_negatives, self.mu, self.temperature, self.seed = num_negatives, mu, temperature, seed
-        self.intra_document_negatives, self.cross_language_negatives = (
-            intra_document_negatives,
-            cross_language_negatives,
-        )
-        self.mask_same_text, self.gather_across_devices = mask_same_text, gather_across_devices
+        self.intra_document_negatives, self.mask_same_text = intra_document_negatives, mask_same_text
+        self.cross_language_negatives, self.gather_across_devices = cross_language_negatives, gather_across_devices
         self.document_encoder, self.heads, self.mlm = document_encoder, heads, mlm
         # The head of predictions comes first and the head of sentences last.
         sides = {"separate": 2, "shared": 1, "none": 0}[heads]
         self.projections = nn.ModuleList(ProjectionHead(features) for _ in range(sides))
         self.register_buffer("steps", torch.tensor(0))
-
-    def default_batches(self) -> Blocks:
-        """Blocks of documents, of one language in a batch."""
-        return Blocks()
 
     def takes_texts(self, texts: list[str], columns: list[str]) -> bool:
         """The sentences of documents, or a numbered column for each sentence of a block."""

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from st_xlret.batches import BatchFactory, LengthGroupedBatches, Rows
 from st_xlret.functional import similarity_distillation_loss
-from st_xlret.losses.base import Batches, CrossLingualLoss
+from st_xlret.losses.base import CITATIONS, Batches, CrossLingualLoss
 from st_xlret.losses.embedding import embed, keep_padding
 
 
@@ -22,21 +22,16 @@ class SimilarityDistillationLoss(CrossLingualLoss):
 
     The equation is [`similarity_distillation_loss`][st_xlret.functional.similarity_distillation_loss]: the neighbours
     of a text among the teacher's vectors, and their order, become those of its translation. The teacher is often the
-    encoder itself before training: then English keeps its place, and the other languages come to it.
-
-    The data set has one text column and an integer column `label`, the row of `teacher` that the text is to reach.
+    encoder itself before training: then English keeps its place, and the other languages come to it. The data set has
+    one text column and an integer column `label`, the row of `teacher` that the text is to reach.
 
     Args:
-        model: The encoder to train.
         teacher: Vectors of the teacher (M, d), one for each English text, on any device and in any float type.
-        bank_size: How many random rows of `teacher` each row is compared with, besides the targets of the batch. No row
-            counts twice.
+        bank_size: How many random rows of `teacher` each row is compared with, besides the targets of the batch.
         temperature: Divisor of the cosines.
         cosine_weight: Factor on the distance to the teacher's vector itself. 0 leaves it out.
         weight: Factor on the loss.
-        mini_batch_num_tokens: As for `WeightedContrastiveLoss`.
-        batches: As for `CrossLingualLoss`. Default: `LengthGroupedBatches()`.
-        ratio: As for `CrossLingualLoss`.
+        mini_batch_num_tokens: As for `RetrievalContrastiveLoss`.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -51,22 +46,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
 
     most_columns = 1
     takes = "one text column, and the row of the teacher's vectors of each text as 'label'"
-    citation = """
-@inproceedings{fang2021seed,
-    title = {{SEED}: Self-supervised Distillation For Visual Representation},
-    author = {Fang, Zhiyuan and Wang, Jianfeng and Wang, Lijuan and Zhang, Lei and Yang, Yezhou and Liu, Zicheng},
-    booktitle = {International Conference on Learning Representations},
-    year = {2021},
-    url = {https://arxiv.org/abs/2101.04731},
-}
-@inproceedings{reimers2020making,
-    title = {Making Monolingual Sentence Embeddings Multilingual using Knowledge Distillation},
-    author = {Reimers, Nils and Gurevych, Iryna},
-    booktitle = {Proceedings of EMNLP},
-    year = {2020},
-    url = {https://arxiv.org/abs/2004.09813},
-}
-"""
+    citation = CITATIONS["fang2021seed"] + CITATIONS["reimers2020making"]
 
     def __init__(
         self,
@@ -85,12 +65,8 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         features = model.get_embedding_dimension()
         if teacher.ndim != 2 or not len(teacher) or teacher.shape[1] != features or bank_size < 0:
             self.refuse(f"teacher {tuple(teacher.shape)} for an encoder of {features} features, bank_size {bank_size}")
-        self.bank_size, self.temperature, self.cosine_weight, self.weight = (
-            bank_size,
-            temperature,
-            cosine_weight,
-            weight,
-        )
+        self.bank_size, self.temperature = bank_size, temperature
+        self.cosine_weight, self.weight = cosine_weight, weight
         self.mini_batch_num_tokens = keep_padding(model, mini_batch_num_tokens)
         # Not in checkpoints: the caller can compute the vectors again.
         self.register_buffer("teacher", teacher.detach(), persistent=False)
