@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
 from st_xlret.data import reading
-from st_xlret.data.reading import BadLines, DataError, PathLike, Report, split_sentences
+from st_xlret.data.reading import BadLines, DataError, PathLike, Report, clean_text, split_sentences
 from st_xlret.languages import UNKNOWN, LanguageIdentifier, check_language, check_languages, language_of, match_language
 
 Unit: TypeAlias = Literal["sentence", "text", "document"]
@@ -64,10 +64,8 @@ def load_documents(
         sources: One or several of: a file or a folder of them, as `FORMATS` says; a Hugging Face data set
             `NAME[:CONFIG[:SPLIT]][=LANGUAGE]`, streamed; a `datasets.Dataset`, its folder, or another iterable of
             records. The language of a text that names none is identified, which needs the extra `langid`.
-        languages: Codes to keep, all by default. `"pt"` also takes `"pt-br"` and stores it as `"pt"`, unless `"pt-br"`
-            is named too; `"zh"` does not take `"zh-tw"`, which is in another script.
-        exclude: Text files, one sentence per line, such as a test set. Sentences that occur in them are left out,
-            whatever their case, punctuation and white space.
+        languages: Codes to keep. `"pt"` also takes `"pt-br"`, as `"pt"`, unless `"pt-br"` is named too.
+        exclude: Text files of sentences to leave out, whatever their case, punctuation and white space, one per line.
         skip_bad_lines: Skip and count bad lines instead of raising a `DataError` that names file and line.
         report: Filled with counts of `documents`, `sentences` and `excluded` sentences by language.
         cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
@@ -121,11 +119,6 @@ def read_documents(
         unit: What the texts of a document are. By default documents of BEIR folders, and sentences of other sources.
         column: Field of the text, if it is not one of `TEXT_FIELDS`; of a table without names, its number from 1.
         bad_lines: What to do about bad lines.
-
-    Example:
-        >>> record = {"language": "en", "text": "It rained. We stayed in."}
-        >>> [document.sentences for document in read_documents([record], unit="document")]
-        [['It rained. We stayed in.']]
     """
     yield from Sources(sources, languages, language, column).documents(unit, bad_lines or BadLines())
 
@@ -142,18 +135,18 @@ class Sources:
     ) -> None:
         self.languages, self.language, self.column = check_languages(languages), language, column
         paths, collections = reading.split_sources(sources)
-        saved = [path for path in paths if Path(path, "dataset_info.json").expanduser().is_file()]  # by save_to_disk
-        hub = [str(path) for path in paths if not Path(path).expanduser().exists() and re.search("[:=]", str(path))]
-        files = [path for path in paths if path not in (*saved, *hub)]
-        self.files = reading.files_of(
-            files, self._takes, f"documents: {FORMATS}", alone=lambda file: _ending(file) in ("txt", "md")
-        )
-        collections += map(datasets.load_from_disk, saved)
-        streamed = [_streamed(name) for name in hub]
-        self.identities = [*(identity for _, identity in streamed), *map(reading.identity_of, collections)]
-        rows = [*(rows for rows, _ in streamed), *collections]
-        names = [*hub, *(f"<source {number}>" for number in range(1, len(collections) + 1))]
-        self._collections = dict(zip(names, rows, strict=True))
+        files, self.identities, self._collections = list[PathLike](), list[str](), dict[str, Iterable[Any]]()
+        for path in paths:
+            if Path(path, "dataset_info.json").expanduser().is_file():
+                collections.append(datasets.load_from_disk(path))
+            elif not Path(path).expanduser().exists() and re.search("[:=]", name := str(path)):
+                self._collections[name], identity = _streamed(name)
+                self.identities.append(identity)
+            else:
+                files.append(path)
+        self.files = reading.files_of(files, self._takes, f"documents: {FORMATS}", alone=_is_text)
+        self.identities += map(reading.identity_of, collections)
+        self._collections |= {f"<source {number}>": rows for number, rows in enumerate(collections, start=1)}
 
     @cached_property
     def _identifier(self) -> LanguageIdentifier:
@@ -164,9 +157,9 @@ class Sources:
         kind = _ending(file)
         if next(file.parent.glob("corpus.jsonl*"), None):  # of a BEIR folder
             return _is_beir(file)
-        if kind in ("txt", "md"):
-            names = {"language", "lang"} & reading.partitions(file).keys()
-            return self.language is not None or _language_of_name(file) is not None or bool(names)
+        if _is_text(file):
+            is_partition = not {"language", "lang"}.isdisjoint(reading.partitions(file))
+            return self.language is not None or _language_of_name(file) is not None or is_partition
         if kind == "parquet":
             fields: Iterable[str] = pq.read_schema(file).names
         elif kind in ("tsv", "csv"):
@@ -179,14 +172,12 @@ class Sources:
 
     def documents(self, unit: Unit | None, bad_lines: BadLines) -> Iterator[Document]:
         """Stream the documents of all sources that are in the languages to keep."""
-        streams: list[tuple[str, Callable[[], Records]]] = [
-            *((str(file), partial(self._records, file, bad_lines)) for file in self.files),
-            *((name, partial(enumerate, records, 1)) for name, records in self._collections.items()),
-        ]
-        for file, records in tqdm(streams, desc="Reading", unit=" files", disable=None):
+        streams: dict[str, Records] = {str(file): self._records(file, bad_lines) for file in self.files}
+        streams |= {name: enumerate(records, start=1) for name, records in self._collections.items()}
+        for file, records in tqdm(streams.items(), desc="Reading", unit=" files", disable=None):
             default: Unit = "document" if _is_beir(Path(file)) else "sentence"
             folders = reading.partitions(Path(file))
-            for line, record in records():
+            for line, record in records:
                 try:
                     if folders and isinstance(record, Mapping):
                         record = {**record, **{name: folders[name] for name in folders if record.get(name) is None}}
@@ -195,7 +186,8 @@ class Sources:
                     bad_lines(str(error), file, line)
                     continue
                 if code is not None:
-                    name = _metadata(record).get("document") or record.get("title") or record.get("id") or line
+                    about = record.get("metadata") if isinstance(record.get("metadata"), Mapping) else {}
+                    name = about.get("document") or record.get("title") or record.get("id") or line
                     yield Document(code, texts, str(name), file, line)
 
     def _texts(self, record: Any, unit: Unit) -> tuple[str | None, list[str]]:
@@ -212,14 +204,18 @@ class Sources:
         if not code:
             text = value if isinstance(value, str) else " ".join(map(str, value))
             code = self._identifier.identify(text[:_IDENTIFIED_BY])
-        kept_as = match_language(code if code == UNKNOWN else check_language(code), self.languages)
-        return kept_as, [] if kept_as is None else texts_of(value, kept_as, unit, is_text_file=field == _PARAGRAPHS)
+        code = match_language(code if code == UNKNOWN else check_language(code), self.languages)
+        return code, [] if code is None else _texts_of(value, code, unit, is_text_file=field == _PARAGRAPHS)
 
     def _records(self, file: Path, bad_lines: BadLines) -> Records:
         """The documents of a file."""
         kind = _ending(file)
         if kind == "parquet":
-            yield from _rows_of_parquet(file)
+            try:
+                batches = pq.ParquetFile(file).iter_batches(1_000)
+                yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
+            except (OSError, pa.ArrowException) as error:
+                raise DataError(f"no whole Parquet file ({error})", file) from error
         elif kind in ("tsv", "csv"):
             rows = reading.read_table(file, bad_lines, **_DIALECTS[kind])
             is_number = self.column is not None and self.column.isdecimal()
@@ -229,7 +225,7 @@ class Sources:
                     bad_lines(f"{len(cells)} cells under {len(names)} names, so a text may be cut in two", file, number)
                     continue
                 yield number, dict(zip(names or map(str, range(1, len(cells) + 1)), cells, strict=False))
-        elif kind in ("txt", "md"):
+        elif _is_text(file):
             yield from _blocks(file, bad_lines)
         elif kind:
             for number, record in reading.read_jsonl(file, bad_lines):
@@ -240,23 +236,16 @@ class Sources:
             raise DataError(f"in no format of documents, which are {FORMATS}", file)
 
 
-def texts_of(value: str | list[str], language: str, unit: Unit, *, is_text_file: bool = False) -> list[str]:
+def _texts_of(value: str | list[str], language: str, unit: Unit, *, is_text_file: bool) -> list[str]:
     """The texts of a document by unit: the elements of a list stay, and those of a text file are paragraphs."""
     if isinstance(value, str):
-        reading.check_characters(value)
-        return split_sentences(value, language) if unit == "sentence" else [reading.clean_text(value)]
-    texts = [reading.clean_text(text) for text in value]
-    if is_text_file:
-        return [one for text in texts for one in (split_sentences(text, language) if unit == "sentence" else [text])]
-    return [reading.join_sentences([text for text in texts if text], language)] if unit == "document" else texts
-
-
-def _rows_of_parquet(file: Path) -> Records:
-    try:
-        batches = pq.ParquetFile(file).iter_batches(1_000)
-        yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"no whole Parquet file ({error})", file) from error
+        return split_sentences(value, language) if unit == "sentence" else [clean_text(value)]
+    texts = [clean_text(text) for text in value]
+    if is_text_file and unit == "sentence":
+        return [sentence for text in texts for sentence in split_sentences(text, language)]
+    if unit == "document" and not is_text_file:
+        return [reading.join_sentences([text for text in texts if text], language)]
+    return texts
 
 
 def _blocks(file: Path, bad_lines: BadLines) -> Records:
@@ -270,15 +259,14 @@ def _blocks(file: Path, bad_lines: BadLines) -> Records:
         last = number
 
 
-def _metadata(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    metadata = record.get("metadata")
-    return metadata if isinstance(metadata, Mapping) else {}
-
-
 def _ending(file: Path) -> str:
     """The kind of a file by its ending; empty if documents are not read from such files."""
     match = _ENDING.search(file.as_posix())
     return (match[1] or "jsonl") if match else ""
+
+
+def _is_text(file: Path) -> bool:
+    return _ending(file) in ("txt", "md")
 
 
 def _is_beir(file: Path) -> bool:

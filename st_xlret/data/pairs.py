@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from glob import escape
 from hashlib import blake2b
 from itertools import zip_longest
@@ -31,7 +30,7 @@ _LIKE_TWO_LANGUAGES = re.compile(r"(^|\.)[a-z]{2,3}-[a-z]{2,3}([-_]\w+)*\.", re.
 
 
 Pair: TypeAlias = tuple[str, str, str, str, float | None]
-"""Source, target, their languages, and the score, which is None in formats without any."""
+"""Source, target, their languages, and the score; None in formats without any."""
 
 
 def load_pairs(
@@ -56,8 +55,7 @@ def load_pairs(
         per_language: Maximum pairs per (source language, target language), chosen by a hash of the pair: a smaller
             sample is the beginning of a larger one. By default all pairs, in the order of the files.
         exclude: Text files, one sentence per line. A pair with a side in them is left out.
-        min_score: Lowest score to keep, of files with scores. By default that of WikiMatrix's authors (Schwenk et al.,
-            2021, section 4.3).
+        min_score: Lowest score to keep, of files with scores; WikiMatrix's by default (Schwenk et al. 2021, 4.3).
         skip_bad_lines: Skip and count bad lines.
         report: Filled with counts by `"source>target"` languages: of `pairs`, and of those left out by their reason.
         cache_dir: Folder of the table.
@@ -82,10 +80,8 @@ def load_pairs(
     def rows() -> Iterator[tuple[str, ...]]:
         seen: set[bytes] = set()
         streams = [_pairs_of_file(file, loading.bad_lines) for file in files]
-        streams += [
-            _parsed(enumerate(records, 1), _of_record, f"<source {number}>", loading.bad_lines)
-            for number, records in enumerate(collections, start=1)
-        ]
+        for number, records in enumerate(collections, start=1):
+            streams.append(_parsed(enumerate(records, 1), _of_record, f"<source {number}>", loading.bad_lines))
         for pairs in tqdm(streams, desc="Reading", unit=" files", disable=None):
             for *texts, source_language, target_language, score in pairs:
                 codes = [match_language(code, loading.languages) for code in (source_language, target_language)]
@@ -116,46 +112,55 @@ def load_pairs(
 
 
 def is_pairs(file: Path) -> bool:
-    """Whether a file of a folder holds parallel sentences, by its name or its first record.
-
-    One whose lines are all bad, or whose languages are unknown or ambiguous, is refused when it is read.
-    """
+    """Whether a file of a folder holds parallel sentences, or is to be refused when it is read as such."""
     name = file.name.removesuffix(".gz")
     if name.endswith(".jsonl"):
         return {"source", "target"} <= (reading.first_record(file) or COLUMNS).keys()
     if name.endswith((".tsv", ".txt")):
-        return _names_two_languages(name) or bool(_LIKE_TWO_LANGUAGES.search(name))
+        return names_languages(file) or bool(_LIKE_TWO_LANGUAGES.search(name))
     return sides_of(file) is not None
 
 
+def names_languages(file: PathLike) -> bool:
+    """Whether a file is named after two languages, as tables of pairs and dictionaries are."""
+    with suppress(ValueError):
+        return bool(languages_in_name(file))
+    return False
+
+
 def _pairs_of_file(file: Path, bad_lines: BadLines) -> Iterator[Pair]:
-    if sides := sides_of(file):
-        return _pairs_of_sides(*sides, bad_lines)
-    name = file.name.removesuffix(".gz")
-    if name.endswith(".jsonl"):
+    name, sides = file.name.removesuffix(".gz"), sides_of(file)
+    if not sides and name.endswith(".jsonl"):
         return _parsed(reading.read_jsonl(file, bad_lines), _of_record, file, bad_lines)
-    if not name.endswith((".tsv", ".txt")):
+    if not sides and not name.endswith((".tsv", ".txt")):
         raise DataError(f"in no format of parallel sentences, which are {FORMATS}", file)
-    languages, spaces = languages_in_name(file), name.endswith(".txt")
-    cells = (
-        (number, line.split() if spaces and "\t" not in line else line.split("\t"))
-        for number, line in reading.read_lines(file, bad_lines)
-    )
-    pairs = (row for row in cells if row[0] > 1 or not reading.is_header(row[1][-2:], languages, file))
-    return _parsed(pairs, partial(_of_columns, languages=languages), file, bad_lines)
+    languages = languages_in_name(name.rpartition(".")[0] if sides else file)
+
+    def of_columns(cells: Sequence[str]) -> Pair:
+        if len(cells) not in (2, 3):
+            line = "\t".join(cells)[:80]
+            raise ValueError(f"expected two columns with a tab between them, or a score before them, found {line!r}")
+        source, target = map(clean_text, cells[-2:])
+        return source, target, *languages, float(cells[0]) if len(cells) == 3 else None
+
+    def rows() -> Iterator[tuple[int, list[str]]]:
+        for number, line in reading.read_lines(file, bad_lines):
+            cells = line.split() if name.endswith(".txt") and "\t" not in line else line.split("\t")
+            if number > 1 or not reading.is_header(cells[-2:], languages, file):
+                yield number, cells
+
+    if sides:
+        lines = _side_by_side(*sides, bad_lines)
+        return _parsed(lines, lambda both: of_columns([line.decode("utf-8-sig") for line in both]), file, bad_lines)
+    return _parsed(rows(), of_columns, file, bad_lines)
 
 
-def _parsed(
-    entries: Iterable[tuple[int, Any]], parse: Callable[[Any], Pair], file: PathLike, bad_lines: BadLines
-) -> Iterator[Pair]:
-    """The pairs of (line, entry)."""
-    for line, entry in entries:
-        try:
-            pair = parse(entry)
-        except (KeyError, TypeError, ValueError) as error:
-            bad_lines(f"no field {error}" if isinstance(error, KeyError) else str(error), file, line)
-        else:
-            yield pair
+def _side_by_side(source: Path, target: Path, bad_lines: BadLines) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
+    # Line belongs to line: bad and blank ones keep their place.
+    for one, other in zip_longest(reading.raw_lines(source, bad_lines), reading.raw_lines(target, bad_lines)):
+        if one is None or other is None:
+            raise DataError(f"it and {target.name} have different numbers of lines: fetch both again", source)
+        yield one[0], (one[1], other[1])
 
 
 def _of_record(record: Mapping[str, Any]) -> Pair:
@@ -166,18 +171,16 @@ def _of_record(record: Mapping[str, Any]) -> Pair:
     return source, target, *map(str, codes), None  # type: ignore[return-value]
 
 
-def _of_columns(cells: Sequence[str], *, languages: tuple[str, str]) -> Pair:
-    if len(cells) not in (2, 3):
-        line = "\t".join(cells)[:80]
-        raise ValueError(f"expected two columns with a tab between them, or a score before them, found {line!r}")
-    source, target = map(clean_text, cells[-2:])
-    return source, target, *languages, float(cells[0]) if len(cells) == 3 else None
-
-
-def _names_two_languages(name: str) -> bool:
-    with suppress(ValueError):
-        return bool(languages_in_name(name))
-    return False
+def _parsed(
+    entries: Iterable[tuple[int, Any]], parse: Callable[[Any], Pair], file: PathLike, bad_lines: BadLines
+) -> Iterator[Pair]:
+    for line, entry in entries:
+        try:
+            pair = parse(entry)
+        except (KeyError, TypeError, ValueError) as error:
+            bad_lines(f"no field {error}" if isinstance(error, KeyError) else str(error), file, line)
+        else:
+            yield pair
 
 
 def sides_of(file: Path) -> tuple[Path, Path] | None:
@@ -189,7 +192,7 @@ def sides_of(file: Path) -> tuple[Path, Path] | None:
             return check_language(path.name.removesuffix(".gz").rpartition(".")[2])
         return None
 
-    if not _names_two_languages(base) or code_of(file) not in (languages := languages_in_name(base)):
+    if not names_languages(base) or code_of(file) not in (languages := languages_in_name(base)):
         return None
     # Files of the same compression come first: there may be X.en-fr.fr and X.en-fr.fr.gz.
     beside = sorted(file.parent.glob(f"{escape(base)}.*"), key=lambda path: (path != file, path.suffix != file.suffix))
@@ -198,19 +201,6 @@ def sides_of(file: Path) -> tuple[Path, Path] | None:
         missing = f"{base}.{languages[source is not None]}"
         raise DataError(f"the other file of parallel sentences, {missing}, is missing", file)
     return source, target
-
-
-def _pairs_of_sides(source: Path, target: Path, bad_lines: BadLines) -> Iterator[Pair]:
-    languages = languages_in_name(source.name.removesuffix(".gz").rpartition(".")[0])
-    # Bad and blank lines keep their place, because line belongs to line.
-    for one, other in zip_longest(reading.raw_lines(source, bad_lines), reading.raw_lines(target, bad_lines)):
-        if one is None or other is None:
-            raise DataError(f"it and {target.name} have different numbers of lines: fetch both again", source)
-        try:
-            source_text, target_text = (clean_text(line.decode("utf-8-sig")) for _, line in (one, other))
-            yield source_text, target_text, *languages, None
-        except ValueError as error:
-            bad_lines(str(error), source, one[0])
 
 
 def _digest(texts: Iterable[str]) -> bytes:
@@ -224,5 +214,5 @@ def _sample(pairs: datasets.Dataset, limit: int) -> datasets.Dataset:
     for _, rows in sorted(zip(names, groups, strict=True), key=lambda group: ">".join(group[0])):
         part = pairs.select(rows)
         hashes = [_digest(("0", *row)) for row in zip(*(part[column][:] for column in COLUMNS), strict=True)]
-        chosen.append(rows[sorted(range(len(rows)), key=hashes.__getitem__)[:limit]])
+        chosen.append(rows[np.argsort(hashes)[:limit]])
     return pairs.select(np.concatenate(chosen))

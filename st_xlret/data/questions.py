@@ -152,12 +152,12 @@ def _of_beir(files: Sequence[Path], bad_lines: BadLines) -> Iterator[Example]:
     for query, judgements in judged.items():
         if query not in asked:
             bad_lines(f"the query {query!r} is not in {queries.name}", qrels, 0)
-        if query in asked:
-            texts = {name: passages[name] for name in judgements if name in passages}
-            negatives = [(one.title, one.text) for name, one in texts.items() if judgements[name] <= 0]
-            question = asked[query]._replace(query=asked[query].text, negatives=negatives)
-            for passage in (one for name, one in texts.items() if judgements[name] > 0):
-                yield question._replace(title=passage.title, text=passage.text, passage_language=passage.language)
+            continue
+        texts = {name: passages[name] for name in judgements if name in passages}
+        negatives = [(one.title, one.text) for name, one in texts.items() if judgements[name] <= 0]
+        question = asked[query]._replace(query=asked[query].text, negatives=negatives)
+        for passage in (one for name, one in texts.items() if judgements[name] > 0):
+            yield question._replace(title=passage.title, text=passage.text, passage_language=passage.language)
 
 
 def _by_id(file: Path, ids: Collection[str], bad_lines: BadLines) -> dict[str, Example]:

@@ -36,28 +36,12 @@ logger = logging.getLogger(__name__)
 PathLike: TypeAlias = str | os.PathLike[str]
 
 _ROWS_PER_BATCH = 100_000
-_JOINED_WITHOUT_SPACES = frozenset({"ja", "zh", "yue"})
-_WITHOUT_SENTENCE_MARKS = frozenset({"lo", "th"})
+_JOINED_WITHOUT_SPACES = ("ja", "zh", "yue")
+_WITHOUT_SENTENCE_MARKS = ("lo", "th")
 _PHRASES = re.compile(r"\S.{59,}?(?=\s.{60}|$)|\S.*")  # the last one is not shorter either
 _NO_LETTERS = regex.compile(r"[^\p{L}\p{M}\p{N}]+")
 _PARAGRAPH_BREAK = re.compile(r"\n\s*\n")
-_COLUMN_NAMES = frozenset(
-    [
-        "source",
-        "target",
-        "src",
-        "tgt",
-        "trg",
-        "text",
-        "sentence",
-        "segment",
-        "word",
-        "phrase",
-        "query",
-        "translation",
-        "lang",
-    ]
-)
+_COLUMN_NAME = re.compile("source|target|src|tgt|trg|text|sentence|segment|word|phrase|query|translation|lang")
 _LOGS = ("_delta_log", ".hoodie", "metadata/*.metadata.json")  # of tables that say which of their files count
 _NOT_READ = (".bz2", ".zst", ".zip", ".7z")
 
@@ -93,13 +77,7 @@ class BadLines:
 
 
 class Report(Counter[tuple[str, str]]):
-    """What a loader kept and left out: counts by (language, pair or source; what was counted). Its text is a table.
-
-    Example:
-        >>> print(Report({("fr", "sentences"): 3, ("fr", "excluded"): 1}))
-              sentences    excluded
-        fr            3           1
-    """
+    """What a loader kept and left out: counts by (language, pair or source; what was counted). Its text is a table."""
 
     def __str__(self) -> str:
         from tabulate import tabulate
@@ -165,14 +143,12 @@ def read_table(path: PathLike, bad_lines: BadLines | None = None, **dialect: Any
 
 
 def is_header(cells: Sequence[str], languages: tuple[str, str], file: PathLike) -> bool:
-    """Whether the first line of two columns has their names, such as `source`, `en` or `Text (English)`, and no pair.
-
-    A `DataError` says so if they are the languages in the other order.
-    """
+    """Whether the first line of two columns has their names, such as `source`, `en` or `Text (English)`."""
     from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE  # English name -> code
 
     words = [set(re.findall("[a-z]+", cell.casefold())) for cell in cells]
-    codes = [{TO_LANGUAGE_CODE.get(word) or normal_form(word) for word in each - _COLUMN_NAMES} for each in words]
+    others = [[word for word in each if not _COLUMN_NAME.fullmatch(word)] for each in words]
+    codes = [{TO_LANGUAGE_CODE.get(word) or normal_form(word) for word in each} for each in others]
     primary = [code.partition("-")[0] for code in languages]
     if not all(words) or not set().union(*codes) <= set(primary) or cells[0].casefold() == cells[1].casefold():
         return False
@@ -187,10 +163,7 @@ def first_record(path: PathLike) -> Mapping[str, Any]:
 
 
 def read_qrels(path: PathLike, bad_lines: BadLines | None = None) -> dict[str, dict[str, int]]:
-    """Read judgements, query id -> document id -> judgement (relevant above 0), of BEIR or TREC.
-
-    A line that contradicts an earlier one is bad.
-    """
+    """Judgements of BEIR or TREC, query id -> document id -> judgement; a line that contradicts another one is bad."""
     bad_lines, qrels = bad_lines or BadLines(), dict[str, dict[str, int]]()
     for number, line in read_lines(path, bad_lines):
         cells = [cell.strip() for cell in (line.split("\t") if "\t" in line else line.split())]
@@ -231,8 +204,7 @@ def files_of(
 ) -> list[Path]:
     """The files that are named, and those of folders that `takes` wants, each once and in sorted order.
 
-    What begins with a dot or an underscore, and what is half written, does not belong to a folder. One of which `takes`
-    wants nothing is read whole if `alone` takes all its files.
+    A folder of which `takes` wants nothing is read whole if `alone` takes all its files.
     """
     files: set[Path] = set()
     for source in paths:
@@ -288,10 +260,10 @@ def kept_table(
     """The memory-mapped table of a name, written from rows if there is none; two processes write it once.
 
     Rows that fail leave nothing behind. `report` is filled by them, or from what is kept beside the table, and logged.
-    (`Dataset.from_generator` takes three times as long.)
     """
     folder = Path(cache_dir or Path(datasets.config.HF_DATASETS_CACHE, "st_xlret")).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
+    # Dataset.from_generator takes three times as long.
     schema = datasets.Features({column: datasets.Value(kind) for column, kind in columns.items()}).arrow_schema
     file, counts, remaining = folder / f"{name}.arrow", folder / f"{name}.json", iter(rows)
     report = Report() if report is None else report
@@ -309,7 +281,7 @@ def kept_table(
 
 
 class Loading:
-    """What the loaders of documents, pairs and questions share: which languages, texts and lines are left out."""
+    """What the loaders share: which languages, texts and lines are left out, and the report of that."""
 
     def __init__(
         self, languages: Iterable[str] | None, exclude: Iterable[PathLike], skip_bad_lines: bool, report: Report | None
@@ -327,39 +299,29 @@ class Loading:
     ) -> datasets.Dataset:
         """The kept table of rows, which must not be none, by the options of the loader and its files."""
 
-        def counted() -> Iterator[Any]:
-            count = 0
-            for count, row in enumerate(rows, start=1):  # noqa: B007
+        def checked() -> Iterator[Any]:
+            is_empty = True
+            for row in rows:
+                is_empty = False
                 yield row
             self.bad_lines.warn()
-            if not count:
+            if is_empty:
                 raise DataError(f"no {what} are left to train on:\n{self.report}")
 
         key = key_of([sorted(self.languages or []), sorted(self._excluded), self.bad_lines.skip, options], files)
-        return kept_table(f"{what}-{key}", columns, counted(), report=self.report, cache_dir=cache_dir)
+        return kept_table(f"{what}-{key}", columns, checked(), report=self.report, cache_dir=cache_dir)
 
 
 def clean_text(text: Any) -> str:
     """Replace every run of white space by a single space; a ValueError for no string or half of a surrogate pair."""
     if not isinstance(text, str):
         raise ValueError(f"a text must be a string, found {type(text).__name__} {text!r:.40}")
-    check_characters(text)
+    text.encode()  # Arrow would refuse half of a surrogate pair without naming a line
     return " ".join(text.split())
 
 
-def check_characters(text: str) -> None:
-    """Raise a ValueError if a text contains half of a surrogate pair, which Arrow refuses without naming a line."""
-    if not text.isascii():
-        text.encode("utf-8")
-
-
 def normalise_text(text: str) -> str:
-    """Reduce a text to its letters, marks and digits in lower case (NFKC), to find texts that are nearly equal.
-
-    Example:
-        >>> normalise_text("He said: “No, thanks!”") == normalise_text("he said no thanks")
-        True
-    """
+    """Reduce a text to its letters, marks and digits in lower case (NFKC), to find texts that are nearly equal."""
     return _NO_LETTERS.sub("", unicodedata.normalize("NFKC", text).lower())
 
 
@@ -371,8 +333,7 @@ def fold(text: str) -> str:
 def split_sentences(text: str, language: str) -> list[str]:
     r"""Split running text into sentences by `sentencex`, none empty; a blank line always ends one.
 
-    White space becomes a single space. Thai and Lao, without sentence marks, are cut at spaces into runs of whole
-    phrases of at least 60 characters.
+    Thai and Lao, without sentence marks, are cut at spaces into runs of whole phrases of at least 60 characters.
 
     Example:
         >>> split_sentences("Dr. Smith left. Did he?\nYes.", "en")

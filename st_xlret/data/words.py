@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import datasets
 import regex
@@ -47,7 +47,7 @@ _IDS_ONLY = {"return_attention_mask": False, "return_token_type_ids": False}
 
 @dataclass
 class Dictionary:
-    """Word pairs of two languages, each once; words may be phrases. `name` is its files, for messages."""
+    """Word pairs of two languages, each once; words may be phrases. `name` is for messages."""
 
     source_language: str
     target_language: str
@@ -82,13 +82,10 @@ class Dictionary:
 
 
 def read_dictionary(paths: PathLike | Iterable[PathLike], *, skip_bad_lines: bool = False) -> Dictionary:
-    r"""Read a bilingual dictionary: two columns with a tab or, as in MUSE's files, a space between them.
-
-    A line with a tab may contain phrases; a line without one has exactly two words.
+    r"""Read a bilingual dictionary: two columns with a tab or, as in MUSE's files of words, a space between them.
 
     Args:
-        paths: One or several text files of one language pair, plain or gzipped (`.gz`), whose languages are read off
-            the names (`WORDS.en-fr.tsv.gz`).
+        paths: One or several text files of one language pair, which is in their names: `WORDS.en-fr.tsv.gz`.
         skip_bad_lines: Skip and count bad lines instead of raising a `DataError`.
 
     Example:
@@ -137,10 +134,6 @@ def word_splitter(language: str) -> Callable[[str], list[Span]]:
     """The function from a sentence of a language to the half-open character spans of its words, in order.
 
     Words are runs of letters, marks and digits; in `UNSPACED_LANGUAGES`, those of ICU's dictionaries (`icu4py`).
-
-    Example:
-        >>> [("It's a dog."[start:end]) for start, end in word_splitter("en")("It's a dog.")]
-        ['It', 's', 'a', 'dog']
     """
     if not _is_unspaced(language):
         return lambda text: [word.span() for word in (_ASCII_WORD if text.isascii() else _WORD).finditer(text)]
@@ -190,14 +183,12 @@ def build_word_samples(
         seed: Seed of that choice.
         stop_words_by_language: Language code -> words whose entries are left out. By default those of `stopwordsiso`.
         report: Filled with counts by `"source>target"` languages: of `pairs`, the `samples` of those that were `used`,
-            and the others by their reason: `empty`, `identical`, a `duplicate`, `no_dictionary`, `no_word` of it on
-            both sides, only a `stop_word`, words `repeated` on a side, whose `tokens` are not their own or occur
-            elsewhere too, or that are `truncated`.
+            and the others by their reason.
         cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
 
     Returns:
-        Data set with `source`, `target`, `source_language`, `target_language`; `source_start`, `source_end`,
-        `target_start`, `target_end`: half-open token spans, special tokens counted; `source_word`, `target_word`.
+        The columns of `pairs`; `source_start`, `source_end`, `target_start`, `target_end`: half-open token spans,
+        special tokens counted; `source_word`, `target_word`.
     """
     if samples_per_pair is not None and samples_per_pair < 1:
         raise ValueError(f"samples_per_pair must be at least 1 or None for all, not {samples_per_pair}")
@@ -214,7 +205,7 @@ def build_word_samples(
         for batch in tqdm(batches, desc="Finding words", unit=" thousand pairs", disable=None):
             texts = zip(*(batch[name] for name in _TEXTS), strict=True)
             for samples in finder.samples(list(_matched(texts, matchers, seen, report)), report):
-                if samples_per_pair is not None and len(samples) > samples_per_pair:
+                if samples_per_pair is not None:
                     by_hash = sorted(samples, key=lambda sample: zlib.crc32(repr((seed, *sample)).encode()))
                     samples = [sample for sample in samples if sample in by_hash[:samples_per_pair]]
                 report[_pair_of(samples[0]), "samples"] += len(samples)
@@ -238,17 +229,14 @@ def _matchers(
     """A matcher for each language pair that has dictionaries, whose directions are judged by the first pairs."""
     matchers: dict[str, WordMatcher] = {}
     both = [one for dictionary in dictionaries for one in (dictionary, dictionary.swapped())]
-    for rows, codes in zip(*rows_by_value(pairs, list(_TEXTS[2:])), strict=True):
-        fitting = [
-            one
-            for one in both
-            if match_language(codes[0], {one.source_language}) and match_language(codes[1], {one.target_language})
-        ]
+    for rows, (source, target) in zip(*rows_by_value(pairs, list(_TEXTS[2:])), strict=True):
+        fitting = [one for one in both if match_language(source, {one.source_language})]
+        fitting = [one for one in fitting if match_language(target, {one.target_language})]
         some = pairs.select(rows[:_PAIRS_AT_ONCE])
         for dictionary in fitting:
             dictionary.check_direction(*([text for text in some[side][:] if text] for side in _TEXTS[:2]))
         if fitting:
-            matchers[">".join(codes)] = WordMatcher(fitting, stop_words_of)
+            matchers[f"{source}>{target}"] = WordMatcher(fitting, stop_words_of)
     return matchers
 
 
@@ -288,30 +276,25 @@ class WordMatcher:
         languages = (dictionaries[0].source_language, dictionaries[0].target_language)
         self.splitters = tuple(map(word_splitter, languages))
         source_stops, target_stops = map(stop_words_of, languages)
-        self.translations: dict[str, dict[str, None]] = defaultdict(dict)
-        self.stopped: dict[str, dict[str, None]] = defaultdict(dict)
+        self.is_stopped: dict[str, dict[str, bool]] = defaultdict(dict)  # by word and its translation
         for source, target in (map(fold, entry) for dictionary in dictionaries for entry in dictionary.entries):
-            is_stopped = source in source_stops or target in target_stops
-            (self.stopped if is_stopped else self.translations)[source][target] = None
-        targets = {target for words in (*self.translations.values(), *self.stopped.values()) for target in words}
-        self.vocabularies = ({*self.translations, *self.stopped}, targets)
+            self.is_stopped[source][target] = source in source_stops or target in target_stops
+        self.vocabularies = (set(self.is_stopped), set().union(*self.is_stopped.values()))
         self.phrases = tuple(map(_phrases, self.vocabularies, languages))
 
     def match(self, source: str, target: str) -> list[tuple[Span, Span]] | str:
         """The words that occur exactly once on both sides, in the source's order; or the reason, as it is counted."""
         sources = self._occurrences(source, 0)
         targets = self._occurrences(target, 1) if sources else {}
-        matches, repeated = [], False
+        matches, reasons = list[tuple[Span, Span]](), set[str]()
         for word, places in sources.items():
-            for others in (targets[other] for other in self.translations.get(word, ()) if other in targets):
-                if len(places) == len(others) == 1:
+            for translation, is_stopped in self.is_stopped[word].items():
+                others = targets.get(translation, [])
+                if others and not is_stopped and len(places) == len(others) == 1:
                     matches.append((places[0], others[0]))
-                else:
-                    repeated = True
-        if matches or repeated:
-            return matches or "repeated"
-        is_stopped = any(not targets.keys().isdisjoint(self.stopped.get(word, ())) for word in sources)
-        return "stop_word" if is_stopped else "no_word"
+                elif others:
+                    reasons.add("stop_word" if is_stopped else "repeated")
+        return matches or next((why for why in ("repeated", "stop_word") if why in reasons), "no_word")
 
     def _occurrences(self, text: str, side: int) -> dict[str, list[Span]]:
         """Each word and phrase of the vocabulary, and its places in a text."""
@@ -369,8 +352,8 @@ class _TokenFinder:
             reasons: set[str] = set()
             for match in matches:
                 word, translation = (row[side][slice(*match[side])] for side in (0, 1))
-                span = self._token_span(source, *match[0], alone[word])
-                other = span if isinstance(span, str) else self._token_span(target, *match[1], alone[translation])
+                span = self._token_span(*source, *match[0], alone[word])
+                other = span if isinstance(span, str) else self._token_span(*target, *match[1], alone[translation])
                 if isinstance(other, str):
                     reasons.add(other)
                 else:
@@ -379,57 +362,40 @@ class _TokenFinder:
             if samples:
                 yield samples
 
-    def _tokenise(self, texts: list[str]) -> Iterator[_TokenisedSentence]:
+    def _tokenise(self, texts: list[str]) -> Iterator[tuple[str, list[int], list[Span]]]:
         truncation = {"truncation": True, "max_length": self.max_length} if self.max_length else {}
         encoded = self.tokenizer(texts, return_offsets_mapping=True, verbose=False, **_IDS_ONLY, **truncation)
-        for text, ids, offsets in zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True):
-            yield _TokenisedSentence(text, ids, offsets, bool(self.max_length) and len(ids) == self.max_length)
+        return zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
 
-    def _token_span(self, sentence: _TokenisedSentence, start: int, end: int, alone: list[int]) -> Span | str:
+    def _token_span(
+        self, text: str, ids: list[int], offsets: list[Span], start: int, end: int, alone: list[int]
+    ) -> Span | str:
         """The half-open span of a word's tokens, or why there is none; `alone` are the tokens of the word alone."""
-        span = sentence.tokens_between(start, end)
-        if isinstance(span, str):
-            return span
-        first, last = span
-        ids = sentence.ids
-        tokens = ids[first:last]
-        if self.tokenizer.unk_token_id in tokens or (ids.count(tokens[0]) > 1 and len(_places(ids, tokens)) > 1):
-            return "tokens"
-        if alone and alone != tokens:
-            places = [place for place in _places(ids, alone) if place <= first and place + len(alone) == last]
-            if len(_places(ids, alone)) > len(places):
-                return "tokens"
-            # The mark of the space before the word may be a token of its own.
-            first = min([first, *places])
-        return first, last
-
-
-class _TokenisedSentence(NamedTuple):
-    """A sentence with its token ids, the characters that each token covers, and whether it was truncated."""
-
-    text: str
-    ids: list[int]
-    offsets: list[Span]
-    is_cut: bool
-
-    def tokens_between(self, start: int, end: int) -> Span | str:
-        """Find the tokens that cover these characters and no others but spaces, or the reason why there are none."""
         first = last = reached = -1
-        for i, (a, b) in enumerate(self.offsets):
+        for i, (a, b) in enumerate(offsets):
             reached = max(reached, b)
             if a == b or b <= start:  # special tokens cover no characters
                 continue
             if a >= end:
                 break
-            if (a < start and not self.text[a:start].isspace()) or (b > end and not self.text[end:b].isspace()):
-                return "tokens"
-            first, last = (i if first < 0 else first), i
-        if self.is_cut and reached < end:
+            if (a < start and not text[a:start].isspace()) or (b > end and not text[end:b].isspace()):
+                return "tokens"  # that cover other characters, too
+            first, last = (i if first < 0 else first), i + 1
+        if self.max_length and len(ids) == self.max_length and reached < end:
             return "truncated"
-        return "tokens" if first < 0 else (first, last + 1)
+        tokens = ids[first:last]
+        if first < 0 or self.tokenizer.unk_token_id in tokens or len(_places(ids, tokens)) > 1:
+            return "tokens"
+        if alone and alone != tokens:
+            places = _places(ids, alone)
+            inside = [place for place in places if place <= first and place + len(alone) == last]
+            if len(places) > len(inside):
+                return "tokens"
+            # The mark of the space before the word may be a token of its own.
+            first = min([first, *inside])
+        return first, last
 
 
 def _places(ids: list[int], tokens: list[int]) -> list[int]:
-    """Find where a sequence of tokens starts."""
-    size = len(tokens)
-    return [i for i, token in enumerate(ids) if token == tokens[0] and ids[i : i + size] == tokens]
+    """Where a sequence of tokens starts."""
+    return [i for i, token in enumerate(ids) if token == tokens[0] and ids[i : i + len(tokens)] == tokens]
