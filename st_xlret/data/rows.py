@@ -108,7 +108,7 @@ def pack_documents(
     if max_tokens <= specials:
         raise ValueError(f"max_tokens must be above the {specials} special tokens of a unit, got {max_tokens}")
     settings = json.loads(tokenizer.backend_tokenizer.to_str())
-    settings |= {"truncation": None, "padding": None}  # left behind by earlier calls; they do not change the tokens
+    settings |= {"truncation": None, "padding": None}  # of earlier calls; they do not change the tokens
     key = key_of([generate_fingerprint(documents), max_tokens, specials, settings])
     return kept_table(f"units-{key}", COLUMNS, _units(documents, tokenizer, max_tokens - specials), cache_dir=cache_dir)
 

@@ -14,6 +14,7 @@ from sentence_transformers.sentence_transformer.evaluation import InformationRet
 from sentence_transformers.util import mine_hard_negatives
 
 from st_xlret.data import load_documents, load_pairs, load_retrieval
+from st_xlret.data.pairs import names_languages
 from st_xlret.data.reading import DataError, Report, files_of, normalise_text
 from st_xlret.data.rows import by_language, hold_out_pairs, hold_out_questions
 from st_xlret.data.words import build_word_samples, read_dictionary, read_stop_words, stop_words
@@ -193,13 +194,6 @@ class Questions(Answers):
     def lareqa(self) -> LAReQAEvaluator | None:
         """The evaluator of `test`."""
         return LAReQAEvaluator.from_directory(self.test, context=self.context) if self.test else None
-
-
-def names_languages(file: Path) -> bool:
-    """Whether a file is named after two languages, as a dictionary is."""
-    with suppress(ValueError):
-        return bool(languages_in_name(file))
-    return False
 
 
 def texts_of(**datasets: Dataset | None) -> list[tuple[Dataset, str, str]]:
