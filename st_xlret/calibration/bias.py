@@ -23,8 +23,8 @@ class LanguageBias:
     Attributes:
         languages: The languages, in the order of the rows and columns of `shares`.
         shares: Shape (L, L). Row i holds the languages of the neighbours of texts in language i; rows sum to 1.
-        expected: Shape (L, L). The same for an encoder that does not see languages; not quite even, because texts from
-            the same document are no neighbours.
+        expected: The same for an encoder that does not see languages; not quite even, because texts from the same
+            document are no neighbours.
         texts: Texts of each language.
         neighbours: Neighbours of each text.
     """
@@ -93,10 +93,9 @@ class Figures:
         Evenness is 1 minus the imbalance, averaged over the search and the neighbours between documents; of the search
         alone where documents stay as they are, or as `queries_only` says.
         """
-        counted = [self.search, self.documents]
-        if self.queries_only if queries_only is None else queries_only:
-            counted = [self.search]
-        return float(self.kept**0.5 * (1 - np.mean([bias.imbalance for bias in counted])))
+        of_search_alone = self.queries_only if queries_only is None else queries_only
+        biases = [self.search] if of_search_alone else [self.search, self.documents]
+        return float(self.kept**0.5 * (1 - np.mean([bias.imbalance for bias in biases])))
 
     def as_json(self) -> dict[str, Any]:
         """What `st-xlret report` writes: the bias of the search, and under `"documents"` that between documents."""
@@ -115,7 +114,7 @@ def measure_language_bias(
     Args:
         embeddings: Language to (n, d). Languages with more texts than the smallest one give only their first ones.
         documents: Language to (n,) document ids, row-aligned. Neighbours from the text's own document are left out.
-        queries: Language to (m, d), if texts as queries have embeddings of their own: of the first m texts.
+        queries: Language to (m, d), the embeddings of the first m texts as queries, if they differ.
         neighbours: How many neighbours to look at. There have to be more texts.
 
     Example:
@@ -146,9 +145,8 @@ def measure(
     Args:
         documents: Language -> (n, d) vectors of texts as documents.
         calibrations: Name -> calibration.
-        queries: Language -> (m, d) vectors of the first of these texts as queries, if they differ.
-        ids: Language -> (n,) numbers of the documents that the texts are from. Neighbours from a text's own document do
-            not count.
+        queries: Language -> (m, d) vectors of the first m texts as queries, if they differ.
+        ids: Language -> (n,) numbers of the texts' documents. Neighbours from a text's own document do not count.
         texts: Texts of each language that are looked at; the first ones.
         neighbours: Nearest neighbours to look at.
 
@@ -158,10 +156,10 @@ def measure(
         >>> figures["as it is"].search.same_language_share > figures["lsar"].search.same_language_share
         True
     """
-    sample = _Sample.of(documents, calibrations, queries, ids, texts, neighbours)
+    sample = _Sample(documents, calibrations, queries, ids, texts, neighbours)
     apart = queries is not None or any(c.query is not None and not c.queries_only for c in calibrations.values())
-    search = sample.search("query", calibrations, keeps_both=not apart)
-    between = sample.search("document", calibrations, keeps_both=True) if apart else search
+    search = sample.search("query", calibrations)
+    between = sample.search("document", calibrations) if apart else search
     figures = {AS_IT_IS: Figures(search[AS_IT_IS][0], between[AS_IT_IS][0])}
     for name, each in calibrations.items():
         documents_of, kept_of = (AS_IT_IS, search) if each.queries_only else (name, between)
@@ -170,54 +168,43 @@ def measure(
     return figures
 
 
-@dataclass(frozen=True)
 class _Sample:
-    """Equally many vectors of each language, and their coordinates in the common basis of the calibrations."""
+    """Equally many vectors of each language, and their coordinates in a common basis of the calibrations of means."""
 
-    codes: list[str]
-    sides: dict[Role, NDArray[Any]]
-    inside: dict[Role, NDArray[Any]]
-    basis: NDArray[Any]
-    document_of: NDArray[np.int64]
-    neighbours: int
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         documents: Mapping[str, ArrayLike],
         calibrations: Mapping[str, VectorCalibration],
         queries: Mapping[str, ArrayLike] | None,
         ids: Mapping[str, ArrayLike] | None,
         texts: int,
         neighbours: int,
-    ) -> _Sample:
-        codes, clouds = sorted(documents), {code: as_array(rows) for code, rows in documents.items()}
-        size = min(texts, *map(len, clouds.values()))
-        pool = np.concatenate([clouds[code][:size] for code in codes])
-        sides: dict[Role, NDArray[Any]] = {"query": pool, "document": pool}
+    ) -> None:
+        clouds = {code: as_array(documents[code]) for code in sorted(documents)}
+        self.codes, size = list(clouds), min(texts, *map(len, clouds.values()))
+        pool = np.concatenate([rows[:size] for rows in clouds.values()])
+        self.sides: dict[Role, NDArray[Any]] = {"query": pool, "document": pool}
         if queries is not None:
-            as_queries = [as_array(queries[code])[:size] for code in codes]
-            sides["query"] = np.concatenate([rows[: min(map(len, as_queries))] for rows in as_queries])
-        document_of = np.arange(len(pool))
+            as_queries = [as_array(queries[code])[:size] for code in self.codes]
+            self.sides["query"] = np.concatenate([rows[: min(map(len, as_queries))] for rows in as_queries])
+        self.document_of = np.arange(len(pool))
         if ids is not None:
-            names = [[f"{code} {name}" for name in np.asarray(ids[code])[:size].tolist()] for code in codes]
-            document_of = np.unique(np.concatenate(names), return_inverse=True)[1]
-        basis = _common_basis(calibrations, pool.shape[1]).astype(pool.dtype)
-        inside = {role: rows @ basis for role, rows in sides.items()}
-        return cls(codes, sides, inside, basis, document_of, min(neighbours, len(pool) - 2))
+            names = [[f"{code} {name}" for name in np.asarray(ids[code])[:size].tolist()] for code in self.codes]
+            self.document_of = np.unique(np.concatenate(names), return_inverse=True)[1]
+        self.basis = _common_basis(calibrations, pool.shape[1]).astype(pool.dtype)
+        self.inside = {role: rows @ self.basis for role, rows in self.sides.items()}
+        self.neighbours = min(neighbours, len(pool) - 2)
 
     def search(
-        self, role: Role, calibrations: Mapping[str, VectorCalibration], *, keeps_both: bool
+        self, role: Role, calibrations: Mapping[str, VectorCalibration]
     ) -> dict[str, tuple[LanguageBias, float]]:
         """Search all documents by the texts of a role, as they are and after each calibration.
 
-        Beside the bias stands the share of neighbours within a language that stay, where documents are not mapped or
-        `keeps_both`; else 1.
+        Beside the bias stands the share of neighbours within a language that stay.
         """
         size, count = (len(self.sides[side]) // len(self.codes) for side in ("document", role))
-        mapped = {AS_IT_IS: self._mapped(None, role)} | {
-            name: self._mapped(c, role) for name, c in calibrations.items()
-        }
+        mapped = {AS_IT_IS: self._mapped(None, role)}
+        mapped |= {name: self._mapped(calibration, role) for name, calibration in calibrations.items()}
         shares, kept = (dict[str, list[Any]]((name, []) for name in mapped) for _ in range(2))
         language_of, expected = np.repeat(np.arange(len(self.codes)), size), np.empty((len(self.codes),) * 2)
         buffer = torch.empty(count, len(language_of), dtype=torch.from_numpy(self.basis).dtype)
@@ -229,23 +216,22 @@ class _Sample:
             same_document = self.document_of[i * size : i * size + count, None] == self.document_of
             left = len(language_of) - same_document.sum(axis=1)
             expected[i], expected[i, i] = (size / left).mean(), ((size - same_document.sum(axis=1)) / left).mean()
-            before = np.empty(0, bool)
+            before = None
             for name, (asked, pool, lengths) in mapped.items():
                 scores = _product(asked[rows], pool, buffer)
                 if pool.shape[1] == self.basis.shape[1]:
                     scores += rest
                 scores /= lengths
-                if name == AS_IT_IS:
-                    before = _nearest_within(scores[:, same_language])
-                elif keeps_both or calibrations[name].queries_only:
-                    kept[name].append((_nearest_within(scores[:, same_language]) & before).sum() / before.sum())
+                near = _nearest_within(scores[:, same_language])
+                before = near if before is None else before
+                kept[name].append((near & before).sum() / before.sum())
                 scores[same_document] = -np.inf
                 top = np.argpartition(scores, -self.neighbours, axis=1)[:, -self.neighbours :]
                 nearest = language_of[top[np.take_along_axis(scores, top, axis=1) > -np.inf]]
                 shares[name].append(np.bincount(nearest, minlength=len(self.codes)) / len(nearest))
         about = (expected, size, self.neighbours)
         return {
-            name: (LanguageBias(self.codes, np.stack(shares[name]), *about), float(np.mean(kept[name] or [1])))
+            name: (LanguageBias(self.codes, np.stack(shares[name]), *about), float(np.mean(kept[name])))
             for name in mapped
         }
 

@@ -53,18 +53,17 @@ In any programming language, for a vector x, written for Python:
 
 @dataclass(frozen=True, eq=False)
 class VectorCalibration:
-    """A calibration of vectors, whatever made them: an encoder, or a service that stored them.
+    """A calibration of vectors, whatever made them; [`calibrate`][st_xlret.calibrate] builds one into a model.
 
     It is one affine map `x -> x + B (M B^T x + m)`, or one for each language, with an orthonormal basis B (d, r) of the
     languages' means where these determine the steps (`"lsar"`, `"shift"`, `"to_pivot"`), else of the whole space.
-    [`calibrate`][st_xlret.calibrate] builds a calibration into a model.
 
     Attributes:
         basis: B, (d, r).
         document: M and m of documents; None leaves documents as they are.
-        query: M and m of queries, where they have maps of their own; None for those of documents.
+        query: M and m of queries, where they have maps of their own.
         languages: The languages of the maps, in their order; empty for one map for all vectors.
-        steps: The steps, kept as a record, like `strength`, `pivot` and `notes` (which rotation was chosen).
+        steps: A record of the fit, like `strength`, `pivot` and `notes` (which rotation was chosen).
 
     Example:
         >>> generator = np.random.default_rng(0)
@@ -119,11 +118,11 @@ class VectorCalibration:
         - `"rotate"` applies an orthogonal map W into the pivot's space: the orthogonal matrix nearest to
           `(1 - s) I + s W`, by `pairs` in closed form (Procrustes), else as Conneau et al. (2018) without any.
         - `"lir"` subtracts the projection P on the language's top principal components (Yang et al. 2021): `x - s P x`.
-        - `"lsar"` subtracts the projection on the subspace in which the languages' means differ (Xie et al. 2022), in
-          the same way. It is the only step that is equal for all languages: alone, it needs no language.
+        - `"lsar"` subtracts, likewise, the projection on the subspace in which the languages' means differ (Xie et al.
+          2022). It is equal for all languages: alone, it needs no language.
         - `"coral"` gives every language the average covariance (Sun et al. 2016). Put it after `"shift"`.
-        - `"to_pivot"` adds the difference of the pivot's mean and the language's ("Shift", arXiv 2606.18801), at
-          strength s: `x + s (mean_pivot - mean)`. Queries with maps of their own stay as they are.
+        - `"to_pivot"` moves documents by `s (mean_pivot - mean)` ("Shift", arXiv 2606.18801). Queries with maps of
+          their own stay.
 
         With `queries_only`, an index of documents need not be touched. LSAR is a projection P, and (Pq)·(Pd) = (Pq)·d:
         a mapped query ranks documents as they are like mapped ones, up to their lengths.
@@ -132,23 +131,22 @@ class VectorCalibration:
             documents: Language -> (n, d), tensors or arrays; or one matrix (n, d) with `languages`. 300 vectors of each
                 language do for steps of means, and 1 500 for others.
             languages: The language of each row of a matrix.
-            queries: Language -> (m, d) of questions without labels, for maps of queries of their own, in at least two
-                languages of the documents. They keep their offset: the part of the common mean that stays is the
-                documents'. A language without queries gets the map of its documents. Not with `"rotate"`. With
-                `"lsar"` alone and `queries_only` they join the fit as `phrases` do, in any language.
-            phrases: Language -> (k, d) of short texts embedded as queries, for `"lsar"` alone: each group joins the fit
-                as one language more. What queries in weak languages have in common is in no mean of documents.
+            queries: Language -> (m, d) of questions without labels, in two of the languages at least, for maps of
+                queries of their own, which keep their offset from documents. A language without queries gets the map of
+                its documents. Not with `"rotate"`. With `"lsar"` and `queries_only` they join the fit, as `phrases`.
+            phrases: Language -> (k, d) of short texts in any languages, embedded as queries, for `"lsar"` alone: each
+                group joins the fit as one language more. What queries in weak languages share is in no mean of
+                documents.
             steps: Any of `STEPS`, each once. `("shift", "scale", "rotate")` is the CCP paper's calibration.
             strength: From 0, which leaves vectors as they are, to 1.
             queries_only: Map queries alone, by the steps `"lsar"` and `"shift"`.
-            pivot: The language into whose space others are rotated or moved. If it has no vectors and no step needs
-                them, the first language takes its place.
+            pivot: The language into whose space others are rotated or moved.
             pairs: Row-aligned vectors of sentences and of their translations into the pivot, for `"rotate"`.
             keep_mean: Share of the mean of all languages that `"shift"` and `"lsar"` keep. Default: 0.4 where queries
                 alone are mapped, 0.05 with `"lsar"` alone, 0.25 where all steps suit search (`SEARCH_STEPS`), and else
                 what the papers keep: nothing with `"shift"`, all of it with `"lsar"`.
-            lsar_rank: Number of dimensions that LSAR removes. Default: all in which the languages' means differ.
-            lir_components: Number of principal components that LIR removes.
+            lsar_rank: Dimensions that LSAR removes. Default: all in which the languages' means differ.
+            lir_components: Principal components that LIR removes.
             min_texts: Fewest vectors of a language. A rotation without pairs needs as many as dimensions.
             adversarial: Whether a rotation without pairs also starts from adversarial training, a minute a language.
             normalize: Scale vectors to unit length first, and after the map. False for what a model gives.
@@ -167,13 +165,12 @@ class VectorCalibration:
         if queries is not None:
             asked = {code: queries[code] for code in codes if code in queries}
             rows["query"] = by_language(asked, min_languages=1 + ("lsar" in steps), **scaled)
-        if not 0 <= lir_components < width or not 0 <= (keep_mean or 0) <= 1:
+        has_pivot = pivot in codes or not {"rotate", "to_pivot"} & set(steps)
+        if not has_pivot or not 0 <= lir_components < width or not 0 <= (keep_mean or 0) <= 1:
             raise ValueError(
-                f"keep_mean is a share from 0 to 1, and lir_components is less than {width}: got {keep_mean} and "
-                f"{lir_components}"
+                f"the pivot is one of {codes}, lir_components is less than {width}, and keep_mean a share from 0 to 1: "
+                f"got {pivot!r}, {lir_components} and {keep_mean}"
             )
-        if pivot not in codes and {"rotate", "to_pivot"} & set(steps):
-            raise ValueError(f"no vectors are in the pivot {pivot!r}, only in {codes}")
         pivot = pivot if pivot in codes else codes[0]
         if keep_mean is None and set(steps) <= SEARCH_STEPS:  # without a part of the mean search loses points
             keep_mean = _KEPT_BY_QUERIES if queries_only else _KEPT_BY_LSAR if is_lsar else _KEPT_BY_OTHERS
@@ -192,7 +189,7 @@ class VectorCalibration:
 
             parallel = {code: (as_array(source), as_array(target)) for code, (source, target) in (pairs or {}).items()}
             rotate = partial(rotations, rows["document"], pivot, parallel, adversarial=adversarial, seed=seed)
-        options = (tuple(steps), width, keep_mean, lsar_rank, lir_components, pivot, queries_only, rotate)
+        options = (tuple(steps), width, keep_mean, lsar_rank, lir_components, codes.index(pivot), queries_only, rotate)
         fit = _Fit(moments, joined, codes, list(rows.get("query", codes)), *options)
         mapped = () if is_lsar else tuple(codes)  # lsar and then shift needs the language
         about: dict[str, Any] = {"pivot": pivot, "normalize": normalize, "metric": metric or "cosine", "model": model}
@@ -243,12 +240,10 @@ class VectorCalibration:
     def transform(
         self, vectors: ArrayLike, role: Role = "query", language: str | Sequence[str] | None = None
     ) -> NDArray[np.float32]:
-        """Map vectors, which have unit length then. Documents of a map of queries alone are returned as they are.
+        """Map one vector (d,) or rows (n, d), of any length and floating type; the result has unit length.
 
-        Args:
-            vectors: One vector (d,) or rows (n, d), of any length and floating type.
-            role: Whether they are queries or documents.
-            language: The language of all rows, or of each. Not needed where one map serves all.
+        Documents of a map of queries alone are returned as they are. `language` is that of all rows, or of each; it is
+        not needed where one map serves all.
         """
         unmapped = np.asarray(vectors)
         rows = np.atleast_2d(unmapped).astype(np.float32, copy=False)
@@ -293,8 +288,7 @@ class VectorCalibration:
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write `calibration.json`, `model.safetensors` and a README.md that says how to use them; returns the folder.
 
-        [`CalibrationLayer.load`][st_xlret.CalibrationLayer] reads them, too. What is there already is a
-        `FileExistsError`, but for a calibration with `overwrite`.
+        What is there already is a `FileExistsError`, but for a calibration with `overwrite`.
         """
         from safetensors.numpy import save_file
 
@@ -344,10 +338,9 @@ class VectorCalibration:
 
     def _readme(self) -> str:
         tensors, apart, last = self._tensors(), self.document and self.query, len(self.languages) - 1
-        sides = "Queries alone are mapped; the stored documents stay as they are."
-        if not self.queries_only:
-            sides = "Queries (tensors `query_...`) and documents" if apart else "Queries and documents"
-            sides = f"{sides} are mapped."
+        sides = f"Queries{' (tensors `query_...`)' if apart else ''} and documents are mapped."
+        if self.queries_only:
+            sides = "Queries alone are mapped; the stored documents stay as they are."
         return _README.format(
             dimension=self.dimension,
             of_model=f" of `{self.model}`" if self.model else "",
@@ -362,15 +355,10 @@ class VectorCalibration:
 
 
 def fit_calibration(embeddings: Vectors, **how: Any) -> CalibrationLayer:
-    """Fit a calibration to the embeddings of a model, as a module that can stand behind it.
+    """Fit a calibration to the embeddings of a model, as a module (float32, on the CPU) that can stand behind it.
 
-    Args:
-        embeddings: Language -> (n, d) tensor or array of texts in that language, parallel or not. Pass what the
-            calibration will be applied to: the output of `model.encode`, with its final normalisation if it has one.
-        **how: As in [`VectorCalibration.fit`][st_xlret.VectorCalibration].
-
-    Returns:
-        The layer in float32 on the CPU. It is computed in float64.
+    `embeddings` are language -> (n, d), as `model.encode` gives them; `how` are arguments of
+    [`VectorCalibration.fit`][st_xlret.VectorCalibration].
 
     Example:
         >>> import torch
@@ -393,19 +381,17 @@ def check_steps(
     pairs: bool = False,
 ) -> None:
     """Refuse what cannot be fitted whatever the vectors, before long work; the arguments are those of `fit`."""
-    known = not isinstance(steps, str) and 0 < len(steps) == len(set(steps) & set(STEPS))
-    if not known or (strength != "auto" and not 0 <= strength <= 1):
-        raise ValueError(
-            f"steps are a sequence out of {', '.join(STEPS)}, each once, and their strength lies between 0 and 1: got "
-            f"{steps!r} and {strength!r}"
-        )
-    if queries_only and not set(steps) <= {*QUERY_STEPS}:
-        raise ValueError(f"queries_only: {list(steps)} would move documents; take {' or '.join(QUERY_STEPS)}")
-    if (apart or strength == "auto") if "rotate" in steps else pairs:
-        raise ValueError(
-            "the step 'rotate', and no other, takes pairs; it has no maps for queries of their own, and no strength "
-            "'auto', which would fit it eleven times"
-        )
+    if isinstance(steps, str) or not 0 < len(steps) == len({*steps} & {*STEPS}):
+        problem = f"take a sequence out of {', '.join(STEPS)}, each once"
+    elif strength != "auto" and not 0 <= strength <= 1:
+        problem = "a strength lies between 0 and 1"
+    elif queries_only and not {*steps} <= {*QUERY_STEPS}:
+        problem = f"queries_only: they would move documents; take {' or '.join(QUERY_STEPS)}"
+    elif (apart or strength == "auto") if "rotate" in steps else pairs:
+        problem = "'rotate' alone takes pairs; it has no maps of queries, nor 'auto', which would fit it eleven times"
+    else:
+        return
+    raise ValueError(f"steps {steps!r} at strength {strength!r}: {problem}")
 
 
 def by_language(
@@ -417,7 +403,7 @@ def by_language(
     min_texts: int = 1,
     min_languages: int = 2,
 ) -> dict[str, NDArray[Any]]:
-    """Language -> its vectors (n, d), of unit length if `normalize`; arguments and errors are those of `fit`."""
+    """Language -> its vectors (n, d), of unit length if `normalize`; the arguments are those of `fit`."""
     if languages is None:
         clouds = {str(code): as_array(rows) for code, rows in cast(Vectors, vectors).items()}
     else:
@@ -434,13 +420,12 @@ def by_language(
     if not normalize:
         return clouds
     if metric not in (None, "cosine"):
-        for code, rows in clouds.items():
-            known = metric in ("dot", "euclidean")
-            if not known or not np.allclose(np.linalg.norm(rows, axis=1), 1, atol=0.02):
-                raise ValueError(
-                    f"a map is of directions: it is for the cosine, or for dot and euclidean between vectors of unit "
-                    f"length, not for {metric} between these: {code}"
-                )
+        lengths = np.concatenate([np.linalg.norm(rows, axis=1) for rows in clouds.values()])
+        if metric not in ("dot", "euclidean") or not np.allclose(lengths, 1, atol=0.02):
+            raise ValueError(
+                "a map is of directions: for the cosine, or for dot and euclidean between vectors of unit length, not "
+                f"for {metric} between these, which have lengths from {lengths.min():.3g} to {lengths.max():.3g}"
+            )
     return {code: unit(rows, f"vectors of {code!r}") for code, rows in clouds.items()}
 
 
@@ -468,8 +453,7 @@ class _Fit:
     """What the maps are computed from at any strength: the moments of each role in the coordinates of the basis."""
 
     moments: dict[str, Moments]
-    joined: Floats
-    """The means of phrases, which join lsar."""
+    joined: Floats  # the means of phrases, which join lsar
     codes: list[str]
     query_codes: list[str]
     steps: tuple[str, ...]
@@ -477,7 +461,7 @@ class _Fit:
     keep_mean: float | None
     lsar_rank: int | None
     lir_components: int
-    pivot: str
+    pivot: int
     queries_only: bool
     rotate: Callable[..., tuple[Maps, dict[str, str]]] | None
     recoloured: dict[str, Floats] = field(default_factory=dict)
@@ -485,48 +469,44 @@ class _Fit:
     def maps(self, strength: float) -> tuple[Maps | None, Maps | None, dict[str, str]]:
         """The maps of documents and of queries, and notes on rotations."""
         moments, notes = dict(self.moments), dict[str, str]()
-        total = {role: Maps(None, np.zeros_like(each.means)) for role, each in moments.items()}
+        total = {role: Maps(None, np.zeros((1, each.means.shape[1]))) for role, each in moments.items()}
         for number, step in enumerate(self.steps):
             common = moments["document"].means.mean(axis=0)
-            for role, before in dict(moments).items():
+            for role, before in list(moments.items()):
                 if step == "rotate" and self.rotate is not None:
                     maps, notes = self.rotate(total[role], strength)
                 else:
                     maps = self._step(number, role, before, strength, common)
                 total[role], moments[role] = total[role].then(maps), before.after(maps)
-        if self.steps == ("lsar",):
-            total = {role: Maps(maps.matrix, maps.offset[:1]) for role, maps in total.items()}
-        query = self._filled(total["document"], total["query"]) if "query" in total else None
-        return (None, query or total["document"], notes) if self.queries_only else (total["document"], query, notes)
+        document, query = total["document"], total.get("query")
+        if query is not None and self.query_codes != self.codes and self.steps != ("lsar",):
+            # A language without queries gets the map of its documents.
+            own = {code: query.of(number) for number, code in enumerate(self.query_codes)}
+            parts = [own.get(code, document.of(number)) for number, code in enumerate(self.codes)]
+            zeros = np.zeros((document.offset.shape[1],) * 2)
+            matrices = [zeros if part.matrix is None else part.matrix for part in parts]
+            query = Maps(np.stack(matrices), np.stack([part.offset for part in parts]))
+        return (None, query or document, notes) if self.queries_only else (document, query, notes)
 
     def _step(self, number: int, role: str, moments: Moments, strength: float, common: Floats) -> Maps:
-        step, before = self.steps[number], set(self.steps[:number])
+        step = self.steps[number]
         if step == "shift":
             return step_maps.shift(moments, strength, common, self.keep_mean or 0.0)
         if step == "lsar":
             kept = 1.0 if self.keep_mean is None else self.keep_mean
             every = Moments(np.concatenate([moments.means, self.joined]))
-            maps = step_maps.lsar(every, strength, common, kept, self.lsar_rank, self.width)
-            return Maps(maps.matrix, maps.offset[: len(moments.means)])
+            return step_maps.lsar(every, strength, common, kept, self.lsar_rank, self.width)
+        if step == "to_pivot" and role == "query":
+            return Maps(None, np.zeros_like(moments.means))
         if step == "to_pivot":
-            pivot = self.codes.index(self.pivot) if role == "document" else 0
-            return step_maps.to_pivot(moments, strength if role == "document" else 0.0, pivot)
+            return step_maps.to_pivot(moments, strength, self.pivot)
         if step == "scale":
             return step_maps.scale(moments, strength)
         if step == "lir":
             return step_maps.lir(moments, strength, self.lir_components)
-        if not before <= {"shift", "to_pivot"}:
-            return step_maps.coral(moments, strength)
-        if role not in self.recoloured:  # after translations alone, it does not depend on the strength
-            self.recoloured[role] = step_maps.recolouring(moments.spreads)
-        return step_maps.coral(moments, strength, self.recoloured[role])
-
-    def _filled(self, documents: Maps, queries: Maps) -> Maps:
-        """The maps of queries; a language that has none gets the map of its documents."""
-        if self.codes == self.query_codes or self.steps == ("lsar",):
-            return queries
-        map_of = {code: queries.of(number) for number, code in enumerate(self.query_codes)}
-        chosen = [map_of.get(code, documents.of(number)) for number, code in enumerate(self.codes)]
-        zeros = np.zeros((documents.offset.shape[1],) * 2)
-        matrices = [zeros if maps.matrix is None else maps.matrix for maps in chosen]
-        return Maps(np.stack(matrices), np.stack([maps.offset for maps in chosen]))
+        recoloured = self.recoloured.get(role)
+        if recoloured is None:
+            recoloured = step_maps.recolouring(moments.covariances)
+        if {*self.steps[:number]} <= {"shift", "to_pivot"}:  # then it does not depend on the strength
+            self.recoloured[role] = recoloured
+        return step_maps.coral(moments, strength, recoloured)

@@ -44,8 +44,9 @@ def fit_and_compare(
         documents: Language -> (n, d) vectors of texts as documents.
         queries: Vectors of these texts as queries, measured only; like `ids`, `texts` and `neighbours` as in `measure`.
         ids: Language -> (n,) numbers of the documents that the texts are from.
-        questions: Language -> (k, d), the `queries` of the fit.
-        steps: These, `queries_only` and `how` are those of [`VectorCalibration.fit`][st_xlret.VectorCalibration].
+        questions: Language -> (k, d), the `queries` of [`VectorCalibration.fit`][st_xlret.VectorCalibration], whose
+            arguments `steps`, `queries_only` and `how` are.
+        steps: The steps.
         strength: From 0 to 1, or `"auto"`.
         queries_only: Map queries alone.
         texts: Texts of each language that are measured; the first ones.
@@ -60,45 +61,41 @@ def fit_and_compare(
     """
     check_steps(steps, strength)
     first = 1.0 if strength == "auto" else strength
-    is_lsar = list(steps) == ["lsar"]
-    groups = (("phrases", how.get("phrases")), ("questions", questions if queries_only else None))
-    joining: dict[str, Mapping[str, ArrayLike]] = {name: part for name, part in groups if is_lsar and part}
+    joining: dict[str, Mapping[str, ArrayLike]] = {}
+    if list(steps) == ["lsar"]:
+        groups = {"phrases": how.get("phrases"), "questions": questions if queries_only else None}
+        joining = {name: part for name, part in groups.items() if part}
     questions = None if "questions" in joining else questions
     phrases = {f"{name} {code}": rows for name, part in joining.items() for code, rows in part.items()}
     how |= {"queries": questions, "steps": steps, "phrases": phrases}
-    fits = {
-        only: VectorCalibration.fit(documents, strength=first, queries_only=only, **how)
-        for only in [queries_only, *[not queries_only] * (set(steps) <= {*QUERY_STEPS})]
-    }
-    at_strengths = {(queries_only, first): fits[queries_only]}
-    if "rotate" not in steps:
-        at_strengths |= {(only, at): fit.at(at) for only, fit in fits.items() for at in {*STRENGTHS, first}}
-    usual = _usual(documents, bool(fits[queries_only].languages), how)
-    calibrations = {**usual, **{f"{only} {at}": each for (only, at), each in at_strengths.items()}}
+    ways = [queries_only, not queries_only] if {*steps} <= {*QUERY_STEPS} else [queries_only]
+    strengths = () if "rotate" in steps else STRENGTHS
+    calibrations = _usual(documents, list(steps) != ["lsar"], how)
+    usual = list(calibrations)
+    for only in ways:
+        fit = VectorCalibration.fit(documents, strength=first, queries_only=only, **how)
+        calibrations |= {f"{only} {at}": fit.at(at) for at in strengths} | {f"{only} {first}": fit}
     measured = measure(documents, calibrations, queries, ids, texts=texts, neighbours=neighbours)
-    strengths = {
-        only: {at: measured[f"{only} {at}"] for at in STRENGTHS if "rotate" not in steps}
-        for only in (queries_only, not queries_only)
-        if only in fits
-    }
-    amount = best_strength(strengths[queries_only]) if strength == "auto" else strength
-    fitted = at_strengths[queries_only, amount]
-    about: Any = {"joining": [*joining], "apart": questions is not None, "queries_only": queries_only}
-    chosen = name_of(steps, amount, how.get("keep_mean"), **about)
-    figures = {name: measured[name] for name in (AS_IT_IS, *usual) if name != chosen}
-    figures[chosen] = measured[f"{queries_only} {amount}"]
+    at_strengths = {only: {at: measured[f"{only} {at}"] for at in strengths} for only in ways}
+    amount = best_strength(at_strengths[queries_only]) if strength == "auto" else strength
+    key = f"{queries_only} {amount}"
+    fitted = calibrations[key]
+    words = [f"keep_mean {how['keep_mean']:g}"] if how.get("keep_mean") is not None else []
+    words += [f"with {' and '.join(joining)}"] if joining else []
+    chosen = _name(steps, amount, *words, apart=questions is not None, queries_only=queries_only)
+    figures = {name: measured[name] for name in (AS_IT_IS, *usual) if name != chosen} | {chosen: measured[key]}
     reached: dict[str, int] = {}
     if phrases:
-        without = VectorCalibration.fit(
-            documents, strength=amount, queries_only=queries_only, **how | {"phrases": None}
-        )
+        how |= {"phrases": None}
+        without = VectorCalibration.fit(documents, strength=amount, queries_only=queries_only, **how)
         asked, pool = (
             np.concatenate([as_array(rows)[:texts] for rows in side.values()]) for side in (phrases, documents)
         )
         maps = {AS_IT_IS: fitted.at(0), f"without {' and '.join(joining)}": without, chosen: fitted}
         reached = {name: _texts_reached(asked, pool, each) for name, each in maps.items()}
-    apart = queries is not None or questions is not None
-    return fitted, Comparison(figures, chosen, amount, strengths, apart, same_document=ids is not None, reached=reached)
+    about: Any = {"same_document": ids is not None, "reached": reached}
+    about["roles_apart"] = queries is not None or questions is not None
+    return fitted, Comparison(figures, chosen, amount, at_strengths, **about)
 
 
 def _texts_reached(asked: NDArray[Any], pool: NDArray[Any], calibration: VectorCalibration) -> int:
@@ -112,20 +109,10 @@ def best_strength(figures: Mapping[float, Figures]) -> float:
     return max(figures, key=lambda strength: figures[strength].score())
 
 
-def name_of(
-    steps: Sequence[str],
-    strength: float = 1.0,
-    keep_mean: float | None = None,
-    *,
-    joining: Sequence[str] = (),
-    apart: bool = False,
-    queries_only: bool = False,
-) -> str:
+def _name(steps: Sequence[str], strength: float, *words: str, apart: bool, queries_only: bool) -> str:
     """A calibration in words, such as "shift, strength 0.7, queries only"."""
-    words = [" ".join(steps), *[f"strength {strength:g}"] * (strength != 1)]
-    words += [] if keep_mean is None else [f"keep_mean {keep_mean:g}"]
-    words += [f"with {' and '.join(joining)}"] if joining else []
-    return ", ".join([*words, *["queries apart"] * apart, *["queries only"] * queries_only])
+    parts = [" ".join(steps), *[f"strength {strength:g}"] * (strength != 1), *words]
+    return ", ".join([*parts, *["queries apart"] * apart, *["queries only"] * queries_only])
 
 
 def _usual(
@@ -139,8 +126,8 @@ def _usual(
     usual, questions = {}, [] if how["queries"] is None else [(how["queries"], False)]
     for steps in compared:
         for queries, only in ((None, False), *questions, (None, True)):
-            if not only or set(steps) <= {*QUERY_STEPS}:
-                name = name_of(steps, apart=queries is not None, queries_only=only)
+            if not only or {*steps} <= {*QUERY_STEPS}:
+                name = _name(steps, 1.0, apart=queries is not None, queries_only=only)
                 usual[name] = VectorCalibration.fit(documents, queries=queries, steps=steps, queries_only=only, **plain)
     return usual
 

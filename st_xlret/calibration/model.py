@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -72,7 +74,7 @@ def calibrate(
         model: A Sentence Transformer, a folder, or a name on the Hub. It is not changed.
         texts: What is to be searched, or other texts in its languages, as for
             [`sample_texts`][st_xlret.calibration.sample_texts], whose arguments `languages`, `texts_per_language`
-            (by default 300 where means determine the steps, and 1 500 for others) and `min_texts` are.
+            (by default 300 where means determine the steps, else 1 500) and `min_texts` are.
         steps: The steps; these, `queries_only`, `pivot` and `keep_mean` are those of
             [`VectorCalibration.fit`][st_xlret.VectorCalibration].
         queries: Questions without labels, as for `sample_questions`, for maps of queries of their own; with `"lsar"`
@@ -80,8 +82,7 @@ def calibrate(
         phrases: Whether `"lsar"` alone also takes out what 105 phrases in 21 languages that most encoders know badly
             have in common, embedded as queries. Questions in languages that nobody gave gain by it.
         pairs: Parallel sentences with the pivot, for the step `"rotate"`, as `load_pairs` returns them.
-        queries_only: Map queries alone, so that an index of documents goes on working: `encode_document` of the result
-            is that of the model.
+        queries_only: Map queries alone, so that an index of documents goes on working.
         strength: From 0, which leaves the model as it is, to 1; `"auto"` takes the one with the highest score on the
             sample, out of 0, 0.1 to 1.
         pivot: The language that others are rotated into.
@@ -94,12 +95,9 @@ def calibrate(
         batch_size: Size of a forward pass, in texts of 64 tokens.
         precision: `"auto"` is bfloat16 where the processor computes in it; or `"fp32"`, `"bf16"`.
         seed: Seed of the draws and of the rotation.
-        report: Called with a [`Comparison`][st_xlret.calibration.Comparison] of this and other calibrations, measured
-            on the same texts: `report=print` shows its table.
+        report: Called with a [`Comparison`][st_xlret.calibration.Comparison] of this and other calibrations on the same
+            texts: `report=print` shows its table.
         show_progress_bar: Show progress bars.
-
-    Returns:
-        The calibrated model, of modules of Sentence Transformers alone.
 
     Example:
         >>> import random
@@ -117,9 +115,11 @@ def calibrate(
     sample = sample_texts(texts, languages=languages, **drawn)
     by_language = {code: part.texts for code, part in sample.items()}
     is_lsar = list(steps) == ["lsar"]
-    joins = queries_only and is_lsar
-    few_texts = drawn | {"min_texts": min(min_texts, QUESTIONS)} if joins else drawn
-    questions = None if queries is None else sample_questions(queries, None if joins else list(sample), **few_texts)
+    questions = None
+    if queries is not None:
+        joins = queries_only and is_lsar
+        drawn["min_texts"] = min(min_texts, QUESTIONS) if joins else min_texts
+        questions = sample_questions(queries, None if joins else list(sample), **drawn)
     encoder = load_model(model) if isinstance(model, str) else model
     check_routes(encoder, by_language=not is_lsar)
     prompts: dict[Any, str] = {
@@ -157,10 +157,10 @@ def calibrate(
     if report is not None:
         report(comparison)
     layer = fitted.layer()
-    shares = [100 * figures.search.same_language_share for figures in (comparison.before, comparison.after)]
+    before, after = comparison.before.search, comparison.after.search
     layer.notes["results in the query's language"] = (
-        f"{shares[0]:.1f} % before, {shares[1]:.1f} % after (chance: {100 * comparison.after.search.chance:.1f} %), on "
-        "the texts of the calibration"
+        f"{100 * before.same_language_share:.1f} % before, {100 * after.same_language_share:.1f} % after (chance: "
+        f"{100 * after.chance:.1f} %), on the texts of the calibration"
     )
     few_of_each = [text for part in by_language.values() for text in part[: -(-_POOLED // len(by_language))]]
     pooled = pooled_rows(encoder, few_of_each, prompts) if is_lsar else None
@@ -195,26 +195,21 @@ def embed_texts(
 def embed_pairs(
     model: SentenceTransformer, pairs: Dataset, *, pivot: str = "en", languages: Iterable[str] | None = None, **how: Any
 ) -> dict[str, tuple[Tensor, Tensor]]:
-    """Embed both sides of the parallel sentences that have the pivot on one side.
+    """Embed both sides of parallel sentences that have the pivot on one side, and one of `languages` on the other.
 
-    Args:
-        model: The encoder.
-        pairs: What [`load_pairs`][st_xlret.load_pairs] returns. Pairs without the pivot are left out.
-        pivot: The language into which the others are rotated.
-        languages: The other languages to embed. Default: all.
-        **how: As for `embed_texts`.
-
-    Returns:
-        Language -> row-aligned embeddings (n, d) of its sentences and of the pivot's, float32 on the CPU.
+    Pairs are what [`load_pairs`][st_xlret.load_pairs] returns; `how` is that of `embed_texts`. Returns language ->
+    row-aligned embeddings (n, d) of its sentences and of the pivot's, float32 on the CPU.
     """
     wanted = None if languages is None else set(languages)
     sides: dict[str, tuple[list[str], list[str]]] = {}
     for pair in pairs:
         text_of = {pair["source_language"]: pair["source"], pair["target_language"]: pair["target"]}
-        code = next((code for code in text_of if code != pivot), None)
-        if code is not None and pivot in text_of and (wanted is None or code in wanted):
-            for side, text in zip(sides.setdefault(code, ([], [])), (text_of[code], text_of[pivot]), strict=True):
-                side.append(text)
+        in_pivot = text_of.pop(pivot, None)
+        for code, text in text_of.items():
+            if in_pivot is not None and (wanted is None or code in wanted):
+                sources, targets = sides.setdefault(code, ([], []))
+                sources.append(text)
+                targets.append(in_pivot)
     if not sides:
         raise ValueError(f"none of the {len(pairs)} pairs is between the pivot {pivot!r} and {wanted or 'another'}")
     rows = embed_texts(model, {code: sources + targets for code, (sources, targets) in sorted(sides.items())}, **how)
@@ -222,12 +217,7 @@ def embed_pairs(
 
 
 def usual_texts(steps: Sequence[str]) -> int:
-    """Texts of each language that a calibration needs: 300 for steps that means determine, and 1 500 for others.
-
-    Example:
-        >>> usual_texts(["lsar"]), usual_texts(["shift", "coral"])
-        (300, 1500)
-    """
+    """Texts of each language that a calibration needs: 300 for steps that means determine, and 1 500 for others."""
     return 300 if OF_MEANS.issuperset(steps) else 1500
 
 
@@ -247,16 +237,13 @@ def sample_texts(
         texts: Language -> texts; or a data set with the columns `text` or `sentence`, `language` and, if texts are from
             documents, `document`, as `load_documents` returns it; or the path of a folder in BEIR's layout, or paths of
             documents as `load_documents` reads them. Samples that were drawn before are taken as they are.
-        languages: Languages to keep; all by default.
+        languages: Languages to keep; all by default. Two at least are needed.
         texts_per_language: How many, at most. A smaller sample is the beginning of a larger one.
         min_texts: Fewest texts of a language.
-        unit: What a text of files is, see `read_documents`. By default a document of a folder in BEIR's layout, and a
-            sentence of other sources.
+        unit: What a text of files is, as for `read_documents`. By default a document of a folder in BEIR's layout, and
+            a sentence of other sources.
         skip_bad_lines: Skip bad lines of files, and log how many there were.
         seed: Seed of the draw.
-
-    Returns:
-        Language -> its sample. Two languages at least are needed.
 
     Example:
         >>> drawn = sample_texts({"en": ["one", "two", "two"], "fr": ["un", "deux"]}, texts_per_language=2)
@@ -267,7 +254,7 @@ def sample_texts(
     if isinstance(texts, Mapping) and all(isinstance(part, Sample) for part in texts.values()):
         drawn = {code: part for code, part in texts.items() if wanted is None or code in wanted}
     else:
-        drawn = _draw(_entries(texts, wanted, unit, skip_bad_lines), texts_per_language, seed)
+        drawn = _draw(_entries(texts, wanted, unit, skip_bad_lines), texts_per_language, [seed, 29])
     few = {code: len(drawn[code].texts) if code in drawn else 0 for code in sorted({*drawn, *(wanted or ())})}
     if len(few) < 2 or min(few.values()) < min_texts:
         raise DataError(
@@ -284,7 +271,7 @@ def sample_questions(
     min_texts: int = 1,
     seed: int = 0,
 ) -> dict[str, list[str]]:
-    """Draw distinct questions of each language at random.
+    """Draw distinct questions of each language at random; returns language -> questions.
 
     Args:
         questions: Language -> questions; a data set with the columns `text`, `query` or `question` and `language`; or
@@ -295,18 +282,9 @@ def sample_questions(
         texts_per_language: How many, at most.
         min_texts: Languages with fewer questions are left out. Two of the documents', or one of any, have to remain.
         seed: Seed of the draw.
-
-    Returns:
-        Language -> questions.
     """
-    distinct: dict[str, dict[str, None]] = {}
-    for language, text in _questions(questions, check_languages(languages)):
-        distinct.setdefault(language, {})[text] = None
-    generator = np.random.default_rng([seed, 31])
-    drawn = {}
-    for language, texts in sorted(distinct.items()):
-        order = generator.permutation(len(texts))[:texts_per_language]
-        drawn[language] = [list(texts)[i] for i in order]
+    entries = ((code, text, "", text) for code, text in _questions(questions, check_languages(languages)))
+    drawn = {code: part.texts for code, part in _draw(entries, texts_per_language, [seed, 31]).items()}
     enough = {code: texts for code, texts in drawn.items() if len(texts) >= min_texts}
     if len(enough) < (1 if languages is None else 2):
         counts = {code: len(texts) for code, texts in drawn.items()}
@@ -317,15 +295,14 @@ def sample_questions(
     return enough
 
 
-def _draw(entries: _Entries, texts_per_language: int, seed: int) -> dict[str, Sample]:
+def _draw(entries: _Entries, texts_per_language: int, seed: list[int]) -> dict[str, Sample]:
     places: dict[str, dict[str, tuple[int, int]]] = {}  # language -> text -> the numbers of its file and document
     files: dict[str, int] = {}
     numbers: dict[tuple[str, str], int] = {}
     for language, text, file, document in entries:
         place = files.setdefault(file, len(files)), numbers.setdefault((file, document), len(numbers))
         places.setdefault(language, {}).setdefault(text, place)
-    generator = np.random.default_rng([seed, 29])
-    drawn = {}
+    generator, drawn = np.random.default_rng(seed), {}
     for language in sorted(places):
         distinct = list(places[language])
         file_of, documents = np.array(list(places[language].values())).T
@@ -344,11 +321,8 @@ def _take_turns(groups: NDArray[np.int64]) -> NDArray[np.int64]:
         >>> _take_turns(np.array([7, 7, 7, 8, 8])).tolist()
         [0, 3, 1, 4, 2]
     """
-    last: dict[int, int] = {}
-    turns = np.empty(len(groups), dtype=np.int64)
-    for place, group in enumerate(groups.tolist()):
-        turns[place] = last[group] = last.get(group, -1) + 1
-    return np.argsort(turns, kind="stable")
+    turns_of: defaultdict[int, Iterator[int]] = defaultdict(count)
+    return np.argsort([next(turns_of[group]) for group in groups.tolist()], kind="stable")
 
 
 def _questions(questions: Any, wanted: frozenset[str] | None) -> Iterator[tuple[str, str]]:
@@ -359,25 +333,25 @@ def _questions(questions: Any, wanted: frozenset[str] | None) -> Iterator[tuple[
     for source in [questions] if isinstance(questions, str | Path) else list(questions):
         path = next(iter(sorted(Path(source).glob("queries.jsonl*"))), Path(source))
         records: Any = path
-        column = None
+        column, language = None, dict[str, str]()
         if ".jsonl" in path.name:
-            column = next((name for name in _TEXT_COLUMNS if name in (first_record(path) or {})), None)
+            column = next((name for name in _TEXT_COLUMNS if name in first_record(path)), None)
         else:
-            language: dict[str, str] = {}
             with suppress(ValueError):
                 language = {"language": language_in_name(path)}
-            records = [{"text": text} | language for _, text in read_lines(path) if text.strip()]
+            records = [{"text": text} | language for _, text in read_lines(path)]
         for document in read_documents([records], languages=wanted, unit="text", column=column):
             yield from ((document.language, text) for text in filter(None, document.sentences))
 
 
 def _entries(texts: Any, wanted: frozenset[str] | None, unit: Unit | None, skip_bad_lines: bool) -> _Entries:
+    rows: Iterable[tuple[str, str, str]]
     if isinstance(texts, Mapping):
-        yield from _of_rows(((code, text, str(row)) for code in texts for row, text in enumerate(texts[code])), wanted)
+        rows = ((code, text, str(row)) for code in texts for row, text in enumerate(texts[code]))
     elif isinstance(texts, Dataset):
         column = next((name for name in _TEXT_COLUMNS if name in texts.column_names), "text")
         documents = texts["document"] if "document" in texts.column_names else range(len(texts))
-        yield from _of_rows(zip(texts["language"], texts[column], map(str, documents), strict=True), wanted)
+        rows = zip(texts["language"], texts[column], map(str, documents), strict=True)
     else:
         bad_lines = BadLines(skip_bad_lines)
         sources = [texts] if isinstance(texts, str | Path) else list(texts)
@@ -385,9 +359,7 @@ def _entries(texts: Any, wanted: frozenset[str] | None, unit: Unit | None, skip_
             for text in filter(None, entry.sentences):  # a document in several languages is one in each
                 yield entry.language, text, entry.file, f"{entry.language} {entry.name}"
         bad_lines.warn()
-
-
-def _of_rows(rows: Iterable[tuple[str, str, str]], wanted: frozenset[str] | None) -> _Entries:
+        return
     for code, text, document in rows:
         language = match_language(check_language(code), wanted)
         if language is not None and text.strip():

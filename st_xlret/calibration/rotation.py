@@ -35,15 +35,12 @@ def rotations(
     adversarial: bool = True,
     seed: int = 0,
 ) -> tuple[Maps, dict[str, str]]:
-    """The part `strength` of the rotation of vectors, after maps, into the pivot's space, and how each was found.
-
-    A language with fewer texts, or pairs, than dimensions is a `ValueError`: most of its rotation would be arbitrary.
-    """
+    """The part `strength` of the rotation of vectors, after maps, into the pivot's space, and how each was found."""
     codes, width = list(rows), maps.offset.shape[1]
     counts = {code: len(pairs[code][0]) if code in pairs else len(vectors) for code, vectors in rows.items()}
     if set(codes) - {pivot} <= set(pairs):
         del counts[pivot]  # its own texts are not used then
-    few = {code: count for code, count in counts.items() if count < width}
+    few = {code: count for code, count in counts.items() if count < width}  # most of it would be arbitrary
     if strength and (few or not pairs.keys() <= rows.keys()):
         raise ValueError(
             f"a rotation in {width} dimensions needs as many texts, or pairs, of each language: {few}; pairs are in "
@@ -60,14 +57,11 @@ def rotations(
         if code == pivot or not strength:
             continue
         if code in pairs:
-            source, target = (
-                mapped(side, part).double() for side, part in zip((code, pivot), pairs[code], strict=True)
-            )
+            source, target = mapped(code, pairs[code][0]).double(), mapped(pivot, pairs[code][1]).double()
             rotation, note = procrustes(source, target), f"Procrustes on {len(source)} pairs"
         else:
-            source, target = (mapped(side, rows[side]) for side in (code, pivot))
             how: Any = {"adversarial": adversarial, "seed": seed + zlib.crc32(code.encode())}
-            rotation, note = unsupervised_rotation(source, target, **how)
+            rotation, note = unsupervised_rotation(mapped(code, rows[code]), mapped(pivot, rows[pivot]), **how)
         notes[f"rotate {code}"] = note
         matrices[number] = partial_rotation(rotation, strength).numpy() - np.eye(width)
     return Maps(matrices, np.zeros((len(codes), width))), notes
@@ -82,8 +76,8 @@ def nearest_orthogonal(matrix: Tensor) -> Tensor:
 def procrustes(source: Tensor, target: Tensor) -> Tensor:
     """Compute the orthogonal W for which `source W^T` is nearest to `target` in squared distance, in closed form.
 
-    The solution is `W = U V^T` with `U S V^T = SVD(target^T source)` (Conneau et al. 2018, Eq. 2). Rows (n, d) are
-    aligned. If there are fewer pairs than dimensions, directions about which they say nothing stay as they are.
+    It is `W = U V^T` with `U S V^T = SVD(target^T source)` (Conneau et al. 2018, Eq. 2). Rows (n, d) are aligned.
+    Directions about which fewer pairs than dimensions say nothing stay as they are.
 
     Example:
         >>> source = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -100,8 +94,7 @@ def procrustes(source: Tensor, target: Tensor) -> Tensor:
 def partial_rotation(rotation: Tensor, strength: float) -> Tensor:
     """Part of the way from the identity to W: the orthogonal matrix nearest to `(1 - s) I + s W`, float64.
 
-    Half of a plane rotation is the rotation by half of its angle. (A reflection, which no path of rotations reaches,
-    switches at s = 1/2.)
+    Half of a plane rotation is that by half of its angle. (A reflection switches at s = 1/2.)
     """
     identity = torch.eye(len(rotation), dtype=torch.float64, device=rotation.device)
     return nearest_orthogonal((1 - strength) * identity + strength * rotation.double()).cpu()
@@ -118,10 +111,9 @@ def rotation_agreement(one: Tensor, other: Tensor) -> float:
 
 
 def mean_csls_criterion(source: Tensor, target: Tensor, neighbours: int = NEIGHBOURS) -> float:
-    """Mean cosine of the source rows to the target rows that CSLS matches them with.
+    """Mean cosine of the source rows to the target rows that CSLS matches them with (Conneau et al. 2018, section 3.3).
 
-    It is the unsupervised criterion of Conneau et al. (2018, section 3.3): between rotations of the same rows, it
-    follows the accuracy of translation.
+    Between rotations of the same rows, it follows the accuracy of translation.
 
     Example:
         >>> mean_csls_criterion(torch.eye(3), torch.eye(3).flip(0), neighbours=1)
@@ -135,7 +127,6 @@ def csls(source: Tensor, target: Tensor, neighbours: int = NEIGHBOURS) -> tuple[
     """The cosines (S, T) of all rows, and `CSLS(x, y) = 2 cos(x, y) - r_T(x) - r_S(y)` (Conneau et al. 2018, Eq. 3).
 
     r_T(x) is the mean cosine of x with its nearest target rows, and r_S(y) that of y with its nearest source rows.
-    Hubs, which are near to everything, thus lose their advantage.
     """
     cosines = unit_rows(source, "source") @ unit_rows(target, "target").T
     of_source, of_target = (
@@ -150,11 +141,12 @@ class _Candidate(NamedTuple):
     name: str
     criterion: float
     rotation: Tensor
-    agreement: str = ""
+    agreement: float | None = None
     trusted: bool = True
 
     def __str__(self) -> str:
-        return f"{self.name} (criterion {self.criterion:.3f}{self.agreement})"
+        agreement = "" if self.agreement is None else f", agreement {self.agreement:.2f}"
+        return f"{self.name} (criterion {self.criterion:.3f}{agreement})"
 
 
 def unsupervised_rotation(
@@ -162,15 +154,13 @@ def unsupervised_rotation(
 ) -> tuple[Tensor, str]:
     """Find the rotation of one language's embeddings onto another's without any pairs (Conneau et al. 2018).
 
-    Both the identity and the result of the adversarial stage are refined by Procrustes on the mutual nearest neighbours
-    under CSLS. Every matrix on the way is a candidate, the identity too, and the criterion on held-out texts ranks
-    them.
+    The identity, and the result of the adversarial stage, are refined by Procrustes on the mutual nearest neighbours
+    under CSLS. Every matrix on the way is a candidate, and the criterion on held-out texts ranks them.
 
-    The criterion alone cannot be trusted: where documents are on different topics it rises when topics are turned onto
-    each other while translations drift apart (retrieval fell from 47 to 25 % on novels and articles). Two checks
-    refuse what cannot be verified, and the identity remains. Two halves of the texts must give nearly the same
-    rotation; and the criterion must come three quarters of the way from the identity's to that of a language whose
-    texts are matched with other texts of its own.
+    Two checks refuse what cannot be verified, and the identity remains: the criterion alone also rises where topics are
+    turned onto each other while translations drift apart. Two halves of the texts must give nearly the same rotation,
+    and the criterion must come three quarters of the way from the identity's to that of a language whose texts are
+    matched with other texts of its own.
 
     Args:
         source: Embeddings (S, d), 4 at least, with their mean near the origin (shift first); 5 000 are drawn at most.
@@ -216,17 +206,14 @@ def unsupervised_rotation(
     for name, start in starts.items():
         # Where halves are to agree, the first one's start serves the whole: training is what takes the time.
         first = start(0, 2 if min_agreement else 1)
-        path = [
-            _Candidate(f"{name}, refined {rounds}x" if rounds else name, criterion(rotation), rotation)
-            for rounds, rotation in enumerate(refined(first))
-            if rounds or name != "identity"
-        ]
-        if min_agreement and any(candidate.criterion > identity.criterion for candidate in path):
+        path, agreement = [(rotation, criterion(rotation)) for rotation in refined(first)], None
+        if min_agreement and max(reached for _, reached in path) > identity.criterion:
             agreement = rotation_agreement(refined(first, 0, 2)[-1], refined(start(1, 2), 1, 2)[-1])
-            for number, candidate in enumerate(path):
-                trusted = agreement >= min_agreement and candidate.criterion >= least
-                path[number] = candidate._replace(agreement=f", agreement {agreement:.2f}", trusted=trusted)
-        candidates += path
+        for rounds, (rotation, reached) in enumerate(path):
+            if rotation is not unchanged:
+                trusted = agreement is None or (agreement >= min_agreement and reached >= least)
+                about = (f"{name}, refined {rounds}x" if rounds else name, reached, rotation, agreement, trusted)
+                candidates.append(_Candidate(*about))
     best = min(candidates, key=lambda candidate: (not candidate.trusted, -candidate.criterion))
     words = [str(best)] + [f"instead of {identity}"] * (best is not identity)
     refused = [candidate for candidate in candidates if not candidate.trusted]
@@ -237,9 +224,8 @@ def unsupervised_rotation(
 def adversarial_rotations(source: Tensor, target: Tensor, *, seed: int = 0) -> Iterator[Tensor]:
     """Train a rotation against a discriminator that tells rotated source rows from target rows (Conneau et al. 2018).
 
-    Yields the nearly orthogonal W (d, d), float64, after each epoch. It starts from the identity, and finds rotations
-    around it reliably, but not arbitrary ones: of ten seeds on 30 topics in six dimensions, all recovered half of a
-    random rotation and two to four a whole one. Rows have unit length. PyTorch's random state is not changed.
+    Yields the nearly orthogonal W (d, d), float64, after each epoch. It finds rotations around the identity reliably,
+    but not arbitrary ones. Rows have unit length. PyTorch's random state is not changed.
     """
     dimension = source.shape[1]
     # Rows of length sqrt(d) have entries of about 1, which the discriminator's initial weights are made for.

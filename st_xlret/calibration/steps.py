@@ -20,7 +20,7 @@ FLOOR, RIDGE, SHRINK = 0.01, 1.0, 0.5  # without them coral loses up to ten poin
 
 
 class Maps(NamedTuple):
-    """Maps `x -> x + M x + m` of several languages: M (L or 1, r, r), None for zeros, and m (L, r).
+    """Maps `x -> x + M x + m` of several languages: M (L or 1, r, r), None for zeros, and m (L or 1, r).
 
     Example:
         >>> doubled, moved = Maps(np.eye(2)[None], np.zeros((1, 2))), Maps(None, np.ones((1, 2)))
@@ -34,7 +34,7 @@ class Maps(NamedTuple):
     def of(self, number: int) -> Maps:
         """The map of one language, as M (r, r) and m (r,)."""
         matrix = None if self.matrix is None else self.matrix[min(number, len(self.matrix) - 1)]
-        return Maps(matrix, self.offset[number])
+        return Maps(matrix, self.offset[min(number, len(self.offset) - 1)])
 
     def then(self, following: Maps) -> Maps:
         """These maps, followed by others."""
@@ -54,22 +54,16 @@ class Moments(NamedTuple):
     """
 
     means: Floats
-    covariances: Floats | None = None
+    covariances: Any = None  # only where a step needs them
 
     @classmethod
     def of(cls, rows: Mapping[str, NDArray[Any]], *, covariances: bool = False) -> Moments:
-        """The moments of rows (n, d) by language, a language at a time; NaN or infinite numbers are a `ValueError`."""
+        """The moments of rows (n, d) by language; NaN or infinite numbers are a `ValueError`."""
         means = np.asarray_chkfinite([vectors.mean(axis=0, dtype=np.float64) for vectors in rows.values()])
         if not covariances:
             return cls(means)
         centred = (vectors.astype(np.float64) - mean for vectors, mean in zip(rows.values(), means, strict=True))
         return cls(means, np.stack([vectors.T @ vectors / len(vectors) for vectors in centred]))
-
-    @property
-    def spreads(self) -> Floats:
-        """The covariances, where a step needs them."""
-        assert self.covariances is not None
-        return self.covariances
 
     def after(self, maps: Maps) -> Moments:
         """The moments of mapped vectors."""
@@ -77,8 +71,8 @@ class Moments(NamedTuple):
         if maps.matrix is None:
             return Moments(means, self.covariances)
         whole = np.eye(self.means.shape[1]) + maps.matrix
-        spreads = None if self.covariances is None else whole @ self.covariances @ whole.swapaxes(1, 2)
-        return Moments(means + _each(maps.matrix, self.means), spreads)
+        covariances = None if self.covariances is None else whole @ self.covariances @ whole.swapaxes(1, 2)
+        return Moments(means + _each(maps.matrix, self.means), covariances)
 
 
 def shift(moments: Moments, strength: float, common: Floats, keep_mean: float) -> Maps:
@@ -95,10 +89,10 @@ def to_pivot(moments: Moments, strength: float, pivot: int) -> Maps:
 def lsar(
     moments: Moments, strength: float, common: Floats, keep_mean: float, rank: int | None = None, width: int = 0
 ) -> Maps:
-    """Minus the projection on the subspace in which the languages' means differ (LSAR, Xie et al. 2022).
+    """Minus the projection on the subspace in which the languages' means differ (LSAR, Xie et al. 2022); one map.
 
-    `width` is that of whole vectors, where the moments are in coordinates: no dimension left is a `ValueError`. (The
-    paper re-centres on a vector orthogonal to the subspace, which does not change the subspace.)
+    `width` is that of whole vectors, where the moments are in coordinates. (The paper re-centres on a vector orthogonal
+    to the subspace, which does not change the subspace.)
     """
     means, width, most = moments.means, width or moments.means.shape[1], len(moments.means) - 1
     rank = most if rank is None else rank
@@ -112,12 +106,12 @@ def lsar(
         )
     matrix = -strength * directions[:removed].T @ directions[:removed]
     offset = -(1 - keep_mean) * strength * (common + matrix @ common)
-    return Maps(matrix[None], np.broadcast_to(offset, means.shape))
+    return Maps(matrix[None], offset[None])
 
 
 def scale(moments: Moments, strength: float) -> Maps:
     """Divided by the language's standard deviation in each dimension (CCP, section 3.2)."""
-    variances = np.diagonal(moments.spreads, axis1=1, axis2=2).clip(0)
+    variances = np.diagonal(moments.covariances, axis1=1, axis2=2).clip(0)
     typical = np.sqrt(variances.mean(axis=1, keepdims=True))
     deviations = np.sqrt(variances).clip(FLOOR * typical)  # a constant dimension is not divided by zero
     factors = np.where(typical > 0, deviations, 1) ** -strength - 1
@@ -126,17 +120,13 @@ def scale(moments: Moments, strength: float) -> Maps:
 
 def lir(moments: Moments, strength: float, components: int = 1) -> Maps:
     """Minus the projection on the language's top principal components, not centred (LIR, Yang et al. 2021)."""
-    second = moments.spreads + moments.means[:, :, None] * moments.means[:, None, :]
+    second = moments.covariances + moments.means[:, :, None] * moments.means[:, None, :]
     top = np.linalg.eigh(second).eigenvectors[:, :, ::-1][:, :, :components]
     return Maps(-strength * top @ top.swapaxes(1, 2), np.zeros_like(moments.means))
 
 
-def coral(moments: Moments, strength: float, whole: Floats | None = None) -> Maps:
-    """The covariance of all languages for each, whose mean stays (correlation alignment, Sun et al. 2016).
-
-    `whole` is the `recolouring` of the covariances, where it is known already.
-    """
-    recoloured = recolouring(moments.spreads) if whole is None else whole
+def coral(moments: Moments, strength: float, recoloured: Floats) -> Maps:
+    """The covariance of all languages for each, by its `recolouring`; means stay (CORAL, Sun et al. 2016)."""
     matrix = strength * (recoloured - np.eye(recoloured.shape[1]))
     return Maps(matrix, -_each(matrix, moments.means))
 
@@ -144,8 +134,7 @@ def coral(moments: Moments, strength: float, whole: Floats | None = None) -> Map
 def recolouring(covariances: Floats) -> Floats:
     """`(T + r I)^(1/2) ((1 - a) S + a T + r I)^(-1/2)` of each language, for the mean T of the covariances S.
 
-    a is `SHRINK`, and r is `RIDGE` times the mean variance. Without them, what the texts of a language are about is
-    taken for the language.
+    a is `SHRINK`, and r is `RIDGE` times the mean variance: else the topics of a language are taken for the language.
     """
     every = covariances.mean(axis=0)
     ridge = RIDGE * np.trace(every) / len(every) * np.eye(len(every))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +19,12 @@ from st_xlret.calibration.steps import Maps
 from tests.calibration.clouds import CODES, clouds, mean_of
 
 DOCUMENTS, QUERIES = clouds(), clouds(1, offset=3.0)
-CHAINS = [("lsar",), ("shift",), ("shift", "coral"), ("lsar", "shift"), ("scale", "lir"), ("to_pivot", "lsar")]
-RAW = {"normalize": False}
+UNIT = {code: rows / np.linalg.norm(rows, axis=1, keepdims=True) for code, rows in DOCUMENTS.items()}
+
+
+def fit(documents: Any = DOCUMENTS, *steps: str, **how: Any) -> VectorCalibration:
+    """A calibration of vectors as they are, whatever their lengths."""
+    return VectorCalibration.fit(documents, steps=steps or ("lsar",), normalize=False, **how)
 
 
 def maps_of(calibration: VectorCalibration, role: str = "document") -> list[NDArray]:
@@ -28,141 +32,122 @@ def maps_of(calibration: VectorCalibration, role: str = "document") -> list[NDAr
     return [np.column_stack(calibration.dense(role, number)) for number in range(count)]  # type: ignore[arg-type]
 
 
-def apply(calibration: VectorCalibration, rows: NDArray, role: str, code: str) -> NDArray:
+def apply(calibration: VectorCalibration, rows: NDArray, role: str, code: str = "") -> NDArray:
     weight, bias = calibration.dense(role, calibration.languages.index(code) if calibration.languages else 0)  # type: ignore[arg-type]
     return rows @ weight.T + bias
 
 
-@pytest.mark.parametrize("steps", CHAINS)
 @pytest.mark.parametrize("queries", [None, QUERIES])
+@pytest.mark.parametrize(
+    "steps", [("lsar",), ("shift",), ("shift", "coral"), ("lsar", "shift"), ("scale", "lir"), ("to_pivot", "lsar")]
+)
 def test_another_strength_equals_a_fit_at_it_and_zero_changes_nothing(steps: tuple, queries: dict | None) -> None:
-    fitted = VectorCalibration.fit(DOCUMENTS, queries=queries, steps=steps, **RAW)
-    for strength in (0.0, 0.4):
-        again = VectorCalibration.fit(DOCUMENTS, queries=queries, steps=steps, strength=strength, **RAW)
-        for role in ("document", "query"):
-            np.testing.assert_allclose(maps_of(fitted.at(strength), role), maps_of(again, role), atol=1e-12)
-            if strength == 0:
-                for weight_and_bias in maps_of(again, role):
-                    np.testing.assert_allclose(weight_and_bias, np.eye(12, 13))
+    fitted = fit(DOCUMENTS, *steps, queries=queries)
+    for role in ("document", "query"):
+        again = fit(DOCUMENTS, *steps, queries=queries, strength=0.4)
+        np.testing.assert_allclose(maps_of(fitted.at(0.4), role), maps_of(again, role), atol=1e-12)
+        for weight_and_bias in maps_of(fitted.at(0), role):
+            np.testing.assert_allclose(weight_and_bias, np.eye(12, 13))
 
 
-@pytest.mark.parametrize("steps", [("lsar",), ("shift",), ("lsar", "shift"), ("to_pivot", "lsar")])
 @pytest.mark.parametrize("queries", [None, QUERIES])
+@pytest.mark.parametrize("steps", [("lsar",), ("shift",), ("lsar", "shift"), ("to_pivot", "lsar")])
 def test_thin_factors_equal_full_ones(steps: tuple, queries: dict | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    thin = VectorCalibration.fit(DOCUMENTS, queries=queries, steps=steps, **RAW)
+    thin = fit(DOCUMENTS, *steps, queries=queries)
     assert thin.basis.shape == (12, 8 if queries else 4)
     monkeypatch.setattr("st_xlret.calibration.calibration.OF_MEANS", frozenset())
-    keep_mean = 0.05 if steps == ("lsar",) else 0.25
-    full = VectorCalibration.fit(DOCUMENTS, queries=queries, steps=steps, keep_mean=keep_mean, **RAW)
+    full = fit(DOCUMENTS, *steps, queries=queries, keep_mean=0.05 if steps == ("lsar",) else 0.25)
     assert full.basis.shape == (12, 12)
     for role in ("document", "query"):
         np.testing.assert_allclose(maps_of(thin, role), maps_of(full, role), atol=1e-12)
 
 
-@pytest.mark.parametrize("steps", [("lsar",), ("shift",)])
-def test_mapped_queries_rank_documents_as_they_are_like_mapped_ones(steps: tuple) -> None:
-    both = VectorCalibration.fit(DOCUMENTS, steps=steps, keep_mean=1, **RAW)
-    alone = VectorCalibration.fit(DOCUMENTS, steps=steps, keep_mean=1, queries_only=True, **RAW)
+@pytest.mark.parametrize("step", ["lsar", "shift"])
+def test_mapped_queries_rank_documents_as_they_are_like_mapped_ones(step: str) -> None:
+    both, alone = (fit(DOCUMENTS, step, keep_mean=1, queries_only=only) for only in (False, True))
     assert alone.document is None and alone.queries_only
     asked, pool = apply(alone, QUERIES["en"], "query", "en"), DOCUMENTS["fr"]
     np.testing.assert_allclose(asked, apply(both, QUERIES["en"], "query", "en"))
     np.testing.assert_allclose(apply(alone, pool, "document", "fr"), pool)
-    if steps == ("lsar",):
-        np.testing.assert_allclose(asked @ pool.T, asked @ apply(both, pool, "document", "fr").T, atol=1e-10)
+    if step == "lsar":
+        np.testing.assert_allclose(asked @ pool.T, asked @ apply(both, pool, "document").T, atol=1e-10)
 
 
-@pytest.mark.parametrize(("queries_only", "kept"), [(False, 0.05), (True, 0.4)])
-def test_a_part_of_the_mean_is_kept_where_the_steps_suit_search(queries_only: bool, kept: float) -> None:
-    how = {"queries_only": queries_only, **RAW}
-    default, given = (VectorCalibration.fit(DOCUMENTS, keep_mean=keep_mean, **how) for keep_mean in (None, kept))
-    np.testing.assert_array_equal(maps_of(default, "query"), maps_of(given, "query"))
-    paper = VectorCalibration.fit(DOCUMENTS, steps=["lsar", "scale"], keep_mean=None, **RAW)
-    whole = VectorCalibration.fit(DOCUMENTS, steps=["lsar", "scale"], keep_mean=1, **RAW)
-    np.testing.assert_array_equal(maps_of(paper), maps_of(whole))
+def test_a_part_of_the_mean_is_kept_where_the_steps_suit_search() -> None:
+    for steps, how, kept in (
+        (["lsar"], {}, 0.05),
+        (["lsar"], {"queries_only": True}, 0.4),
+        (["shift", "coral"], {}, 0.25),
+        (["lsar", "scale"], {}, 1),
+    ):
+        default, explicit = (fit(DOCUMENTS, *steps, keep_mean=keep_mean, **how) for keep_mean in (None, kept))
+        np.testing.assert_array_equal(maps_of(default, "query"), maps_of(explicit, "query"))
 
 
 @pytest.mark.parametrize("queries_only", [True, False])
 def test_phrases_join_lsar_as_one_language_more(queries_only: bool) -> None:
     phrases = {"qu": clouds(5)["sw"][:7]}
-    fitted = VectorCalibration.fit(DOCUMENTS, phrases=phrases, keep_mean=1, queries_only=queries_only, **RAW)
-    more = VectorCalibration.fit({**DOCUMENTS, **phrases}, keep_mean=1, queries_only=queries_only, min_texts=7, **RAW)
+    fitted = fit(phrases=phrases, keep_mean=1, queries_only=queries_only)
+    more = fit({**DOCUMENTS, **phrases}, keep_mean=1, queries_only=queries_only, min_texts=7)
     np.testing.assert_allclose(maps_of(fitted, "query"), maps_of(more, "query"), atol=1e-12)
-    means = [apply(fitted, rows, "query", "").mean(axis=0) for rows in (*DOCUMENTS.values(), phrases["qu"])]
+    means = [apply(fitted, rows, "query").mean(axis=0) for rows in (*DOCUMENTS.values(), phrases["qu"])]
     np.testing.assert_allclose(means, np.tile(means[0], (5, 1)), atol=1e-10)
     # The mean of which a part is kept stays the documents'.
-    half = VectorCalibration.fit(DOCUMENTS, phrases=phrases, keep_mean=0.5, **RAW)
-    common = mean_of(DOCUMENTS).mean(axis=0)
-    expected = apply(fitted, QUERIES["en"] - common / 2, "query", "")
-    np.testing.assert_allclose(apply(half, QUERIES["en"], "query", ""), expected, atol=1e-10)
-
-
-def test_a_log_of_questions_in_any_language_joins_a_map_of_queries_alone() -> None:
-    questions = {"en": QUERIES["en"][:5], "yo": QUERIES["sw"][:5]}
-    log = VectorCalibration.fit(DOCUMENTS, queries=questions, queries_only=True, **RAW)
-    joined = VectorCalibration.fit(DOCUMENTS, phrases=questions, queries_only=True, **RAW)
+    half, common = fit(phrases=phrases, keep_mean=0.5), mean_of(DOCUMENTS).mean(axis=0)
+    expected = apply(fitted, QUERIES["en"] - common / 2, "query")
+    np.testing.assert_allclose(apply(half, QUERIES["en"], "query"), expected, atol=1e-10)
+    # A log of questions, in any languages, joins a map of queries alone likewise.
+    joined, log = (fit(queries_only=True, **{name: phrases}) for name in ("phrases", "queries"))
     np.testing.assert_array_equal(maps_of(log, "query"), maps_of(joined, "query"))
     assert log.document is None and not log.languages
 
 
 def test_queries_lose_their_languages_and_keep_their_offset_from_documents() -> None:
-    calibration = VectorCalibration.fit(DOCUMENTS, queries=QUERIES, steps=["shift"], keep_mean=0.25, **RAW)
-    alone = VectorCalibration.fit(DOCUMENTS, steps=["shift"], keep_mean=0.25, **RAW)
-    np.testing.assert_allclose(maps_of(calibration), maps_of(alone), atol=1e-12)
-    common = mean_of(DOCUMENTS).mean(axis=0)
+    calibration = fit(DOCUMENTS, "shift", queries=QUERIES, keep_mean=0.25)
+    np.testing.assert_allclose(maps_of(calibration), maps_of(fit(DOCUMENTS, "shift", keep_mean=0.25)), atol=1e-12)
+    expected = mean_of(QUERIES).mean(axis=0) - 0.75 * mean_of(DOCUMENTS).mean(axis=0)
     for code in CODES:
-        own = apply(calibration, QUERIES[code], "query", code).mean(axis=0)
-        np.testing.assert_allclose(own, mean_of(QUERIES).mean(axis=0) - 0.75 * common, atol=1e-10)
+        np.testing.assert_allclose(apply(calibration, QUERIES[code], "query", code).mean(axis=0), expected, atol=1e-10)
 
 
 def test_documents_move_to_the_pivot_and_queries_stay() -> None:
-    calibration = VectorCalibration.fit(DOCUMENTS, queries=QUERIES, steps=["to_pivot"], pivot="fr", strength=0.5, **RAW)
-    means = dict(zip(CODES, mean_of(DOCUMENTS), strict=True))
-    for code in CODES:
+    calibration = fit(DOCUMENTS, "to_pivot", queries=QUERIES, pivot="fr", strength=0.5)
+    for code, mean in zip(CODES, mean_of(DOCUMENTS), strict=True):
         np.testing.assert_allclose(apply(calibration, QUERIES[code], "query", code), QUERIES[code])
-        moved = DOCUMENTS[code] + 0.5 * (means["fr"] - means[code])
+        moved = DOCUMENTS[code] + 0.5 * (DOCUMENTS["fr"].mean(axis=0) - mean)
         np.testing.assert_allclose(apply(calibration, DOCUMENTS[code], "document", code), moved)
 
 
 @pytest.mark.parametrize("steps", [("shift",), ("shift", "coral")])
 def test_a_language_without_queries_gets_the_map_of_its_documents(steps: tuple) -> None:
-    some = {code: QUERIES[code] for code in ("fr", "de")}
-    calibration = VectorCalibration.fit(DOCUMENTS, queries=some, steps=steps, **RAW)
-    for code, own, other in zip(CODES, maps_of(calibration), maps_of(calibration, "query"), strict=True):
-        assert np.array_equal(own, other) == (code not in some)
+    asked = {code: QUERIES[code] for code in ("fr", "de")}
+    calibration = fit(DOCUMENTS, *steps, queries=asked)
+    for code, of_documents, of_queries in zip(CODES, maps_of(calibration), maps_of(calibration, "query"), strict=True):
+        assert np.array_equal(of_documents, of_queries) == (code not in asked)
 
 
 def test_rotations_are_found_on_what_the_steps_before_leave() -> None:
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(12, 12)))[0]
     rows = {"en": DOCUMENTS["en"], "fr": DOCUMENTS["en"] @ turn.T + 3}
     pairs = {"fr": (torch.from_numpy(rows["fr"]), torch.from_numpy(rows["en"]))}
-    fitted = VectorCalibration.fit(rows, steps=["shift", "rotate"], pairs=pairs, keep_mean=0, **RAW)
+    fitted = fit(rows, "shift", "rotate", pairs=pairs, keep_mean=0)
     english, french = (apply(fitted, part, "document", code) for code, part in rows.items())
     np.testing.assert_allclose(english, french, atol=1e-10)
     assert "80 pairs" in fitted.notes["rotate fr"]
     with pytest.raises(ValueError, match="12 dimensions.*'fr': 5"):
-        VectorCalibration.fit({**rows, "fr": rows["fr"][:5]}, steps=["rotate"], min_texts=2)
+        fit({**rows, "fr": rows["fr"][:5]}, "rotate", min_texts=2)
 
 
 @pytest.mark.parametrize("steps", [("lsar",), ("shift",), ("shift", "coral")])
 def test_mapped_vectors_have_unit_length_whatever_the_length_of_the_stored_ones(steps: tuple) -> None:
     calibration = VectorCalibration.fit(DOCUMENTS, steps=steps)
     assert bool(calibration.languages) == (steps != ("lsar",))
-    for code, rows in DOCUMENTS.items():
-        mapped = calibration.transform(rows, "document", code)
-        np.testing.assert_allclose(np.linalg.norm(mapped, axis=1), 1, atol=1e-5)
-        np.testing.assert_allclose(calibration.transform(7 * rows, "query", code), mapped, atol=1e-5)
-        np.testing.assert_allclose(calibration.transform(rows[3], "query", code), mapped[3], atol=1e-6)
-
-
-def test_rows_name_their_languages_in_the_fit_and_in_the_map() -> None:
-    matrix, codes = np.concatenate([*DOCUMENTS.values()]), np.repeat(CODES, 80)
-    order = np.random.default_rng(1).permutation(len(matrix))
-    calibration = VectorCalibration.fit(matrix[order], codes[order].tolist(), steps=["shift"])
-    np.testing.assert_allclose(maps_of(calibration), maps_of(VectorCalibration.fit(DOCUMENTS, steps=["shift"])))
-    mapped = calibration.transform(matrix[order], "query", codes[order].tolist())
+    matrix, codes = np.concatenate([*DOCUMENTS.values()]), np.repeat(CODES, 80).tolist()
+    of_rows = VectorCalibration.fit(matrix, codes, steps=steps)
+    mapped = of_rows.transform(matrix, "document", codes)
+    np.testing.assert_allclose(np.linalg.norm(mapped, axis=1), 1, atol=1e-5)
     for i in (0, 50, 200):
-        alone = calibration.transform(matrix[order[i]], "query", codes[order[i]])
-        np.testing.assert_allclose(mapped[i], alone, atol=1e-6)
+        np.testing.assert_allclose(calibration.transform(7 * matrix[i], "query", codes[i]), mapped[i], atol=1e-5)
 
 
 @pytest.mark.parametrize("queries", [None, QUERIES])
@@ -189,27 +174,25 @@ def test_what_is_saved_is_used_by_its_own_description(
 
 @pytest.mark.parametrize("queries", [None, QUERIES])
 def test_a_saved_map_is_a_layer_and_a_saved_layer_a_map(queries: dict | None, tmp_path: Path) -> None:
-    calibration = VectorCalibration.fit(DOCUMENTS, queries=queries, steps=["shift"], **RAW)
-    calibration.save(tmp_path / "map")
-    layer = CalibrationLayer.load(tmp_path / "map")
-    rows = DOCUMENTS["fr"].astype(np.float32)
-    expected = calibration.transform(rows, "document", "fr")
-    np.testing.assert_allclose(layer.transform(torch.from_numpy(rows), "fr"), expected, atol=1e-6)
-    np.testing.assert_allclose(calibration.layer().transform(rows, "fr"), expected, atol=1e-6)
-    asked = calibration.layer("query").transform(rows, "fr")
-    np.testing.assert_allclose(asked, calibration.transform(rows, "query", "fr"), atol=1e-6)
+    calibration = fit(DOCUMENTS, "shift", queries=queries)
+    layer = CalibrationLayer.load(calibration.save(tmp_path / "map"))
     layer.save(tmp_path / "layer")
     again = VectorCalibration.load(tmp_path / "layer")
+    rows = DOCUMENTS["fr"].astype(np.float32)
+    expected = calibration.transform(rows, "document", "fr")
+    for mapped in (layer.transform(rows, "fr"), calibration.layer().transform(rows, "fr")):
+        np.testing.assert_allclose(mapped, expected, atol=1e-6)
+    np.testing.assert_array_equal(again.transform(rows, "document", "fr"), expected)
+    asked = calibration.layer("query").transform(rows, "fr")
+    np.testing.assert_allclose(asked, calibration.transform(rows, "query", "fr"), atol=1e-6)
     with pytest.raises(ValueError, match="one strength"):
         again.at(0.5)
-    np.testing.assert_array_equal(again.transform(rows, "document", "fr"), expected)
     assert not fit_calibration(DOCUMENTS).languages
-    identity = VectorCalibration.fit(DOCUMENTS, queries_only=True).layer()
-    assert torch.equal(identity.transform(torch.ones(12)), torch.ones(12))
+    assert torch.equal(fit(queries_only=True).layer().transform(torch.ones(12)), torch.ones(12))
 
 
 def test_to_transform_takes_neither_torch_nor_a_model(tmp_path: Path) -> None:
-    VectorCalibration.fit(DOCUMENTS).save(tmp_path / "map")
+    fit().save(tmp_path / "map")
     program = (
         f"import sys, numpy, st_xlret, st_xlret.calibration\n"
         f"calibration = st_xlret.VectorCalibration.load({str(tmp_path / 'map')!r})\n"
@@ -218,9 +201,6 @@ def test_to_transform_takes_neither_torch_nor_a_model(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-UNIT = {code: rows / np.linalg.norm(rows, axis=1, keepdims=True) for code, rows in DOCUMENTS.items()}
 
 
 def with_row(number: float) -> dict[str, NDArray]:
@@ -241,8 +221,8 @@ def with_row(number: float) -> dict[str, NDArray]:
         ({"steps": ["coral"], "queries_only": True}, "coral"),
         ({"steps": ["shift", "shift"]}, "once"),
         ({"strength": 1.5}, "1.5"),
-        ({"keep_mean": 7}, "got 7"),
-        ({"steps": ["lir"], "lir_components": 12}, "and 12"),
+        ({"keep_mean": 7}, "keep_mean.* 7"),
+        ({"steps": ["lir"], "lir_components": 12}, "lir_components.* 12"),
         ({"steps": ["to_pivot"], "pivot": "ja"}, "'ja'"),
         ({"queries": {"en": QUERIES["en"]}}, "'en'"),
         ({"queries": QUERIES, "steps": ["rotate"]}, "'rotate'"),
@@ -273,38 +253,30 @@ def test_vectors_that_cannot_be_mapped_are_named(arguments: dict, message: str) 
 
 @pytest.mark.parametrize("other", [{"dimension": 8}, {"metric": "dot"}, {"model": "you/other"}])
 def test_a_map_for_other_vectors_is_refused(other: dict) -> None:
-    calibration = VectorCalibration.fit(DOCUMENTS, metric="cosine", model="me/encoder")
+    calibration = fit(metric="cosine", model="me/encoder")
     calibration.check(dimension=12, metric="cosine", model="me/encoder")
     calibration.check(dimension=12)
     with pytest.raises(ValueError, match=f"docs: .*{next(iter(other.values()))}"):
         calibration.check(**{"dimension": 12, **other}, name="docs")
 
 
-def changed(**values: object) -> Callable[[Path], object]:
-    def change(folder: Path) -> None:
-        file = folder / "calibration.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | values))
-
-    return change
-
-
 @pytest.mark.parametrize(
-    "damage",
-    [
-        lambda folder: (folder / "calibration.json").write_text("{"),
-        lambda folder: (folder / "calibration.json").write_text("[7]"),
-        changed(dimension=5),
-        changed(languages=["en", "fr"]),
-        changed(more=1),
-        lambda folder: (folder / "model.safetensors").unlink(),
-        lambda folder: (folder / "model.safetensors").write_bytes(b"no"),
-        lambda folder: VectorCalibration(np.eye(12), Maps(None, np.full((1, 12), np.nan))).save(folder, overwrite=True),
-    ],
+    "content", ["{", "[7]", {"dimension": 5}, {"languages": ["en", "fr"]}, {"more": 1}, None, b"no", np.nan]
 )
-def test_a_damaged_map_is_named(damage: Callable[[Path], object], tmp_path: Path) -> None:
+def test_a_damaged_map_is_named(content: object, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=str(tmp_path)):
         VectorCalibration.load(tmp_path)
-    VectorCalibration.fit(DOCUMENTS).save(tmp_path / "map")
-    damage(tmp_path / "map")
+    folder = fit().save(tmp_path / "map")
+    about, weights = folder / "calibration.json", folder / "model.safetensors"
+    if isinstance(content, str):
+        about.write_text(content)
+    elif isinstance(content, dict):
+        about.write_text(json.dumps(json.loads(about.read_text()) | content))
+    elif isinstance(content, bytes):
+        weights.write_bytes(content)
+    elif content is None:
+        weights.unlink()
+    else:
+        VectorCalibration(np.eye(12), Maps(None, np.full((1, 12), content))).save(folder, overwrite=True)
     with pytest.raises(ValueError, match=f"{tmp_path}/map"):
-        VectorCalibration.load(tmp_path / "map")
+        VectorCalibration.load(folder)
