@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from st_xlret.optional import import_optional
 
@@ -195,39 +195,23 @@ class LanguageIdentifier:
         return self._code_of[label]
 
 
-class LabelCheck(NamedTuple):
-    """How far an identifier agrees with the language labels of texts, by language."""
-
-    disagreement: dict[str, float]  # the share of its texts that the identifier takes for another language
-    found: dict[str, str]  # the other language that it finds most often; only for languages with a disagreement
-    examples: dict[str, str]  # a text that it takes for that other language
-    unknown: list[str]  # the languages that it does not know, which were not checked
-
-    @property
-    def share(self) -> float:
-        """Mean over the languages that were checked; 0 if there are none."""
-        return sum(self.disagreement.values()) / max(1, len(self.disagreement))
-
-
-def check_labels(texts: Mapping[str, Sequence[str]]) -> LabelCheck:
+def check_labels(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[float, str, str]]:
     """Compare the language labels of texts (language -> texts) with what an identifier finds.
 
-    It chooses among these languages and all that have a two-letter code. A few percent of disagreement are usual.
+    Gives language -> the share of its texts that the identifier takes for another language (a few percent are usual),
+    the one that it takes them for most often, and one of these texts. Languages that it does not know are left out. It
+    chooses among the others and all that have a two-letter code.
     """
     two_letters = [label for label in LanguageIdentifier()._code_of if len(label) == 2]
     labelled = {find_language(code, two_letters) for code in texts}
     identifier = LanguageIdentifier([*texts, *(label for label in two_letters if label not in labelled)])
-    check = LabelCheck({}, {}, {}, identifier.unknown)
-    for code, entries in texts.items():
-        if code in identifier.unknown or not entries:
-            continue
-        guesses = [identifier.identify(text) for text in entries]
+    checked = {}
+    for code in [code for code in texts if texts[code] and code not in identifier.unknown]:
+        guesses = [identifier.identify(text) for text in texts[code]]
         wrong = Counter(guess for guess in guesses if guess != code)
-        check.disagreement[code] = wrong.total() / len(entries)
-        if wrong:
-            check.found[code] = wrong.most_common(1)[0][0]
-            check.examples[code] = entries[guesses.index(check.found[code])]
-    return check
+        other = wrong.most_common(1)[0][0] if wrong else code
+        checked[code] = wrong.total() / len(guesses), other, texts[code][guesses.index(other)]
+    return checked
 
 
 def _is_plain(code: str) -> bool:

@@ -311,15 +311,16 @@ def _report_labels(texts: Mapping[str, Sequence[str]]) -> None:
     from st_xlret.languages import check_labels
 
     try:
-        check = check_labels(texts)
+        checked = check_labels(texts)
     except ImportError as error:
         return print(f"language labels were not checked: {error}")
-    print(f"the language identifier disagrees with {100 * check.share:.1f} % of the labels")
-    for code, share in check.disagreement.items():
+    mean = sum(share for share, _, _ in checked.values()) / max(1, len(checked))
+    print(f"the language identifier disagrees with {100 * mean:.1f} % of the labels")
+    for code, (share, other, example) in checked.items():
         if share >= _DOUBTFUL:
             print(
-                f"warning: {100 * share:.0f} % of the texts labelled {code!r} look like {check.found[code]!r}, such as "
-                f"{check.examples[code][:80]!r}: correct them, or leave the language out (--languages)"
+                f"warning: {100 * share:.0f} % of the texts labelled {code!r} look like {other!r}, such as "
+                f"{example[:80]!r}: correct them, or leave the language out (--languages)"
             )
 
 

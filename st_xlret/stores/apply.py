@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from tqdm.auto import tqdm
 
-from st_xlret.stores.base import Store, vector_column, with_column
+from st_xlret.stores.base import Store, vector_column
 
 if TYPE_CHECKING:
     from st_xlret import VectorCalibration
@@ -27,20 +27,19 @@ def apply_calibration(
 ) -> Applied:
     """Write the mapped vectors of a store into something new. Nothing that is there is changed.
 
-    In Qdrant, PostgreSQL and Chroma every batch counts: an interrupted run is continued by the same call, which also
-    maps rows that were added since. A file or a table of LanceDB is written whole or not at all.
+    In Qdrant, PostgreSQL and Chroma every batch counts: the same call continues a run that was interrupted, and maps
+    rows that were added since. A file or a table of LanceDB is written whole or not at all.
 
     Args:
         calibration: The map.
         store: The stored vectors, see [`open_store`][st_xlret.stores.open_store].
-        into: Name of the new file (`.npy`, `.parquet`, `.faiss`), named vector or collection (Qdrant), column
-            (PostgreSQL), table (LanceDB) or collection (Chroma).
+        into: Name of the new file, named vector or collection (Qdrant), column (PostgreSQL), table (LanceDB) or
+            collection (Chroma).
         show_progress_bar: Show how many rows are done.
 
     Raises:
-        FileExistsError: If there is something else under the name.
         ValueError: If the map is of other vectors, or of queries alone, or the vectors are mapped already.
-        OSError: If the store fails, or has not taken all rows.
+        OSError: If there is something else under the name, or the store has not taken all rows.
 
     Example:
         >>> import tempfile
@@ -55,10 +54,7 @@ def apply_calibration(
         120
     """
     if calibration.queries_only:
-        raise ValueError(
-            "this calibration maps queries alone, so that the stored vectors stay as they are: there is nothing to "
-            "write. For a map of both, calibrate without --queries_only"
-        )
+        raise ValueError("this calibration maps queries alone: there is nothing to write, the stored vectors stay")
     store.refuse_mapped()
     calibration.check(dimension=store.dimension, metric=store.metric, model=store.model, name=store.name)
     left_out, written = Counter[str](), 0
@@ -83,7 +79,7 @@ def apply_calibration(
         left_out["of which the map leaves nothing"] += int((is_usable & ~has_vector).sum())
         written += int(has_vector.sum())
         bar.update(batch.num_rows)
-        return with_column(batch, "vector", vector_column(mapped))
+        return batch.set_column(batch.schema.get_field_index("vector"), "vector", vector_column(mapped))
 
     with tqdm(total=len(store), unit=" rows", disable=not show_progress_bar) as bar:
         left_out["deleted meanwhile"] = gone = store.write(into, f"{calibration.fingerprint} of {store.called}", change)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, lru_cache
 from importlib import import_module
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, unquote
@@ -53,7 +52,6 @@ _SECRETS = re.compile(  # user and password of a URL; settings and parameters; t
     r"(?:'[^']*'|[^\s&'\"]+)|\b(hf_)\w{9,}",
     re.I,
 )
-_MODEL_NAMES = ("model_name", "model", "name")  # where a client's settings of an embedding function have the model
 
 
 class Fields(NamedTuple):
@@ -90,6 +88,11 @@ class Store(AbstractContextManager["Store"]):
     secrets: tuple[str, ...] = ()  # which no message shows
     size: int = 8192  # rows in a batch, at most
 
+    @property
+    def kind(self) -> pa.DataType:
+        """The Arrow type of the vectors in `batches`."""
+        return pa.list_(pa.float32(), self.dimension)
+
     @abstractmethod
     def __len__(self) -> int: ...
 
@@ -101,9 +104,8 @@ class Store(AbstractContextManager["Store"]):
     def write(self, into: str, mark: str, change: Change) -> int:
         """Write rows with the vectors that `change` gives them into something new, which bears the mark.
 
-        A row whose vector is null is left out, or stored without one. A file or table is whole or not there. In
-        Qdrant, PostgreSQL and Chroma each batch counts: what has this mark under this name is continued. Returns how
-        many rows were deleted in the store before they could be written.
+        A row whose vector is null is left out, or stored without one. A file or table is whole or not there; a database
+        continues what has this mark. Returns how many rows were deleted in the store before they could be written.
         """
 
     def close(self) -> None:  # noqa: B027
@@ -115,39 +117,33 @@ class Store(AbstractContextManager["Store"]):
     def batches(self, *, texts: bool = False) -> Iterator[pa.RecordBatch]:
         """All rows, in constant memory; with `texts` also these, where they are from, and their groups.
 
-        Yields:
-            Batches with the columns `id` (the store's key, or the number from 0), `vector` (lists of `dimension`
-            float32), `language`, `text`, `source` and `group`; null where a row has none.
+        The batches have the columns `id` (the store's key, or the number from 0), `vector` (lists of `dimension`
+        float32), `language`, `text`, `source` and `group`; null where a row has none.
         """
         with self.errors():
-            batches = self.read(texts or self.fields.text is not None)
-            yield from batches if self.fields.languages_file is None else self._labelled(batches)
+            yield from self.read(texts or self.fields.text is not None)
 
     def usable(
         self, batch: pa.RecordBatch, left_out: Counter[str], *, needs_language: bool = True, drawn: Any = True
     ) -> tuple[Matrix, NDArray[np.bool_], NDArray[Any]]:
-        """What of a batch can be used; `left_out` counts the other rows, by the reason.
+        """Vectors (n, d), whether a row has a finite one and a language, (n,), and the languages, (n,), "" for none.
 
-        Where a row needs a language, has none and a text field is named, its language is identified from its text, if
-        it is `drawn`, (n,).
-
-        Returns:
-            Vectors (n, d); whether a row has a vector of finite numbers and a length, and a language, (n,); and the
-            languages in the normal form of `check_language`, (n,), "" for none. A label that is no code stays as it is
-            where no language is needed.
+        `left_out` counts the rows that cannot be used, by the reason. A row that needs a language and names none gets
+        that of its text, if it is `drawn`, (n,), and a text field is named. Where no language is needed, labels that
+        are no codes stay.
         """
         vectors = matrix(batch)
         squares = np.einsum("nd,nd->n", vectors, vectors)
         is_usable = np.isfinite(squares) & (squares >= _SHORTEST)
         left_out["without a vector that can be mapped"] += int((~is_usable).sum())
-        read = [_code(label) for label in batch.column("language").to_pylist()]
-        labels, codes = np.array(read, object).reshape(-1, 2).T
+        labels_and_codes = [_code(label) for label in batch.column("language").to_pylist()]
+        labels, codes = np.array(labels_and_codes, object).reshape(-1, 2).T
         if not needs_language:
             return vectors, is_usable, np.where(codes == "", labels, codes)
         if self.fields.text is not None:
             for row in np.flatnonzero(drawn & is_usable & (labels == "")).tolist():
                 text = batch.column("text")[row].as_py()
-                codes[row] = (self._identify(text) if text else None) or ""
+                codes[row] = self._identify(text) if text else ""
         lacking = np.flatnonzero(drawn & is_usable & (codes == ""))
         unreadable = [label for label in labels[lacking].tolist() if label]
         left_out["without a language"] += len(lacking) - len(unreadable)
@@ -170,19 +166,11 @@ class Store(AbstractContextManager["Store"]):
         about few subjects, and a language may come last. Rows without a vector or a language are left out, with a
         warning that counts them. Of rows whose language has to be identified, about 100 000 are looked at.
 
-        Args:
-            per_language: Vectors to draw from each language; all, where there are fewer.
-            languages: The languages to draw from; `"pt"` takes `"pt-br"`, too. Default: all. One that has no vector is
-                a `ValueError`, as are labels of which most are no codes.
-            seed: Seed of the draw.
-            show_progress_bar: Show how many rows are read.
-
-        Returns:
-            Language -> (n, d) float32, in the order of the codes.
+        Without `languages`, all are drawn from; `"pt"` takes `"pt-br"`, too. One that has no vector is a `ValueError`,
+        as are labels of which most are no codes. Gives language -> (n, d) float32, in the order of the codes.
         """
         generator, wanted = np.random.default_rng(seed), check_languages(languages)
-        lots_of: dict[str, NDArray[np.float64]] = {}
-        vectors_of: dict[str, Matrix] = {}
+        lots_and_vectors: dict[str, tuple[NDArray[np.float64], Matrix]] = {}
         left_out, known, total = Counter[str](), Counter[str](), len(self)
         share = 1.0 if self.fields.text is None else _IDENTIFIED / max(1, total)
         with tqdm(total=total, desc="Sampling", unit=" rows", disable=not show_progress_bar) as bar:
@@ -192,37 +180,30 @@ class Store(AbstractContextManager["Store"]):
                 vectors, is_usable, codes = self.usable(batch, left_out, drawn=lots < share)
                 known.update(codes[is_usable].tolist())
                 codes = np.array([match_language(code, wanted) for code in codes], dtype=object)
-                for code in sorted({*codes[is_usable].tolist()} - {None}):
+                for code in {*codes[is_usable].tolist()} - {None}:
                     chosen = np.flatnonzero(is_usable & (codes == code))
-                    lots_before = lots_of.get(code, np.empty(0))
-                    if len(lots_before) == per_language:
-                        chosen = chosen[lots[chosen] < lots_before.max()]
-                    merged = np.concatenate([lots_before, lots[chosen]])
+                    before = lots_and_vectors.get(code, (lots[:0], vectors[:0]))
+                    merged = np.concatenate([before[0], lots[chosen]])
                     lowest = np.argsort(merged)[:per_language]
-                    before = vectors_of.get(code, vectors[:0])
-                    lots_of[code] = merged[lowest]
-                    vectors_of[code] = np.concatenate([before, vectors[chosen]])[lowest]
-        missing, no_code = (wanted or frozenset()) - set(vectors_of), [why for why in left_out if _NO_CODE in why]
-        if missing or not known or no_code and left_out[no_code[0]] > known.total():
-            of_these, there_are = ", ".join(sorted(missing)), ", ".join(sorted(known)[:20])
+                    lots_and_vectors[code] = merged[lowest], np.concatenate([before[1], vectors[chosen]])[lowest]
+        missing = (wanted or frozenset()) - set(lots_and_vectors)
+        if missing or not known or sum(left_out[why] for why in left_out if _NO_CODE in why) > known.total():
+            there_are, lacking = ", ".join(sorted(known)[:20]) or "none", ", ".join(sorted(missing)) or "any"
             alike = [field for field in self.present if "lang" in field.lower() or "locale" in field.lower()]
             raise ValueError(
-                f"{self.name}: of {total} rows none has a vector and a language ({of_these or 'any'}); there are "
-                f"{there_are or 'none'}{f', and {describe(left_out)}' * bool(no_code)}. Languages come from a field "
-                f"(--language_field{f', as {alike}' * bool(alike)}), a file with a code a line (--languages_file), or "
-                "texts (--text_field)"
+                f"{self.name}: of {total} rows none has a vector and a language ({lacking}); there are {there_are}; "
+                f"{describe(left_out) or 'no row is left out'}. Languages come from a field (--language_field; {alike} "
+                "may be one), a file with a code a line (--languages_file), or texts (--text_field)"
             )
         if left_out.total():
             warnings.warn(f"{self.name}: left out: {describe(left_out)}", stacklevel=2)
-        return {code: vectors_of[code] for code in sorted(vectors_of)}
+        return {code: lots_and_vectors[code][1] for code in sorted(lots_and_vectors)}
 
     def refuse_mapped(self) -> None:
         """Refuse vectors that `apply_calibration` has made, and name those that they were made from."""
         if self.mark is not None:
-            raise ValueError(
-                f"{self.name}: a calibration has mapped these vectors already, and a second one would distort them: "
-                f"take those that they were made from, {self.mark.partition(' of ')[2]}"
-            )
+            original = self.mark.partition(" of ")[2]
+            raise ValueError(f"{self.name} is mapped already: take the vectors that these were made from, {original}")
 
     def refuse_taken(self, what: str, is_taken: bool, mark: str | None = None, mark_there: str | None = None) -> None:
         """Refuse a name under which there is something, unless it bears the same mark."""
@@ -232,10 +213,8 @@ class Store(AbstractContextManager["Store"]):
     def count_gone(self, sent: int, present: int, stored: int) -> int:
         """How many of the rows that were sent are gone; if the store has some without their vectors, an `OSError`."""
         if stored < present:
-            raise OSError(
-                f"{self.name} has taken {stored} of {present} vectors: a trigger, a rule or a policy leaves rows out, "
-                "or the server has lost them. The same command writes those that are missing"
-            )
+            why = "a trigger, a rule or a policy leaves rows out, or the server has lost them"
+            raise OSError(f"{self.name} has taken {stored} of {present} vectors: {why}. Run it again for the others")
         return sent - present
 
     @contextmanager
@@ -253,22 +232,8 @@ class Store(AbstractContextManager["Store"]):
             raise (error if says_enough else named) from None
 
     @cached_property
-    def _identify(self) -> Callable[[str], str | None]:
+    def _identify(self) -> Callable[[str], str]:
         return LanguageIdentifier().identify
-
-    def _labelled(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows with the languages of a file, a line for each row."""
-        file = self.fields.languages_file or ""
-        with open(file, encoding="utf-8") as lines:
-            lacking = 0
-            for batch in batches:
-                codes = [line.strip() or None for line in islice(lines, batch.num_rows)]
-                if lacking := batch.num_rows - len(codes):
-                    break
-                yield with_column(batch, "language", pa.array(codes, pa.string()))
-            if lacking or next(lines, None) is not None:
-                than = f"lines than {self.name} has vectors, {len(self)}"
-                raise ValueError(f"{file} has {'fewer' if lacking else 'more'} {than}")
 
 
 def open_store(
@@ -280,26 +245,18 @@ def open_store(
     group_field: str | None = None,
     languages_file: str | os.PathLike[str] | None = None,
 ) -> Store:
-    r"""Open stored vectors, wherever they are.
+    r"""Open stored vectors, wherever they are. Nothing but their description is read.
 
     Args:
         address: A `.parquet` file or a folder of them; `.npy`; `.faiss`, flat or IVF;
             `qdrant:PATH_OR_URL?collection=C&vector=V` (the key is QDRANT_API_KEY); `lance:PATH?table=T&column=V`;
             `postgresql://USER@HOST/DATABASE?table=T&column=V` (pgvector); `chroma:PATH_OR_URL?collection=C`.
         vector_field: Column of the vectors in Parquet and LanceDB. Default: `vector`.
-        language_field: Field of the languages, in a payload also `metadata.language`. Default: the first of
-            `USUAL_FIELDS` that a row has.
+        language_field: Field of the languages, such as `metadata.language`. Default: the first usual one of a row.
         text_field: Field of the texts. Rows without a language then get the one that the extra `langid` finds in their
             text. Default: `text` or `page_content`, for the texts alone.
         group_field: Field of what versions of one text have in common.
         languages_file: For `.npy` and `.faiss`: a file with a code a line, in the order of the vectors.
-
-    Returns:
-        The store. Nothing but its description has been read.
-
-    Raises:
-        ValueError: If nothing known is named, or the store does not have what is named.
-        OSError: If the store does not answer, or the file is not there.
 
     Example:
         >>> import tempfile
@@ -324,8 +281,8 @@ def open_store(
     if problem:
         raise ValueError(f"{parse_address(address, optional=None)[2]} {problem}")
     module, name = STORES[kind]
-    opened: Store = getattr(import_module(f"st_xlret.stores.{module}"), name)(address, fields)
-    return opened
+    store: Store = getattr(import_module(f"st_xlret.stores.{module}"), name)(address, fields)
+    return store
 
 
 def parse_address(
@@ -335,10 +292,6 @@ def parse_address(
 
     With `optional=None`, any name and any place will do; names that are not required are not shown. Gives the place,
     with user and password; the values; the address without user, password and key, for messages; and these secrets.
-
-    Example:
-        >>> parse_address("qdrant:http://me:secret@host:6333?collection=docs", "collection")[2]
-        'qdrant:http://host:6333?collection=docs'
     """
     scheme, _, rest = address.partition(":")
     before, slashes, authority = rest.partition("//")
@@ -367,12 +320,7 @@ def parse_address(
 
 
 def without_secrets(text: str) -> str:
-    """A message without the users, passwords and keys of the URLs and the settings in it.
-
-    Example:
-        >>> without_secrets("no https://me:secret@host/a, no host=h password=secret")
-        'no https://***@host/a, no host=h password=***'
-    """
+    """A message without the users, passwords and keys of the URLs and the settings in it."""
     return _SECRETS.sub(lambda match: f"{match[1] or match[3] or match[4]}***{match[2] or ''}", text)
 
 
@@ -396,16 +344,11 @@ def vector_column(vectors: Matrix) -> pa.FixedSizeListArray:
     return pa.FixedSizeListArray.from_arrays(numbers, vectors.shape[1], mask=mask)
 
 
-def rows_batch(ids: Iterable[Any], vectors: Matrix, beside: Mapping[str, Any] | None = None) -> pa.RecordBatch:
+def rows_batch(ids: Iterable[Any], vectors: pa.Array, beside: Mapping[str, Any] | None = None) -> pa.RecordBatch:
     """A batch as `Store.batches` gives them; columns that are not `beside` the vectors are null."""
     columns = {"id": list(map(str, ids)), **dict.fromkeys(USUAL_FIELDS, [None] * len(vectors)), **(beside or {})}
     strings = {name: pa.array(values, pa.string()) for name, values in columns.items()}
-    return pa.record_batch({**strings, "vector": vector_column(vectors)})
-
-
-def with_column(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
-    """The batch with other values in this column."""
-    return batch.set_column(batch.schema.get_field_index(name), name, column)
+    return pa.record_batch({**strings, "vector": vectors})
 
 
 def describe(left_out: Mapping[str, int]) -> str:
@@ -440,7 +383,8 @@ def metric_of(name: str | None, where: str) -> Metric | None:
 
 def named_model(settings: Mapping[str, Any]) -> str | None:
     """The name of the model in a client's settings of an embedding function, or in a collection's metadata."""
-    name = next((name for name in map(settings.get, _MODEL_NAMES) if isinstance(name, str)), "")
+    names = (settings.get(key) for key in ("model_name", "model", "name"))
+    name = next((name for name in names if isinstance(name, str)), "")
     return "".join(letter for letter in name if letter.isprintable() and letter not in "`<>") or None  # pages show it
 
 

@@ -83,9 +83,7 @@ class QdrantStore(Store):
         """
         models, gone = self.models, 0
         if self.parameters.datatype == models.Datatype.UINT8:
-            raise ValueError(
-                f"{self.name} holds whole numbers from 0 to 255, as which mapped vectors are zeros: map queries alone"
-            )
+            raise ValueError(f"{self.name} holds numbers from 0 to 255, and mapped ones would be 0: map queries alone")
         place, has_vector = into, list[Any]()
         if self.vector:
             place, has_vector = self.collection, [models.HasVectorCondition(has_vector=into)]
@@ -95,9 +93,8 @@ class QdrantStore(Store):
                 if not self.vector:
                     present = self.client.retrieve(into, [record.id for record in records], with_payload=False)
                     records = [record for record in records if record.id not in {each.id for each in present}]
-                vectors = base.matrix(change(self._batch(records)))
-                is_there = ~np.isnan(vectors[:, 0])
-                sent = [(record, vectors[row].tolist()) for row, record in enumerate(records) if is_there[row]]
+                vectors = change(self._batch(records)).column("vector").to_pylist()
+                sent = [(record, vector) for record, vector in zip(records, vectors, strict=True) if vector]
                 if not sent:
                     continue
                 if self.vector:
@@ -165,13 +162,10 @@ class QdrantStore(Store):
                 return
 
     def _batch(self, records: list[Any]) -> pa.RecordBatch:
-        vectors = np.full((len(records), self.dimension), np.nan, np.float32)
-        for row, record in enumerate(records):
-            vector = record.vector.get(self.vector) if isinstance(record.vector, dict) else record.vector
-            if vector is not None:
-                vectors[row] = vector
+        vectors = [record.vector for record in records]
+        vectors = [vector.get(self.vector) if isinstance(vector, dict) else vector for vector in vectors]
         beside = self.fields.in_payloads([record.payload for record in records])
-        return base.rows_batch([record.id for record in records], vectors, beside)
+        return base.rows_batch([record.id for record in records], pa.array(vectors, self.kind), beside)
 
 
 class ChromaStore(Store):
@@ -205,7 +199,6 @@ class ChromaStore(Store):
 
     def write(self, into: str, mark: str, change: Change) -> int:
         """A new collection with the same ids, documents and metadata; an entry without a vector is left out."""
-        gone = 0
         with self.errors():
             marks = {each.name: (each.metadata or {}).get(_MARK) for each in self.client.list_collections()}
             self.refuse_taken(f"a collection {into}", into in marks, mark, marks.get(into))
@@ -215,33 +208,28 @@ class ChromaStore(Store):
                 metadata={**(self.collection.metadata or {}), _MARK: mark},
                 embedding_function=None,
             )
-            for entries in self._raw():
-                present = set(mapped.get(ids=entries["ids"], include=[])["ids"])  # of a run that was stopped
-                missing = _chosen(entries, [name not in present for name in entries["ids"]])
-                vectors = base.matrix(change(self._batch(missing)))
+            for entries in self._raw(without=mapped.get(include=[])["ids"]):  # a stopped run goes on
+                vectors = base.matrix(change(self._batch(entries)))
                 has_vector = ~np.isnan(vectors[:, 0])
                 if has_vector.any():
-                    sent = _chosen(missing, has_vector) | {"embeddings": vectors[has_vector]}
-                    mapped.upsert(**sent)
-                    stored = len(mapped.get(ids=sent["ids"], include=[])["ids"])
-                    gone += self.count_gone(len(sent["ids"]), len(sent["ids"]), stored)
-        return gone
+                    sent = {name: list(compress(values, has_vector)) for name, values in entries.items()}
+                    mapped.upsert(**sent | {"embeddings": vectors[has_vector]})
+                    stored = mapped.get(ids=sent["ids"], include=[])["ids"]
+                    self.count_gone(len(sent["ids"]), len(sent["ids"]), len(stored))
+        return 0
 
-    def _raw(self) -> Iterator[dict[str, Any]]:
+    def _raw(self, without: Iterable[str] = ()) -> Iterator[dict[str, Any]]:
         size, columns = min(self.size, self.client.get_max_batch_size()), ["embeddings", "metadatas", "documents"]
-        names = self.collection.get(include=[])["ids"]  # pages by offset would move when entries come or go
+        left_out = set(without)  # pages by offset would move when entries come or go
+        names = [name for name in self.collection.get(include=[])["ids"] if name not in left_out]
         for start in range(0, len(names), size):
             if (entries := self.collection.get(ids=names[start : start + size], include=columns))["ids"]:
                 yield {name: entries[name] for name in ("ids", *columns)}
 
     def _batch(self, entries: dict[str, Any]) -> pa.RecordBatch:
-        vectors = np.asarray(entries["embeddings"], np.float32).reshape(-1, self.dimension)
+        vectors = pa.array(list(entries["embeddings"]), self.kind)
         texts = {} if self.fields.text else {"text": entries["documents"]}
         return base.rows_batch(entries["ids"], vectors, self.fields.in_payloads(entries["metadatas"]) | texts)
-
-
-def _chosen(entries: dict[str, Any], is_chosen: Iterable[Any]) -> dict[str, Any]:
-    return {name: list(compress(values, is_chosen)) for name, values in entries.items()}
 
 
 class PostgresStore(Store):
@@ -251,8 +239,7 @@ class PostgresStore(Store):
         place, values, self.name, self.secrets = base.parse_address(address, "table", "column", optional=None)
         psycopg = import_optional("psycopg", extra="pgvector", needed_for="vectors in PostgreSQL")
         pgvector = import_optional("pgvector.psycopg", extra="pgvector", needed_for="vectors in PostgreSQL")
-        self.fields, self.sql, self.called = fields, psycopg.sql, values.pop("column")
-        self.psycopg = psycopg
+        self.fields, self.psycopg, self.sql, self.called = fields, psycopg, psycopg.sql, values.pop("column")
         self.table = self.sql.Identifier(*values.pop("table").split("."))
         with self.errors():
             self.connection = psycopg.connect(f"postgresql:{place}", autocommit=True, **{**_LIMITS, **values})
@@ -269,18 +256,15 @@ class PostgresStore(Store):
             raise ValueError(f"{self.name}: the table needs {needed}: by its key a row is found again")
         self.key, self.key_type = keys[0], self.columns[keys[0]][0]
         kind, comment = self.columns[self.called]
-        self.kind, _, size = kind.rstrip(")").partition("(")
+        self.type_name, _, size = kind.rstrip(")").partition("(")
         self.mark = comment.removeprefix(_COMMENT) if comment.startswith(_COMMENT) else None
         self.metric = base.metric_of(min(classes, key=lambda name: name not in base.METRICS, default=None), self.name)
         self.present = self.columns
-        self.beside = {
-            name: self._field(getattr(fields, name, None), usual) for name, usual in base.USUAL_FIELDS.items()
-        }
+        usual_fields = base.USUAL_FIELDS.items()
+        self.beside = {name: self._field(getattr(fields, name, None), usual) for name, usual in usual_fields}
         with self.errors():
-            some = self._sql(
-                "SELECT vector_to_float4({column}, 0, false) FROM {table} WHERE {column} IS NOT NULL LIMIT 1"
-            )
-            self.dimension = int(size) if size else base.first_length((row[0] for row in self._rows(some)), self.name)
+            some = self._rows(self._sql("SELECT {column} FROM {table} WHERE {column} IS NOT NULL LIMIT 1"))
+            self.dimension = int(size) if size else base.first_length((row[0].to_list() for row in some), self.name)
 
     def __len__(self) -> int:
         return int(self._rows(self._sql("SELECT count(*) FROM {table}"))[0][0])
@@ -303,16 +287,14 @@ class PostgresStore(Store):
 
     def _add_column(self, new: Any, comment: Any) -> None:
         """Add a column, without making others wait for the table beside a transaction that is idle."""
-        add, about = (
-            f"ALTER TABLE {{table}} ADD {{new}} {self.kind}({self.dimension})",
-            "COMMENT ON COLUMN {table}.{new} IS {text}",
-        )
+        add = self._sql(f"ALTER TABLE {{table}} ADD {{new}} {self.type_name}({self.dimension})", new=new)
+        about = self._sql("COMMENT ON COLUMN {table}.{new} IS {text}", new=new, text=comment)
         for tries_left in reversed(range(_TRIES)):
             try:
                 with self.connection.transaction():
                     self.connection.execute(f"SET LOCAL lock_timeout = '{_SECONDS}s'")
-                    self.connection.execute(self._sql(add, new=new), ())
-                    self.connection.execute(self._sql(about, new=new, text=comment), ())
+                    self.connection.execute(add, ())
+                    self.connection.execute(about, ())
                 return
             except self.psycopg.errors.LockNotAvailable as error:
                 if not tries_left:
@@ -332,36 +314,31 @@ class PostgresStore(Store):
         order, after = f"ORDER BY {{table}}.{{key}} LIMIT {self.size}", ""
         while rows := self._rows(self._sql(f"{select} WHERE {condition} {after} {order}", **names)):
             keys, vectors, *others = zip(*rows, strict=True)
-            numbers = np.full((len(rows), self.dimension), np.nan, np.float32)
-            for row, vector in enumerate(vectors):
-                if vector is not None:
-                    numbers[row] = vector.to_numpy()
-            yield base.rows_batch(keys, numbers, dict(zip(beside, others, strict=True)))
+            numbers = [None if vector is None else vector.to_numpy().astype(np.float32) for vector in vectors]
+            yield base.rows_batch(keys, pa.array(numbers, self.kind), dict(zip(beside, others, strict=True)))
             names["last"], after = self.sql.Literal(keys[-1]), f"AND {{key}} > {{last}}::{self.key_type}"
 
     def _update(self, new: Any, batch: pa.RecordBatch) -> int:
         """One transaction: a batch is there as a whole, or not at all. Gives the number of rows that are gone."""
         kinds = import_optional("pgvector", extra="pgvector", needed_for="vectors in PostgreSQL")
-        kind = {"vector": kinds.Vector, "halfvec": kinds.HalfVector}[self.kind]
+        kind = {"vector": kinds.Vector, "halfvec": kinds.HalfVector}[self.type_name]
         with self.connection.transaction(), self.connection.cursor() as cursor:
-            cursor.execute(f"CREATE TEMP TABLE mapped_rows (key text, mapped {self.kind}) ON COMMIT DROP")
+            cursor.execute(f"CREATE TEMP TABLE mapped_rows (key text, mapped {self.type_name}) ON COMMIT DROP")
             with cursor.copy("COPY mapped_rows FROM STDIN (FORMAT BINARY)") as copy:
-                copy.set_types(["text", self.kind])
+                copy.set_types(["text", self.type_name])
                 for key, vector in zip(batch.column("id").to_pylist(), base.matrix(batch), strict=True):
                     if not np.isnan(vector[0]):
                         copy.write_row((key, kind(vector)))
             same = f"{{table}}.{{key}} = mapped_rows.key::{self.key_type}"
             update = f"UPDATE {{table}} SET {{new}} = mapped_rows.mapped FROM mapped_rows WHERE {same}"
             cursor.execute(self._sql(update, new=new), ())
-            counts = (
-                "SELECT count(*), count({table}.{key}), count({table}.{new}) FROM mapped_rows LEFT JOIN {table} ON "
-            )
-            return self.count_gone(*cursor.execute(self._sql(counts + same, new=new), ()).fetchone())
+            counts = "SELECT count(*), count({table}.{key}), count({table}.{new})"
+            joined = self._sql(f"{counts} FROM mapped_rows LEFT JOIN {{table}} ON {same}", new=new)
+            return self.count_gone(*cursor.execute(joined, ()).fetchone())
 
     def _rows(self, query: Any, *values: Any) -> list[tuple[Any, ...]]:
         with self.connection.cursor(binary=True) as cursor:
-            rows: list[tuple[Any, ...]] = cursor.execute(query, values).fetchall()
-            return rows
+            return cursor.execute(query, values).fetchall()
 
     def _sql(self, query: str, **more: Any) -> Any:
         """A query with names in it, in which % is doubled, as in every query that takes values."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -18,24 +19,12 @@ from filelock import FileLock
 
 from st_xlret.files import atomic_file, is_set_aside
 from st_xlret.optional import import_optional
-from st_xlret.stores.base import (
-    USUAL_FIELDS,
-    Change,
-    Fields,
-    Store,
-    field_among,
-    first_length,
-    matrix,
-    metric_of,
-    named_model,
-    parse_address,
-    rows_batch,
-)
+from st_xlret.stores import base
+from st_xlret.stores.base import USUAL_FIELDS, Change, Fields, Matrix, Store, matrix, rows_batch, vector_column
 
 METADATA = b"st_xlret"
 """Key of a Parquet file's metadata: JSON that may have "model", "fingerprint", "prompts", "metric" and "map"."""
 
-_ALWAYS = ("vector", "language")
 _BUFFER = 2**20  # bytes of a Parquet file that are read at a time
 _PER_LIST = 64  # vectors by which the centre of a list of an IVF index is found
 _LOGS = ("_delta_log", ".hoodie", "metadata/*.metadata.json")  # of tables that say which of their files count
@@ -44,7 +33,28 @@ _MADE_BY = b"embedding_functions"  # LanceDB's own metadata of a table
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
-class NumpyStore(Store):
+class NumberedStore(Store):
+    """Rows that are numbered from 0 and have no fields; their languages are in a file, a code a line."""
+
+    @abstractmethod
+    def vectors(self, start: int, stop: int) -> Matrix:
+        """The vectors of some rows."""
+
+    def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
+        """The rows in their order."""
+        codes: list[str | None] = [None] * len(self)
+        if file := self.fields.languages_file:
+            with open(file, encoding="utf-8") as lines:
+                codes = [sys.intern(line.strip()) or None for line in lines]
+        if len(codes) != len(self):
+            raise ValueError(f"{file} has {len(codes)} lines, and {self.name} has {len(self)} vectors")
+        for start in range(0, len(self), self.size):
+            stop = min(start + self.size, len(self))
+            column = vector_column(self.vectors(start, stop))
+            yield rows_batch(range(start, stop), column, {"language": codes[start:stop]})
+
+
+class NumpyStore(NumberedStore):
     """An array (rows, dimension) of floating-point numbers, `.npy`, which stays on the disk."""
 
     def __init__(self, path: str, fields: Fields) -> None:
@@ -52,21 +62,17 @@ class NumpyStore(Store):
         with self.errors():
             self.array = np.load(Path(path).expanduser(), mmap_mode="c", allow_pickle=False)
         if self.array.ndim != 2 or not self.array.shape[1] or not np.issubdtype(self.array.dtype, np.floating):
-            raise ValueError(
-                f"{path} has the shape {self.array.shape} and the type {self.array.dtype}; vectors are an array "
-                "(rows, dimension) of float16, float32 or float64"
-            )
+            kind = f"{self.array.dtype} of the shape {self.array.shape}"
+            raise ValueError(f"{path} has {kind}; vectors are floating-point numbers of the shape (rows, dimension)")
         self.dimension = self.array.shape[1]
 
     def __len__(self) -> int:
         return len(self.array)
 
-    def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
-        """The rows, numbered from 0."""
-        for start in range(0, len(self), self.size):
-            with np.errstate(over="ignore"):  # a float64 that float32 does not hold becomes infinite: not usable
-                vectors = self.array[start : start + self.size].astype(np.float32)
-            yield rows_batch(range(start, start + len(vectors)), vectors)
+    def vectors(self, start: int, stop: int) -> Matrix:
+        """The rows as float32."""
+        with np.errstate(over="ignore"):  # a float64 that float32 does not hold becomes infinite: not usable
+            return self.array[start:stop].astype(np.float32)
 
     def write(self, into: str, mark: str, change: Change) -> int:
         """A new `.npy` file; a row without a vector is a row of NaN."""
@@ -79,7 +85,7 @@ class NumpyStore(Store):
         return 0
 
 
-class FaissStore(Store):
+class FaissStore(NumberedStore):
     """A flat or IVF index that has whole vectors, `.faiss`, which is read into memory; its rows are numbered from 0."""
 
     def __init__(self, path: str, fields: Fields) -> None:
@@ -90,10 +96,8 @@ class FaissStore(Store):
             self.index: Any = faiss.read_index(str(Path(path).expanduser()))
         self.is_ivf = isinstance(self.index, faiss.IndexIVFFlat)
         if not (self.is_ivf or isinstance(self.index, faiss.IndexFlat)) or not self.index.ntotal:
-            raise ValueError(
-                f"{path} is a {type(self.index).__name__} of {self.index.ntotal} vectors, and vectors are read from "
-                "IndexFlat and IndexIVFFlat, which hold them whole. For other indexes, map the queries alone"
-            )
+            kind = f"{type(self.index).__name__} of {self.index.ntotal} vectors"
+            raise ValueError(f"{path} is a {kind}; IndexFlat and IndexIVFFlat are read, for others map queries alone")
         if self.is_ivf:
             lists = self.index.invlists  # type: ignore[attr-defined]
             sizes = [lists.list_size(number) for number in range(lists.nlist)]
@@ -103,16 +107,15 @@ class FaissStore(Store):
             self.index.make_direct_map()  # type: ignore[attr-defined]
         self.dimension = self.index.d
         names = {faiss.METRIC_INNER_PRODUCT: "dot", faiss.METRIC_L2: "l2"}
-        self.metric = metric_of(names.get(self.index.metric_type, f"faiss's metric {self.index.metric_type}"), path)
+        metric = names.get(self.index.metric_type, f"faiss's metric {self.index.metric_type}")
+        self.metric = base.metric_of(metric, path)
 
     def __len__(self) -> int:
         return int(self.index.ntotal)
 
-    def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
+    def vectors(self, start: int, stop: int) -> Matrix:
         """The rows in the order in which they were added."""
-        for start in range(0, len(self), self.size):
-            vectors = self.index.reconstruct_n(start, min(self.size, len(self) - start))
-            yield rows_batch(range(start, start + len(vectors)), vectors)
+        return self.index.reconstruct_n(start, stop - start)
 
     def write(self, into: str, mark: str, change: Change) -> int:
         """A new index of the same kind; a row without a vector is a row of zeros."""
@@ -132,20 +135,16 @@ class FaissStore(Store):
 
 
 class TableStore(Store):
-    """A table of Arrow: a column of lists of floating-point numbers, and columns of languages and texts.
-
-    Attributes:
-        schema: The schema of the table.
-        columns: "vector" and each of `USUAL_FIELDS` -> the column that has it, if there is one.
-    """
+    """A table of Arrow: a column of lists of floating-point numbers, and columns of languages and texts."""
 
     schema: pa.Schema
-    columns: dict[str, str]
+    columns: dict[str, str]  # "vector" and each of `USUAL_FIELDS` -> the column that has it, if there is one
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
         """The rows in the order in which they were added, numbered from 0."""
         start = 0
-        for batch in self._raw({column for name, column in self.columns.items() if texts or name in _ALWAYS}):
+        wanted = self.columns if texts else self.columns.keys() & {"vector", "language"}
+        for batch in self._raw({self.columns[name] for name in wanted}):
             yield self._rows(batch, start)
             start += batch.num_rows
 
@@ -157,17 +156,15 @@ class TableStore(Store):
         """Find what is asked for in the table."""
         self.schema, self.present, where = schema, schema.names, f"{self.name}, among its columns of vectors,"
         lists = [field.name for field in schema if _is_vector(field.type)]
-        columns = {
-            name: field_among(schema.names, getattr(self.fields, name, None), usual, self.name)
-            for name, usual in USUAL_FIELDS.items()
-        }
-        columns["vector"] = field_among(lists, self.fields.vector or "vector", (), where)
-        self.columns = {name: column for name, column in columns.items() if column}
+        self.columns = {"vector": base.field_among(lists, self.fields.vector or "vector", (), where) or ""}
+        for name, usual in USUAL_FIELDS.items():
+            if column := base.field_among(schema.names, getattr(self.fields, name, None), usual, self.name):
+                self.columns[name] = column
         column = self.columns["vector"]
         vectors = (vector.as_py() for batch in self._raw([column]) for vector in batch.column(column))
         kind = schema.field(column).type
         is_fixed = pa.types.is_fixed_size_list(kind)
-        self.dimension = kind.list_size if is_fixed else first_length(vectors, self.name)
+        self.dimension = kind.list_size if is_fixed else base.first_length(vectors, self.name)
 
     def _rows(self, batch: pa.RecordBatch, start: int = 0) -> pa.RecordBatch:
         """A batch of the table as `batches` gives it."""
@@ -175,7 +172,7 @@ class TableStore(Store):
         for name in rows.keys() & self.columns.keys():
             if self.columns[name] in batch.schema.names:
                 rows[name] = batch.column(self.columns[name]).cast(pa.string())
-        rows["vector"] = batch.column(self.columns["vector"]).cast(pa.list_(pa.float32(), self.dimension))
+        rows["vector"] = batch.column(self.columns["vector"]).cast(self.kind)
         rows["id"] = pa.array(range(start, start + batch.num_rows)).cast(pa.string())
         return pa.record_batch(rows)
 
@@ -203,8 +200,8 @@ class ParquetStore(TableStore):
             if differ := {field.name for field in {*schema} ^ {*schemas[0]}}:
                 raise ValueError(f"{file} and {self.files[0]} differ in the columns {', '.join(sorted(differ))}")
         self.rows = sum(each.num_rows for each in metadata)
-        self.metric, self.mark = metric_of(self.about.get("metric"), path), self.about.get("map")
-        self.model, self.fingerprint = named_model(self.about), self.about.get("fingerprint")
+        self.metric, self.mark = base.metric_of(self.about.get("metric"), path), self.about.get("map")
+        self.model, self.fingerprint = base.named_model(self.about), self.about.get("fingerprint")
         self._use(schemas[0])
 
     def __len__(self) -> int:
@@ -216,11 +213,7 @@ class ParquetStore(TableStore):
         schema = self.schema.with_metadata({**(self.schema.metadata or {}), METADATA: about})
         others = [name for name in schema.names if name != self.columns["vector"]]
         # Neither pays for vectors, whose numbers are all different.
-        how: Any = {
-            "use_dictionary": others,
-            "compression": dict.fromkeys(others, "snappy"),
-            "write_statistics": others,
-        }
+        how: Any = {"use_dictionary": others, "compression": dict.fromkeys(others, "snappy")}
         path = new_file(self, into, ".parquet")
         with atomic_file(path, ours="", inputs=[self.place]) as part, pq.ParquetWriter(part, schema, **how) as writer:
             for batch in self._changed(change, schema):
@@ -232,16 +225,11 @@ class ParquetStore(TableStore):
         files = [file.relative_to(self.place) for file in sorted(self.place.rglob("*")) if file.is_file()]
         chosen = [self.place / file for file in files if file.suffix == ".parquet" and not is_set_aside(file)]
         if others := [str(file) for file in files if (file.suffix == ".parquet") == is_set_aside(file)]:
-            warnings.warn(
-                f"{self.name}: {len(others)} files are left out, such as {', '.join(others[:3])}", stacklevel=4
-            )
+            some = ", ".join(others[:3])
+            warnings.warn(f"{self.name}: {len(others)} files are left out, such as {some}", stacklevel=4)
         log = next((log.name for pattern in _LOGS for log in self.place.glob(pattern)), None)
         if log or not chosen:
-            problem = (
-                f"has a log, {log}, which says which files count: give a copy of its rows"
-                if log
-                else "has no .parquet file"
-            )
+            problem = f"has a log of its own, {log}: give a copy of its rows" if log else "has no .parquet file"
             raise ValueError(f"{self.name} {problem}")
         return chosen
 
@@ -264,8 +252,7 @@ class ParquetStore(TableStore):
                 inside = [name for name in columns if name in opened.schema_arrow.names]
                 for batch in opened.iter_batches(self.size, columns=inside):
                     for name in set(columns) - set(inside):
-                        values = pa.array([partitions[name]] * batch.num_rows, pa.string())
-                        batch = batch.append_column(name, values)
+                        batch = batch.append_column(name, pa.array([partitions[name]] * batch.num_rows, pa.string()))
                     yield batch.select(list(columns))
 
 
@@ -273,7 +260,7 @@ class LanceStore(TableStore):
     """A table in a folder of LanceDB. Its rows are those that are there when it is opened."""
 
     def __init__(self, address: str, fields: Fields) -> None:
-        place, values, self.name, _ = parse_address(address, "table", optional=("column",))
+        place, values, self.name, _ = base.parse_address(address, "table", optional=("column",))
         self.called, self.fields = values["table"], fields._replace(vector=values.get("column", fields.vector))
         lancedb = import_optional("lancedb", extra="lance", needed_for="vectors in LanceDB")
         with self.errors():
@@ -282,12 +269,12 @@ class LanceStore(TableStore):
             self._use(self.table.schema)
             for index in self.table.list_indices():
                 if self.columns["vector"] in index.columns:
-                    self.metric = metric_of(self.table.index_stats(index.name).distance_type, self.name)
+                    self.metric = base.metric_of(self.table.index_stats(index.name).distance_type, self.name)
         metadata = self.schema.metadata or {}
         self.mark = metadata[_LANCE_MARK].decode() if _LANCE_MARK in metadata else None
         for function in json.loads(metadata.get(_MADE_BY, b"[]")):
             if function.get("vector_column") == self.columns["vector"]:
-                self.model = named_model(function.get("model") or {})
+                self.model = base.named_model(function.get("model") or {})
 
     def __len__(self) -> int:
         return int(self.table.count_rows())
@@ -296,22 +283,15 @@ class LanceStore(TableStore):
         """A new table with all columns, committed once; a row without a vector has null."""
         # With its embedding function, new rows and queries would be embedded without the map.
         metadata = {name: value for name, value in (self.schema.metadata or {}).items() if name != _MADE_BY}
-        schema, sent = self.schema.with_metadata({**metadata, _LANCE_MARK: mark.encode()}), 0
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            nonlocal sent
-            for batch in self._changed(change, schema):
-                sent += batch.num_rows
-                yield batch
-
+        schema = self.schema.with_metadata({**metadata, _LANCE_MARK: mark.encode()})
         with self.errors(), FileLock(self.place / ".st-xlret.lock", timeout=0):  # two at once would add to one table
             # A stopped run leaves a name that is listed and cannot be opened: it is free.
             with suppress(ValueError):
                 self.database.open_table(into)
                 self.refuse_taken(f"a table {into}", True)
-            reader = pa.RecordBatchReader.from_batches(schema, batches())
+            reader = pa.RecordBatchReader.from_batches(schema, self._changed(change, schema))
             table = self.database.create_table(into, reader, schema=schema, on_bad_vectors="null")
-            return self.count_gone(sent, sent, table.count_rows())
+            return self.count_gone(len(self), len(self), table.count_rows())
 
     def _raw(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return iter(self.table.search().select(list(columns)).to_batches(self.size))
