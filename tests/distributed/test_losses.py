@@ -21,8 +21,7 @@ from st_xlret.losses import (
 from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, LanguageMemoryBank, first_last_encoder
 from tests import tiny
 from tests.distributed.workers import Features, Result, mask_every_third, share, train
-from tests.losses.batches import columns, two_encoders
-from tests.losses.test_retrieval_contrastive import COLUMNS, rows
+from tests.losses.batches import QUESTION_COLUMNS, columns, question_rows, two_encoders
 
 pytestmark = pytest.mark.distributed
 STATISTICS = ["ccp", "ccp, per_language"]
@@ -62,9 +61,9 @@ def batch(name: str, model: Any, step: int, rank: int, ranks: int) -> Features:
         texts = texts[8 * step : 8 * step + 8] if step < 2 else texts[16:20] + [""] * 4
         return [model.preprocess(share(texts, rank, ranks))]
     if kind == "retrieval":
-        questions = rows(8, seed=step)
+        questions = question_rows(8, seed=step)
         questions[6]["positive"] = questions[1]["positive"]  # a passage that stands on both ranks
-        return columns(model, share(questions, rank, ranks), COLUMNS)
+        return columns(model, share(questions, rank, ranks), QUESTION_COLUMNS)
     pairs = tiny.word_rows(36)
     given = [{**row, "other": other["target"]} for row, other in zip(pairs[:18], pairs[18:], strict=True)]
     given = given[6 * step : 6 * step + 6]

@@ -17,6 +17,7 @@ from st_xlret.languages import language_to_id
 from tests import tiny
 
 EN, FR = language_to_id("en"), language_to_id("fr")
+QUESTION_COLUMNS = ("query", "positive", "negative_1")
 
 
 def block_features(
@@ -24,33 +25,30 @@ def block_features(
     lengths: Sequence[int] = (3, 2, 4, 1),
     *,
     seed: int = 0,
-    languages: Sequence[int] | None = None,
+    languages: Sequence[int] = (EN,) * 4,
     order: Sequence[int] | None = None,
     texts: Sequence[str] | None = None,
 ) -> dict[str, Tensor]:
     """A column of sentences of documents of the given lengths, in the given order of rows."""
-    generator = random.Random(seed)
+    dice = random.Random(seed)
     rows = [(block, place) for block, length in enumerate(lengths) for place in range(length)]
-    sentences = [tiny.sentence(generator, 2 + generator.randrange(9)) for _ in rows] if texts is None else list(texts)
-    order = range(len(rows)) if order is None else order
-    rows, sentences = [rows[i] for i in order], [sentences[i] for i in order]
-    languages = [EN] * len(lengths) if languages is None else languages
-    features = model.preprocess(sentences)
+    texts = texts or [tiny.sentence(dice, 2 + dice.randrange(9)) for _ in rows]
+    order = order or range(len(rows))
+    rows, texts = [rows[i] for i in order], [texts[i] for i in order]
+    features = model.preprocess(texts)
     features["block_id"] = torch.tensor([100 * seed + block for block, _ in rows])
     features["document_id"] = features["block_id"].clone()
     features["sentence_position"] = torch.tensor([10 + place for _, place in rows])
     features["language_id"] = torch.tensor([languages[block] for block, _ in rows])
-    features["text_id"] = torch.tensor([text_to_id(sentence) for sentence in sentences])
+    features["text_id"] = torch.tensor([text_to_id(text) for text in texts])
     return features
 
 
-def two_encoders(make: Any = tiny.transformer, *, query: Any = None, default: str | None = "document") -> Any:
+def two_encoders(make: Any = tiny.transformer, *, default: str | None = "document") -> Any:
     """A Router of a query encoder and a passage encoder, and the two themselves."""
-    first, second = query or make(seed=1), make(seed=2)
-    router = Router.for_query_document(
-        query_modules=list(first.children()), document_modules=list(second.children()), default_route=default
-    )
-    return SentenceTransformer(modules=[router], device="cpu"), first, second
+    query, passage = make(seed=1), make(seed=2)
+    router = Router.for_query_document(list(query.children()), list(passage.children()), default_route=default)
+    return SentenceTransformer(modules=[router], device="cpu"), query, passage
 
 
 def columns(
@@ -62,3 +60,18 @@ def columns(
     """What the Trainer hands a loss."""
     batch = CrossLingualDataCollator(model.preprocess, **options)(rows)
     return [{k.removeprefix(f"{name}_"): v for k, v in batch.items() if k.startswith(f"{name}_")} for name in names]
+
+
+def rows_with_others() -> list[dict[str, Any]]:
+    """Translations, each with a sentence of its own beside it."""
+    pairs = tiny.pairs(12).to_list()
+    return [{**row, "other": other["source"]} for row, other in zip(pairs[:6], pairs[6:], strict=True)]
+
+
+def question_rows(count: int = 5, seed: int = 4) -> list[dict[str, str]]:
+    """Short questions, each with two passages."""
+    dice = random.Random(seed)
+    return [
+        {column: tiny.sentence(dice, 3 + 2 * (column != "query")) for column in QUESTION_COLUMNS} | {"language": "en"}
+        for _ in range(count)
+    ]

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from sentence_transformers import SentenceTransformer
-from torch import Tensor
 
 from st_xlret.functional import contrastive_context_loss
 from st_xlret.losses import CCPLoss
@@ -17,26 +15,16 @@ from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 from tests import tiny
 
 
-@pytest.fixture
-def model() -> SentenceTransformer:
-    return tiny.static()
-
-
-def batch(model: SentenceTransformer, seed: int = 0, windows: int = 4) -> dict[str, Tensor]:
-    return tiny.features(model, tiny.window_rows(windows, seed=seed))
-
-
 @pytest.mark.parametrize("mini_batch_size", [None, 3])
 @pytest.mark.parametrize("make", [tiny.static, tiny.transformer])
 def test_one_column_equals_two(make: Any, mini_batch_size: int | None) -> None:
     model = make()
-    torch.manual_seed(1)
     loss = CCPLoss(model, bank_size=6, mini_batch_size=mini_batch_size)
     before = {name: tensor.clone() for name, tensor in loss.owned_state().items()}
-    one = [loss([batch(model, seed)]) for seed in (0, 1, 2)]
+    batches = [tiny.window_rows(4, seed=seed) for seed in (0, 1, 2)]
+    one = [loss([tiny.features(model, rows)]) for rows in batches]
     loss.load_owned_state(before)
-    rows = [tiny.window_rows(4, seed=seed) for seed in (0, 1, 2)]
-    two = [loss([tiny.features(model, side) for side in (given[:4], given[4:])]) for given in rows]
+    two = [loss([tiny.features(model, side) for side in (rows[:4], rows[4:])]) for rows in batches]
     torch.testing.assert_close(torch.stack(one), torch.stack(two))
 
 
@@ -46,21 +34,14 @@ def test_one_column_equals_two(make: Any, mini_batch_size: int | None) -> None:
     [(True, True, True), (False, True, True), (True, False, True), (True, True, False)],
 )
 def test_equals_the_functional_loss_on_its_parts(
-    model: SentenceTransformer, cross: bool, mask_document: bool, mask_text: bool, normalize: bool
+    cross: bool, mask_document: bool, mask_text: bool, normalize: bool
 ) -> None:
-    head = AsymmetricBNHead(8, out_features=5)
-    loss = CCPLoss(
-        model,
-        head,
-        LanguageMemoryBank(5, 6),
-        temperature=0.2,
-        cross_language_negatives=cross,
-        mask_same_document=mask_document,
-        mask_same_text=mask_text,
-        normalize=normalize,
-    )
-    other_head = AsymmetricBNHead(8, out_features=5)
+    model = tiny.static()
+    head, other_head = AsymmetricBNHead(8, out_features=5), AsymmetricBNHead(8, out_features=5)
     other_head.load_state_dict(head.state_dict())
+    shared: Any = {"temperature": 0.2, "cross_language_negatives": cross, "normalize": normalize}
+    masks: Any = {"mask_same_document": mask_document, "mask_same_text": mask_text}
+    loss = CCPLoss(model, head, LanguageMemoryBank(5, 6), **masks, **shared)
     names = ("queue", "queue_language", "queue_document", "queue_text")
     queue: dict[str, deque] = {name: deque(maxlen=6) for name in names}
     english, french = tiny.window_rows(3), tiny.window_rows(3, seed=1, language="fr")
@@ -69,46 +50,36 @@ def test_equals_the_functional_loss_on_its_parts(
     for side in (0, 6):
         rows[side + 1]["document"] = rows[side]["document"]
     for step in range(3):
-        given = tiny.features(model, [{**row, "document": row["document"] + step // 2} for row in rows])
-        centres, contexts = model(dict(given))["sentence_embedding"].chunk(2)
-        z_centres, z_contexts = other_head(centres, contexts)
+        batch = tiny.features(model, [{**row, "document": row["document"] + step // 2} for row in rows])
+        z_centres, z_contexts = other_head(*model(dict(batch))["sentence_embedding"].chunk(2))
         expected = contrastive_context_loss(
             torch.cat([z_centres, z_contexts]),
             torch.arange(6).repeat(2),
-            given["language_id"],
-            temperature=0.2,
-            document=given["document_id"] if mask_document else None,
-            text=given["text_id"] if mask_text else None,
-            cross_language_negatives=cross,
-            normalize=normalize,
+            batch["language_id"],
+            document=batch["document_id"] if mask_document else None,
+            text=batch["text_id"] if mask_text else None,
+            **shared,
             **({name: torch.stack(list(keys)) for name, keys in queue.items()} if step else {}),
         )
-        torch.testing.assert_close(loss([given]), expected)
+        torch.testing.assert_close(loss([batch]), expected)
         # The contexts enter the bank, after the loss.
         keys = F.normalize(z_contexts.detach(), dim=1) if normalize else z_contexts.detach()
-        for name, new in zip(
-            names, (keys, *(given[f"{kind}_id"][6:] for kind in ("language", "document", "text"))), strict=True
-        ):
+        tags = [batch[f"{kind}_id"][6:] for kind in ("language", "document", "text")]
+        for name, new in zip(names, (keys, *tags), strict=True):
             queue[name].extend(new)
 
 
-def test_pairs_that_are_no_windows_are_refused(model: SentenceTransformer) -> None:
-    loss = CCPLoss(model, bank_size=4)
-    rows = tiny.window_rows(4)
-    with pytest.raises(ValueError, match="document_id"):
-        loss([tiny.features(model, rows[:3] + rows[:1] + rows[2:])])
-    rows[5]["language"] = "fr"
-    with pytest.raises(ValueError, match="language_id"):
-        loss([tiny.features(model, rows)])
+def test_what_is_no_window_is_refused() -> None:
+    model = tiny.static()
+    loss, rows, untagged = CCPLoss(model, bank_size=4), tiny.window_rows(4), model.preprocess(["sun", "moon"])
+    of_two_languages = [*rows[:5], {**rows[5], "language": "fr"}, *rows[6:]]
+    for named, columns in (
+        ("document_id", [tiny.features(model, rows[:3] + rows[:1] + rows[2:])]),
+        ("language_id", [tiny.features(model, of_two_languages)]),
+        ("document_id", [untagged]),
+        ("language_id", [{**untagged, "text_id": torch.arange(2)}] * 2),
+        ("3 text columns", [tiny.features(model, rows)] * 3),
+    ):
+        with pytest.raises(ValueError, match=named):
+            loss(columns)
     assert loss.bank is not None and not len(loss.bank)
-
-
-def test_bad_batches(model: SentenceTransformer) -> None:
-    loss = CCPLoss(model, bank_size=4)
-    untagged = model.preprocess(["sun", "moon"])
-    with pytest.raises(ValueError, match="document_id"):
-        loss([untagged])
-    with pytest.raises(ValueError, match="language_id"):
-        loss([{**features, "text_id": torch.arange(2)} for features in (untagged, untagged)])
-    with pytest.raises(ValueError, match="3 text columns"):
-        loss([batch(model)] * 3)

@@ -28,40 +28,29 @@ def gradients(loss: torch.nn.Module) -> dict[str, Tensor]:
     return of_names
 
 
-@pytest.mark.parametrize("size", [1, 3, 100])
-def test_equals_one_pass(size: int) -> None:
-    results = []
-    for mini_batch_size in (None, size):
+def taught(model: SentenceTransformer, **options: Any) -> SimilarityDistillationLoss:
+    return SimilarityDistillationLoss(model, torch.eye(8, 32, dtype=torch.double), **options)
+
+
+@pytest.mark.parametrize("make", [msm, SemanticContrastiveLoss, RetrievalContrastiveLoss, taught])
+@pytest.mark.parametrize(("texts", "tokens"), [(1, 1), (3, 40), (100, 400)])
+def test_micro_batches_equal_one_pass(make: Any, texts: int, tokens: int) -> None:
+    results, passes = [], []
+    size = {"mini_batch_size": texts} if make is msm else {"mini_batch_num_tokens": tokens}
+    sides = [tiny.sentence(random.Random(i), 1 + i % 7) for i in range(16)]
+    for options in ({}, size):
         model = tiny.transformer()
-        loss = msm(model, mini_batch_size=mini_batch_size).double()
-        value = loss([block_features(model)])
-        value.backward()
-        results.append((value.detach(), gradients(loss), loss.owned_state()))
-    torch.testing.assert_close(results[1], results[0], rtol=1e-7, atol=1e-12)
-    assert any("word_embeddings" in name for name in results[0][1])
-
-
-@pytest.mark.parametrize("tokens", [1, 40, 400])
-@pytest.mark.parametrize("kind", ["pairs", "questions", "teacher"])
-def test_few_tokens_at_a_time_equal_one_pass(kind: str, tokens: int) -> None:
-    results, passes, teacher = [], [], torch.eye(8, 32, dtype=torch.double)
-    for most in (None, tokens):
-        model = tiny.transformer().double()
-        sides = [tiny.sentence(random.Random(i), 1 + i % 7) for i in range(16)]
-        columns = [model.preprocess(sides[start::2]) for start in (0, 1)]
-        make, columns = {
-            "pairs": (SemanticContrastiveLoss, columns),
-            "questions": (RetrievalContrastiveLoss, columns),
-            "teacher": (lambda m, **o: SimilarityDistillationLoss(m, teacher, **o), columns[:1]),
-        }[kind]
-        loss: Any = make(model, mini_batch_num_tokens=most)
+        loss = make(model, **options).double()
+        batch = [model.preprocess(sides[start::2]) for start in (0, 1)]
+        batch = [block_features(model)] if make is msm else batch[: loss.most_columns]
         model[0].register_forward_hook(lambda _, given, out: passes.append(out["attention_mask"].numel()))
         passes.clear()
-        value = loss(columns, torch.arange(8) if kind == "teacher" else None)
+        value = loss(batch, torch.arange(8) if make is taught else None)
         value.backward()
-        results.append((value.detach(), gradients(model)))
-    assert max(passes) <= tokens or tokens == 1
-    torch.testing.assert_close(results[1], results[0])
+        results.append((value.detach(), gradients(loss), loss.owned_state()))
+    assert max(passes) <= tokens or make is msm or tokens == 1
+    torch.testing.assert_close(results[1], results[0], rtol=1e-7, atol=1e-12)
+    assert any("word_embeddings" in name for name in results[0][1])
 
 
 @pytest.mark.parametrize("autocast", [False, True])
@@ -92,17 +81,6 @@ def test_dropout_and_autocast_are_those_of_the_first_run(autocast: bool) -> None
                 assert torch.equal(torch.get_rng_state(), after)
             results.append((value.detach(), gradients(loss)))
         torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-6)
-
-
-def test_a_scaled_loss_scales_all_gradients_and_they_accumulate() -> None:
-    model = tiny.transformer()
-    loss = msm(model, mini_batch_size=4).double()
-    features = block_features(model)
-    loss([dict(features)]).backward()
-    once = gradients(loss)
-    (loss([dict(features)]) * 8).backward()
-    loss([dict(features)]).backward()
-    torch.testing.assert_close({name: g / 9 for name, g in gradients(loss).items()}, once)
 
 
 def test_micro_batches_are_as_wide_as_their_longest_text_in_multiples_of_16() -> None:
@@ -137,15 +115,6 @@ def test_columns_together_equal_columns_apart_in_values_and_gradients(make: Any)
         (vectors[0] * vectors[1].roll(1, 0)).sum().backward()
         results.append(([v.detach() for v in vectors], gradients(model)))
     torch.testing.assert_close(results[0], results[1], rtol=1e-5, atol=1e-6)
-
-
-def test_tags_are_those_that_every_column_has() -> None:
-    columns = [
-        {"language_id": torch.tensor([1, 2]), "text_id": torch.tensor([3, 4])},
-        {"language_id": torch.tensor([5, 6]), "document_id": torch.tensor([7, 8])},
-    ]
-    tags = SemanticContrastiveLoss(tiny.static()).read_tags(columns)
-    assert {name: tag.tolist() for name, tag in tags.items()} == {"language_id": [1, 2, 5, 6]}
 
 
 def test_groups_of_pairs_against_joining_one_by_one() -> None:

@@ -13,7 +13,6 @@ from sentence_transformers import InputExample
 from torch.utils.data import DataLoader
 
 from st_xlret.batches.collator import text_to_id
-from st_xlret.languages import language_to_id
 from st_xlret.losses import (
     CCPLoss,
     CZNCELoss,
@@ -24,9 +23,9 @@ from st_xlret.losses import (
     SemanticContrastiveLoss,
 )
 from tests import tiny
+from tests.losses.batches import EN, FR
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-EN, FR = language_to_id("en"), language_to_id("fr")
 
 
 @pytest.mark.parametrize(
@@ -46,17 +45,11 @@ def test_every_loss(
 ) -> None:
     monkeypatch.chdir(tmp_path)  # where the host writes "checkpoints"
     model, dice = (tiny.static if build is SemanticContrastiveLoss else tiny.transformer)(), random.Random(0)
-    examples = [
-        InputExample(texts=[tiny.sentence(dice) for _ in range(texts)], label=labels[i % len(labels)])
-        for i in range(12)
-    ]
+    rows = [[tiny.sentence(dice) for _ in range(texts)] for _ in range(12)]
+    examples = [InputExample(texts=row, label=labels[i % len(labels)]) for i, row in enumerate(rows)]
     before = [p.detach().clone() for p in model.parameters()]
-    model.fit(
-        train_objectives=[(DataLoader(examples, shuffle=True, batch_size=4), build(model))],  # type: ignore[arg-type]
-        optimizer_params={"lr": 1e-2},
-        warmup_steps=0,
-        show_progress_bar=False,
-    )
+    objective: Any = (DataLoader(examples, shuffle=True, batch_size=4), build(model))  # type: ignore[arg-type]
+    model.fit([objective], optimizer_params={"lr": 1e-2}, warmup_steps=0, show_progress_bar=False)
     assert all(p.isfinite().all() for p in model.parameters())
     assert any(not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
 
@@ -94,7 +87,5 @@ def test_a_row_of_texts_is_a_block(make: Any) -> None:
     for features, labels in ((tagged, None), (columns, documents)):
         one["document_id"] = one["block_id"] if labels is None else labels[one["block_id"]]
         torch.testing.assert_close(loss([dict(c) for c in features], labels), loss([dict(one)]))
-    with pytest.raises(ValueError, match="language_id"):
-        MSMLoss(model)(columns, documents)
     with pytest.raises(ValueError, match="document 5"):
         loss(columns, torch.tensor([5, 5, 5]))

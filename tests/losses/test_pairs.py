@@ -1,0 +1,211 @@
+"""The losses over pairs, questions and a teacher's vectors: the equation over an encoder, and what is no negative."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
+from torch import Tensor
+
+from st_xlret.functional import (
+    cz_nce_loss,
+    info_nce_loss,
+    language_contrastive_loss,
+    retrieval_contrastive_loss,
+    similarity_distillation_loss,
+)
+from st_xlret.losses import (
+    CZNCELoss,
+    LangContrastiveLoss,
+    MaskedLMLoss,
+    RetrievalContrastiveLoss,
+    SemanticContrastiveLoss,
+    SimilarityDistillationLoss,
+)
+from st_xlret.modules import ContextualEncoder, first_last_encoder, with_two_encoders
+from tests import tiny
+from tests.functional.oracles import naive_distillation
+from tests.losses.batches import QUESTION_COLUMNS, columns, question_rows, rows_with_others, two_encoders
+
+OBJECTIVES = {"cz_nce": cz_nce_loss, "info_nce": info_nce_loss}
+NAMES = ("source", "target", "other")
+TO_DOCUMENT = {"source": "document", "target": "document"}
+WORDS = tiny.word_rows()
+PLAIN = [{k: v for k, v in row.items() if not k.endswith(("_start", "_end", "_word"))} for row in WORDS]
+
+
+def retrieval(q: Tensor, *passages: Tensor, **options: Any) -> Tensor:
+    return retrieval_contrastive_loss(q, torch.cat(passages), **options)
+
+
+@pytest.mark.parametrize("make", [tiny.static, tiny.transformer])
+@pytest.mark.parametrize(
+    ("kind", "options", "equation", "count"),
+    [
+        *((CZNCELoss, {"objective": name, "temperature": 0.1}, OBJECTIVES[name], 2) for name in OBJECTIVES),
+        (SemanticContrastiveLoss, {"temperature": 0.1}, info_nce_loss, 2),
+        (RetrievalContrastiveLoss, {"temperature": 0.1}, retrieval, 3),
+        (RetrievalContrastiveLoss, {"temperature": 1.0, "similarity": "dot"}, partial(retrieval, normalize=False), 2),
+        (LangContrastiveLoss, {}, language_contrastive_loss, 2),
+        *((LangContrastiveLoss, {"reduction": way}, language_contrastive_loss, 3) for way in ("sum", "paper")),
+    ],
+)
+def test_equals_the_equation_over_the_encoder(make: Any, kind: Any, options: Any, equation: Any, count: int) -> None:
+    model, rows = make(), rows_with_others()
+    vectors = [model(features)["sentence_embedding"] for features in columns(model, rows, NAMES[:count])]
+    loss = kind(model, weight=3.0, **options)(columns(model, rows, NAMES[:count]))
+    expected = equation(*vectors, **{k: v for k, v in options.items() if k in ("temperature", "reduction")})
+    torch.testing.assert_close(loss, 3 * expected)
+
+
+@pytest.mark.parametrize(("kind", "equation"), [(SemanticContrastiveLoss, info_nce_loss), (CZNCELoss, cz_nce_loss)])
+def test_pairs_that_share_a_text_are_no_negatives(kind: Any, equation: Any) -> None:
+    model, rows = tiny.static(), rows_with_others()
+    rows[3]["target"] = rows[1]["target"]
+    source, target = (model(features)["sentence_embedding"] for features in columns(model, rows))
+    # Rows 1 and 3 share their target: none of their four texts is a negative of another.
+    group = torch.tensor([0, 1, 2, 1, 4, 5] * 2)
+    torch.testing.assert_close(kind(model)(columns(model, rows)), equation(source, target, text=group))
+    untagged = [{k: v for k, v in column.items() if k != "text_id"} for column in columns(model, rows)]
+    torch.testing.assert_close(kind(model)(untagged), equation(source, target))
+
+
+def test_questions_about_one_paragraph_are_no_negatives_of_each_other() -> None:
+    model, rows = tiny.static(), question_rows()
+    rows[2]["positive"] = rows[0]["positive"]
+    vectors = [model(features)["sentence_embedding"] for features in columns(model, rows, QUESTION_COLUMNS)]
+    expected = retrieval(*vectors, passage_text=torch.tensor([0, 1, 0, *range(3, 10)]))
+    torch.testing.assert_close(RetrievalContrastiveLoss(model)(columns(model, rows, QUESTION_COLUMNS)), expected)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_sentences_with_words(objective: Any) -> None:
+    model = first_last_encoder(tiny.transformer())
+    layer = ContextualEncoder(32, out_features=8)
+    sides = []
+    for side, features in zip(("source", "target"), columns(model, WORDS), strict=True):
+        output = model(features)
+        spans = [slice(row[f"{side}_start"], row[f"{side}_end"]) for row in WORDS]
+        pairs = zip(output["token_embeddings"], spans, strict=True)
+        words = torch.stack([tokens[span].mean(0) for tokens, span in pairs])
+        sides.append(layer.linear_out(layer.linear(torch.cat([output["sentence_embedding"], words], 1)).relu()))
+    value = CZNCELoss(model, layer, objective=objective)(columns(model, WORDS))
+    torch.testing.assert_close(value, OBJECTIVES[objective](*sides))
+
+
+def test_another_word_of_the_same_sentences_is_a_negative_and_the_same_word_is_none() -> None:
+    model = first_last_encoder(tiny.transformer())
+    loss = CZNCELoss(model, ContextualEncoder(32))
+    other_word = {**WORDS[0], "source_end": WORDS[0]["source_end"] + 1, "target_end": WORDS[0]["target_end"] + 1}
+    assert loss(columns(model, [WORDS[0], other_word])) != 0
+    assert loss(columns(model, [WORDS[0], WORDS[0]])) == 0
+    # Without words, both are the same pair of sentences.
+    assert CZNCELoss(model)(columns(model, [WORDS[0], other_word])) == 0
+    half = [{k: v for k, v in row.items() if not k.startswith("target_") or k == "target_language"} for row in WORDS]
+    for rows in (PLAIN, half):
+        with pytest.raises(ValueError, match="word_start"):
+            loss(columns(model, rows))
+
+
+def test_masked_words_are_added() -> None:
+    model = tiny.transformer()
+    mlm = MaskedLMLoss(model, seed=0)
+    parts = CZNCELoss(model, mlm=mlm, mlm_weight=0.25)(columns(model, WORDS))
+    mlm.steps.zero_()
+    assert list(parts) == ["cz_nce", "mlm"]
+    torch.testing.assert_close(parts["cz_nce"], CZNCELoss(model)(columns(model, PLAIN)))
+    torch.testing.assert_close(parts["mlm"], 0.25 * mlm(columns(model, WORDS)))
+
+
+@pytest.mark.parametrize(
+    ("default", "mapping"), [("document", {}), *((name, TO_DOCUMENT) for name in ("document", "query", None))]
+)
+@pytest.mark.parametrize("kind", [SemanticContrastiveLoss, LangContrastiveLoss])
+def test_the_passage_encoder_alone_is_trained(kind: Any, default: str | None, mapping: dict[str, str]) -> None:
+    # The default route is what a column without a task takes: here it may be the wrong one.
+    model, query, passage = two_encoders(default=default)
+    rows = rows_with_others()
+    loss = kind(model)(columns(model, rows, router_mapping=mapping))
+    torch.testing.assert_close(loss, kind(passage)(columns(passage, rows)))
+    loss.backward()
+    assert all(p.grad is None for p in query.parameters())
+    assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in passage.parameters())
+    mapping = {} if default == "query" else {"source": "document", "target": "query"}
+    with pytest.raises(ValueError, match="'query'"):
+        kind(model)(columns(model, rows, router_mapping=mapping))
+
+
+def test_a_router_without_a_document_route_is_left_alone() -> None:
+    first, second = tiny.static(seed=1), tiny.static(seed=2)
+    model = SentenceTransformer(modules=[Router({"left": list(first), "right": list(second)})], device="cpu")
+    mapped = columns(model, rows_with_others(), router_mapping={"source": "right", "target": "right"})
+    expected = SemanticContrastiveLoss(second)(columns(second, rows_with_others()))
+    torch.testing.assert_close(SemanticContrastiveLoss(model)(mapped), expected)
+
+
+def test_two_encoders_take_their_own_columns() -> None:
+    model = with_two_encoders(tiny.transformer())
+    router = {"query": "query", "positive": "document", "negative_1": "document"}
+    loss = RetrievalContrastiveLoss(model)
+    loss(columns(model, question_rows(), QUESTION_COLUMNS, router_mapping=router)).backward()
+    for side in model[0].sub_modules.values():
+        gradients = [p.grad for name, p in side.named_parameters() if ".pooler." not in name]
+        assert all(gradient is not None and gradient.isfinite().all() for gradient in gradients)
+    model.zero_grad()
+    to_document = dict.fromkeys(router, "document")
+    loss(columns(model, question_rows(), QUESTION_COLUMNS, router_mapping=to_document)).backward()
+    assert all(p.grad is None or not p.grad.any() for p in model[0].sub_modules["query"].parameters())
+
+
+TEXTS, LABELS = tiny.texts(3)["sentence"], torch.tensor([4, 0, 4])
+
+
+@pytest.mark.parametrize("make", [tiny.static, tiny.transformer])
+def test_distillation_equals_its_equation_with_the_whole_teacher_as_the_bank(make: Any) -> None:
+    model = make()
+    vectors = torch.randn(6, model.get_embedding_dimension())
+    options: Any = {"temperature": 0.1, "cosine_weight": 2.0}
+    value = SimilarityDistillationLoss(model, vectors, weight=3.0, **options)([model.preprocess(TEXTS)], LABELS)
+    student = model(model.preprocess(TEXTS))["sentence_embedding"]
+    torch.testing.assert_close(value, 3 * similarity_distillation_loss(student, vectors[LABELS], vectors, **options))
+    half = SimilarityDistillationLoss(model, vectors.half(), weight=3.0, **options)
+    torch.testing.assert_close(half([model.preprocess(TEXTS)], LABELS), value, rtol=1e-2, atol=1e-2)
+
+
+def test_the_bank_of_distillation_depends_on_the_batch_alone() -> None:
+    model = tiny.static()
+    loss = SimilarityDistillationLoss(model, torch.randn(500, 8), bank_size=20)
+    first = loss([model.preprocess(TEXTS)], LABELS)
+    torch.rand(7)
+    assert torch.equal(loss([model.preprocess(TEXTS)], LABELS), first)
+    assert not torch.equal(loss.bank_rows(LABELS), loss.bank_rows(torch.tensor([4, 4, 0])))
+
+
+@pytest.mark.parametrize("bank_size", [0, 5, 6, 9])
+def test_no_vector_of_the_bank_counts_twice(bank_size: int) -> None:
+    vectors, student = torch.randn(6, 8), torch.randn(3, 8)
+    loss = SimilarityDistillationLoss(tiny.static(), vectors, bank_size=bank_size)
+    rows = [*range(6)] if bank_size >= 6 else sorted({*loss.bank_rows(LABELS).tolist()})
+    assert {0, 4} <= {*rows}
+    expected = naive_distillation(student, vectors[LABELS], vectors[rows], 0.02, 10.0)
+    torch.testing.assert_close(loss.compute_loss_from_embeddings(student, LABELS), expected)
+
+
+@pytest.mark.parametrize(
+    "labels", [None, torch.tensor([0.0, 1.0, 2.0]), torch.tensor([0, 6, 1]), torch.tensor([-1] * 3)]
+)
+def test_labels_that_name_no_vector_are_refused(labels: Tensor | None) -> None:
+    model = tiny.static()
+    with pytest.raises(ValueError, match="6 vectors"):
+        SimilarityDistillationLoss(model, torch.randn(6, 8))([model.preprocess(TEXTS)], labels)
+
+
+def test_a_model_whose_vectors_are_cut_off() -> None:
+    model = tiny.static()
+    model.truncate_dim = 4
+    loss = SimilarityDistillationLoss(model, torch.tensor(model.encode(["sun", "moon"])))
+    assert loss([model.preprocess(["sun", "moon"])], torch.tensor([0, 1])).abs() < 1e-5
