@@ -1,9 +1,8 @@
-"""Tiny runs: CCP, masked words and translations in turn; retrieval and translations in one step."""
+"""Tiny runs of every kind: losses in turn, masked sentences, words, and the sum of three losses in every step."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from st_xlret.modules import ContextualEncoder, LanguageMemoryBank, first_last_e
 from st_xlret.training import CrossLingualTrainer, CrossLingualTrainingArguments
 from tests import tiny
 
+KINDS = ("ccp", "msm", "ml-ctl", "joint")
 PARTS = ("semantic", "language", "retrieval")
 
 
@@ -41,7 +41,7 @@ class Recorder(TrainerCallback):
         self.step = 0
         self.parameters = {f"{name}/{k}": p for name, loss in losses.items() for k, p in loss.named_parameters()}
         for name, loss in losses.items():
-            loss.register_forward_hook(lambda module, given, value, name=name: self.record(module, name, value))
+            loss.register_forward_hook(lambda module, inputs, value, name=name: self.record(module, name, value))
 
     def record(self, module: CrossLingualLoss, name: str, value: Any) -> None:
         if module.training and torch.is_grad_enabled():
@@ -57,102 +57,61 @@ class Recorder(TrainerCallback):
 
 
 def arguments(folder: Path, **changed: Any) -> CrossLingualTrainingArguments:
-    options: dict[str, Any] = {
-        "per_device_train_batch_size": 4,
-        "learning_rate": 1e-2,
-        "precision": "fp32",
-        "report_to": "none",
-        "disable_tqdm": True,
-        "use_cpu": True,
-        "save_strategy": "no",
-        "logging_strategy": "no",
-    }
+    options: dict[str, Any] = {"per_device_train_batch_size": 4, "learning_rate": 1e-2, "precision": "fp32"}
+    options |= {"report_to": "none", "disable_tqdm": True, "use_cpu": True}
+    options |= {"save_strategy": "no", "logging_strategy": "no"}
     return CrossLingualTrainingArguments(output_dir=str(folder), **(options | changed))
 
 
 def trainer_of(
-    folder: Path, losses: dict[str, Any], datasets: dict[str, Dataset], callbacks: Any = (), **changed: Any
+    folder: Path, losses: dict[str, Any], datasets: dict[str, Dataset], **changed: Any
 ) -> tuple[CrossLingualTrainer, Recorder]:
     recorder = Recorder(losses)
     model: Any = next(iter(losses.values())).model
-    trainer = CrossLingualTrainer(
-        model, arguments(folder, **changed), datasets, loss=losses, callbacks=[recorder, *callbacks]
-    )
-    return trainer, recorder
+    args = arguments(folder, **changed)
+    return CrossLingualTrainer(model, args, datasets, loss=losses, callbacks=[recorder]), recorder
 
 
-def interleaved_run(
-    folder: Path, *, seed: int = 0, scope: str = "total", **changed: Any
+def questions(count: int = 20) -> Dataset:
+    dice = random.Random(5)
+    columns = {"query": 3, "positive": 5, "negative_1": 5}
+    rows = [{column: tiny.sentence(dice, words) for column, words in columns.items()} for _ in range(count)]
+    return Dataset.from_list([{**row, "language": "en"} for row in rows])
+
+
+def parts(
+    kind: str, model: SentenceTransformer, *, scope: Any = "total", two_encoders: bool = False
+) -> tuple[dict[str, Any], dict[str, Dataset]]:
+    """Losses and data sets of a system."""
+    if kind == "ccp":
+        bank = LanguageMemoryBank(16, 22, scope=scope)
+        losses: dict[str, Any] = {"ccp": CCPLoss(model, {"out_features": 16}, bank, batches={"window_size": 2})}
+        losses |= {"mlm": MaskedLMLoss(model), "pairs": SemanticContrastiveLoss(model)}
+        return losses, {"ccp": tiny.documents(), "mlm": tiny.texts(), "pairs": tiny.pairs()}
+    if kind == "msm":
+        options: dict[str, Any] = {"num_negatives": 5, "mini_batch_size": 5, "batches": {"block_size": 4}}
+        losses = {"msm": MSMLoss(model, {"dropout": 0.0}, **options), "mlm": MaskedLMLoss(model)}
+        # Documents of 3 to 8 sentences in blocks of up to 4: the ranks have different numbers of sentences.
+        rows = [row for row in tiny.documents(20, 8) if row["position"] < 3 + row["document"] % 6]
+        return losses, {"msm": Dataset.from_list(rows), "mlm": tiny.texts(60)}
+    if kind == "ml-ctl":
+        model = first_last_encoder(model)
+        words = CZNCELoss(model, ContextualEncoder(32, out_features=8), mlm=MaskedLMLoss(model))
+        return {"words": words}, {"words": Dataset.from_list(tiny.word_rows(16))}
+    model = with_two_encoders(model) if two_encoders else model
+    losses = {"semantic": SemanticContrastiveLoss(model, weight=0.5)}
+    losses["language"] = LangContrastiveLoss(model, weight=0.25, reduction="paper")
+    losses["retrieval"] = RetrievalContrastiveLoss(model)
+    pairs = pairs_and_others(tiny.pairs(18), None), pairs_and_others(tiny.pairs(18), tiny.texts(14))
+    return losses, dict(zip(PARTS, [*pairs, questions()], strict=True))
+
+
+def run_of(
+    kind: str, folder: Path, *, seed: int = 0, dropout: float = 0.1, scope: str = "total", **changed: Any
 ) -> tuple[CrossLingualTrainer, Recorder]:
-    """Build model, losses and Trainer anew, as a new process does; ``seed`` is that of the first weights."""
-    model = tiny.transformer(dropout=0.1, seed=seed)
-    bank = LanguageMemoryBank(16, 22, scope=scope)  # type: ignore[arg-type]
-    losses: dict[str, CrossLingualLoss] = {
-        "ccp": CCPLoss(model, {"out_features": 16}, bank, batches={"window_size": 2}),
-        "mlm": MaskedLMLoss(model),
-        "pairs": SemanticContrastiveLoss(model),
-    }
+    """Build model, losses and Trainer anew, as a new process does; `seed` is that of the first weights."""
+    model = tiny.transformer(dropout=dropout, seed=seed)
+    losses, datasets = parts(kind, model, scope=scope, two_encoders=changed.pop("two_encoders", False))
     # What the dice are before the run must not matter to a resumed one.
     torch.manual_seed(seed + 1)
-    datasets = {"ccp": tiny.documents(), "mlm": tiny.texts(), "pairs": tiny.pairs()}
-    return trainer_of(folder, losses, datasets, **changed)
-
-
-def questions(count: int = 20, *, negatives: int = 1) -> Dataset:
-    dice = random.Random(5)
-    columns = ["query", "positive", *(f"negative_{i + 1}" for i in range(negatives))]
-    return Dataset.from_list(
-        [{c: tiny.sentence(dice, 3 + 2 * (c != "query")) for c in columns} | {"language": "en"} for _ in range(count)]
-    )
-
-
-def joint_run(
-    folder: Path,
-    *,
-    model: SentenceTransformer | None = None,
-    two_encoders: bool = False,
-    seed: int = 0,
-    others: bool = True,
-    parts: tuple[str, ...] = PARTS,
-    **changed: Any,
-) -> tuple[CrossLingualTrainer, Recorder]:
-    """Retrieval, translations and other sentences, whose losses are summed in every step."""
-    model = model or tiny.transformer(dropout=0.1, seed=seed)
-    torch.manual_seed(seed + 1)
-    model = with_two_encoders(model) if two_encoders else model
-    datasets = {
-        "semantic": pairs_and_others(tiny.pairs(18), None),
-        "language": pairs_and_others(tiny.pairs(18), tiny.texts(14) if others else None),
-        "retrieval": questions(),
-    }
-    losses: dict[str, Any] = {
-        "semantic": SemanticContrastiveLoss(model, weight=0.5),
-        "language": LangContrastiveLoss(model, weight=0.25, reduction="paper"),
-        "retrieval": RetrievalContrastiveLoss(model),
-    }
-    chosen = {name: losses[name] for name in parts}
-    return trainer_of(folder, chosen, {name: datasets[name] for name in parts}, joint=True, **changed)
-
-
-def msm_run(folder: Path, *, seed: int = 0, **changed: Any) -> tuple[CrossLingualTrainer, Recorder]:
-    model = tiny.transformer(dropout=0.1, seed=seed)
-    torch.manual_seed(seed + 1)
-    loss = MSMLoss(model, mini_batch_size=4, num_negatives=3, mlm=MaskedLMLoss(model))
-    return trainer_of(folder, {"loss": loss}, {"loss": tiny.documents(12, 4)}, **changed)
-
-
-def ml_ctl_run(folder: Path, *, seed: int = 0, **changed: Any) -> tuple[CrossLingualTrainer, Recorder]:
-    model = first_last_encoder(tiny.transformer(dropout=0.1, seed=seed))
-    torch.manual_seed(seed + 1)
-    loss = CZNCELoss(model, ContextualEncoder(32), mlm=MaskedLMLoss(model), mlm_weight=0.1)
-    return trainer_of(
-        folder, {"loss": loss}, {"loss": Dataset.from_list(tiny.word_rows(16))}, **{"lr_drops": [0.5], **changed}
-    )
-
-
-RUNS: dict[str, Callable[..., Any]] = {
-    "ccp": interleaved_run,
-    "msm": msm_run,
-    "ml-ctl": ml_ctl_run,
-    "joint": joint_run,
-}
+    return trainer_of(folder, losses, datasets, joint=kind == "joint", **{"lr_drops": [0.5], **changed})

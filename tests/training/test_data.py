@@ -15,22 +15,15 @@ from tests import tiny
 from tests.data.files import write_jsonl, write_text
 from tests.evaluation.samples import write_lareqa
 
-PASSAGES = [
-    {"query": "When did the sun come out?", "title": "Sky", "positive": "The sun came out at seven. It was cold."},
-    {"query": "Who lives there?", "title": "Zoo", "positive": "A wolf lives there. It eats fish."},
-]
-ANSWERS = ["seven", "wolf"]
+SUN = {"query": "When did the sun come out?", "title": "Sky", "positive": "The sun came out at seven. It was cold."}
+WOLF = {"query": "Who lives there?", "title": "Zoo", "positive": "A wolf lives there. It eats fish."}
+PASSAGES = [{**SUN, "answers": ["seven"]}, {**WOLF, "answers": ["wolf"]}]
 
 
 @pytest.fixture
 def questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    return Path(
-        write_jsonl(
-            tmp_path / "questions.jsonl",
-            [{**row, "answers": [answer]} for row, answer in zip(PASSAGES, ANSWERS, strict=True)],
-        )
-    )
+    return Path(write_jsonl(tmp_path / "questions.jsonl", PASSAGES))
 
 
 def load(source: Path, *, model: str | None = None, args: Any = None, **options: Any) -> Any:
@@ -95,22 +88,15 @@ def test_mined_negatives_are_passages_of_other_questions(tmp_path: Path) -> None
     assert set(found["negative_1"]) <= set(texts[30:]) and set(found["language"]) == {"en"}
 
 
-def test_texts_that_are_excluded_are_no_questions(tmp_path: Path) -> None:
-    many = [{"query": f"question {i}", "positive": f"answer {i}"} for i in range(20)]
-    (tmp_path / "test.txt").write_text("question 3\nanswer 5\n")
-    source = Path(write_jsonl(tmp_path / "many.jsonl", many))
-    rest, _ = load(source, evaluation_questions=0, exclude=[str(tmp_path / "test.txt")])
-    assert set(rest["query"]) == {row["query"] for row in many} - {"question 3", "question 5"}
-
-
-def test_some_questions_are_held_out_with_their_hard_negatives(tmp_path: Path, questions: Path) -> None:
+def test_some_questions_are_held_out_or_excluded(tmp_path: Path, questions: Path) -> None:
     many = [{"query": f"question {i}", "positive": f"answer {i}", "negatives": ["no"]} for i in range(200)]
     source = Path(write_jsonl(tmp_path / "many.jsonl", many))
     rest, evaluator = load(source, evaluation_questions=10, hard_negatives=1)
     assert len(rest) == 190 and len(evaluator.queries) == 10
     assert len(evaluator.corpus) == 11 and not set(evaluator.queries) & set(rest["query"])
-    rest, evaluator = load(source, evaluation_questions=0)
-    assert len(rest) == 200 and evaluator is None
+    (tmp_path / "test.txt").write_text("question 3\nanswer 5\n")
+    rest, evaluator = load(source, evaluation_questions=0, exclude=[str(tmp_path / "test.txt")])
+    assert {row["query"] for row in many} - set(rest["query"]) == {"question 3", "question 5"} and evaluator is None
 
 
 def test_answers_are_no_more_than_the_run_can_read(questions: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -23,7 +22,7 @@ def texts() -> Texts:
     return [(tiny.documents(), "sentence", "language")]
 
 
-def load(folder: Path, texts: Texts, *, resume: bool = False, **options: Any) -> SentenceTransformer:
+def load(folder: Path, texts: Texts, *, resume: bool = False, **options: object) -> SentenceTransformer:
     args = TrainingArguments(output_dir=str(folder), use_cpu=True, resume=resume)
     return EncoderArguments(**options).load(texts, args)
 
@@ -35,12 +34,9 @@ def add_checkpoint(folder: Path) -> None:
 
 def source(**rows: tuple[int, int]) -> tuple[Dataset, str, str]:
     """Rows of a length for each language, each of them different."""
-    entries = [
-        {"sentence": f"{language}{i:05}".ljust(length, "x"), "language": language}
-        for language, (count, length) in rows.items()
-        for i in range(count)
-    ]
-    return Dataset.from_list(entries), "sentence", "language"
+    languages = [code for code, (count, _) in rows.items() for _ in range(count)]
+    texts = [f"{code}{i:05}".ljust(length, "x") for code, (count, length) in rows.items() for i in range(count)]
+    return Dataset.from_dict({"sentence": texts, "language": languages}), "sentence", "language"
 
 
 def characters(sources: Texts, budget: int) -> Counter[str]:
@@ -83,48 +79,37 @@ def test_the_tokenizer_of_a_checkpoint_is_taken_by_a_resumed_run_alone(tmp_path:
     assert load(tmp_path, [], resume=True, **options).tokenizer.get_vocab() == first
 
 
-@pytest.mark.parametrize("make", [tiny.static, tiny.transformer])
-def test_a_checkpoint_of_either_kind(tmp_path: Path, make: Any) -> None:
-    saved: SentenceTransformer = make()
-    saved.save(str(tmp_path / "model"))
-    model = load(tmp_path, [], model=str(tmp_path / "model"), max_seq_length=5).to("cpu")
-    state = saved.state_dict()
-    assert all(torch.equal(state[name], tensor) for name, tensor in model.state_dict().items())
-    assert make is tiny.static or model.max_seq_length == 5
+def test_a_checkpoint_of_either_kind(tmp_path: Path) -> None:
+    for saved in (tiny.static(), tiny.transformer()):
+        saved.save(str(tmp_path / "model"))
+        model = load(tmp_path, [], model=str(tmp_path / "model"), max_seq_length=5).to("cpu")
+        state = saved.state_dict()
+        assert all(torch.equal(state[name], tensor) for name, tensor in model.state_dict().items())
+    assert model.max_seq_length == 5
+    for pooling, expected in ((None, "mean"), ("checkpoint", "mean"), ("cls", "cls")):
+        assert load(tmp_path, [], model=str(tmp_path / "model"), pooling=pooling)[1].pooling_mode == expected
 
 
-@pytest.mark.parametrize(("pooling", "expected"), [(None, "mean"), ("checkpoint", "mean"), ("cls", "cls")])
-def test_pooling_checkpoint_is_the_checkpoints_own(tmp_path: Path, pooling: str | None, expected: str) -> None:
-    tiny.transformer().save(str(tmp_path / "model"))
-    assert load(tmp_path, [], model=str(tmp_path / "model"), pooling=pooling)[1].pooling_mode == expected
-
-
-@pytest.mark.parametrize("options", [{}, {"model": "m", "from_scratch": "static"}])
-def test_exactly_one_encoder_is_asked_for(options: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="--model .*--from_scratch"):
-        EncoderArguments(**options)
-
-
-def test_without_texts_there_is_no_tokenizer(tmp_path: Path) -> None:
+def test_without_texts_there_is_no_tokenizer_and_without_an_encoder_no_run(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="texts"):
         load(tmp_path, [], from_scratch="static")
     assert not list(tmp_path.iterdir())
+    for options in ({}, {"model": "m", "from_scratch": "static"}):
+        with pytest.raises(ValueError, match="--model .*--from_scratch"):
+            EncoderArguments(**options)
 
 
 def test_languages_get_equal_shares_as_far_as_they_go() -> None:
-    counts = characters([source(en=(3000, 40), fr=(900, 25), de=(700, 60))], 24_000)
-    assert all(8_000 <= counts[language] < 8_000 + 60 for language in ("en", "fr", "de"))
-    counts = characters([source(en=(3000, 40), sw=(10, 20))], 20_000)
-    assert counts["sw"] == 200 and 10_000 <= counts["en"] < 10_040
+    counts = characters([source(en=(3000, 40), fr=(900, 25), de=(700, 60), sw=(10, 20))], 32_000)
+    assert all(8_000 <= counts[language] < 8_000 + 60 for language in ("en", "fr", "de")) and counts["sw"] == 200
     # What a small source lacks comes from a larger one.
     assert 9_000 <= characters([source(en=(2000, 30)), source(en=(10, 30))], 9_000)["en"] < 9_030
 
 
 def test_texts_come_in_a_seeded_order_and_once() -> None:
     sources = [source(en=(2500, 10), fr=(2500, 10))]
-    first = list(balanced_texts(sources, 30_000, seed=3))
-    assert first == list(balanced_texts(sources, 30_000, seed=3)) and len(set(first)) == len(first) == 3000
-    assert first != list(balanced_texts(sources, 30_000, seed=4))
+    first, again, other = (list(balanced_texts(sources, 30_000, seed=seed)) for seed in (3, 3, 4))
+    assert first == again != other and len(set(first)) == len(first) == 3000
     # Not the first ones of the file: rows of all of it.
     english = [text for text in first if text.startswith("en")]
     assert english != sorted(english) and min(english) < "en00050" and max(english) > "en02450"

@@ -30,15 +30,7 @@ def ccp(seed: int = 0) -> CCPLoss:
     return loss
 
 
-def test_names() -> None:
-    loss = ccp()
-    host = MultipleNegativesRankingLoss(loss.model)
-    assert LossStateCallback(loss).losses == {"0.CCPLoss": loss}
-    assert LossStateCallback([host, loss]).losses == {"1.CCPLoss": loss}
-    assert LossStateCallback({"documents": loss, "pairs": host}).losses == {"documents": loss}
-
-
-def test_state_goes_from_one_callback_to_another() -> None:
+def test_state_goes_from_one_callback_to_another_of_the_same_losses() -> None:
     names = ("documents/en", "documents/fr")
     first = LossStateCallback(dict(zip(names, (ccp(0), ccp(1)), strict=True)))
     second = LossStateCallback(dict(zip(names, (ccp(2), ccp(3)), strict=True)))
@@ -46,29 +38,25 @@ def test_state_goes_from_one_callback_to_another() -> None:
     assert all(not tensor.requires_grad for tensor in state.values())
     second.load_state_dict(state)
     assert all(torch.equal(tensor, state[name]) for name, tensor in second.state_dict().items())
-
-
-def test_a_state_of_other_losses_is_refused() -> None:
-    with pytest.raises(ValueError, match="documents"):
-        LossStateCallback({"sentences": ccp()}).load_state_dict(LossStateCallback({"documents": ccp()}).state_dict())
-    with pytest.raises(ValueError, match="missing"):
-        LossStateCallback(ccp()).load_state_dict({})
+    loss = ccp()
+    callback = LossStateCallback([MultipleNegativesRankingLoss(loss.model), loss])
+    assert callback.losses == {"1.CCPLoss": loss}
+    for other, message in ((state, "documents"), ({}, "missing")):
+        with pytest.raises(ValueError, match=message):
+            callback.load_state_dict(other)
 
 
 def test_losses_that_own_nothing_are_saved_and_resumed(tmp_path: Path) -> None:
     callback = LossStateCallback(SemanticContrastiveLoss(tiny.static()), options={"seed": 3})
     args, state = arguments(tmp_path), TrainerState(global_step=5)
+    callback.on_save(args, state, TrainerControl())
+    assert not list(tmp_path.iterdir()), "there is no checkpoint"
     (tmp_path / "checkpoint-5").mkdir()
     callback.on_save(args, state, TrainerControl())
     assert [path.name for path in (tmp_path / "checkpoint-5").iterdir()] == [LOSS_STATE_FILE]
     with safe_open(tmp_path / "checkpoint-5" / LOSS_STATE_FILE, "pt") as file:
         assert json.loads(file.metadata()["options"]) == {"seed": 3}
     callback.on_train_begin(args, state, TrainerControl())
-
-
-def test_nothing_is_written_where_there_is_no_checkpoint(tmp_path: Path) -> None:
-    LossStateCallback(ccp()).on_save(arguments(tmp_path), TrainerState(global_step=5), TrainerControl())
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("limit, clipped", [(0.1, True), (0.0, False), (1e9, False)])
@@ -87,9 +75,8 @@ def test_gradients_of_the_losses_are_clipped(tmp_path: Path, limit: float, clipp
 @pytest.mark.parametrize("change", [{"fsdp": "full"}, {"deepspeed_plugin": object()}, {"fp16": True}])
 def test_what_cannot_hold_parameters_of_losses_is_refused(change: dict[str, Any]) -> None:
     def start(loss: Any, **changed: Any) -> None:
-        args: Any = SimpleNamespace(
-            **{"fsdp": None, "deepspeed_plugin": None, "fp16": False, "world_size": 2, **changed}
-        )
+        fields = {"fsdp": None, "deepspeed_plugin": None, "fp16": False, "world_size": 2, **changed}
+        args: Any = SimpleNamespace(**fields)
         LossStateCallback({"windows": loss}).on_init_end(args, TrainerState(), TrainerControl())
 
     with pytest.raises(ValueError, match="windows"):
