@@ -207,9 +207,3 @@ def figures(results: dict[str, Any]) -> dict[str, Any]:
 
 def checkpoints(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("checkpoint-*"))
-
-
-def leftovers(folder: Path) -> list[Path]:
-    """Hidden and temporary files, but for the lock of the run."""
-    names = (path for path in folder.rglob("*") if path.name != ".lock")
-    return [path for path in names if path.name.startswith(".") or "tmp" in path.name]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,7 @@ from st_xlret.data import DataError
 from st_xlret.modules import with_two_encoders
 from st_xlret.training.script import run_script
 from tests.data.files import write_jsonl, write_text
-from tests.training_scripts.scripts import SCRIPTS, Runner
+from tests.training_scripts.scripts import Runner
 
 BAD = [
     ("ccp", "--model --from_scratch", "--model .* --from_scratch"),
@@ -62,24 +59,13 @@ def test_a_search_encoder_with_routes_is_refused_before_its_teacher_works(train:
     assert not (tmp_path / "run" / "teacher").exists()
 
 
-def test_as_a_program_it_says_the_error_alone(repository: Path, tmp_path: Path) -> None:
+def test_as_a_program_it_says_the_error_alone(train: Runner, tmp_path: Path) -> None:
     documents = write_text(tmp_path / "documents.jsonl", "no JSON\n")
-    command = [sys.executable, "training_scripts/train_ccp.py", "--from_scratch", "static", "--use_cpu"]
-    command += ["--documents", str(documents), "--output_dir", str(tmp_path / "run")]
-    environment = {**os.environ, "PYTHONPATH": str(repository), "HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True)
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith(f"error: {documents}, line 1")
 
+    def uninstalled() -> None:
+        raise RuntimeError("Run `pip install wandb`.")
 
-@pytest.mark.parametrize(("message", "raised"), [("Run `pip install wandb`.", SystemExit), ("CUDA", RuntimeError)])
-def test_a_tracker_that_is_not_installed_is_one_line(message: str, raised: type[BaseException]) -> None:
-    def main() -> None:
-        raise RuntimeError(message)
-
-    with pytest.raises(raised, match=message):
-        run_script(main)
-
-
-def test_the_table_has_every_script() -> None:
-    assert {name for name, *_ in BAD} == set(SCRIPTS)
+    programs = (lambda: train("ccp", "--documents", documents), f"error: {documents}, line 1"), (uninstalled, "wandb")
+    for main, message in programs:
+        with pytest.raises(SystemExit, match=message):
+            run_script(main)

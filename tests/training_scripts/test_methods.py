@@ -15,11 +15,11 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 
 from st_xlret import MaskedLMLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss, SimilarityDistillationLoss
 from st_xlret.batches import LengthGroupedBatches, Rows
-from st_xlret.modules import ContextualEncoder, static_encoder
+from st_xlret.modules import ContextualEncoder
 from st_xlret.training.trainer import role_of
 from tests import tiny
 from tests.data.files import write_jsonl, write_text
-from tests.training_scripts.scripts import WORDS, Runner, script, translations, weights
+from tests.training_scripts.scripts import WORDS, Runner, translations, weights
 
 SCORE = "pairs_average_accuracy"
 
@@ -30,7 +30,6 @@ SCORE = "pairs_average_accuracy"
         ("ccp", "--from_scratch tiny --mlm_ratio 2", {"ccp": 1, "mlm": 2, "pairs": 1}),
         ("ccp", "--from_scratch tiny --mlm_ratio 0 --pairs_ratio 0.5", {"ccp": 1, "pairs": 0.5}),
         ("ccp", "--pairs_ratio 0", {"ccp": 1}),
-        ("ccp", "--documents", {"pairs": 1}),
         ("ccp", "--ccp_ratio 0", {"pairs": 1}),
         ("msm", "", {"msm": 1, "mlm": 1, "pairs": 1}),
         ("msm", "--pairs --sum_mlm", {"msm": 1}),
@@ -76,24 +75,23 @@ def test_equal_commands_have_equal_weights_and_another_seed_has_others(train: Ru
 
 
 def test_translations_come_together(train: Runner) -> None:
-    results = train("ccp", "--max_steps 60 --save_steps 20 --max_grad_norm 0 --learning_rate 5e-2")
+    results = train("ccp", "--max_steps 60 --save_steps 30 --max_grad_norm 0 --learning_rate 5e-2 --token_dropout 0.1")
     assert results["held_out"][SCORE] > 0.5 and results["held_out"][SCORE] > results["held_out_before"][SCORE]
     # A tenth of the pairs is put aside; pairs that share a sentence with it are left out.
     assert results["sentences"] == 96 and 100 <= results["pairs"] <= 108
 
 
-@pytest.mark.parametrize("options", ["--lora_rank 4", "--freeze_embeddings", "--keep_trained 0.5"])
-def test_a_checkpoint_is_trained_on(options: str, train: Runner, tmp_path: Path) -> None:
-    if "lora" in options:
-        pytest.importorskip("peft")
+def test_a_checkpoint_is_trained_on(train: Runner, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
     first = tmp_path / "first"
     tiny.transformer().save(str(first))
-    train("ccp", "--model", first, options, "--max_seq_length 12 --train_seq_length 6 --max_steps 4 --save_steps 2")
+    options = "--lora_rank 4 --max_seq_length 12 --train_seq_length 6 --max_steps 4 --save_steps 2"
+    train("ccp", "--model", first, options)
     model = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
     before, after = weights(first), model.state_dict()
-    assert before.keys() == after.keys() and model.max_seq_length == 12
     trained = {name for name in before if not torch.equal(before[name], after[name])}
-    assert trained and ("keep" in options or not any("word_embeddings" in name for name in trained))
+    assert before.keys() == after.keys() and model.max_seq_length == 12
+    assert trained and not any("word_embeddings" in name for name in trained)
     assert not list((tmp_path / "run" / "model").rglob("adapter_*"))
 
 
@@ -106,26 +104,19 @@ def test_msm_packs_units_and_its_other_batches_have_as_much_text(train: Runner) 
     assert train.built("msm", "").loss["mlm"].batches.batch_scale == 4
 
 
-def test_epochs_replace_the_steps_of_a_paper(tmp_path: Path) -> None:
-    def arguments(**options: float) -> Any:
-        return script("msm").TrainingArguments(output_dir=str(tmp_path), use_cpu=True, **options)
-
-    assert arguments().max_steps == 200_000 and arguments().get_warmup_steps(200_000) == 10_000
-    assert arguments(num_train_epochs=1).max_steps == -1
-
-
 def modules_of(model: Path) -> list[str]:
     return [type(module).__name__ for module in SentenceTransformer(str(model), device="cpu").children()]
 
 
 def test_words_come_together_and_the_model_is_trained_on(train: Runner, tmp_path: Path) -> None:
-    results = train("ml-ctl", "--max_steps 60 --save_steps 30")
+    results = train("ml-ctl", "--max_steps 60 --save_strategy no")
     counts = results["word_samples"]["en>fr"]
     assert counts["pairs"] == results["pairs"] >= counts["used"] > 90 and counts["samples"] > counts["used"]
     assert results["mode"] == "ML-CTL-CZ" and results["held_out"][SCORE] > 0.3
     model = tmp_path / "run" / "model"
     assert modules_of(model) == ["Transformer", "WeightedLayerPooling", "Pooling"]
-    results = train("ml-ctl", "--mode CZ-snt --max_steps 2 --dictionaries --model", model, output="second")
+    options = "--mode CZ-snt --max_steps 1 --save_strategy no --evaluation_pairs 0 --dictionaries --model"
+    results = train("ml-ctl", options, model, output="second")
     assert results["word_samples"] is None and modules_of(tmp_path / "second" / "model") == modules_of(model)
 
 
@@ -139,37 +130,29 @@ def test_the_sentence_vector_of_a_checkpoint_can_be_kept(train: Runner, tmp_path
     torch.testing.assert_close(*(torch.from_numpy(one.encode(tiny.WORDS)) for one in (model, checkpoint)))
 
 
-def test_dictionaries_may_be_a_folder(train: Runner) -> None:
-    places = (train.data, train.data / "words.en-fr.tsv")
-    of_folder, of_file = (train.built("ml-ctl", "--dictionaries", place).datasets for place in places)
-    assert type(of_file).__name__ == "Dataset" and len(of_folder) == len(of_file) > 0
-
-
 @pytest.mark.parametrize("mode", ["info-snt", "CZ-snt", "ML-CTL-info", "ML-CTL-CZ"])
 def test_modes_reach_the_loss(mode: str, train: Runner) -> None:
-    loss = train.built("ml-ctl", f"--mode {mode} --mlm_weight 0.3 --language_mixing 0").loss
-    assert loss.objective == ("info_nce" if "info" in mode else "cz_nce") and isinstance(loss.mlm, MaskedLMLoss)
+    weight = 0.3 * ("info" in mode)
+    loss = train.built("ml-ctl", f"--mode {mode} --mlm_weight {weight} --language_mixing 0").loss
+    assert loss.objective == ("info_nce" if "info" in mode else "cz_nce")
     assert isinstance(loss.contextual_encoder, ContextualEncoder) == mode.startswith("ML-CTL")
-    assert (loss.batches.language_mixing, loss.mlm_weight) == (0, 0.3)
-    assert train.built("ml-ctl", f"--mode {mode} --mlm_weight 0").loss.mlm is None
+    assert (loss.batches.language_mixing, loss.mlm_weight, loss.mlm is not None) == (0, weight, weight > 0)
 
 
 def test_stop_words_and_words_beyond_what_is_read_make_no_samples(train: Runner, tmp_path: Path) -> None:
     pytest.importorskip("stopwordsiso")
     listed = write_text(tmp_path / "own.en.txt", "\n".join(WORDS["en"][::2]).upper())
 
-    def samples(output: str, *options: Any) -> int:
-        given = "--max_steps 1 --save_strategy no --evaluation_pairs 0 --stop_words"
-        return int(train("ml-ctl", given, *options, output=output)["word_samples"]["en>fr"]["samples"])
+    def samples(*options: Any) -> int:
+        return len(train.built("ml-ctl", "--evaluation_pairs 0 --stop_words", *options).datasets)
 
-    every = samples("none", "none")
-    copied = write_text(tmp_path / "words" / "words.en-fr.tsv", (train.data / "words.en-fr.tsv").read_text())
-    assert samples("folder", "none", "--dictionaries", copied.parent) == every
-    assert samples("own", listed) < 0.7 * every and 0 < samples("cut", "none", "--train_seq_length 9") < every
+    every = samples("none")
+    assert samples("none", "--dictionaries", train.data) == every  # a folder
+    assert samples(listed) < 0.7 * every and 0 < samples("none", "--train_seq_length 9") < every
 
 
 def test_questions_find_passages_of_both_languages(train: Runner) -> None:
-    options = "--max_steps 40 --save_steps 20 --max_grad_norm 0 --learning_rate 5e-2 --semantic_weight 1"
+    options = "--max_steps 40 --save_strategy no --max_grad_norm 0 --learning_rate 5e-2 --semantic_weight 1"
     results = train("language-agnostic-ir", options, f"--language_weight 0.5 --test {train.data}/xquad")
     # A tenth of the 90 questions is put aside.
     assert results["questions"] == 81 and results["others"] == 96
@@ -185,7 +168,7 @@ def test_questions_find_their_passages(train: Runner) -> None:
 
 
 def test_two_encoders_in_two_stages_by_dot_product(train: Runner, tmp_path: Path) -> None:
-    method, first = "--similarity dot --temperature 1 --max_steps 3 --save_strategy no", tmp_path / "first" / "model"
+    method, first = "--similarity dot --temperature 1 --max_steps 1 --save_strategy no", tmp_path / "first" / "model"
     train("retriever", method, "--two_encoders --hard_negatives 1 --model", train.data / "encoder", output="first")
     results = train("retriever", method, "--languages fr --model", first)
     assert list(results["languages"]) == ["fr"] and "questions_dot_mrr@10" in results["held_out"]
@@ -224,8 +207,6 @@ def test_a_language_comes_to_english_and_english_stays(train: Runner, tmp_path: 
 
 
 def test_a_static_encoder_is_aligned_in_batches_of_rows(train: Runner, tmp_path: Path) -> None:
-    tokenizer = SentenceTransformer(str(train.data / "encoder"), device="cpu").tokenizer
-    static_encoder(tokenizer, features=8).save_pretrained(str(tmp_path / "static"))
-    options = "--max_steps 2 --save_strategy no --no_freeze_embeddings --model"
-    made = train.built("search", options, tmp_path / "static")
+    tiny.static().save_pretrained(str(tmp_path / "static"))
+    made = train.built("search", "--no_freeze_embeddings --model", tmp_path / "static")
     assert all(isinstance(loss.batches, Rows) for loss in made.loss.values())

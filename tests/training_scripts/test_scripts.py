@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,13 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.training import LOSS_STATE_FILE
-from tests.training_scripts.scripts import SCRIPTS, Runner, checkpoints, equal_weights, figures, logged, script
+from tests.training_scripts.scripts import SCRIPTS, Runner, equal_weights, figures, logged, script
 
 PAIRS, QUESTIONS = "pairs_average_accuracy", "questions_cosine_mrr@10"
 # Options beside those of `SCRIPTS`, what is logged of the losses, what is held out, and a tag of the card.
 CASES: dict[str, tuple[str, set[str], set[str], str]] = {
     "ccp": ("--from_scratch tiny", {"loss_ccp", "loss_mlm", "loss_pairs"}, {PAIRS}, "ccp"),
-    "ccp static": ("--token_dropout 0.2", {"loss_ccp", "loss_pairs"}, {PAIRS}, "ccp"),
-    "msm": ("", {"loss_msm", "loss_mlm", "loss_pairs"}, {PAIRS}, "msm"),
-    "msm summed": ("--sum_mlm --pairs_ratio 0", {"loss_msm"}, {PAIRS}, "msm"),
+    "msm": ("--sum_mlm", {"loss_msm", "loss_pairs"}, {PAIRS}, "msm"),
     "ml-ctl": ("", {"cz_nce", "mlm"}, {PAIRS}, "ml-ctl"),
     "language-agnostic-ir": (
         "--test {data}/xquad",
@@ -36,28 +33,15 @@ CASES: dict[str, tuple[str, set[str], set[str], str]] = {
         "multilingual-knowledge-distillation",
     ),
 }
-STEPS = "--max_steps 12 --save_steps 4"
 
 
-@pytest.fixture(scope="module")
-def whole(script_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The results and the folder of a run that nobody interrupts, for each case."""
-    runs: dict[str, tuple[dict[str, Any], Path]] = {}
-
-    def of(case: str) -> tuple[dict[str, Any], Path]:
-        if case not in runs:
-            train = Runner(script_data, tmp_path_factory.mktemp("whole"))
-            results = train(case.split()[0], CASES[case][0].format(data=script_data), STEPS)
-            runs[case] = results, train.folder / "run"
-        return runs[case]
-
-    return of
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_plain_model_its_scores_and_curves(case: str, whole: Any) -> None:
-    results, run = whole(case)
-    options, losses, scores, tag = CASES[case]
+@pytest.mark.parametrize("name", CASES)
+def test_a_plain_model_its_scores_and_curves_and_a_resumed_run_ends_as_the_uninterrupted_one(
+    name: str, train: Runner, tmp_path: Path
+) -> None:
+    options, losses, scores, tag = CASES[name]
+    words, run = (options.format(data=train.data), "--max_steps 12 --save_steps 4"), tmp_path / "run"
+    results = train(name, *words)
     assert json.loads((run / "results.json").read_text()) == results
     assert results["versions"].keys() >= {"st-xlret", "sentence-transformers", "transformers", "torch"}
     assert results["steps"] == 12 and results["tokens"] > 0 and {"en", "fr"} <= set(results["languages"])
@@ -70,24 +54,18 @@ def test_a_plain_model_its_scores_and_curves(case: str, whole: Any) -> None:
     card = (run / "model" / "README.md").read_text(encoding="utf-8")
     assert f"- {tag}\n" in card and str(run.parent) not in card
     assert (run / "training.png").read_bytes().startswith(b"\x89PNG")
-    evaluated = {f"eval_{score}" for score in scores} if case != "search" else set()
+    evaluated = {f"eval_{score}" for score in scores} if name != "search" else set()
     assert losses | evaluated | {"loss", "learning_rate"} <= logged(run / "checkpoint-12")
 
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_resumed_run_ends_as_the_uninterrupted_one(case: str, whole: Any, train: Runner, tmp_path: Path) -> None:
-    results, folder = whole(case)
-    name, given, run = case.split()[0], (CASES[case][0].format(data=train.data), STEPS), tmp_path / "run"
-    with train.stopped(name, 6), pytest.raises(SystemExit, match=r"(?s)step 6: KeyboardInterrupt.*checkpoint-4"):
-        train(name, *given)
-    assert checkpoints(run) == ["checkpoint-4"] and not (run / "model").exists()
+    # As if a power cut had cut the last checkpoint short.
+    whole = (run / "model").rename(tmp_path / "whole")
+    (run / "results.json").unlink()
+    (run / "checkpoint-12" / LOSS_STATE_FILE).unlink()
     with pytest.raises(FileExistsError, match="checkpoints"):
-        train(name, *given)
-    # As if the next checkpoint had been cut short by a power cut.
-    shutil.copytree(run / "checkpoint-4", run / "checkpoint-8", ignore=shutil.ignore_patterns(LOSS_STATE_FILE))
+        train(name, *words)
     torch.manual_seed(123)
-    resumed = train(name, *given, "--resume")
-    assert equal_weights(run / "model", folder / "model") and figures(resumed) == figures(results)
+    resumed = train(name, *words, "--resume")
+    assert equal_weights(run / "model", whole) and figures(resumed) == figures(results)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -95,8 +73,7 @@ def test_a_script_is_short_and_has_a_help(name: str, capsys: pytest.CaptureFixtu
     assert len(Path(str(script(name).__file__)).read_text(encoding="utf-8").splitlines()) <= 130
     with pytest.raises(SystemExit, match="0"):
         script(name).main(["--help"])
-    printed = capsys.readouterr().out
-    assert "--output_dir" in printed and "--temperature" in printed or "--block_sentences" in printed
+    assert "--output_dir" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -107,10 +84,6 @@ def test_a_script_is_short_and_has_a_help(name: str, capsys: pytest.CaptureFixtu
             {"bank_size": 0, "normalization": "batch", "window_size": 2, "language_smoothing": 0.7},
         ),
         ("msm", "msm", {"mu": 0.3, "batches": {"block_size": 3}}, {"mu": 0.3, "block_size": 3}),
-        (
-            *("ml-ctl", "pairs", {"gather_across_devices": False, "batches": {"language_mixing": 0.5}}),
-            {"gather_across_devices": False, "language_mixing": 0.5, "language_smoothing": 0.7},
-        ),
         (
             *("language-agnostic-ir", "language", {"reduction": "mean", "batches": {"language_mixing": 0.5}}),
             {"reduction": "mean", "language_mixing": 0.5, "language_smoothing": 0.7},
@@ -123,7 +96,6 @@ def test_loss_options_reach_the_losses(
 ) -> None:
     file = train.folder / "losses.yaml"
     file.write_text(json.dumps({"loss_options": {loss: options}}))
-    made = train.built(name, file, "--save_strategy no").loss
-    made = made[loss] if isinstance(made, dict) else made
+    made = train.built(name, file, "--save_strategy no").loss[loss]
     settings = made.get_config_dict() | vars(made.batches)
     assert {key: settings[key] for key in expected} == expected
