@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
 import json
+import random
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from tests.evaluation.conftest import WORDS
+from tests import tiny
 
+WORDS = {
+    "en": ["taxi", "hotel", "bread", "water", "night", "house"],
+    "fr": ["voiture", "auberge", "pain", "eau", "nuit", "maison"],
+    "de": ["wagen", "gasthof", "brot", "wasser", "nacht", "haus"],
+}
 PARAGRAPH = {
     "en": ["A taxi at night.", "The hotel had bread."],
     "fr": ["Une voiture la nuit.", "Une auberge avec du pain."],
@@ -15,113 +26,154 @@ PARAGRAPH = {
 QUESTIONS = {"en": ["Who took the taxi", "hotel bread"], "fr": ["voiture", "pain"], "de": ["wagen", "brot"]}
 
 
-def write_lareqa(folder: Path, languages: tuple[str, ...] = ("en", "fr", "de")) -> Path:
-    """google-research-datasets/lareqa: xquad-r/<language>.json."""
-    (folder / "xquad-r").mkdir(parents=True)
-    for language in languages:
-        first, second = PARAGRAPH[language]
-        paragraph = {
-            "context": f"{first} {second}",
-            "sentence_breaks": [[0, len(first)], [len(first) + 1, len(first) + 1 + len(second)]],
-            "qas": [
-                {"id": "q1", "question": QUESTIONS[language][0], "answers": [{"answer_start": 2, "text": first[2:5]}]},
-                {
-                    "id": "q2",
-                    "question": QUESTIONS[language][1],
-                    "answers": [{"answer_start": len(first) + 3, "text": second[2:5]}],
-                },
-            ],
-        }
-        content = {"data": [{"title": "Travel", "paragraphs": [paragraph]}], "version": "1.1"}
-        (folder / "xquad-r" / f"{language}.json").write_text(json.dumps(content), encoding="utf-8")
+def write(file: Path, text: str) -> Path:
+    """A file, gzipped where its name says so, in a folder that is made."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(gzip.compress(text.encode()) if file.suffix == ".gz" else text.encode())
+    return file
+
+
+def write_jsonl(file: Path, records: Iterable[Mapping[str, Any]]) -> Path:
+    """A file of JSON lines."""
+    return write(file, "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records))
+
+
+def write_tatoeba(folder: Path) -> Path:
+    """LASER's tatoeba.fra-eng.fra and so on."""
+    for code, language in (("fra", "fr"), ("deu", "de")):
+        write(folder / f"tatoeba.{code}-eng.{code}", "\n".join(WORDS[language]) + "\n")
+        write(folder / f"tatoeba.{code}-eng.eng", "\n".join(WORDS["en"]) + "\n")
     return folder
 
 
-def write_beir(folder: Path, languages: tuple[str, ...] = ("en", "fr", "de")) -> Path:
-    """The same questions and sentences in BEIR's layout, with both sets of judgements."""
-    corpus, queries = [], []
-    judgements: dict[str, list[str]] = {"test": [], "test-same-language": []}
+def write_lareqa(folder: Path, languages: tuple[str, ...] = ("en", "fr", "de")) -> Path:
+    """google-research-datasets/lareqa: xquad-r/<language>.json."""
     for language in languages:
-        for row, text in enumerate(PARAGRAPH[language]):
-            metadata = {"language": language, "context": f"ctx-{language}-00-0"}
-            corpus.append({"_id": f"{language}-00-0-{row}", "title": "Travel", "text": text, "metadata": metadata})
-        for row, text in enumerate(QUESTIONS[language]):
-            queries.append({"_id": f"{language}-q{row + 1}", "text": text, "metadata": {"language": language}})
-            for other in languages:
-                line = f"{language}-q{row + 1}\t{other}-00-0-{row}\t1"
-                judgements["test"].append(line)
-                if other == language:
-                    judgements["test-same-language"].append(line)
-    (folder / "qrels").mkdir(parents=True)
-    for name, records in (("corpus", corpus), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in records), encoding="utf-8")
-    for split, lines in judgements.items():
-        content = "\n".join(["query-id\tcorpus-id\tscore", *lines, ""])
-        (folder / "qrels" / f"{split}.tsv").write_text(content, encoding="utf-8")
+        first, second = PARAGRAPH[language]
+        questions = [
+            {"id": f"q{number}", "question": question, "answers": [{"answer_start": start, "text": "unused"}]}
+            for number, question, start in zip((1, 2), QUESTIONS[language], (2, len(first) + 3), strict=True)
+        ]
+        breaks = [[0, len(first)], [len(first) + 1, len(first) + 1 + len(second)]]
+        paragraph = {"context": f"{first} {second}", "sentence_breaks": breaks, "qas": questions}
+        content = {"data": [{"title": "Travel", "paragraphs": [paragraph]}], "version": "1.1"}
+        write(folder / "xquad-r" / f"{language}.json", json.dumps(content))
+    return folder
+
+
+def write_beir(folder: Path, languages: tuple[str, ...] = ("en", "fr", "de"), end: str = "") -> Path:
+    """The same questions and sentences in BEIR's layout, with both sets of judgements."""
+    corpus, queries, judgements = [], [], ["query-id\tcorpus-id\tscore"]
+    for language in languages:
+        metadata = {"language": language, "context": f"ctx-{language}-00-0"}
+        for row in (0, 1):
+            name, text = f"{language}-00-0-{row}", PARAGRAPH[language][row]
+            corpus.append({"_id": name, "title": "Travel", "text": text, "metadata": metadata})
+            question = {"_id": f"{language}-q{row + 1}", "text": QUESTIONS[language][row]}
+            queries.append({**question, "metadata": {"language": language}})
+            judgements += [f"{language}-q{row + 1}\t{other}-00-0-{row}\t1" for other in languages]
+    same = [line for line in judgements[1:] if line[:2] == line.split("\t")[1][:2]]
+    for split, lines in (("test", judgements), ("test-same-language", [judgements[0], *same])):
+        write(folder / "qrels" / f"{split}.tsv{end}", "\n".join([*lines, ""]))
+    write_jsonl(folder / f"corpus.jsonl{end}", corpus)
+    write_jsonl(folder / f"queries.jsonl{end}", queries)
     return folder
 
 
 def write_bucc(folder: Path) -> Path:
     """BUCC's de-en.training.de and so on, with two translations among four sentences."""
-    sentences = {
-        "de": ["wagen nacht", "brot", "haus wasser", "gasthof"],
-        "en": ["bread", "taxi night", "house", "hotel"],
-    }
     for split in ("training", "test"):
-        for side, texts in sentences.items():
-            lines = "".join(f"{side}-{row}\t{text}\n" for row, text in enumerate(texts))
-            (folder / f"de-en.{split}.{side}").write_text(lines)
-        (folder / f"de-en.{split}.gold").write_text("de-1\ten-0\nde-3\ten-3\n")
+        write(folder / f"de-en.{split}.de", "de-0\twagen nacht\nde-1\tbrot\nde-2\thaus wasser\nde-3\tgasthof\n")
+        write(folder / f"de-en.{split}.en", "en-0\tbread\nen-1\ttaxi night\nen-2\thouse\nen-3\thotel\n")
+        write(folder / f"de-en.{split}.gold", "de-1\ten-0\nde-3\ten-3\n")
     return folder
+
+
+def spans(*places: tuple[int, int]) -> list[dict[str, int]]:
+    return [{"start": start, "end": end} for start, end in places]
 
 
 def write_mewsli_x(folder: Path) -> Path:
     """candidate_set_entities.jsonl and wikinews_mentions-{dev,test}.jsonl."""
-    folder.mkdir(parents=True, exist_ok=True)
-    entities = []
+    entities, articles = [], []
     for row, language in enumerate(("en", "fr", "de", "en", "fr", "de")):
         word = WORDS[language][row]
-        description = f"A {word}.\nIt is a {word}."
-        spans = [{"start": 0, "end": len(word) + 3}, {"start": len(word) + 4, "end": len(description)}]
-        entities.append(
-            {
-                "entity_id": f"Q{row}",
-                "title": word,
-                "description": description,
-                "description_language": language,
-                "sentence_spans": spans,
-            }
-        )
-    articles = []
+        entity = {"entity_id": f"Q{row}", "title": word, "description": f"A {word}.\nIt is a {word}."}
+        sentences = spans((0, len(word) + 3), (len(word) + 4, 2 * len(word) + 13))
+        entities.append({**entity, "description_language": language, "sentence_spans": sentences})
     for language in ("en", "de"):
         words = WORDS[language]
         text = f"First. {words[0]} and {words[4]} met. Then {words[1]}."
-        second = text.index(words[0])
-        third = text.index("Then")
-        spans = [(0, 6), (second, third - 1), (third, len(text))]
-        mentions = [
-            {
-                "example_id": f"{language}-{row}",
-                "entity_id": f"Q{row}",
-                "mention_span": {
-                    "start": text.index(words[row]),
-                    "end": text.index(words[row]) + len(words[row]),
-                    "text": words[row],
-                },
-            }
-            for row in (0, 1, 4)
-        ]
-        context = {
-            "language": language,
-            "text": text,
-            "sentence_spans": [{"start": start, "end": end} for start, end in spans],
-        }
+        third, mentions = text.index("Then"), []
+        for row in (0, 1, 4):
+            (span,) = spans((text.index(words[row]), text.index(words[row]) + len(words[row])))
+            mention = {"example_id": f"{language}-{row}", "entity_id": f"Q{row}"}
+            mentions.append({**mention, "mention_span": {**span, "text": words[row]}})
+        sentences = spans((0, 6), (7, third - 1), (third, len(text)))
+        context = {"language": language, "text": text, "sentence_spans": sentences}
         articles.append({"context": context, "mentions": mentions})
-    for name, records in (
-        ("candidate_set_entities", entities),
-        ("wikinews_mentions-test", articles),
-        ("wikinews_mentions-dev", articles[:1]),
-    ):
-        lines = "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records)
-        (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    write_jsonl(folder / "candidate_set_entities.jsonl", entities)
+    write_jsonl(folder / "wikinews_mentions-test.jsonl", articles)
+    write_jsonl(folder / "wikinews_mentions-dev.jsonl", articles[:1])
+    return folder
+
+
+# Passages: id, title, text. The question with id 3 has no judgement: it does not count.
+MR_TYDI: dict[str, dict[str, Any]] = {
+    "swahili": {
+        "passages": [
+            ("10#0", "sun", "moon star rain"),
+            ("10#1", "sun", "wind snow tree"),
+            ("11#0", "leaf", "root fish"),
+            ("12#0", "bird", "wolf bear bear"),
+        ],
+        "questions": {"1": "moon star", "2": "root fish bird", "3": "snow"},
+        "qrels": [("1", "10#0", 1), ("2", "10#1", 1), ("2", "11#0", 1), ("2", "12#0", 0)],
+    },
+    "telugu": {
+        "passages": [("7#0", "tree", "leaf root"), ("7#1", "", "fish bird"), ("8#0", "wolf", "bear sun")],
+        "questions": {"5": "wolf", "6": "leaf leaf fish"},
+        "qrels": [("5", "7#0", 1), ("6", "7#0", 1)],
+    },
+}
+
+
+def write_mr_tydi(root: Path) -> Path:
+    """The official release, mrtydi-v1.1-swahili/ and so on."""
+    for language, sample in MR_TYDI.items():
+        folder = root / f"mrtydi-v1.1-{language}"
+        documents = [{"id": name, "contents": f"{t}\n\n{text}" if t else text} for name, t, text in sample["passages"]]
+        write_jsonl(folder / "collection" / "docs.jsonl.gz", documents)
+        write_topics(folder, "topic.test.tsv", "qrels.test.txt", sample)
+    return root
+
+
+def write_topics(folder: Path, topics: str, qrels: str, sample: Mapping[str, Any]) -> None:
+    write(folder / topics, "".join(f"{name}\t{text}\n" for name, text in sample["questions"].items()))
+    write(folder / qrels, "".join(f"{q}\tQ0\t{d}\t{value}\n" for q, d, value in sample["qrels"]))
+
+
+def xor_sample(passages: int, words: int, questions: int = 30) -> tuple[list[list[str]], list[dict[str, Any]]]:
+    """Passages (id, text, title), and questions whose answers stand somewhere among them, or nowhere."""
+    generator, rows, records = random.Random(0), [], []
+    for number in range(passages):
+        text = tiny.sentence(generator, words).split()
+        text[generator.randrange(words)] = f"Year {1000 + number}."
+        text[generator.randrange(words)] = 'called "No."'
+        rows.append([str(number + 1), " ".join(text) + ".", tiny.sentence(generator, 2)])
+    for number in range(questions):
+        answers = [f"Year {1000 + generator.randrange(passages)}", "year 1001", "nowhere"][: 1 + number % 3]
+        record = {"id": f"q{number}", "question": tiny.sentence(generator, 3), "lang": ("ja", "fi", "te")[number % 3]}
+        records.append({**record, "answers": answers})
+    records[3]["answers"] = ["yes"]
+    records[4]["answers"] = ["no", "Year 1000"]
+    return rows, records
+
+
+def write_xor(folder: Path, rows: Sequence[Sequence[str]], records: Sequence[dict[str, Any]]) -> Path:
+    """psgs_w100.tsv, quoted as the csv module does, and the questions of the dev split."""
+    table = io.StringIO()
+    csv.writer(table, delimiter="\t", lineterminator="\n").writerows([["id", "text", "title"], *rows])
+    write(folder / "psgs_w100.tsv", table.getvalue())
+    write_jsonl(folder / "xor_dev_retrieve_eng_span_v1_1.jsonl", records)
     return folder
