@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -14,24 +13,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from st_xlret import export, fit_calibration
+from tests.data.files import write_jsonl
+from tests.training_scripts.scripts import WORDS
 
-WORDS = {
-    "en": ["sun", "moon", "star", "rain", "wind", "snow", "tree", "leaf", "root", "fish", "bird", "wolf"],
-    "fr": [
-        "soleil",
-        "lune",
-        "astre",
-        "pluie",
-        "vent",
-        "neige",
-        "arbre",
-        "feuille",
-        "racine",
-        "poisson",
-        "oiseau",
-        "loup",
-    ],
-}
 PROSE = {
     "en": "The cat and the dog are in the house because of the rain.",
     "fr": "Le chat et le chien sont dans la maison à cause de la pluie.",
@@ -45,12 +29,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     vocabulary = {word: i for i, word in enumerate(["[UNK]", *WORDS["en"], *WORDS["fr"]])}
     tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
-    weights = torch.zeros(len(vocabulary), 16)
-    for side, words in enumerate(WORDS.values()):
-        for i, word in enumerate(words):
-            weights[vocabulary[word]] = torch.eye(16)[i] + 0.8 * torch.eye(16)[12 + side]
+    meanings = torch.eye(16)
+    of_languages = [meanings[:12] + 0.8 * meanings[12 + side] for side in range(2)]
+    weights = torch.cat([torch.zeros(1, 16), *of_languages]).numpy()
     folder = tmp_path_factory.mktemp("model")
-    SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=weights.numpy())]).save(str(folder))
+    SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=weights)]).save(str(folder))
     return folder
 
 
@@ -67,19 +50,6 @@ def per_language(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
 @pytest.fixture
 def documents(tmp_path: Path) -> Path:
     """24 texts in each of two languages."""
-    records = [
-        {"language": code, "sentences": [f"{a} {b}", f"{b} {a} {a}"]}
-        for code, words in WORDS.items()
-        for a, b in zip(words, words[1:] + words[:1], strict=True)
-    ]
-    file = tmp_path / "documents.jsonl"
-    file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return file
-
-
-@pytest.fixture
-def lines(tmp_path: Path) -> dict[str, str]:
-    """A file for each language, with a word a line."""
-    for code, words in WORDS.items():
-        (tmp_path / f"{code}.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
-    return {code: str(tmp_path / f"{code}.txt") for code in WORDS}
+    pairs = [(code, a, b) for code, words in WORDS.items() for a, b in zip(words, words[1:] + words[:1], strict=True)]
+    records = [{"language": code, "sentences": [f"{a} {b}", f"{b} {a} {a}"]} for code, a, b in pairs]
+    return write_jsonl(tmp_path / "documents.jsonl", records)

@@ -13,10 +13,14 @@ import pytest
 
 from st_xlret import VectorCalibration
 from st_xlret.commands import main
-from st_xlret.stores import apply_calibration, open_store
 from tests.stores.stores import LANGUAGES, VECTORS
 
 CLOUDS = {code: np.random.default_rng(i).normal(size=(60, 4)) + i for i, code in enumerate(["en", "de"])}
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    return ["apply", str(tmp_path / "map"), "--into", str(tmp_path / "mapped.parquet"), "--vectors"]
 
 
 def parquet(path: Path, vectors: Any = VECTORS, **about: str) -> str:
@@ -26,25 +30,27 @@ def parquet(path: Path, vectors: Any = VECTORS, **about: str) -> str:
     return str(path)
 
 
-def test_what_is_written_is_the_map_of_what_is_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_written_is_the_map_of_what_is_stored(
+    tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     calibration = VectorCalibration.fit(CLOUDS, steps=["shift"])
     calibration.save(tmp_path / "map")
     vectors = [*VECTORS[:5], None, [0, 0, 0, 0], [np.nan, 1, 1, 1], [np.inf, 1, 1, 1], VECTORS[9]]
-    source, into = parquet(tmp_path / "vectors.parquet", vectors), str(tmp_path / "mapped.parquet")
-    command = ["apply", str(tmp_path / "map"), "--vectors", source, "--into", into]
-    main(command)
+    source, into = parquet(tmp_path / "vectors.parquet", vectors), command[3]
+    main([*command, source])
     printed = capsys.readouterr().out
-    assert "4 rows without a vector" in printed and "1 row in fr" in printed and "1 row without a language" in printed
-    assert f"4 rows written to {into}" in printed
+    reasons = ("4 rows without a vector", "1 row in fr", "1 row without a language", f"4 rows written to {into}")
+    assert all(reason in printed for reason in reasons)
     table = pq.read_table(into)
     written = table["vector"].to_pylist()
     assert [i for i, vector in enumerate(written) if vector is not None] == [0, 2, 4, 9]
     assert table["row"].to_pylist() == list(range(10)) and table["language"].to_pylist() == LANGUAGES
-    codes = ["en", "en", "de", "de"]
-    expected = calibration.transform(VECTORS[[0, 2, 4, 9]], "document", codes)
+    expected = calibration.transform(VECTORS[[0, 2, 4, 9]], "document", ["en", "en", "de", "de"])
     np.testing.assert_allclose([written[i] for i in (0, 2, 4, 9)], expected, atol=2e-3)
     with pytest.raises(SystemExit, match=into):
-        main(command)
+        main([*command, source])
+    with pytest.raises(SystemExit, match="--vectors"):
+        main(command[:-1])
 
 
 @pytest.mark.parametrize(
@@ -57,17 +63,10 @@ def test_what_is_written_is_the_map_of_what_is_stored(tmp_path: Path, capsys: py
     ],
 )
 def test_a_map_of_other_vectors_is_refused(
-    how: dict[str, Any], about: dict[str, str], named: str, tmp_path: Path
+    how: dict[str, Any], about: dict[str, str], named: str, tmp_path: Path, command: list[str]
 ) -> None:
-    dimension = how.pop("dimension", 4)
-    calibration = VectorCalibration.fit({code: rows[:, :dimension] for code, rows in CLOUDS.items()}, **how)
-    with pytest.raises(ValueError, match=named):
-        store = open_store(parquet(tmp_path / "a.parquet", **about))
-        apply_calibration(calibration, store, str(tmp_path / "mapped.parquet"))
-    assert not (tmp_path / "mapped.parquet").exists()
-
-
-def test_an_address_is_needed(tmp_path: Path) -> None:
-    VectorCalibration.fit(CLOUDS).save(tmp_path / "map")
-    with pytest.raises(SystemExit, match="--vectors"):
-        main(["apply", str(tmp_path / "map"), "--into", "a.parquet"])
+    clouds = {code: rows[:, : how.get("dimension", 4)] for code, rows in CLOUDS.items()}
+    VectorCalibration.fit(clouds, **{name: how[name] for name in how.keys() - {"dimension"}}).save(tmp_path / "map")
+    with pytest.raises(SystemExit, match=named):
+        main([*command, parquet(tmp_path / "a.parquet", **about)])
+    assert not Path(command[3]).exists()

@@ -19,26 +19,18 @@ from st_xlret import VectorCalibration
 from st_xlret.commands.calibrate import main, report
 from tests.commands import bias_files
 from tests.commands.bias_files import WORDS, sentences
+from tests.data.files import write_jsonl
 
 Calibrate = Callable[..., SentenceTransformer]
 
 
-def write_lines(file: Path, records: list[dict]) -> None:
-    file.parent.mkdir(exist_ok=True)
-    file.write_text("".join(json.dumps(record) + "\n" for record in records))
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An encoder, documents of six sentences, questions, and pairs."""
+    """An encoder, and documents of six sentences."""
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     torch.manual_seed(0)
     bias_files.encoder().save(str(tmp_path / "encoder"))
     bias_files.write_documents(tmp_path / "documents.jsonl")
-    bias_files.write_questions(tmp_path / "questions.jsonl")
-    codes = {"source_language": "en", "target_language": "fr"}
-    pairs = [{"source": a, "target": b, **codes} for a, b in zip(sentences("en"), sentences("fr"), strict=True)]
-    write_lines(tmp_path / "pairs.jsonl", pairs)
     return tmp_path
 
 
@@ -46,18 +38,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def calibrate(folder: Path) -> Calibrate:
     def run(*options: str) -> SentenceTransformer:
         words = ["--model", str(folder / "encoder"), "--output", str(folder / "out"), "--precision", "fp32"]
-        words += [] if "--corpus" in options else ["--documents", str(folder / "documents.jsonl")]
-        main([*words, *options])
+        main([*words, "--corpus", str(folder / "documents.jsonl"), *options])
         return SentenceTransformer(str(folder / "out"), device="cpu")
 
     return run
 
 
 def test_by_default_the_result_needs_no_language(calibrate: Calibrate, folder: Path, capsys) -> None:
-    model = calibrate()
+    model = calibrate("--queries", str(bias_files.write_questions(folder / "questions.jsonl")))
     printed = capsys.readouterr().out
-    assert "lsar, with phrases (used)" in printed and printed.count("Recommended") == 1 and "encode_query" in printed
-    means = np.stack([model.encode_document(sentences(code)).mean(axis=0) for code in WORDS])
+    assert "lsar, with phrases, queries apart (used)" in printed and printed.count("Recommended") == 1
+    assert "encode_query" in printed
+    questions = {code: [f"{text}?" for text in sentences(code)] for code in WORDS}
+    sides = [[model.encode_document(sentences(code)), model.encode_query(questions[code])] for code in WORDS]
+    means = np.mean(sides, axis=2)
     np.testing.assert_allclose(means, means[:1].repeat(3, axis=0), atol=1e-5)
     text = (folder / "out" / "README.md").read_text(encoding="utf-8")
     card = ModelCard(text).data
@@ -74,61 +68,39 @@ def test_by_default_the_result_needs_no_language(calibrate: Calibrate, folder: P
         calibrate()
 
 
-def test_the_papers_calibration_with_pairs(calibrate: Calibrate, folder: Path, capsys) -> None:
-    prompts = ["--document_prompt", "", "--query_prompt", ""]
-    options = ["--steps", "shift", "scale", "rotate", "--languages", "en", "fr", *prompts]
-    model = calibrate("--pairs", str(folder / "pairs.jsonl"), *options)
+def test_the_papers_calibration_with_pairs_and_prompts(calibrate: Calibrate, folder: Path, capsys) -> None:
+    bias_files.encoder(prompts=False).save(str(folder / "encoder"))
+    codes, sides = {"source_language": "en", "target_language": "fr"}, zip(*map(sentences, ("en", "fr")), strict=True)
+    write_jsonl(folder / "pairs.jsonl", [{"source": source, "target": target, **codes} for source, target in sides])
+    options = ["--pairs", str(folder / "pairs.jsonl"), "--steps", "shift", "scale", "rotate", "--languages", "en", "fr"]
+    model = calibrate(*options, "--query_prompt", "ask ", "--document_prompt", "tell ")
     printed = capsys.readouterr().out
     assert "| shift scale rotate (used) |" in printed and 'task="fr"' in printed
-    for code in ("en", "fr"):
-        np.testing.assert_allclose(model.encode(sentences(code), task=code).mean(axis=0), 0, atol=1e-5)
-
-
-def test_a_corpus_in_beirs_layout(calibrate: Calibrate, folder: Path) -> None:
-    texts = [(code, text) for code in WORDS for text in sentences(code)]
-    records = [{"_id": str(i), "title": "", "text": t, "metadata": {"language": c}} for i, (c, t) in enumerate(texts)]
-    write_lines(folder / "beir" / "corpus.jsonl", records)
-    from_corpus = calibrate("--corpus", str(folder / "beir")).encode(["chat chien"])
-    np.testing.assert_allclose(from_corpus, calibrate("--overwrite").encode(["chat chien"]), atol=1e-5)
-
-
-def test_prompts_are_used_and_saved(calibrate: Calibrate, folder: Path, capsys) -> None:
-    bias_files.encoder(prompts=False).save(str(folder / "encoder"))
-    calibrate()
-    assert "names no prompts" in capsys.readouterr().out
-    model = calibrate("--query_prompt", "ask ", "--document_prompt", "tell ", "--overwrite")
     assert (model.prompts["query"], model.prompts["document"]) == ("ask ", "tell ")
-    assert "names no prompts" not in capsys.readouterr().out
+    for code in ("en", "fr"):
+        rows = model.encode(sentences(code), task=code, prompt_name="document")
+        np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-5)
 
 
-def test_questions_without_labels_give_queries_a_map(calibrate: Calibrate, folder: Path) -> None:
-    model = calibrate("--queries", str(folder / "questions.jsonl"))
-    for encode in (model.encode_query, model.encode_document):
-        mark = "?" if encode == model.encode_query else ""
-        means = np.stack([encode([text + mark for text in sentences(code)]).mean(axis=0) for code in WORDS])
-        np.testing.assert_allclose(means, means[:1].repeat(3, axis=0), atol=1e-5)
-
-
-def test_wrong_labels_are_reported(calibrate: Calibrate, folder: Path, capsys) -> None:
+def test_wrong_labels_and_a_model_without_prompts_are_reported(calibrate: Calibrate, folder: Path, capsys) -> None:
     pytest.importorskip("py3langid")
+    bias_files.encoder(prompts=False).save(str(folder / "encoder"))
     texts = {
         "en": "The train to the old town leaves at nine",
         "de": "Le train pour la vieille ville part à neuf heures",
     }
     records = [{"language": code, "sentences": [f"{text}, {i}." for i in range(60)]} for code, text in texts.items()]
-    write_lines(folder / "documents.jsonl", records)
+    write_jsonl(folder / "documents.jsonl", records)
     calibrate()
     printed = capsys.readouterr().out
     assert "50.0 % of the labels" in printed and "labelled 'de'" in printed and "'fr'" in printed
+    assert "names no prompts" in printed
 
 
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--languages", "en"], "two languages"),
-        (["--document_prompt", "passage"], "'passage'"),
         (["--pairs", "p.jsonl"], "p.jsonl"),
-        (["--steps", "rotate", "--pivot", "ja"], "'ja'"),
         (["--min_texts", "1000", "--model", "no-such-model"], "1000 .*'de': 72"),
         (["--queries", "nowhere.jsonl"], "nowhere.jsonl"),
         (["--qrels", "q.tsv"], "--qrels"),
@@ -150,10 +122,9 @@ def vectors(tmp_path: Path) -> str:
     generator = np.random.default_rng(0)
     topics = generator.normal(size=(60, 16))
     clouds = [topics + 2 * np.eye(16)[i] + 0.3 * generator.normal(size=(60, 16)) for i in range(4)]
-    clouds[3] = clouds[3][:3]
-    codes = [code for code, cloud in zip(("de", "en", "fr", "sw"), clouds, strict=True) for _ in cloud]
-    table = {"vector": np.concatenate(clouds).astype(np.float32).tolist(), "language": codes}
-    pq.write_table(pa.table(table), tmp_path / "vectors.parquet")
+    codes = ["de"] * 60 + ["en"] * 60 + ["fr"] * 60 + ["sw"] * 3
+    rows = np.concatenate(clouds)[: len(codes)].astype(np.float32)
+    pq.write_table(pa.table({"vector": rows.tolist(), "language": codes}), tmp_path / "vectors.parquet")
     return str(tmp_path / "vectors.parquet")
 
 
@@ -162,7 +133,8 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
     vectors: str, tmp_path: Path, capsys, queries_only: bool
 ) -> None:
     output = tmp_path / "map"
-    main(["--vectors", vectors, "--output", str(output), *["--queries_only"] * queries_only])
+    command = ["--vectors", vectors, "--output", str(output), *["--queries_only"] * queries_only]
+    main(command)
     printed = capsys.readouterr().out
     calibration = VectorCalibration.load(output)
     assert calibration.queries_only == queries_only and f"{calibration.strength:g} (best)" not in printed
@@ -180,18 +152,14 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
     # `report` finds the same before.
     report(["--vectors", vectors, "--output", str(tmp_path / "bias.json")])
     assert json.loads((tmp_path / "bias.json").read_text()) == written["before"]
-
-
-def test_only_a_map_is_replaced_and_only_if_asked(vectors: str, tmp_path: Path) -> None:
-    output = tmp_path / "map"
-    main(["--vectors", vectors, "--output", str(output)])
+    # Only a map is replaced, and only if asked.
     with pytest.raises(FileExistsError, match="--overwrite"):
-        main(["--vectors", vectors, "--output", str(output)])
-    main(["--vectors", vectors, "--output", str(output), "--overwrite", "--strength", "0"])
+        main(command)
+    main([*command, "--overwrite", "--strength", "0"])
     assert VectorCalibration.load(output).strength == 0
     (output / "calibration.json").unlink()
     with pytest.raises(FileExistsError, match=str(output)):
-        main(["--vectors", vectors, "--output", str(output), "--overwrite"])
+        main([*command, "--overwrite"])
 
 
 def test_stored_queries_without_labels_get_maps_of_their_own(vectors: str, tmp_path: Path) -> None:
@@ -204,10 +172,8 @@ def test_stored_queries_without_labels_get_maps_of_their_own(vectors: str, tmp_p
 
 
 def test_judged_queries_choose_the_strength_and_are_reported(vectors: str, tmp_path: Path, capsys) -> None:
-    (tmp_path / "qrels.tsv").write_text(
-        "query-id\tcorpus-id\tscore\n"
-        + "".join(f"{row}\t{row + 60 * side}\t1\n" for row in range(60) for side in (1, 2))
-    )
+    rows = [f"{row}\t{row + 60 * side}\t1" for row in range(60) for side in (1, 2)]
+    (tmp_path / "qrels.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]))
     words = ["--vectors", vectors, "--queries", vectors, "--qrels", str(tmp_path / "qrels.tsv")]
     main([*words, "--output", str(tmp_path / "map")])
     judged = json.loads((tmp_path / "map" / "language_bias.json").read_text())["judged"]
@@ -216,7 +182,7 @@ def test_judged_queries_choose_the_strength_and_are_reported(vectors: str, tmp_p
     assert f"| {best:g} (used) " in capsys.readouterr().out
 
 
-def test_the_report_looks_at_as_many_neighbours_as_are_asked_for(vectors: str, tmp_path: Path, capsys) -> None:
+def test_the_report_looks_at_as_many_neighbours_as_are_asked_for(vectors: str, tmp_path: Path) -> None:
     report(["--vectors", vectors, "--output", str(tmp_path / "bias.json"), "--neighbours", "7"])
     written = json.loads((tmp_path / "bias.json").read_text())
     assert written["neighbours"] == 7 and set(written["languages"]) == {"de", "en", "fr"}

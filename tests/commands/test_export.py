@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,27 +33,30 @@ def exported(tmp_path: Path, *options: str, model: str = "model") -> SentenceTra
     return SentenceTransformer(str(tmp_path / "out"), device="cpu")
 
 
+def fitted(**how: Any) -> VectorCalibration:
+    generator = np.random.default_rng(0)
+    clouds = {code: generator.normal(mean, 1, (60, 32)) for code, mean in (("en", 1), ("fr", -1))}
+    return VectorCalibration.fit(clouds, **how)
+
+
 def test_adapters_of_a_checkpoint_are_merged(tmp_path: Path, encoder: SentenceTransformer) -> None:
     pytest.importorskip("peft")
     add_lora(encoder, 4)
     for name, weight in encoder.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(weight)
-    expected = encoder.encode(TEXTS)
     encoder.save(str(tmp_path / "checkpoint"))
     assert list((tmp_path / "checkpoint").rglob("adapter_model.safetensors"))
     plain = exported(tmp_path, model="checkpoint")
     assert not list((tmp_path / "out").rglob("adapter*"))
-    np.testing.assert_allclose(plain.encode(TEXTS), expected, atol=1e-4)
+    np.testing.assert_allclose(plain.encode(TEXTS), encoder.encode(TEXTS), atol=1e-4)
 
 
 @pytest.mark.parametrize("queries_only", [False, True])
 def test_a_saved_map_becomes_a_part_of_the_model(
     tmp_path: Path, encoder: SentenceTransformer, queries_only: bool
 ) -> None:
-    generator = np.random.default_rng(0)
-    clouds = {code: generator.normal(mean, 1, (60, 32)) for code, mean in (("en", 1), ("fr", -1))}
-    calibration = VectorCalibration.fit(clouds, queries_only=queries_only, normalize=False)
+    calibration = fitted(queries_only=queries_only, normalize=False)
     calibration.save(tmp_path / "map")
     model = exported(tmp_path, "--calibration", str(tmp_path / "map"), "--license", "mit")
     raw = encoder.encode(TEXTS)
@@ -61,12 +65,17 @@ def test_a_saved_map_becomes_a_part_of_the_model(
     assert ModelCard.load(tmp_path / "out" / "README.md").data.license == "mit"
 
 
-def test_half_the_size(tmp_path: Path, encoder: SentenceTransformer) -> None:
+def test_half_the_size_and_only_in_place_of_a_model_if_asked(tmp_path: Path, encoder: SentenceTransformer) -> None:
     half = exported(tmp_path, "--dtype", "bfloat16")
     sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("out", "model")]
     assert sizes[0] < 0.6 * sizes[1]
     one, other = (model.encode(TEXTS, normalize_embeddings=True) for model in (encoder, half))
     assert (one * other).sum(axis=1).min() > 0.99
+    with pytest.raises(SystemExit, match="--overwrite"):
+        exported(tmp_path)
+    exported(tmp_path, "--overwrite")
+    with pytest.raises(SystemExit, match="'MIT License'"):
+        exported(tmp_path, "--overwrite", "--license", "MIT License")
 
 
 @pytest.mark.parametrize(("value", "options"), [(float("nan"), []), (1e6, ["--dtype", "float16"])])
@@ -80,22 +89,13 @@ def test_weights_that_are_not_finite_are_not_written(tmp_path: Path, value: floa
     assert not (tmp_path / "out").exists()
 
 
-def test_an_existing_model_stays_unless_it_is_to_be_replaced(tmp_path: Path, encoder: SentenceTransformer) -> None:
-    exported(tmp_path)
-    with pytest.raises(SystemExit, match="--overwrite"):
-        exported(tmp_path)
-    exported(tmp_path, "--overwrite")
-    with pytest.raises(SystemExit, match="'MIT License'"):
-        exported(tmp_path, "--overwrite", "--license", "MIT License")
-
-
 def test_a_map_is_no_model(tmp_path: Path, encoder: SentenceTransformer) -> None:
-    rows = {code: np.random.default_rng(0).normal(mean, 1, (60, 32)) for code, mean in (("en", 1), ("fr", -1))}
-    VectorCalibration.fit(rows).save(tmp_path / "map")
+    fitted().save(tmp_path / "map")
     with pytest.raises(SystemExit, match=r"map of vectors, .* export MODEL --calibration"):
         exported(tmp_path, model="map")
+    options = ["--output", str(tmp_path / "out"), "--calibration"]
     with pytest.raises(SystemExit, match="name the encoder that they are from"):
-        main(["export", "--calibration", str(tmp_path / "map"), "--output", str(tmp_path / "out")])
-    VectorCalibration.fit(rows, model=str(tmp_path / "model")).save(tmp_path / "named")
-    main(["export", "--calibration", str(tmp_path / "named"), "--output", str(tmp_path / "out")])
+        main(["export", *options, str(tmp_path / "map")])
+    fitted(model=str(tmp_path / "model")).save(tmp_path / "named")
+    main(["export", *options, str(tmp_path / "named")])
     assert SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS).shape == (3, 32)

@@ -6,66 +6,65 @@ from pathlib import Path
 import pytest
 
 from st_xlret.commands import main
-from tests.commands.conftest import WORDS
+from tests.training_scripts.scripts import WORDS
 
-PAIRS = set(zip(*WORDS.values(), strict=True))
+
+@pytest.fixture
+def lines(tmp_path: Path) -> list[str]:
+    """A file for each language, with a word a line."""
+    for code, words in WORDS.items():
+        (tmp_path / f"{code}.txt").write_text("\n".join(words))
+    return [str(tmp_path / f"{code}.txt") for code in WORDS]
+
+
+def pairs_of(output: Path) -> list[tuple[str, str]]:
+    return [tuple(line.split("\t")[1:]) for line in output.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("ending", ["tsv", "jsonl"])
-def test_translations_are_mined_best_first(tmp_path: Path, model: Path, lines: dict[str, str], ending: str) -> None:
+def test_translations_are_mined_best_first(tmp_path: Path, model: Path, lines: list[str], ending: str) -> None:
     output = tmp_path / f"pairs.{ending}"
-    main(["mine", *lines.values(), "--model", str(model), "--output", str(output)])
-    rows = output.read_text(encoding="utf-8").splitlines()
-    if ending == "tsv":
-        pairs = [tuple(row.split("\t")) for row in rows]
-    else:
-        pairs = [tuple(str(json.loads(row)[key]) for key in ("score", "source", "target")) for row in rows]
-    scores = [float(score) for score, _, _ in pairs]
-    assert scores == sorted(scores, reverse=True) and {(source, target) for _, source, target in pairs} == PAIRS
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["en.txt", "fr.txt", output.name]
-
-
-def test_pairs_below_the_threshold_and_repeated_texts_are_left_out(
-    tmp_path: Path, model: Path, lines: dict[str, str]
-) -> None:
-    output = tmp_path / "pairs.tsv"
-    options = ["mine", *lines.values(), "--model", str(model), "--output", str(output)]
-    Path(lines["en"]).write_text("sun\nsun\n\n")
+    options = ["mine", *lines, "--model", str(model), "--output", str(output)]
     main(options)
-    assert [line.split("\t")[1:] for line in output.read_text().splitlines()] == [["sun", "soleil"]]
+    rows = output.read_text(encoding="utf-8").splitlines()
+    pairs = [row.split("\t") if ending == "tsv" else [str(value) for value in json.loads(row).values()] for row in rows]
+    scores = [float(score) for score, *_ in pairs]
+    assert scores == sorted(scores, reverse=True)
+    assert sorted((source, target) for _, source, target in pairs) == sorted(zip(*WORDS.values(), strict=True))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["en.txt", "fr.txt", output.name]
     main([*options, "--threshold", "99"])
     assert output.read_text() == ""
 
 
-def test_kept_embeddings_are_those_of_these_texts(tmp_path: Path, model: Path, lines: dict[str, str]) -> None:
+def test_kept_embeddings_are_those_of_these_texts(tmp_path: Path, model: Path, lines: list[str]) -> None:
     output, cache = tmp_path / "pairs.tsv", tmp_path / "cache"
-    options = ["mine", *lines.values(), "--model", str(model), "--output", str(output), "--embedding_cache", str(cache)]
+    options = ["mine", *lines, "--model", str(model), "--output", str(output), "--embedding_cache", str(cache)]
     main(options)
     first, files = output.read_text(), {file: file.stat().st_mtime_ns for file in cache.rglob("*.npy")}
     main(options)
     assert output.read_text() == first and {file: file.stat().st_mtime_ns for file in cache.rglob("*.npy")} == files
-    Path(lines["fr"]).write_text("loup\n")
+    Path(lines[1]).write_text("loup\nloup\n\n")  # a text that is repeated is one
     main(options)
-    assert [line.split("\t")[1:] for line in output.read_text().splitlines()] == [["wolf", "loup"]]
+    assert pairs_of(output) == [("wolf", "loup")]
 
 
 def test_a_model_with_a_map_per_language_is_told_the_languages(
-    tmp_path: Path, per_language: Path, lines: dict[str, str]
+    tmp_path: Path, per_language: Path, lines: list[str]
 ) -> None:
     output = tmp_path / "pairs.tsv"
     options = ["--source_language", "en", "--target_language", "fra", "--margin", "absolute", "--output", str(output)]
-    main(["mine", *lines.values(), "--model", str(per_language), *options])
+    main(["mine", *lines, "--model", str(per_language), *options])
     assert {line.partition("\t")[0] for line in output.read_text().splitlines()} == {"1.000000"}
 
 
 @pytest.mark.parametrize("is_link", [False, True])
-def test_what_is_mined_is_never_written_over(tmp_path: Path, model: Path, lines: dict[str, str], is_link: bool) -> None:
-    output = tmp_path / "link.tsv" if is_link else Path(lines["fr"])
+def test_what_is_mined_is_never_written_over(tmp_path: Path, model: Path, lines: list[str], is_link: bool) -> None:
+    output = tmp_path / "link.tsv" if is_link else Path(lines[1])
     if is_link:
-        output.symlink_to(lines["fr"])
+        output.symlink_to(lines[1])
     with pytest.raises(SystemExit, match="what is read"):
-        main(["mine", *lines.values(), "--model", str(model), "--output", str(output)])
-    assert Path(lines["fr"]).read_text().startswith("soleil")
-    Path(lines["fr"]).write_text("\n")
+        main(["mine", *lines, "--model", str(model), "--output", str(output)])
+    assert Path(lines[1]).read_text().startswith("soleil")
+    Path(lines[1]).write_text("\n")
     with pytest.raises(SystemExit, match="fr.txt.*no text"):
-        main(["mine", *lines.values(), "--model", str(model), "--output", str(tmp_path / "o.tsv")])
+        main(["mine", *lines, "--model", str(model), "--output", str(tmp_path / "o.tsv")])

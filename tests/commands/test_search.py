@@ -16,11 +16,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.commands import main
-from st_xlret.commands.search import _plain
 from tests import tiny
 from tests.commands.conftest import PROSE, WORDS
 
 Search = Callable[..., list[list[dict[str, Any]]]]
+OWN, BOTH = {"soleil lune", "lune soleil soleil"}, {"soleil lune", "sun moon"}  # answers to "soleil lune"
 
 
 @pytest.fixture
@@ -45,6 +45,10 @@ def texts(results: list[dict[str, Any]]) -> set[str]:
     return {result["text"] for result in results}
 
 
+def vectors_of(model: Path, words: Any) -> list[Any]:
+    return SentenceTransformer(str(model), device="cpu").encode(list(words)).tolist()
+
+
 def test_queries_find_the_nearest_texts(index: str, search: Search, documents: Path) -> None:
     english, french = search(index, "--query", "sun moon", "vent neige", "--top-k", "3")
     assert len(english) == len(french) == 3
@@ -56,26 +60,24 @@ def test_queries_find_the_nearest_texts(index: str, search: Search, documents: P
 def test_any_vectors_with_texts_are_searched(
     tmp_path: Path, model: Path, search: Search, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    vectors: list[Any] = [*SentenceTransformer(str(model), device="cpu").encode(WORDS["en"]).tolist(), [1.0] * 16]
-    vectors += [[0.0] * 16, vectors[3]]
-    columns = {
-        "said": [*WORDS["en"], None, "zero", "evil \x1b[2J"],
-        "lang": ["e\x1bn"] * 14 + [None],
-        "vector": vectors,
-    }
+    vectors = vectors_of(model, WORDS["en"])
+    said = [*WORDS["en"], None, "zero", "evil \x1b[2J\u202e می\u200cخواهم"]
+    columns = {"said": said, "lang": ["e\x1bn"] * 14 + [None], "vector": [*vectors, [1.0] * 16, [0.0] * 16, vectors[3]]}
     pq.write_table(pa.table(columns), tmp_path / "own.parquet")
     options = [str(tmp_path / "own.parquet"), "--query", "rain", "--top_k", "99"]
     with pytest.raises(SystemExit, match="--model"):
         main(["search", *options])
+    options += ["--model", str(model)]
     with pytest.raises(SystemExit, match="--text_field"):
-        main(["search", *options, "--model", str(model)])
-    main(["search", *options, "--text_field", "said", "--model", str(model)])
+        main(["search", *options])
+    main(["search", *options, "--text_field", "said"])
     printed = capsys.readouterr().out
-    assert printed.splitlines()[2:4] == ["  1.000  e n  rain  [3]", "  1.000  ?    evil  [2J  [14]"]
+    # Without terminal escapes, and with the joiners of Persian letters.
+    assert printed.splitlines()[2:4] == ["  1.000  e n  rain  [3]", "  1.000  ?    evil  [2J  می\u200cخواهم  [14]"]
     assert printed.count("\n") == 15
     table = pa.table(columns).rename_columns(["text", "lang", "vector"])
     pq.write_table(table.replace_schema_metadata({"st_xlret": '{"metric": "dot"}'}), tmp_path / "own.parquet")
-    ((rain, *_),) = search(*options, "--model", str(model))
+    ((rain, *_),) = search(*options)
     assert rain["score"] == pytest.approx(1.64, abs=1e-3), "the dot product of vectors that are longer than 1"
 
 
@@ -88,14 +90,12 @@ def test_queries_are_mapped_as_the_vectors_were_calibrated(
     main([*calibrate, both])
     main(["apply", both, "--vectors", index, "--into", mapped])
     query = ["--query", "soleil lune", "--top_k", "2"]
-    own = {"soleil lune", "lune soleil soleil"}
-    assert texts(search(index, *query)[0]) == own
     for options in ((index, "--map", only), (mapped, "--map", both)):
-        assert texts(search(*options, *query)[0]) == {"soleil lune", "sun moon"}
+        assert texts(search(*options, *query)[0]) == BOTH
     main(["search", index, "--map", only, "--compare", index, *query, "--json"])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
-    assert [texts(line["results"]) for line in lines] == [{"soleil lune", "sun moon"}, own]
-    assert [(line["vectors"], line["map"]) for line in lines] == [(index, only), (index, None)]
+    expected = [(index, only, BOTH), (index, None, OWN)]
+    assert [(line["vectors"], line["map"], texts(line["results"])) for line in lines] == expected
     main(["search", index, "--map", only, "--compare", index, *query])
     assert "(index.parquet, mapped by only)]" in capsys.readouterr().out
     with pytest.warns(UserWarning, match="does not say that its vectors are mapped"):
@@ -112,22 +112,18 @@ def test_each_group_is_one_result_in_the_language_of_the_query(
     rows = [("sun", "en", "1"), ("moon", "en", "2"), ("soleil", "fr", "1"), ("soleil astre", "fr-ca", "1")]
     rows += [("soleil", "fr", None), ("vent", "fr", "3"), ("sun sun star", "en-gb", "2"), ("rain", None, "4")]
     said, codes, pages = zip(*rows, strict=True)
-    vectors = SentenceTransformer(str(model), device="cpu").encode(list(said)).tolist()
-    table = pa.table({"text": said, "language": codes, "page": pages, "vector": vectors})
+    table = pa.table({"text": said, "language": codes, "page": pages, "vector": vectors_of(model, said)})
     pq.write_table(table, tmp_path / "pages.parquet")
     options = [str(tmp_path / "pages.parquet"), "--model", str(model), "--query", "sun", "--group_field", "page"]
-
-    def shown(*more: str) -> list[tuple[str, str]]:
-        return [(result["id"], result["text"]) for result in search(*options, *more)[0]]
-
     rows_of = {"en": ["0", "6", "4", "7", "5"], "fr": ["2", "6", "4", "7", "5"], "fr-ca": ["2", "6", "4", "7", "5"]}
     for code, ids in rows_of.items():
-        results = shown("--language", code)
-        assert sorted(row for row, _ in results) == sorted(ids) and results[0][0] == ids[0]
-    # Every version in French is farther than others of its page, and keeps the place of the best one.
-    scores = [result["score"] for result in search(*options, "--language", "fr")[0]]
-    assert scores == sorted(scores, reverse=True) and scores[0] == pytest.approx(1, abs=1e-3)
-    assert shown("--prefer_language", "fra", "--language", "en", "--top_k", "1") == [("2", "soleil")]
+        (results,) = search(*options, "--language", code)
+        shown, scores = [result["id"] for result in results], [result["score"] for result in results]
+        assert sorted(shown) == sorted(ids) and shown[0] == ids[0]
+        # Every version in French is farther than others of its page, and keeps the place of the best one.
+        assert scores == sorted(scores, reverse=True) and scores[0] == pytest.approx(1, abs=1e-3)
+    ((preferred,),) = search(*options, "--prefer_language", "fra", "--language", "en", "--top_k", "1")
+    assert (preferred["id"], preferred["text"]) == ("2", "soleil")
     with pytest.raises(SystemExit, match="--group_field"):
         search(*options[:-2], "--prefer_language", "fr")
     with pytest.raises(SystemExit, match="'pagina'.*'page'"):
@@ -145,11 +141,7 @@ def test_compared_vectors_are_searched_by_the_model_that_they_name(
     main(["index", str(documents), "--model", str(other), "--output", two])
     pq.write_table(pq.read_table(index).replace_schema_metadata(None), index)  # it names no model
     options = ["--model", str(model), "--query", "soleil lune", "--top_k", "2"]
-    own = {"soleil lune", "lune soleil soleil"}
-    assert [texts(results) for results in search(index, "--compare", two, *options)] == [
-        own,
-        {"soleil lune", "sun moon"},
-    ]
+    assert [texts(results) for results in search(index, "--compare", two, *options)] == [OWN, BOTH]
 
 
 def test_queries_come_from_the_terminal_too(
@@ -166,9 +158,9 @@ def test_an_index_is_searched_by_the_model_that_made_it(
     tmp_path: Path, model: Path, documents: Path, monkeypatch: pytest.MonkeyPatch, search: Search
 ) -> None:
     shutil.copytree(model, tmp_path / "encoder")
+    (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     main(["index", str(documents), "--model", "encoder", "--output", "i.parquet"])
-    (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     options = [str(tmp_path / "i.parquet"), "--query", "sun moon", "--top_k", "1"]
     assert search(*options)[0][0]["text"] == "sun moon"
@@ -194,22 +186,16 @@ def test_a_model_with_a_map_per_language_is_told_the_languages(
         main(["index", str(documents), "--model", str(per_language), "--output", file])
         (results,) = search(file, "--query", "soleil lune", "--language", "fra", "--top_k", "2")
     # Without the map of its language, the French text would come before its English translation.
-    assert texts(results) == {"soleil lune", "sun moon"}
-    assert [result["score"] for result in results] == [pytest.approx(1, abs=1e-3)] * 2
+    assert texts(results) == BOTH and [result["score"] for result in results] == [pytest.approx(1, abs=1e-3)] * 2
     with pytest.warns(UserWarning, match="no language"):
         search(file, "--query", "soleil lune")
 
 
 def test_the_language_of_a_query_is_identified(tmp_path: Path, per_language: Path, search: Search) -> None:
     pytest.importorskip("py3langid")
-    texts = [f"{text} {word}" for text, word in zip((PROSE["en"], PROSE["fr"]), ("sun", "soleil"), strict=True)]
-    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    queries = {"en": f"{PROSE['en']} sun", "fr": f"{PROSE['fr']} soleil"}
+    (tmp_path / "texts.txt").write_text("\n".join(queries.values()))
     file = str(tmp_path / "index.parquet")
     main(["index", str(tmp_path / "texts.txt"), "--model", str(per_language), "--output", file])
-    for code, text in zip(("en", "fr"), texts, strict=True):
+    for code, text in queries.items():
         assert search(file, "--query", text) == search(file, "--query", text, "--language", code)
-
-
-def test_the_terminal_gets_joiners_and_no_escapes() -> None:
-    assert _plain("می\u200cخواهم क्\u200dष") == "می\u200cخواهم क्\u200dष"
-    assert _plain("a\x1b[2J\u202eb\n") == "a [2J b "

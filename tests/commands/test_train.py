@@ -15,12 +15,10 @@ def test_scripts_and_recipes_are_listed(
     arguments: list[str], repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["train", *arguments])
-    lines = capsys.readouterr().out.splitlines()
-    for name in SCRIPTS:
-        assert any(line.startswith(f"{name} ") and line.endswith(".") for line in lines), name
-    for recipe in (repository / "training_scripts" / "recipes").glob("*.yaml"):
-        assert any(line.startswith(f"{recipe.name} ") for line in lines), recipe
-    assert str(repository / "training_scripts") in lines[-1]
+    printed = capsys.readouterr().out
+    recipes = [file.name for file in (repository / "training_scripts" / "recipes").glob("*.yaml")]
+    assert all(f"\n{name} " in printed for name in [*SCRIPTS, *recipes])
+    assert str(repository / "training_scripts") in printed.splitlines()[-1]
 
 
 def test_a_script_runs_by_its_name_with_a_recipe_by_its_name(
@@ -40,19 +38,15 @@ def test_a_script_runs_by_its_name_with_a_recipe_by_its_name(
         main(["train", "ccp", "two-cores.yaml", *given])
 
 
+@pytest.mark.parametrize("name", ["cpc", "ml_ctl.py"])
+def test_a_wrong_name_names_the_known_ones(name: str) -> None:
+    with pytest.raises(SystemExit, match=f"error: .* '{name}'; there are: {', '.join(sorted(SCRIPTS))}"):
+        main(["train", name])
+
+
 def test_a_script_has_its_own_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["train", "ml-ctl", "--help"])
     assert "--dictionaries" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", ["cpc", "ml_ctl.py"])
-def test_a_wrong_name_names_the_known_ones(name: str) -> None:
-    with pytest.raises(SystemExit, match=f"error: there is no training script '{name}'; there are: ccp, ") as stop:
-        main(["train", name])
-    assert all(known in str(stop.value) for known in SCRIPTS)
-
-
-def test_an_error_of_a_script_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="error: .*--model"):
-        main(["train", "ccp", "--output_dir", str(tmp_path / "run")])
+        main(["train", "ccp", "--output_dir", "run"])

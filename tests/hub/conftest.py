@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
@@ -26,10 +27,9 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     file = data.parent / "tools" / "hub_server.py"
     if not file.is_file():
         pytest.skip(f"needs the stand-in for the Hub ({file} does not exist)")
-    spec = importlib.util.spec_from_file_location("hub_server", file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    monkeypatch.syspath_prepend(file.parent)
+    monkeypatch.delitem(sys.modules, "hub_server", raising=False)  # what was sent before is not there
+    module = importlib.import_module("hub_server")
     server = ThreadingHTTPServer(("127.0.0.1", 0), module.Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     endpoint = f"http://127.0.0.1:{server.server_port}"

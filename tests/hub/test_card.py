@@ -19,7 +19,7 @@ from tests import tiny
 from tests.conftest import REPOSITORY
 from tests.docs.blocks import python_blocks
 
-SECRET = "moon bear <script>"
+EVIL = "<script>x()</script> [click](javascript:x) | `b`\n\n# Head\n---\n**b** {{ x }}"
 
 
 def card(model: SentenceTransformer, folder: Path) -> ModelCard:
@@ -27,66 +27,44 @@ def card(model: SentenceTransformer, folder: Path) -> ModelCard:
     return ModelCard.load(folder / "README.md")
 
 
-def layer(languages: list[str], *steps: str, dimension: int = 8) -> CalibrationLayer:
-    return CalibrationLayer(dimension, languages, pivot=(languages or [None])[0], steps=steps)
-
-
-def trained(folder: Path) -> SentenceTransformer:
+def test_a_card_shows_no_text_of_the_training_and_an_exported_one_keeps_all_but_scores(tmp_path: Path) -> None:
     model = tiny.transformer()
     model[0].auto_model.config.name_or_path = "me/base"
-    facts = {"languages": ["en", "fr"], "license": "openrail++", "tags": ["toy"]}
-    set_card_data(model, **facts, data={"pairs": ["x.jsonl"], "documents": ["me/news:fr:train=fr", "big.jsonl"]})
-    rows = Dataset.from_dict({"one": [SECRET] * 8, "two": ["sun"] * 8})
-    arguments = SentenceTransformerTrainingArguments(
-        str(folder / "run"), max_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True
-    )
-
+    data = {"pairs": ["x.jsonl"], "documents": ["me/news:fr:train=fr", "big.jsonl"]}
+    set_card_data(model, languages=["en", "fr"], license="openrail++", tags=["toy"], data=data)
+    rows = Dataset.from_dict({"one": ["moon bear <script>"] * 8, "two": ["sun"] * 8})
+    options: Any = {"max_steps": 1, "save_strategy": "no", "report_to": "none", "disable_tqdm": True, "use_cpu": True}
+    arguments = SentenceTransformerTrainingArguments(str(tmp_path / "run"), **options)
     loss = MultipleNegativesRankingLoss(model)
     SentenceTransformerTrainer(model=model, args=arguments, train_dataset=rows, loss=loss).train()
-    return model
-
-
-def test_the_card_of_a_trained_model_shows_no_text_of_its_data(tmp_path: Path) -> None:
-    written = card(trained(tmp_path), tmp_path / "model")
-    stated = written.data
-    assert (stated.language, stated.license, stated.base_model) == (["en", "fr"], "openrail++", "me/base")
-    assert stated.datasets == ["me/news"]
-    assert {"st-xlret", "toy", "loss:MultipleNegativesRankingLoss"} <= set(stated.tags)
+    written = card(model, tmp_path / "model")
+    facts = {"base_model": "me/base", "license": "openrail++", "language": ["en", "fr"], "datasets": ["me/news"]}
+    assert {fact: getattr(written.data, fact) for fact in facts} == facts
+    assert {"st-xlret", "toy", "loss:MultipleNegativesRankingLoss"} <= set(written.data.tags)
     assert "moon bear" not in written.content
 
-
-def test_an_exported_model_keeps_facts_and_citations_but_no_scores(tmp_path: Path) -> None:
-    model = trained(tmp_path)
     model.model_card_data.sections["Results"] = "99.9"
-    written = card(export(model, layer(["en", "fr"], "shift", dimension=32)), tmp_path / "exported")
-    facts = ("base_model", "license", "language", "datasets")
-    stated = [getattr(written.data, fact) for fact in facts]
-    assert stated == ["me/base", "openrail++", ["en", "fr"], ["me/news"]]
+    calibration = CalibrationLayer(32, ["en", "fr"], pivot="en", steps=["shift"])
+    written = card(export(model, calibration), tmp_path / "exported")
     assert "## Calibration" in written.text and "- pairs: `x.jsonl`" in written.text and "99.9" not in written.text
     assert "MultipleNegativesRankingLoss" in written.text and "generated_from_trainer" not in written.data.tags
     again = card(export(load_model(str(tmp_path / "exported"), "cpu")), tmp_path / "again")
-    assert [getattr(again.data, fact) for fact in facts] == stated and "toy" in again.data.tags
-
-
-EVIL = "<script>x()</script> [click](javascript:x) | `b`\n\n# Head\n---\n**b** {{ x }}"
+    for each in (written, again):
+        assert {fact: getattr(each.data, fact) for fact in facts} == facts and "toy" in each.data.tags
 
 
 def test_what_others_wrote_is_no_markup(tmp_path: Path) -> None:
-    base = tmp_path / "base"
-    base.mkdir()
-    (base / "README.md").write_text(f"---\nlicense: 'mit\\n# x'\nbase_model: '{EVIL.splitlines()[0]}'\n---\n# B\n")
+    (tmp_path / "README.md").write_text(f"---\nlicense: 'mit\\n# x'\nbase_model: '{EVIL.splitlines()[0]}'\n---\n# B\n")
     model = tiny.static()
-    set_card_data(model, base_model=str(base), data={"pairs": ["<b>`[click](javascript:x).jsonl"]})
+    set_card_data(model, base_model=str(tmp_path), data={"pairs": ["<b>`[click](javascript:x).jsonl"]})
     assert (model.model_card_data.license, model.model_card_data.base_model) == (None, None)
-    calibration = CalibrationLayer(8, steps=[EVIL], notes={"note": EVIL})
-    text = card(export(model, calibration), tmp_path / "model").text
+    text = card(export(model, CalibrationLayer(8, steps=[EVIL], notes={"note": EVIL})), tmp_path / "model").text
     assert "<script>" not in text and "\n# Head" not in text and "`<b>'[click](javascript:x).jsonl`" in text
 
 
 def test_base_model_and_licence_come_from_the_base_models_card(tmp_path: Path) -> None:
-    file = tmp_path / "README.md"
+    file, model = tmp_path / "README.md", tiny.static()
     file.write_text("---\nlicense: mit\nbase_model: [intfloat/multilingual-e5-small]\n---\n# E5\n")
-    model = tiny.static()
     set_card_data(model, base_model=str(tmp_path))
     stated = model.model_card_data
     assert (stated.base_model, stated.license) == ("intfloat/multilingual-e5-small", "mit")
@@ -101,18 +79,14 @@ def test_base_model_and_licence_come_from_the_base_models_card(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("steps", "languages", "has_queries"),
-    [
-        (["lsar"], [], True),
-        (["shift", "scale"], ["en", "fr", "zh-tw"], True),
-        (["shift", "rotate"], ["to"], False),
-    ],
+    [(["lsar"], [], True), (["shift", "scale"], ["en", "fr", "zh-tw"], True), (["shift", "rotate"], ["to"], False)],
 )
 def test_the_card_of_a_calibrated_model(
     tmp_path: Path, steps: list[str], languages: list[str], has_queries: bool
 ) -> None:
     modules = list(tiny.static().children())
     base = SentenceTransformer(modules=modules, prompts={"query": "sun ", "passage": "moon "}, device="cpu")
-    calibration = layer(languages, *steps)
+    calibration = CalibrationLayer(8, languages, pivot=(languages or [None])[0], steps=steps)
     model = export(base, calibration, query_calibration=calibration if has_queries else None)
     set_card_data(model, languages=languages)
     written = card(model, tmp_path / "model")

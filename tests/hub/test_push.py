@@ -31,21 +31,18 @@ def export(encoder: Path, output: str, *options: str) -> None:
     main(["export", str(encoder), "--output", str(encoder.parent / output), "--push_to_hub", "alice/model", *options])
 
 
-def test_a_pushed_model_loads_elsewhere_with_the_same_vectors(hub: Any, encoder: Path) -> None:
-    export(encoder, "out", "--license", "mit", "--private")
-    expected = SentenceTransformer(str(encoder), device="cpu").encode(TEXTS)
-    assert np.array_equal(SentenceTransformer("alice/model", device="cpu").encode(TEXTS), expected)
-    assert b'SentenceTransformer("alice/model")' in files_of(hub, "alice/model")["README.md"]
-    assert hub.repos["alice/model"].private
-
-
-def test_a_model_keeps_what_the_card_of_its_encoder_states(hub: Any, encoder: Path) -> None:
+def test_a_pushed_model_loads_elsewhere_with_the_facts_of_its_encoder(hub: Any, encoder: Path) -> None:
     stated = "license: mit\nlanguage: [fr, multilingual]\ndatasets: [me/news]\ntags: [feature-extraction, health, mteb]"
     (encoder / "README.md").write_text(f"---\n{stated}\n---\n")
     HfApi().create_repo("alice/encoder")
     HfApi().upload_folder(repo_id="alice/encoder", folder_path=encoder)
-    main(["export", "alice/encoder", "--output", str(encoder.parent / "out")])
-    card = ModelCard.load(encoder.parent / "out" / "README.md").data
+    output = ["--output", str(encoder.parent / "out")]
+    main(["export", "alice/encoder", *output, "--push_to_hub", "alice/model", "--private"])
+    expected = SentenceTransformer(str(encoder), device="cpu").encode(TEXTS)
+    assert np.array_equal(SentenceTransformer("alice/model", device="cpu").encode(TEXTS), expected)
+    written = ModelCard(files_of(hub, "alice/model")["README.md"].decode())
+    assert 'SentenceTransformer("alice/model")' in written.text and hub.repos["alice/model"].private
+    card = written.data
     assert (card.base_model, card.license, card.datasets) == ("alice/encoder", "mit", ["me/news"])
     assert card.language == ["fr", "multilingual"] and "health" in card.tags and "mteb" not in card.tags
 
@@ -105,26 +102,16 @@ def test_a_failed_upload_names_the_folder_and_the_command(hub: Any, tmp_path: Pa
 
 
 def test_the_hosts_pushes_have_neither_token_nor_texts(hub: Any, tmp_path: Path) -> None:
-    model, folder = tiny.transformer(), tmp_path / "run"
-    args = CrossLingualTrainingArguments(
-        str(folder),
-        max_steps=2,
-        save_steps=1,
-        push_to_hub=True,
-        hub_model_id="alice/model",
-        hub_token=OWNER,
-        hub_strategy="all_checkpoints",
-        hub_always_push=True,
-        use_cpu=True,
-        report_to="none",
-    )
-    pairs = tiny.pairs(16)
+    model, pairs = tiny.transformer(), tiny.pairs(16)
+    options: Any = {"max_steps": 2, "save_steps": 1, "use_cpu": True, "report_to": "none", "push_to_hub": True}
+    options |= {"hub_model_id": "alice/model", "hub_token": OWNER, "hub_strategy": "all_checkpoints"}
+    args = CrossLingualTrainingArguments(str(tmp_path / "run"), hub_always_push=True, **options)
     trainer = CrossLingualTrainer(model, args, pairs, pairs, loss=SemanticContrastiveLoss(model))
     trainer.train()
     trainer.push_to_hub()
     sent = all_bytes(hub)
     assert b"checkpoint-2/README.md" in sent and b"training_args.bin" in sent and args.hub_token == OWNER
-    everything = sent + b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+    everything = sent + b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     assert OWNER.encode() not in everything
-    cards = [file.read_text() for file in folder.rglob("README.md")]
+    cards = [file.read_text() for file in tmp_path.rglob("README.md")]
     assert len(cards) == 3 and not any(text in card for card in cards for text in pairs["source"])

