@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -22,8 +22,6 @@ from st_xlret.encoding import Role, at_layer, encode, known_languages, languages
 from st_xlret.languages import normal_form
 from st_xlret.modules import CalibrationLayer
 from st_xlret.precision import resolve_precision
-
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ def macro_average(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]
     return {name: sum(values[name] for values in scores.values()) / len(scores) for name in shared}
 
 
-def choose(names: Sequence[str] | None, known: Mapping[str, Value] | Sequence[str], where: str) -> list[str]:
+def choose(names: Sequence[str] | None, known: Mapping[str, Any] | Sequence[str], where: str) -> list[str]:
     """The names that are asked for, by default all; a ValueError for an unknown one, or none, lists the known ones."""
     if names is not None:  # languages may be spelled in other ways
         known_as = {normal_form(name) or name: name for name in known}

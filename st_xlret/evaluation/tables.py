@@ -187,19 +187,10 @@ def compare(results: Mapping[str, Sequence[BenchmarkResult]]) -> dict[str, dict[
     """System to metric to its mean over the seeds (results) and half of the 95 % interval, which is None for one seed.
 
     The interval is that of Student's t: how much another set of seeds may move the mean. The metrics are those that all
-    results share.
-
-    Raises:
-        ValueError: If the results differ in benchmark, languages or protocol of measurement.
-
-    Example:
-        >>> compare({"ours": [BenchmarkResult("own", {}, {"accuracy": 0.5})]})
-        {'ours': {'accuracy': (0.5, None)}}
+    results share; a ValueError says where the results differ in benchmark, languages or protocol of measurement.
     """
     every = [result for seeds in results.values() for result in seeds]
-    measured = [
-        (each.benchmark, *sorted(each.scores), *(each.protocol.get(entry) for entry in _COMPARED)) for each in every
-    ]
+    measured = [(each.benchmark, *sorted(each.scores), *map(each.protocol.get, _COMPARED)) for each in every]
     if other := next((each for each in measured if each != measured[0]), None):
         raise ValueError(f"the results differ in benchmark, languages or protocol: {measured[0]} and {other}")
     metrics = [metric for metric in every[0].average if all(metric in result.average for result in every)]
@@ -250,9 +241,8 @@ def write_comparison(files: Sequence[str], output: str | os.PathLike[str]) -> st
         compared = compare(results)
         metrics = list(next(iter(compared.values())))
         header, lines = ["system", *metrics, "seeds"], []
-        fractions: list[list[Any]] = [
-            ["system", "seeds", *(f"{one}{of}" for one in metrics for of in ("", "_interval"))]
-        ]
+        columns = (f"{metric}{of}" for metric in metrics for of in ("", "_interval"))
+        fractions: list[list[Any]] = [["system", "seeds", *columns]]
         for name, values in compared.items():
             cells = [percent(mean) + ("" if half is None else f" ± {percent(half)}") for mean, half in values.values()]
             lines.append([name, *cells, str(len(results[name]))])

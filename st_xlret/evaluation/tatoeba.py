@@ -46,6 +46,7 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
     primary = "accuracy"
     directions = ("accuracy_forward", "accuracy_backward")
     direction = "forward: first language to second; backward: second to first; accuracy: mean of both"
+    mteb_f1 = False
 
     def __init__(
         self,
@@ -95,13 +96,10 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
             coded = zip(self.languages_of(name), sides, strict=True)
             both = [vectors[code][[row_of[code][text] for text in texts]] for code, texts in coded]
             accuracies = retrieval_accuracy(*both)
-            by_direction = dict(zip(self.directions, accuracies, strict=True))
-            scores[name] = {"accuracy": sum(accuracies) / 2, **by_direction, **self.more(*both)}
+            scores[name] = {"accuracy": sum(accuracies) / 2, **dict(zip(self.directions, accuracies, strict=True))}
+            if self.mteb_f1:
+                scores[name]["f1_to_en"] = weighted_f1(*both)
         return scores
-
-    def more(self, first: Tensor, second: Tensor) -> dict[str, float]:
-        """Further metrics of a pair."""
-        return {}
 
     def protocol(self, model: SentenceTransformer) -> dict[str, str]:
         """What determines the scores, apart from the weights of the model."""
@@ -146,10 +144,6 @@ class TatoebaEvaluator(BilingualRetrievalEvaluator):
     def languages_of(name: str) -> tuple[str, str]:
         """The language, and English."""
         return name, "en"
-
-    def more(self, first: Tensor, second: Tensor) -> dict[str, float]:
-        """The F1 of mteb, if it is asked for."""
-        return {"f1_to_en": weighted_f1(first, second)} if self.mteb_f1 else {}
 
 
 class TatoebaPairsEvaluator(BilingualRetrievalEvaluator):
