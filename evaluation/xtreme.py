@@ -5,10 +5,8 @@ r"""Fine-tune an encoder on English sentence pairs and measure it in other langu
 
 The ML-CTL paper (Table 1) reports both in XTREME's setting, zero-shot: a classifier that reads both sentences at once
 is fine-tuned on English pairs, the epoch with the best accuracy on English dev pairs is kept, and accuracy is measured
-on the test sets of all languages and averaged. The defaults are XTREME's for base models: 5 epochs, batches of 32, a
-learning rate of 2e-5 that decays linearly without warm-up, 128 tokens. The classifier and its training are those of
-Sentence Transformers (CrossEncoder, CrossEntropyLoss, CrossEncoderTrainer); of the model, only the Transformer is used.
-The output holds the accuracies as fractions in [0, 1]; a table beside the published averages is written next to it.
+on the test sets of all languages and averaged. The defaults are XTREME's for base models. Of the model, only the
+Transformer is used. The output holds the accuracies as fractions in [0, 1], and a table beside it the published ones.
 """
 
 from __future__ import annotations
@@ -27,13 +25,14 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
 
+from st_xlret.commands import check_needed
 from st_xlret.data.reading import find_file, read_lines
 from st_xlret.evaluation import BenchmarkResult, macro_average, published_rows, results_table
 from st_xlret.evaluation.base import choose, naming
 from st_xlret.files import check_output_file, write_json, write_text
 from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
-from st_xlret.precision import resolve_precision
+from st_xlret.precision import PRECISIONS, resolve_precision
 
 
 class LabelledPair(NamedTuple):
@@ -55,17 +54,12 @@ class PairTask(NamedTuple):
 
 
 _XNLI = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
+_PAWS_X = ("de", "en", "es", "fr", "ja", "ko", "zh")
 _LABELS = ("contradiction", "entailment", "neutral")
 PAIR_TASKS = {
     # XNLI-MT-1.0 and XNLI-1.0; x-final
     "xnli": PairTask("xnli", _LABELS, _XNLI, "multinli.train.en.tsv", ("premise", "hypo", "label")),
-    "paws-x": PairTask(
-        "paws-x",
-        ("0", "1"),
-        ("de", "en", "es", "fr", "ja", "ko", "zh"),
-        "en/train.tsv",
-        ("sentence1", "sentence2", "label"),
-    ),
+    "paws-x": PairTask("paws-x", ("0", "1"), _PAWS_X, "en/train.tsv", ("sentence1", "sentence2", "label")),
 }
 
 
@@ -124,21 +118,15 @@ class Arguments:
     learning_rate: float = option(2e-5, "Learning rate at the beginning.")
     batch_size: int = option(32, "Pairs in a batch.")
     max_seq_length: int = option(128, "Tokens of a pair; longer ones are truncated.")
-    precision: str = option(
-        "fp32", "Number format: auto is bf16 where the device computes in it.", ["auto", "fp32", "bf16"]
-    )
+    precision: str = option("fp32", "Number format: auto is bf16 where the device computes in it.", PRECISIONS)
     seed: int = option(0, "Seed of the new classification layer and of the order of the batches.")
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. Default: the best there is.")
-
-    def __post_init__(self) -> None:
-        for name in ("model", "data", "output"):
-            if not getattr(self, name):
-                raise ValueError(f"--{name} is missing.")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the data, fine-tune, measure, and write the result."""
     (given,) = parse([Arguments], arguments, description=__doc__)
+    check_needed(given, "model", "data", "output")
     tables = Path(given.output).with_suffix(".md")
     for file, begins in ((given.output, r'\{\s*"benchmark"'), (tables, r"\| system ")):
         check_output_file(file, ours=begins)
@@ -150,21 +138,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model = classifier(given, task)
     fine_tune(model, given, training, dev)
     scores = {code: {"accuracy": accuracy(model, pairs, given.batch_size)} for code, pairs in test.items()}
+    length = f"{given.max_steps} batches" if given.max_steps > 0 else f"{given.num_train_epochs:g} epochs"
+    rate = f"learning rate {given.learning_rate:g}, seed {given.seed}"
     protocol = {
         "task": f"{task.name}: classification of pairs of sentences, fine-tuned on English alone",
         "split": "test",
-        "training": f"{len(training)} English pairs, "
-        + (f"{given.max_steps} batches" if given.max_steps > 0 else f"{given.num_train_epochs:g} epochs")
-        + f" of {given.batch_size}, learning rate {given.learning_rate:g}, seed {given.seed}",
+        "training": f"{len(training)} English pairs, {length} of {given.batch_size}, {rate}",
         "precision": resolve_precision(given.precision, model.device),
     }
     result = BenchmarkResult(task.name, scores, macro_average(scores), protocol)
-    table = results_table(
-        result,
-        model_name=Path(given.model).name,
-        published=published_rows(task.name),
-        published_average=f"average_{len(task.languages)}" if len(scores) == len(task.languages) else None,
-    )
+    whole = f"average_{len(scores)}" if len(scores) == len(task.languages) else None
+    name, published = Path(given.model).name, published_rows(task.name)
+    table = results_table(result, model_name=name, published=published, published_average=whole)
     print(table, flush=True)
     write_json(given.output, result.as_json(given.model))
     write_text(tables, f"{table}\n")
@@ -176,25 +161,18 @@ def classifier(given: Arguments, task: PairTask) -> CrossEncoder:
 
     encoder = load_model(given.model, "cpu")
     if not isinstance(encoder[0], Transformer):
-        raise ValueError(
-            f"--model {given.model}: it starts with {type(encoder[0]).__name__}, and not with a Transformer."
-        )
+        raise ValueError(f"--model {given.model}: it starts with {type(encoder[0]).__name__}, not with a Transformer.")
     torch.manual_seed(given.seed)  # of the new layer
     with tempfile.TemporaryDirectory() as folder:
         encoder[0].model.save_pretrained(folder)
         encoder.tokenizer.save_pretrained(folder)
-        how: Any = {"max_length": given.max_seq_length, "device": given.device, "local_files_only": True}
-        return CrossEncoder(folder, num_labels=len(task.labels), **how)
+        options: Any = {"max_length": given.max_seq_length, "device": given.device, "local_files_only": True}
+        return CrossEncoder(folder, num_labels=len(task.labels), **options)
 
 
-def fine_tune(
-    model: CrossEncoder, given: Arguments, training: Sequence[LabelledPair], dev: Sequence[LabelledPair]
-) -> None:
+def fine_tune(model: CrossEncoder, given: Arguments, training: list[LabelledPair], dev: list[LabelledPair]) -> None:
     """Train on English pairs, and keep the epoch that is best on the dev pairs."""
-    columns: Any = list(zip(*training, strict=True))
-    dataset = Dataset.from_dict(
-        {name: list(column) for name, column in zip(LabelledPair._fields, columns, strict=True)}
-    )
+    dataset = Dataset.from_list([pair._asdict() for pair in training])
     by_epoch = given.max_steps <= 0
     with tempfile.TemporaryDirectory() as folder:
         arguments = CrossEncoderTrainingArguments(
@@ -223,9 +201,7 @@ class DevAccuracy(BaseEvaluator):
 
     def __init__(self, pairs: Sequence[LabelledPair], batch_size: int) -> None:
         super().__init__()
-        self.pairs = pairs
-        self.batch_size = batch_size
-        self.primary_metric = "dev_accuracy"
+        self.pairs, self.batch_size, self.primary_metric = pairs, batch_size, "dev_accuracy"
 
     def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:  # type: ignore[override]
         """The metric, as the host's Trainer calls it."""
