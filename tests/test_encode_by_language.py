@@ -83,7 +83,7 @@ def test_a_language_without_a_map_is_refused(model, code: str) -> None:
         encode(model, TEXTS, ["en", *[code] * 4])
 
 
-def test_bad_arguments_are_named(model: SentenceTransformer) -> None:
+def test_bad_arguments_are_refused(model: SentenceTransformer) -> None:
     with pytest.raises(ValueError):
         encode(model, TEXTS, ["en", "fr"])
     with pytest.raises(KeyError, match="passage"):

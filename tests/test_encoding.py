@@ -51,10 +51,9 @@ def record_batches(model, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, in
 @pytest.mark.parametrize("role", METHODS)
 @pytest.mark.parametrize("batch_size", [1, 2, 1000])
 def test_embeddings_are_those_of_the_host(model, texts, role, batch_size) -> None:
-    expected = getattr(model, METHODS[role])(texts)
-    found = encode(model, texts, role=role, batch_size=batch_size)
-    assert isinstance(found, np.ndarray) and found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    embedded = encode(model, texts, role=role, batch_size=batch_size)
+    assert isinstance(embedded, np.ndarray) and embedded.dtype == np.float32
+    np.testing.assert_allclose(embedded, getattr(model, METHODS[role])(texts), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -70,47 +69,42 @@ def test_embeddings_are_those_of_the_host(model, texts, role, batch_size) -> Non
     ],
 )
 def test_options_of_the_host(model, texts, options) -> None:
-    expected, found = model.encode(texts, **options), encode(model, texts, batch_size=1, **options)
-    assert type(found) is type(expected) and len(found) == len(texts)
-    for ours, host in zip(found, expected, strict=True):
+    expected, embedded = model.encode(texts, **options), encode(model, texts, batch_size=1, **options)
+    assert type(embedded) is type(expected) and len(embedded) == len(texts)
+    for ours, host in zip(embedded, expected, strict=True):
         assert ours.shape == host.shape and ours.dtype == host.dtype
         np.testing.assert_allclose(np.asarray(ours), np.asarray(host), atol=1e-6)
 
 
-def test_one_text_and_no_text(model) -> None:
+def test_one_text_no_text_and_options_that_the_model_does_not_take(model) -> None:
     np.testing.assert_allclose(encode(model, "sun moon"), model.encode("sun moon"), atol=1e-6)
     assert len(encode(model, [])) == 0
+    for options, named in (({"batch_size": 0}, "batch_size.*0"), ({"colour": "red"}, "colour")):
+        with pytest.raises(ValueError, match=named):
+            encode(model, ["sun"], **options)
 
 
-@pytest.mark.parametrize(("options", "named"), [({"batch_size": 0}, "batch_size.*0"), ({"colour": "red"}, "colour")])
-def test_options_that_the_model_does_not_take_are_refused(model, options, named) -> None:
-    with pytest.raises(ValueError, match=named):
-        encode(model, ["sun"], **options)
-
-
-def test_no_batch_is_larger_than_the_budget_and_prompts_count(model, texts, monkeypatch) -> None:
+def test_batches_are_small_and_little_padded_and_prompts_count(model, texts, monkeypatch) -> None:
     shapes = record_batches(model, monkeypatch)
     encode(model, texts, role="query", batch_size=1)
     assert sum(rows for rows, _ in shapes) == len(texts)
     assert all(rows * tokens <= TOKENS_PER_TEXT for rows, tokens in shapes)
     lengths = token_lengths(model, [f"sun moon: {text}" for text in texts])
     assert max(tokens for _, tokens in shapes) == max(lengths) == model.max_seq_length
-
-
-def test_less_padding_than_in_batches_of_equally_many_texts(model, texts, monkeypatch) -> None:
-    shapes = record_batches(model, monkeypatch)
-    encode(model, texts, batch_size=1)
-    ours = sum(rows * tokens for rows, tokens in shapes)
+    computed = sum(rows * tokens for rows, tokens in shapes)
     shapes.clear()
-    model.encode(texts, batch_size=8)
-    host = sum(rows * tokens for rows, tokens in shapes)
-    assert sum(token_lengths(model, texts)) <= ours < host
+    model.encode(texts, prompt="sun moon: ", batch_size=8)
+    assert sum(lengths) <= computed < sum(rows * tokens for rows, tokens in shapes)
 
 
-def test_a_model_without_padding_is_given_equally_many_texts(texts) -> None:
+def test_models_without_padding_or_a_limit(texts) -> None:
     model = static()
     assert token_lengths(model, texts) is None
     np.testing.assert_allclose(encode(model, texts, batch_size=3), model.encode(texts), atol=1e-6)
+    model, texts = transformer(), ["sun", "sun moon star"]
+    model[0].tokenizer.model_max_length = int(1e30)
+    assert token_lengths(model, texts) == [len(ids) for ids in model.tokenizer(texts)["input_ids"]]
+    np.testing.assert_allclose(encode(model, texts), model.encode(texts), atol=1e-6)
 
 
 @pytest.mark.parametrize("budget", [1, 7, 64, 1000])
@@ -126,37 +120,18 @@ def test_batches_hold_every_text_once_longest_first(budget) -> None:
     assert list(token_batches([], budget)) == []
 
 
-def test_a_tokenizer_without_a_limit_reads_whole_texts() -> None:
-    model = transformer()
-    model[0].tokenizer.model_max_length = int(1e30)
-    texts = ["sun", "sun moon star"]
-    assert token_lengths(model, texts) == [len(ids) for ids in model.tokenizer(texts)["input_ids"]]
-    np.testing.assert_allclose(encode(model, texts), model.encode(texts), atol=1e-6)
-
-
 def test_few_lengths_in_bf16_on_a_cpu(texts, monkeypatch) -> None:
     model = transformer_encoder(tokenizer(), "tiny", max_seq_length=32).to("cpu")
     expected = model.encode(texts)
     shapes = record_batches(model, monkeypatch)
     with torch.autocast("cpu", torch.bfloat16):
-        found = encode(model, texts, batch_size=2)
+        embedded = encode(model, texts, batch_size=2)
     assert {tokens for _, tokens in shapes} == {16, 32}
     assert all(rows * tokens <= 2 * TOKENS_PER_TEXT for rows, tokens in shapes)
-    np.testing.assert_allclose(found, expected, atol=0.03)
-    shapes.clear()
-    np.testing.assert_allclose(encode(model, texts, batch_size=1), expected, atol=1e-6)
-    assert any(tokens % 16 for _, tokens in shapes)
-
-
-def test_texts_are_not_padded_beyond_what_a_model_reads() -> None:
-    model = transformer_encoder(tokenizer(), "tiny", max_seq_length=20)
-    assert few_lengths(model) == few_lengths(static()) == {}
-    long = transformer_encoder(tokenizer(), "tiny", max_seq_length=32)
-    assert few_lengths(long) and few_lengths(long, 16) and few_lengths(long, 20) == {}
-    long[0].query_length = 20
-    assert few_lengths(long) == {}
-    with torch.autocast("cpu", torch.bfloat16):
-        assert len(encode(model, ["sun " * 40, "moon"])) == 2
+    np.testing.assert_allclose(embedded, expected, atol=0.03)
+    assert few_lengths(model, 16) and few_lengths(model, 20) == few_lengths(static()) == {}
+    model[0].query_length = 20  # texts are not padded beyond what a model reads
+    assert few_lengths(model) == {}
 
 
 @pytest.mark.parametrize("layer", [0, 1, None])
@@ -176,9 +151,9 @@ def test_a_layer_is_averaged_under_the_attention_mask(layer, batch_size) -> None
 
 def test_the_models_own_modules_after_a_layer_and_the_model_as_it_is() -> None:
     model = transformer()
-    expected = model.encode(["sun", "moon star"])
     with at_layer(model, 1, "model") as part:
-        np.testing.assert_allclose(encode(part, ["sun", "moon star"]), expected, atol=1e-6)
+        embedded = encode(part, ["sun", "moon star"])
+    np.testing.assert_allclose(embedded, model.encode(["sun", "moon star"]), atol=1e-6)
     with at_layer(model, None) as part:
         assert part is model
 
@@ -198,6 +173,7 @@ def test_the_model_is_left_as_it_was_and_an_unknown_layer_is_named(layer) -> Non
 
 
 ROWS = np.random.default_rng(0).standard_normal((23, 5)).astype(np.float32)
+HALVES = ROWS.astype(np.float16)
 
 
 def kept_in(folder, embedded: list, stop_after: int = 99) -> KeptVectors:
@@ -211,13 +187,13 @@ def kept_in(folder, embedded: list, stop_after: int = 99) -> KeptVectors:
 
 
 def test_kept_vectors_are_float16_by_slices_and_shards(tmp_path) -> None:
-    kept, halves = kept_in(tmp_path, []), ROWS.astype(np.float16)
+    kept = kept_in(tmp_path, [])
     assert kept.shape == (23, 5) and len(kept) == 23 and len(list(tmp_path.glob("*.npy"))) == 5
     for rows in (slice(None), slice(3, 17), slice(5, 10), slice(22, 99)):
-        assert np.array_equal(kept[rows], halves[rows])
-    assert np.array_equal(np.concatenate(list(kept)), halves) and all(isinstance(shard, np.memmap) for shard in kept)
+        assert np.array_equal(kept[rows], HALVES[rows])
+    assert np.array_equal(np.concatenate(list(kept)), HALVES) and all(isinstance(shard, np.memmap) for shard in kept)
     scores, rows = kept.top_k(torch.from_numpy(ROWS[:3]), 7)
-    expected = top_k(ROWS[:3], halves, 7)
+    expected = top_k(ROWS[:3], HALVES, 7)
     assert torch.equal(rows, expected[1])
     torch.testing.assert_close(scores, expected[0])  # a product of another shape rounds otherwise
 
@@ -226,9 +202,8 @@ def test_an_interrupted_run_goes_on_where_it_stopped_and_a_second_embeds_nothing
     with pytest.raises(KeyboardInterrupt):
         kept_in(tmp_path, [], stop_after=2)
     again: list[slice] = []
-    assert np.array_equal(kept_in(tmp_path, again)[:], ROWS.astype(np.float16)) and len(again) == 3
-    kept_in(tmp_path, again)
-    assert len(again) == 3
+    for _ in range(2):
+        assert np.array_equal(kept_in(tmp_path, again)[:], HALVES) and len(again) == 3
 
 
 @pytest.mark.parametrize(
@@ -238,7 +213,7 @@ def test_a_damaged_shard_is_made_again(tmp_path, damage) -> None:
     kept_in(tmp_path, [])
     shard, again = tmp_path / "000001.npy", []
     shard.write_bytes(damage(shard.read_bytes()))
-    assert np.array_equal(kept_in(tmp_path, again)[:], ROWS.astype(np.float16)) and again == [slice(5, 10)]
+    assert np.array_equal(kept_in(tmp_path, again)[:], HALVES) and again == [slice(5, 10)]
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf, 1e6])

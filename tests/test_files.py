@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import DEFAULT, Mock
 
 import numpy as np
 import pytest
@@ -48,9 +49,8 @@ def test_weights_are_as_readable_as_the_umask_says(tmp_path: Path) -> None:
         folder = save_model(Model(), tmp_path / "runs" / "model")
     finally:
         os.umask(before)
-    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o640} and os.listdir(folder.parent) == [
-        "model"
-    ]
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o640}
+    assert os.listdir(folder.parent) == ["model"]
 
 
 @pytest.mark.parametrize("marker", ["modules.json", "calibration.json"])
@@ -62,6 +62,7 @@ def test_overwrite_replaces_a_model_or_a_map(saved: Path, marker: str) -> None:
     with pytest.raises(FileExistsError, match="--overwrite.*--resume"):
         check_output_directory(saved, resume=False)
     check_output_directory(saved, resume=True)
+    check_output_directory(saved / "runs" / "ccp")  # which makes no folder
     save_model(Model(), saved, overwrite=True)
     assert content_of(saved) == "new" and len(os.listdir(saved)) == 2 and os.listdir(saved.parent) == ["model"]
 
@@ -106,33 +107,25 @@ def test_an_output_file_is_new_or_ours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "number"),
+    ("error", "message"),
     [
-        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), errno.ENOSPC),
-        (Exception("No space left on device (os error 28)"), errno.ENOSPC),  # of libraries in Rust
-        (KeyboardInterrupt(), None),
-        (FileNotFoundError(2, "no", "input"), 2),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "Could not write {}.*No space"),
+        (Exception("No space left on device (os error 28)"), "Could not write {}.*No space"),  # of libraries in Rust
+        (KeyboardInterrupt(), "^$"),
+        (FileNotFoundError(2, "no", "input"), "input"),
     ],
 )
-def test_an_error_leaves_nothing_and_loses_nothing(saved: Path, error: BaseException, number: int | None) -> None:
+def test_an_error_leaves_nothing_and_loses_nothing(saved: Path, error: BaseException, message: str) -> None:
     for target in (saved.parent / "runs" / "other", saved):
-        with pytest.raises((OSError, KeyboardInterrupt), match=str(target) if number == errno.ENOSPC else "") as caught:
+        with pytest.raises((OSError, KeyboardInterrupt), match=message.format(target)):
             save_model(Model(error=error), target, overwrite=True)
-        assert getattr(caught.value, "errno", None) == number
     assert content_of(saved) == "old" and os.listdir(saved.parent) == ["model"]
 
 
 def test_a_failed_swap_puts_the_old_model_back(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rename, calls = os.rename, []
-
-    def fail_the_second_time(source: Path, destination: Path) -> None:
-        calls.append(source)
-        if len(calls) == 2:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        rename(source, destination)
-
-    monkeypatch.setattr(os, "rename", fail_the_second_time)
-    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+    rename = Mock(wraps=os.rename, side_effect=[DEFAULT, OSError("a bad disk"), DEFAULT])
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(OSError, match="a bad disk"):
         save_model(Model(), saved, overwrite=True)
     assert content_of(saved) == "old" and os.listdir(saved.parent) == ["model"]
 
@@ -164,16 +157,12 @@ def test_of_a_link_the_target_is_written_and_no_pipe(saved: Path) -> None:
             write_text(path, "new")
 
 
-def test_a_check_makes_no_folder(tmp_path: Path) -> None:
-    assert check_output_directory(tmp_path / "runs" / "ccp") == tmp_path / "runs" / "ccp" and os.listdir(tmp_path) == []
-
-
 def test_json_of_arrays_paths_and_missing_values(tmp_path: Path) -> None:
-    arrays = {"accuracy": np.float32(0.5), "loss": torch.tensor(2.0), "by_language": np.array([1, 2])}
-    undefined = [float("nan"), np.float64("inf"), torch.tensor(float("nan"))]
-    path = write_json(tmp_path / "a.json", {**arrays, "undefined": undefined, "model": Path("runs/a"), "text": "ελ"})
-    written = {"accuracy": 0.5, "loss": 2.0, "by_language": [1, 2], "undefined": [None] * 3, "model": "runs/a"}
-    assert path.read_text(encoding="utf-8") == json.dumps(written | {"text": "ελ"}, indent=2, ensure_ascii=False) + "\n"
+    content = {"accuracy": np.float32(0.5), "loss": torch.tensor(2.0), "by_language": np.array([1, 2])}
+    content |= {"undefined": [float("nan"), np.float64("inf"), torch.tensor(float("nan"))], "path": Path("a"), "ελ": 1}
+    path = write_json(tmp_path / "a.json", content)
+    written = {"accuracy": 0.5, "loss": 2.0, "by_language": [1, 2], "undefined": [None] * 3, "path": "a", "ελ": 1}
+    assert path.read_text(encoding="utf-8") == json.dumps(written, indent=2, ensure_ascii=False) + "\n"
     with pytest.raises(TypeError, match="object"):
         write_json(path, {"a": object()})
     assert "ελ" in path.read_text(encoding="utf-8")

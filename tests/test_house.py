@@ -13,40 +13,12 @@ from pathlib import Path
 
 import pytest
 
-ROOMS = [
-    "commands",
-    "training",
-    "stores",
-    "calibration",
-    "hub",
-    "evaluation",
-    "losses",
-    "batches",
-    "encoding",
-    "data",
-    "search",
-    "modules",
-    "functional",
-    "languages",
-    "precision",
-    "options",
-    "files",
-    "portable",
-    "optional",
-]
+import st_xlret
+from st_xlret.optional import import_optional
 
-
-OPTIONAL = (
-    "faiss",
-    "icu4py",
-    "langcodes",
-    "matplotlib",
-    "mteb",
-    "nltk",
-    "sentencex",
-    "stopwordsiso",
-    "tabulate",
-)
+ROOMS = ["commands", "training", "stores", "calibration", "hub", "evaluation", "losses", "batches", "encoding", "data"]
+ROOMS += ["search", "modules", "functional", "languages", "precision", "options", "files", "portable", "optional"]
+OPTIONAL = ["faiss", "icu4py", "langcodes", "matplotlib", "mteb", "nltk", "sentencex", "stopwordsiso", "tabulate"]
 """Libraries that no import of st_xlret needs, though most of them are installed with it."""
 
 
@@ -90,28 +62,24 @@ def test_the_equations_import_torch_only(repository: Path) -> None:
     assert all(imported_rooms(file) <= {"functional"} for file in files)
 
 
-def test_import_is_light_and_touches_no_network(repository: Path) -> None:
+def test_import_is_light_touches_no_network_and_needs_no_optional_library(repository: Path) -> None:
     program = (
         "import socket, sys\n"
         "def refuse(*args, **kwargs): raise AssertionError('network at import')\n"
         "socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse\n"
-        "import st_xlret\n"
-        "heavy = {'torch', 'transformers', 'sentence_transformers', 'datasets', 'mteb'} & set(sys.modules)\n"
-        "assert not heavy, f'import st_xlret loads {heavy}'\n"
-        "for name in st_xlret.__all__: getattr(st_xlret, name)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=repository, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-def test_everything_public_imports_where_only_sentence_transformers_is_installed(repository: Path) -> None:
-    program = (
-        f"import sys; sys.modules.update(dict.fromkeys({OPTIONAL}))\n"
+        f"sys.modules.update(dict.fromkeys({OPTIONAL}))\n"
         "import st_xlret, st_xlret.commands\n"
+        "heavy = {'torch', 'transformers', 'sentence_transformers', 'datasets', 'mteb'} & set(sys.modules)\n"
+        f"assert not heavy - {{*{OPTIONAL}}}, f'import st_xlret loads {{heavy}}'\n"
         "for name in st_xlret.__all__: getattr(st_xlret, name)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=repository, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_is_lacking_is_named_with_its_extra() -> None:
+    with pytest.raises(ImportError, match=r'no_such_library is needed for tests: pip install "st-xlret\[eval\]"'):
+        import_optional("no_such_library", extra="eval", needed_for="tests")
 
 
 def test_every_library_that_is_imported_is_declared(repository: Path) -> None:
@@ -136,16 +104,10 @@ def test_nothing_private_of_other_libraries_is_imported(repository: Path, folder
             assert is_ours or not is_private, f"{file.relative_to(repository)} imports {name}"
 
 
-def test_the_package_is_typed() -> None:
-    assert resources.files("st_xlret").joinpath("py.typed").is_file()
-
-
-def test_one_version(repository: Path) -> None:
-    import st_xlret
-
+def test_the_package_is_typed_and_has_one_version(repository: Path) -> None:
     text = (repository / "pyproject.toml").read_text(encoding="utf-8")
-    found = re.search(r'^version = "(.+)"$', text, re.MULTILINE)
-    assert found and st_xlret.__version__ == found.group(1)
+    assert f'\nversion = "{st_xlret.__version__}"\n' in text
+    assert resources.files("st_xlret").joinpath("py.typed").is_file()
 
 
 def test_torch_is_the_first_constraint_and_every_line_is_a_pin(repository: Path) -> None:
@@ -161,13 +123,7 @@ def test_the_ci_program_runs_all_tests_from_anywhere(repository: Path, tmp_path:
     for name, line in (("make", 'echo "$PWD: make $*"'), ("python3", "exit 1")):  # no environment can be made
         (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
         (tmp_path / name).chmod(0o755)
-    done = subprocess.run(
-        [str(program)],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    how: dict = {"cwd": tmp_path, "env": environment, "stdin": subprocess.DEVNULL, "capture_output": True}
+    done = subprocess.run([str(program)], text=True, check=True, **how)
     assert done.stdout.splitlines() == [f"{repository}: make {target}" for target in ("setup engines", "test-all")]

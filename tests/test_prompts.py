@@ -7,23 +7,15 @@ from st_xlret.encoding import embeds_roles_apart, prompt_name, role_prompt
 from st_xlret.modules import with_two_encoders
 from tests import tiny
 
-INSTRUCTION = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
-BGE = "Represent this sentence for searching relevant passages: "
 SHIPPED: dict[str, tuple[dict[str, str], str | None, str, str, str]] = {
     # prompts, default prompt -> before queries, before documents, before other texts
     "none": ({}, None, "", "", ""),
     "E5": ({"query": "query: ", "passage": "passage: "}, None, "query: ", "passage: ", ""),
     "E5, default": ({"query": "query: ", "passage": "passage: "}, "query", "query: ", "passage: ", "query: "),
-    "BGE": ({"query": BGE}, None, BGE, "", ""),
-    "BGE, default": ({"query": BGE}, "query", BGE, "", BGE),
-    "Qwen": ({"query": INSTRUCTION, "document": ""}, None, INSTRUCTION, "", ""),
-    "Nomic": (
-        {"query": "search_query: ", "passage": "search_document: ", "Classification": "classification: "},
-        None,
-        "search_query: ",
-        "search_document: ",
-        "",
-    ),
+    "BGE": ({"query": "BGE: "}, None, "BGE: ", "", ""),
+    "BGE, default": ({"query": "BGE: "}, "query", "BGE: ", "", "BGE: "),
+    "Qwen": ({"query": "Instruct: a\nQuery:", "document": ""}, None, "Instruct: a\nQuery:", "", ""),
+    "Nomic": ({"query": "q: ", "passage": "d: ", "Classification": "classification: "}, None, "q: ", "d: ", ""),
     "corpus": ({"query": "q: ", "corpus": "c: "}, None, "q: ", "c: ", ""),
     "all names": ({"document": "d: ", "passage": "p: ", "corpus": "c: "}, None, "", "d: ", ""),
     "one for all": ({"text": "text: "}, "text", "text: ", "text: ", "text: "),

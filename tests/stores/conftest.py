@@ -22,12 +22,22 @@ def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     server.cleanup()
 
 
-@pytest.fixture(params=[*stores.BUILDERS, *stores.POSTGRES])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store of each kind with the same ten rows."""
-    if request.param in stores.POSTGRES:
-        return stores.postgres(request.getfixturevalue("postgresql_server"), *stores.POSTGRES[request.param])
-    return stores.BUILDERS[request.param](tmp_path)
+@pytest.fixture
+def build(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., str]:
+    """Makes a store of a kind, with the same ten rows for all kinds, and gives its address."""
+
+    def build(kind: str, *types: str) -> str:
+        if kind == "postgresql":
+            return stores.postgres(request.getfixturevalue("postgresql_server"), *types)
+        return stores.BUILDERS[kind](tmp_path)
+
+    return build
+
+
+@pytest.fixture(params=[*stores.BUILDERS, *stores.POSTGRES], ids=str)
+def address(request: pytest.FixtureRequest, build: Callable[..., str]) -> str:
+    """A store of each kind."""
+    return build(request.param) if isinstance(request.param, str) else build("postgresql", *request.param)
 
 
 @pytest.fixture

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -45,9 +44,11 @@ def qdrant(folder: Path, *, name: str = "") -> str:
     client, models = open_qdrant(folder)
     parameters: Any = models.VectorParams(size=4, distance=models.Distance.COSINE)
     client.create_collection("docs", vectors_config={name: parameters} if name else parameters)
+    points = []
     for i, (vector, language) in enumerate(zip(VECTORS.tolist(), LANGUAGES, strict=True)):
         payload = {"text": TEXTS[i], "metadata": {"language": language}} | ({"language": language} if language else {})
-        client.upsert("docs", [models.PointStruct(id=i, vector={name: vector} if name else vector, payload=payload)])
+        points.append(models.PointStruct(id=i, vector={name: vector} if name else vector, payload=payload))
+    client.upsert("docs", points)
     client.close()
     return f"qdrant:{folder / 'qdrant'}?collection=docs"
 
@@ -65,7 +66,6 @@ def chroma(folder: Path) -> str:
     client = pytest.importorskip("chromadb").PersistentClient(str(folder / "chroma"))
     collection = client.create_collection("docs", configuration={"hnsw": {"space": "cosine"}}, embedding_function=None)
     about = [{"language": language} if language else None for language in LANGUAGES]
-    (folder / "chroma").mkdir(exist_ok=True)
     collection.add(ids=[f"{i}" for i in range(10)], embeddings=VECTORS, documents=TEXTS, metadatas=about)
     return f"chroma:{folder / 'chroma'}?collection=docs"
 
@@ -95,9 +95,8 @@ def faiss_ivf(folder: Path) -> str:
 def postgres(server: str, kind: str = "vector(4)", key: str = "bigint") -> str:
     with connected(server) as connection:
         connection.execute("DROP TABLE IF EXISTS docs")
-        connection.execute(
-            f"CREATE TABLE docs (key {key} PRIMARY KEY, about jsonb, lang text, text text, dense {kind})"
-        )
+        columns = f"key {key} PRIMARY KEY, about jsonb, lang text, text text, dense {kind}"
+        connection.execute(f"CREATE TABLE docs ({columns})")
         for i, vector in enumerate(VECTORS.tolist()):
             name, about = UUID(int=i) if key == "uuid" else 7 * i, f'{{"lang": "{LANGUAGES[i]}"}}'
             values = (name, about, LANGUAGES[i], TEXTS[i], str(vector))
@@ -107,10 +106,8 @@ def postgres(server: str, kind: str = "vector(4)", key: str = "bigint") -> str:
     return f"{server.replace('?', '?table=docs&column=dense&', 1)}"
 
 
-@contextmanager
-def connected(server: str) -> Iterator[Any]:
-    with pytest.importorskip("psycopg").connect(server, autocommit=True) as connection:
-        yield connection
+def connected(server: str) -> Any:
+    return pytest.importorskip("psycopg").connect(server, autocommit=True)
 
 
 def beside(address: str, name: str) -> tuple[str, str]:
@@ -127,8 +124,4 @@ def beside(address: str, name: str) -> tuple[str, str]:
 
 _BUILDERS = (parquet, parquet_folder, npy, faiss_flat, faiss_ivf, qdrant, named_qdrant, chroma, lance)
 BUILDERS: dict[str, Callable[[Path], str]] = {builder.__name__: builder for builder in _BUILDERS}
-POSTGRES = {
-    "vector": ("vector(4)", "bigint"),
-    "halfvec": ("halfvec(4)", "uuid"),
-    "vector without size": ("vector", "character(3)"),
-}
+POSTGRES = [("vector(4)", "bigint"), ("halfvec(4)", "uuid"), ("vector", "character(3)")]
