@@ -12,13 +12,17 @@ Tags = Sequence[tuple]
 Ids = Sequence[int]
 
 
+def exponential(a: Tensor, b: Tensor, temperature: float = 1.0) -> Tensor:
+    return torch.exp(F.cosine_similarity(a, b, dim=0) / temperature)
+
+
 def naive_context_loss(
     z: Tensor, window: Ids, tags: Tags, *, temperature, queue=(), queue_tags=(), across_languages=False, normalize=True
 ) -> Tensor:
     """Algorithm 1 of the CCP paper, lines 14-16; tags are (language, document, text) of each row."""
 
     def score(a: Tensor, b: Tensor) -> Tensor:
-        return torch.exp((F.cosine_similarity(a, b, dim=0) if normalize else a @ b) / temperature)
+        return exponential(a, b, temperature) if normalize else torch.exp(a @ b / temperature)
 
     def may_be_negative(mine: tuple, other: tuple) -> bool:
         if mine[0] != other[0] and not across_languages:
@@ -30,13 +34,11 @@ def naive_context_loss(
         for i in range(len(z)):
             if i == c or window[i] != window[c]:
                 continue
-            denominator = z.new_zeros(())
-            for k in range(len(z)):
-                if k != c and (window[k] == window[c] or may_be_negative(tags[c], tags[k])):
-                    denominator = denominator + score(z[c], z[k])
-            for k in range(len(queue)):
-                if may_be_negative(tags[c], queue_tags[k]):
-                    denominator = denominator + score(z[c], queue[k])
+            rows = [
+                k for k in range(len(z)) if k != c and (window[k] == window[c] or may_be_negative(tags[c], tags[k]))
+            ]
+            keys = [k for k in range(len(queue)) if may_be_negative(tags[c], queue_tags[k])]
+            denominator = sum(score(z[c], z[k]) for k in rows) + sum(score(z[c], queue[k]) for k in keys)
             terms.append(-torch.log(score(z[c], z[i]) / denominator))
     return torch.stack(terms).mean()
 
@@ -64,11 +66,8 @@ def naive_masked_sentence_loss(
         if same and cross:
             mean_same = sum(sim(t, j) for j in same) / len(same)
             alpha = (mean_same - sum(sim(t, k) for k in cross) / len(cross)).detach()
-        denominator = torch.exp(sim(t, t))
-        for j in same:
-            denominator = denominator + torch.exp(sim(t, j) - mu * alpha)
-        for k in cross:
-            denominator = denominator + torch.exp(sim(t, k))
+        of_document = sum(torch.exp(sim(t, j) - mu * alpha) for j in same)
+        denominator = torch.exp(sim(t, t)) + of_document + sum(torch.exp(sim(t, k)) for k in cross)
         terms.append(-torch.log(torch.exp(sim(t, t)) / denominator))
     return torch.stack(terms).mean()
 
@@ -91,10 +90,6 @@ def naive_predictions(
             predictions.append(x[0, t])
         results.append(torch.stack(predictions))
     return results
-
-
-def exponential(a: Tensor, b: Tensor, temperature: float = 1.0) -> Tensor:
-    return torch.exp(F.cosine_similarity(a, b, dim=0) / temperature)
 
 
 def naive_cz_nce(x: Tensor, y: Tensor, *, temperature: float, text: Ids | None = None) -> Tensor:
@@ -128,11 +123,9 @@ def naive_retrieval_loss(
     query_text, passage_text = query_text or range(len(q)), passage_text or range(len(p))
     terms = []
     for i in range(len(q)):
-        denominator = q.new_zeros(())
-        for j in range(len(p)):
-            same_question = j < len(q) and query_text[i] == query_text[j]
-            if i == j or not (same_question or passage_text[i] == passage_text[j]):
-                denominator = denominator + exponential(q[i], p[j], temperature)
+        same = [j for j in range(len(p)) if passage_text[j] == passage_text[i]]
+        same += [j for j in range(len(q)) if query_text[j] == query_text[i]]
+        denominator = sum(exponential(q[i], p[j], temperature) for j in range(len(p)) if j == i or j not in same)
         terms.append(-torch.log(exponential(q[i], p[i], temperature) / denominator))
     return torch.stack(terms).mean()
 

@@ -25,14 +25,8 @@ def vectors(rows: int = 8) -> Pair:
 
 
 OPTIONS: list[dict[str, Any]] = [
-    {},
-    {"mu": 0.0},
-    {"mu": 0.7, "temperature": 0.5},
-    {"intra": False},
-    {"predicted": [0, 1, 2, 7]},
-    {"language": LANGUAGE},
-    {"text": TEXT},
-    {"language": LANGUAGE, "text": TEXT, "predicted": [1, 4, 5, 6]},
+    *({}, {"mu": 0.0}, {"mu": 0.7, "temperature": 0.5}, {"intra": False}, {"predicted": [0, 1, 2, 7]}),
+    *({"language": LANGUAGE}, {"text": TEXT}, {"language": LANGUAGE, "text": TEXT, "predicted": [1, 4, 5, 6]}),
 ]
 
 

@@ -27,30 +27,22 @@ def documents() -> tuple[Tensor, Tensor]:
     return sentences.requires_grad_(), mask
 
 
-def loop(made: DocumentEncoder, sentences: Tensor) -> Tensor:
-    filled = [rows[:length] for rows, length in zip(sentences, LENGTHS, strict=True)]
-    return torch.cat(naive_predictions(made.layers, made.norm, made.mask_vector, made.positions.weight, filled))
-
-
 @pytest.mark.parametrize("rows_at_once", [4096, 40, 1])
 @pytest.mark.parametrize("layers", [1, 2, 3, 4])
 def test_equals_masking_one_sentence_after_another(layers: int, rows_at_once: int) -> None:
     made = encoder(layers, rows_at_once=rows_at_once)
     sentences, mask = documents()
-    expected = loop(made, sentences)
+    filled = [rows[:length] for rows, length in zip(sentences, LENGTHS, strict=True)]
+    expected = torch.cat(naive_predictions(made.layers, made.norm, made.mask_vector, made.positions.weight, filled))
     predictions = made(sentences, mask)
     torch.testing.assert_close(predictions[mask], expected)
     assert not predictions[~mask].any()
-    weight = torch.randn_like(expected)
-    names = ["sentences", *(name for name, _ in made.named_parameters())]
-    inputs = [sentences, *made.parameters()]
-    ours = torch.autograd.grad((predictions[mask] * weight).sum(), inputs)
-    theirs = torch.autograd.grad((expected * weight).sum(), inputs)
-    for name, one, other in zip(names, ours, theirs, strict=True):
-        torch.testing.assert_close(one, other, msg=lambda m, n=name: f"{n}: {m}")
+    inputs, weight = [sentences, *made.parameters()], torch.randn_like(expected)
+    ours, theirs = (torch.autograd.grad((p * weight).sum(), inputs) for p in (predictions[mask], expected))
+    torch.testing.assert_close(ours, theirs)
 
 
-def test_nothing_to_predict() -> None:
+def test_nothing_to_predict_and_too_much() -> None:
     made = encoder()
     sentences, mask = documents()
     assert made(sentences[:0], mask[:0]).shape == (0, 5, 16)
@@ -59,6 +51,8 @@ def test_nothing_to_predict() -> None:
     assert not empty.any() and not sentences.grad.any()
     mask[2] = False
     assert made(sentences, mask).isfinite().all() and not made(sentences, mask)[2].any()
+    with pytest.raises(ValueError, match="7 sentences.*6"):
+        made(torch.zeros(1, 7, 16, dtype=torch.float64), torch.ones(1, 7, dtype=torch.bool))
 
 
 def test_dropout_acts_in_training_only_and_is_repeated_in_the_second_run() -> None:
@@ -75,10 +69,5 @@ def test_dropout_acts_in_training_only_and_is_repeated_in_the_second_run() -> No
     torch.testing.assert_close(*gradients)
     with torch.no_grad():
         evaluated = made(sentences, mask)
-    assert made.training and all(module.training for module in made.modules())
+    assert all(module.training for module in made.modules())
     torch.testing.assert_close(evaluated, made.eval()(sentences, mask))
-
-
-def test_too_long_a_document_is_refused() -> None:
-    with pytest.raises(ValueError, match="7 sentences.*6"):
-        encoder()(torch.zeros(1, 7, 16, dtype=torch.float64), torch.ones(1, 7, dtype=torch.bool))

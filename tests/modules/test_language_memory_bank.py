@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -32,20 +31,16 @@ class DequeBank:
         return sorted(row for queue in self.queues.values() for row in queue if language in (None, row[1]))
 
 
-def batch(first: int, languages: list[int]) -> tuple[list[Row], tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Rows numbered from ``first``: each row's key, document and text tell its number."""
+def batch(first: int, languages: list[int]) -> tuple[Tensor, ...]:
+    """Keys, languages, documents and texts of rows numbered from ``first``, which tell their number."""
     numbers = torch.arange(first, first + len(languages))
-    language = torch.tensor(languages, dtype=torch.long)
     keys = numbers[:, None].float() * torch.tensor([1.0, -1.0])
-    rows = [(float(n), code, n * 10, n * 100) for n, code in zip(numbers.tolist(), languages, strict=True)]
-    return rows, (keys, language, numbers * 10, numbers * 100)
+    return keys, torch.tensor(languages, dtype=torch.long), numbers * 10, numbers * 100
 
 
-def held_rows(bank: LanguageMemoryBank, language: int | None = None) -> list[Row]:
-    held = bank.get(None if language is None else torch.tensor([language]))
-    assert torch.equal(held["queue"][:, 0], -held["queue"][:, 1])
-    columns = (held["queue"][:, 0], held["queue_language"], held["queue_document"], held["queue_text"])
-    return sorted(zip(*(column.tolist() for column in columns), strict=True))
+def rows_of(keys: Tensor, *tags: Tensor) -> list[Row]:
+    assert torch.equal(keys[:, 0], -keys[:, 1])
+    return sorted(zip(*(column.tolist() for column in (keys[:, 0], *tags)), strict=True))
 
 
 LANGUAGES = [[EN] * 3, [EN, FR], [FR] * 4, [SW], [], [EN, FR, SW, EN, FR], [EN] * 9, [FR, EN] * 8, [SW] * 2]
@@ -57,14 +52,13 @@ def test_first_in_first_out_across_wrap_around(scope: str, size: int) -> None:
     bank, oracle = LanguageMemoryBank(2, size, scope=scope), DequeBank(size, scope)  # type: ignore[arg-type]
     first = 0
     for languages in LANGUAGES:
-        rows, tensors = batch(first, languages)
+        tensors = batch(first, languages)
         bank.enqueue(*tensors)
-        oracle.enqueue(rows)
+        oracle.enqueue(rows_of(*tensors))
         first += len(languages)
-        assert held_rows(bank) == oracle.rows()
-        assert len(bank) == len(oracle.rows())
+        assert rows_of(*bank.get().values()) == oracle.rows() and len(bank) == len(oracle.rows())
         for code in (EN, FR, SW):
-            assert held_rows(bank, code) == oracle.rows(code)
+            assert rows_of(*bank.get(torch.tensor([code])).values()) == oracle.rows(code)
 
 
 def test_it_starts_empty_and_takes_no_graph() -> None:
@@ -74,16 +68,16 @@ def test_it_starts_empty_and_takes_no_graph() -> None:
     assert not bank.get()["queue"].requires_grad
     # Rows of no document and no text have an id of their own.
     assert bank.get()["queue_document"].tolist() == bank.get()["queue_text"].tolist() == [-1] * 3
-    bank.enqueue(*batch(0, [EN, FR, SW, FR])[1])
+    bank.enqueue(*batch(0, [EN, FR, SW, FR]))
     assert sorted(bank.get(torch.tensor([FR, SW, FR]))["queue_language"].tolist()) == [FR, FR, SW]
     assert len(bank.get(torch.tensor([1]))["queue"]) == 0
 
 
 def test_a_full_bank_holds_its_keys_once() -> None:
     bank = LanguageMemoryBank(2, 4)
-    bank.enqueue(*batch(0, [EN] * 4)[1])
+    bank.enqueue(*batch(0, [EN] * 4))
     place = bank.keys.data_ptr()
-    bank.enqueue(*batch(4, [EN] * 3)[1])
+    bank.enqueue(*batch(4, [EN] * 3))
     held = (bank.keys, bank.get()["queue"], bank.get(torch.tensor([EN]))["queue"])
     assert {keys.data_ptr() for keys in held} == {place}
 
@@ -91,20 +85,14 @@ def test_a_full_bank_holds_its_keys_once() -> None:
 @pytest.mark.parametrize("scope", ["total", "per_language"])
 def test_a_restored_bank_continues_as_the_saved_one(tmp_path: Path, scope: str) -> None:
     bank = LanguageMemoryBank(2, 4, scope=scope)  # type: ignore[arg-type]
-    bank.enqueue(*batch(0, [EN, FR, EN, EN, EN, EN])[1])
+    bank.enqueue(*batch(0, [EN, FR, EN, EN, EN, EN]))
     save_file(bank.state_dict(), tmp_path / "bank.safetensors")
     # The new bank has seen other languages, and more of them, before it is restored.
     restored = LanguageMemoryBank(2, 4, scope=scope)  # type: ignore[arg-type]
-    restored.enqueue(*batch(70, [SW, FR, 5])[1])
+    restored.enqueue(*batch(70, [SW, FR, 5]))
     restored.load_state_dict(load_file(tmp_path / "bank.safetensors"))
     for first, languages in ((10, [SW, EN]), (20, [FR] * 6)):
         for each in (bank, restored):
-            each.enqueue(*batch(first, languages)[1])
+            each.enqueue(*batch(first, languages))
         torch.testing.assert_close(bank.get(), restored.get(), rtol=0, atol=0)
     assert all(torch.equal(a, b) for a, b in zip(bank.buffers(), restored.buffers(), strict=True))
-
-
-@pytest.mark.parametrize("wrong", [{"size": 0}, {"scope": "global"}])
-def test_wrong_arguments(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=str(*wrong.values())):
-        LanguageMemoryBank(**{"features": 2, "size": 4, **wrong})
