@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,11 +38,8 @@ def read_as_an_engine(folder: Path, texts: list[str]) -> torch.Tensor:
         hidden = AutoModel.from_pretrained(folder)(**tokens).last_hidden_state
     pooling = json.loads((kinds[names.index("Pooling")][1] / "config.json").read_text())
     mask = tokens["attention_mask"].unsqueeze(-1)
-    if pooling["pooling_mode_cls_token"]:
-        rows = hidden[:, 0]
-    else:
-        assert pooling["pooling_mode_mean_tokens"]
-        rows = (hidden * mask).sum(1) / mask.sum(1)
+    rows = hidden[:, 0] if pooling["pooling_mode_cls_token"] else (hidden * mask).sum(1) / mask.sum(1)
+    assert pooling["pooling_mode_cls_token"] != pooling["pooling_mode_mean_tokens"]
     for name, (_, path) in zip(names, kinds, strict=True):
         if name == "Dense":
             dense = load_file(path / "model.safetensors")
@@ -62,41 +57,25 @@ def fitted(model: SentenceTransformer, steps: list[str], seed: int = 0) -> Calib
 
 
 def normalized() -> SentenceTransformer:
-    return SentenceTransformer(
-        modules=[*transformer(), Normalize()], prompts={"query": "ask: ", "document": ""}, device="cpu"
-    )
+    modules, prompts = [*transformer(), Normalize()], {"query": "ask: ", "document": ""}
+    return SentenceTransformer(modules=modules, prompts=prompts, device="cpu")
 
 
-def one_map(pooling: str) -> SentenceTransformer:
-    model = transformer()
-    model[1] = Pooling(32, pooling_mode=pooling)
-    return export(model, fitted(model, ["lsar"]))
-
-
-def before_normalize(*, apart: bool) -> SentenceTransformer:
-    model = normalized()
-    queries = fitted(model, ["lsar"], seed=1) if apart else None
+def build(name: str) -> SentenceTransformer:
+    torch.manual_seed(1)
+    if name == "two encoders":
+        router = Router.for_query_document([*transformer()], [*transformer()])
+        return SentenceTransformer(modules=[router], device="cpu")
+    model = transformer() if name in ("mean", "cls") else normalized()
+    if name == "cls":
+        model[1] = Pooling(32, pooling_mode="cls")
+    queries = fitted(model, ["lsar"], seed=1) if name == "by role" else None
     return export(model, fitted(model, ["lsar"]), query_calibration=queries, pooled=pooled_rows(model, TEXTS))
 
 
-def two_encoders() -> SentenceTransformer:
-    router = Router.for_query_document([*transformer()], [*transformer()])
-    return SentenceTransformer(modules=[router], device="cpu")
-
-
-MODELS: dict[str, Callable[[], SentenceTransformer]] = {
-    "mean": partial(one_map, "mean"),
-    "cls": partial(one_map, "cls"),
-    "before the normalize": partial(before_normalize, apart=False),
-    "by role": partial(before_normalize, apart=True),
-    "two encoders": two_encoders,
-}
-
-
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["mean", "cls", "before the normalize", "by role", "two encoders"])
 def test_an_engine_that_knows_four_names_gives_the_vectors_of_encode(name: str, tmp_path: Path) -> None:
-    torch.manual_seed(1)
-    model, first, second = MODELS[name](), tmp_path / "first", tmp_path / "second"
+    model, first, second = build(name), tmp_path / "first", tmp_path / "second"
     save_portable(model, first)
     loaded = SentenceTransformer(str(first), device="cpu")
     for role in ("query", "document"):
@@ -142,8 +121,8 @@ PYTHONS = [path for path in os.environ.get("XLRET_OLD_PYTHONS", "").split(os.pat
 @pytest.mark.parametrize("python", PYTHONS or [""])
 @pytest.mark.parametrize("name", ["mean", "cls", "before the normalize"])
 def test_older_versions_give_the_same_bits(python: str, name: str, tmp_path: Path) -> None:
-    model, file = MODELS[name](), tmp_path / "vectors.npy"
-    save_portable(model, tmp_path / "model")
+    file = tmp_path / "vectors.npy"
+    save_portable(build(name), tmp_path / "model")
     program = (
         "import sys, numpy; from sentence_transformers import SentenceTransformer as S\n"
         "numpy.save(sys.argv[2], S(sys.argv[1], device='cpu').encode(sys.argv[3:]))"

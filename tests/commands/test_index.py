@@ -10,14 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from pyarrow.parquet import ParquetWriter
 from sentence_transformers import SentenceTransformer
 
 from st_xlret import encode
-from st_xlret.calibration import sample_texts
 from st_xlret.commands import index, main
 from tests.commands.conftest import PROSE
-from tests.data.files import write_jsonl
 
 
 @pytest.fixture
@@ -30,7 +27,7 @@ def command(model: Path, documents: Path, file: Path) -> list[str]:
     return ["index", str(documents), "--model", str(model), "--output", str(file)]
 
 
-def test_an_index_has_texts_languages_and_vectors_and_names_its_model(
+def test_an_index_has_texts_languages_and_vectors_names_its_model_and_is_replaced_only_if_asked(
     command: list[str], file: Path, model: Path, documents: Path
 ) -> None:
     main(command)
@@ -43,24 +40,9 @@ def test_an_index_has_texts_languages_and_vectors_and_names_its_model(
     about = json.loads(table.schema.metadata[b"st_xlret"])
     assert (about["model"], about["metric"], about["prompts"]) == (str(model), "cosine", {"query": "", "document": ""})
     assert {*file.parent.iterdir()} == {documents, file}
-
-
-def test_an_index_is_replaced_only_if_asked(command: list[str], file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    main(command)
     with pytest.raises(SystemExit, match=f"{file}.*--overwrite"):
         main(command)
     main([*command, "--overwrite"])
-    file.unlink()
-    close = ParquetWriter.close
-
-    def meanwhile(writer: ParquetWriter) -> None:
-        close(writer)
-        file.write_text("theirs")
-
-    monkeypatch.setattr(ParquetWriter, "close", meanwhile)
-    with pytest.raises(SystemExit, match=f"{file}"):
-        main(command)
-    assert file.read_text() == "theirs"
     with pytest.raises(SystemExit, match=r"\.parquet"):
         main([*command[:-1], "index"])
 
@@ -107,14 +89,3 @@ def test_languages_of_texts_are_identified_for_any_model(tmp_path: Path, model: 
     encoder = SentenceTransformer(str(per_language), device="cpu")
     expected = encode(encoder, texts, ["en", "fr"], role="document", normalize_embeddings=True)
     np.testing.assert_allclose(np.stack(table["vector"].to_numpy()), expected, atol=1e-3)
-
-
-def test_an_index_has_the_texts_that_a_report_samples(command: list[str], file: Path, tmp_path: Path) -> None:
-    texts = {code: f"{text} {text}" for code, text in PROSE.items()}
-    records = [{"_id": code, "text": text, "language": code} for code, text in texts.items()]
-    corpus = write_jsonl(tmp_path / "beir" / "corpus.jsonl", records)
-    main(["index", str(corpus), *command[2:]])
-    table = pq.read_table(file)
-    assert dict(zip(table["language"].to_pylist(), table["text"].to_pylist(), strict=True)) == texts
-    sampled = {code: part.texts for code, part in sample_texts([str(corpus.parent)]).items()}
-    assert sampled == {code: [text] for code, text in texts.items()}

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 import sys
 import warnings
 from collections.abc import Callable
@@ -130,20 +129,6 @@ def test_each_group_is_one_result_in_the_language_of_the_query(
         search(*options[:-1], "pagina")
 
 
-def test_compared_vectors_are_searched_by_the_model_that_they_name(
-    tmp_path: Path, model: Path, documents: Path, index: str, search: Search
-) -> None:
-    two, other = str(tmp_path / "two.parquet"), tmp_path / "other"
-    without_languages = SentenceTransformer(str(model), device="cpu")
-    with torch.no_grad():
-        without_languages[0].embedding.weight[:, 12:] = 0
-    without_languages.save(str(other))
-    main(["index", str(documents), "--model", str(other), "--output", two])
-    pq.write_table(pq.read_table(index).replace_schema_metadata(None), index)  # it names no model
-    options = ["--model", str(model), "--query", "soleil lune", "--top_k", "2"]
-    assert [texts(results) for results in search(index, "--compare", two, *options)] == [OWN, BOTH]
-
-
 def test_queries_come_from_the_terminal_too(
     index: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,25 +140,27 @@ def test_queries_come_from_the_terminal_too(
 
 
 def test_an_index_is_searched_by_the_model_that_made_it(
-    tmp_path: Path, model: Path, documents: Path, monkeypatch: pytest.MonkeyPatch, search: Search
+    tmp_path: Path, model: Path, documents: Path, index: str, monkeypatch: pytest.MonkeyPatch, search: Search
 ) -> None:
-    shutil.copytree(model, tmp_path / "encoder")
+    encoder = SentenceTransformer(str(model), device="cpu")
+    with torch.no_grad():
+        encoder[0].embedding.weight[:, 12:] = 0  # without languages
+    encoder.save(str(tmp_path / "encoder"))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     main(["index", str(documents), "--model", "encoder", "--output", "i.parquet"])
     monkeypatch.chdir(tmp_path / "elsewhere")
-    options = [str(tmp_path / "i.parquet"), "--query", "sun moon", "--top_k", "1"]
-    assert search(*options)[0][0]["text"] == "sun moon"
-    other = SentenceTransformer(str(model), device="cpu")
+    options = ["--query", "soleil lune", "--top_k", "2"]
+    assert [texts(results) for results in search(index, "--compare", "../i.parquet", *options)] == [OWN, BOTH]
     with torch.no_grad():
-        other[0].embedding.weight.mul_(2)
-    other.save(str(tmp_path / "encoder"))  # retrained in place: the same name and dimensions
+        encoder[0].embedding.weight.mul_(2)
+    encoder.save(str(tmp_path / "encoder"))  # retrained in place: the same name and dimensions
     with pytest.raises(SystemExit, match="another model"):
-        search(*options)
-    pq.write_table(pq.read_table(options[0]).replace_schema_metadata(), options[0])
+        search("../i.parquet", *options)
+    pq.write_table(pq.read_table("../i.parquet").replace_schema_metadata(), "../i.parquet")
     tiny.static().save(str(tmp_path / "narrow"))
     with pytest.raises(SystemExit, match="another model"):
-        search(*options, "--model", str(tmp_path / "narrow"))
+        search("../i.parquet", *options, "--model", str(tmp_path / "narrow"))
 
 
 def test_a_model_with_a_map_per_language_is_told_the_languages(
