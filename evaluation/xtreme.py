@@ -83,19 +83,17 @@ def read_evaluation_pairs(
 
 def _read(task: PairTask, file: Path, columns: Sequence[str]) -> dict[str, list[LabelledPair]]:
     """Language to pairs, from a table with a header; quotation marks are part of the text."""
-    header: list[str] = []
+    lines = read_lines(file)
+    header = next(lines, (0, ""))[1].split("\t")
     pairs: dict[str, list[LabelledPair]] = {}
     number_of = {label: number for number, label in enumerate(task.labels)}
     number_of["contradictory"] = number_of.get("contradiction", 0)  # in the training file of XNLI-MT
-    for number, line in read_lines(file):
-        cells = line.split("\t")
-        header = header or cells
-        if number > 1:
-            with naming(file, number):
-                row = dict(zip(header, cells, strict=True))
-                first, second, label, *language = (row[column] for column in columns)
-                pair = LabelledPair(first, second, number_of[label])
-            pairs.setdefault(language[0] if language else "en", []).append(pair)
+    for number, line in lines:
+        with naming(file, number):
+            row = dict(zip(header, line.split("\t"), strict=True))
+            first, second, label, *language = (row[column] for column in columns)
+            pair = LabelledPair(first, second, number_of[label])
+        pairs.setdefault(language[0] if language else "en", []).append(pair)
     return {code: pairs[code] for code in choose(None, pairs, str(file))}
 
 

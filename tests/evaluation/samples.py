@@ -80,9 +80,9 @@ def write_beir(folder: Path, languages: tuple[str, ...] = ("en", "fr", "de"), en
     return folder
 
 
-def write_bucc(folder: Path) -> Path:
+def write_bucc(folder: Path, splits: tuple[str, ...] = ("training", "test")) -> Path:
     """BUCC's de-en.training.de and so on, with two translations among four sentences."""
-    for split in ("training", "test"):
+    for split in splits:
         write(folder / f"de-en.{split}.de", "de-0\twagen nacht\nde-1\tbrot\nde-2\thaus wasser\nde-3\tgasthof\n")
         write(folder / f"de-en.{split}.en", "en-0\tbread\nen-1\ttaxi night\nen-2\thouse\nen-3\thotel\n")
         write(folder / f"de-en.{split}.gold", "de-1\ten-0\nde-3\ten-3\n")
@@ -144,13 +144,13 @@ def write_mr_tydi(root: Path) -> Path:
         folder = root / f"mrtydi-v1.1-{language}"
         documents = [{"id": name, "contents": f"{t}\n\n{text}" if t else text} for name, t, text in sample["passages"]]
         write_jsonl(folder / "collection" / "docs.jsonl.gz", documents)
-        write_topics(folder, "topic.test.tsv", "qrels.test.txt", sample)
+        write_topics(folder / "topic.test.tsv", folder / "qrels.test.txt", sample)
     return root
 
 
-def write_topics(folder: Path, topics: str, qrels: str, sample: Mapping[str, Any]) -> None:
-    write(folder / topics, "".join(f"{name}\t{text}\n" for name, text in sample["questions"].items()))
-    write(folder / qrels, "".join(f"{q}\tQ0\t{d}\t{value}\n" for q, d, value in sample["qrels"]))
+def write_topics(topics: Path, qrels: Path, sample: Mapping[str, Any]) -> None:
+    write(topics, "".join(f"{name}\t{text}\n" for name, text in sample["questions"].items()))
+    write(qrels, "".join(f"{q}\tQ0\t{d}\t{value}\n" for q, d, value in sample["qrels"]))
 
 
 def xor_sample(passages: int, words: int, questions: int = 30) -> tuple[list[list[str]], list[dict[str, Any]]]:

@@ -82,18 +82,20 @@ def test_threshold_lies_between_candidates_and_never_parts_equal_scores() -> Non
 
 
 def test_the_threshold_of_another_split(static_model, tmp_path: Path) -> None:
-    for split, data in (("sample", TEST), ("training", TRAINING)):
-        for end, rows in (("fr", data.source.items()), ("en", data.target.items()), ("gold", sorted(data.gold or ()))):
-            write(tmp_path / f"fr-en.{split}.{end}", "".join(f"{one}\t{other}\n" for one, other in rows))
-    evaluator = BUCCEvaluator.from_directory(tmp_path, split="training", threshold_split="sample")
+    write_bucc(tmp_path, ("sample", "training"))
+    write(tmp_path / "de-en.sample.gold", "de-0\ten-1\n")  # of which the margin is lower
+    options = {"split": "training", "threshold_split": "sample"}
+    evaluator = BUCCEvaluator.from_directory(tmp_path, **options)
     result = evaluator.evaluate(static_model)
-    assert result.scores == BUCCEvaluator({"fr": TRAINING}, {"fr": TEST}).evaluate(static_model).scores
+    sample, training = (load_bucc(tmp_path, split=split) for split in ("sample", "training"))
+    assert result.scores == BUCCEvaluator(training, sample).evaluate(static_model).scores
     assert result.protocol["split"] == "training" and result.protocol["threshold"] == "best F1 on the sample split"
-    on_itself = BUCCEvaluator.from_directory(tmp_path, ["fr"], split="sample", threshold_split="sample")
+    on_itself = BUCCEvaluator(training)
     assert "itself, which is optimistic" in on_itself.evaluate(static_model).protocol["threshold"]
-    (tmp_path / "fr-en.sample.gold").unlink()
-    with pytest.raises(ValueError, match="sample.*'fr'"):
-        BUCCEvaluator.from_directory(tmp_path, split="training", threshold_split="sample")
+    assert on_itself.thresholds != evaluator.thresholds
+    (tmp_path / "de-en.sample.gold").unlink()
+    with pytest.raises(ValueError, match="sample.*'de'"):
+        BUCCEvaluator.from_directory(tmp_path, **options)
 
 
 def test_reads_the_official_files_wherever_they_are(tmp_path: Path) -> None:

@@ -16,21 +16,22 @@ from tests import tiny
 from tests.evaluation.samples import MR_TYDI, write_jsonl, write_mr_tydi, write_topics
 
 
-def hub(root: Path, *, trec: bool, side_by_side: bool = False) -> Path:
-    corpora, queries = (root / "mr-tydi-corpus", root / "mr-tydi") if side_by_side else (root, root)
+def write_hub(root: Path, *, jsonl: bool) -> Path:
+    """The Hub's two data sets: questions with their passages, in one folder, or as TREC has them, side by side."""
+    corpora, queries = (root, root) if jsonl else (root / "mr-tydi-corpus", root / "mr-tydi")
     for language, sample in MR_TYDI.items():
         name = f"mrtydi-v1.1-{language}"
         passages = {name: {"docid": name, "title": title, "text": text} for name, title, text in sample["passages"]}
         write_jsonl(corpora / name / "corpus.jsonl.gz", list(passages.values()))
-        if trec:
-            write_topics(queries / name, "ir-format-data/topics.test.txt", "ir-format-data/qrels.test.txt", sample)
+        if not jsonl:
+            files = queries / name / "ir-format-data"
+            write_topics(files / "topics.test.txt", files / "qrels.test.txt", sample)
             continue
-        right = {q: [passages[d] for other, d, value in sample["qrels"] if other == q and value] for q in "12356"}
-        questions = [
-            {"query_id": query, "query": text, "positive_passages": right[query], "negative_passages": []}
-            for query, text in sample["questions"].items()
-        ]
-        write_jsonl(queries / name / "test.jsonl.gz", questions)
+        records = []
+        for query, text in sample["questions"].items():
+            right = [passages[document] for other, document, value in sample["qrels"] if other == query and value]
+            records.append({"query_id": query, "query": text, "positive_passages": right})
+        write_jsonl(queries / name / "test.jsonl.gz", records)
     return root
 
 
@@ -53,9 +54,8 @@ def naive_scores(model: SentenceTransformer, sample: Mapping[str, Any]) -> dict[
 
 LAYOUTS = {
     "official": write_mr_tydi,
-    "hub": lambda root: hub(root, trec=True),
-    "hub jsonl": lambda root: hub(root, trec=False),
-    "hub, two repositories": lambda root: hub(root, trec=True, side_by_side=True),
+    "hub": lambda root: write_hub(root, jsonl=True),
+    "hub, two repositories": lambda root: write_hub(root, jsonl=False),
 }
 
 
@@ -76,7 +76,7 @@ def test_the_folder_of_one_language(tmp_path) -> None:
 
 
 def test_from_the_hub(tmp_path, monkeypatch) -> None:
-    hub(tmp_path, trec=True, side_by_side=True)
+    write_hub(tmp_path, jsonl=False)
 
     def download(repository: str, *, repo_type: str, allow_patterns: list[str]) -> str:
         assert repo_type == "dataset" and allow_patterns == ["mrtydi-v1.1-telugu/*"]
