@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,15 +43,13 @@ rows:
 class Programs:
     """Stands in for the programs: keeps their commands, and writes what they would.
 
-    Args:
-        scores: Learning rate -> held-out score. Training with another rate fails.
-        interrupted: The number of the command that ends the study.
+    Training with a learning rate that has no score fails; the command of the number `interrupted` ends the study.
     """
 
-    def __init__(self, scores: dict[str, float] | None = None, interrupted: int | None = None) -> None:
+    def __init__(self) -> None:
         self.commands: list[list[str]] = []
-        self.scores = scores or {"3e-05": 0.1, "0.0001": 0.3, "0.0003": 0.2, "2e-05": 0.0}
-        self.interrupted = interrupted
+        self.scores = {"3e-05": 0.1, "0.0001": 0.3, "0.0003": 0.2, "2e-05": 0.0}
+        self.interrupted: int | None = None
 
     def __call__(self, command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         words = command[2:]
@@ -61,17 +58,17 @@ class Programs:
             raise KeyError("interrupted")
         self.commands.append(words)
         options = {word[2:]: words[at + 1] for at, word in enumerate(words) if word.startswith("--")}
+        output = Path(options.get("output", options.get("output_dir", "")))
         if words[0] == "train":
             if options["learning_rate"] not in self.scores:
                 return subprocess.CompletedProcess(command, 1)
-            (Path(options["output_dir"]) / "model").mkdir()
-            (Path(options["output_dir"]) / "results.json").write_text('{"tokens": 8000}')
+            (output / "model").mkdir()
+            (output / "results.json").write_text('{"tokens": 8000}')
         elif words[0] == run.MERGE:
-            Path(options["output"]).mkdir()
+            output.mkdir()
         elif words[0] == "prepare":
-            Path(options["output"]).write_text("")
+            output.write_text("")
         else:
-            output = Path(options["output"])
             rate = next((rate for rate in self.scores if f"-{run.run_name(rate)}-" in output.parent.name), "")
             of_row = {"score": self.scores.get(rate), "pool": 0.5 + 0.02 * output.parent.name.endswith("-1")}
             output.write_text(json.dumps({**of_row, "languages": {code: {"score": 0.25} for code in ("de", "fr")}}))
@@ -91,25 +88,19 @@ def given(tmp_path: Path) -> list[str]:
     return ["--study", str(tmp_path / "study.yaml"), "--output", str(tmp_path / "out"), "--data", "d", "--model", "m"]
 
 
-Use = Callable[..., Programs]
-
-
 @pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Use:
-    def use_programs(*args: Any, **options: Any) -> Programs:
-        programs = Programs(*args, **options)
-        monkeypatch.setattr(run.subprocess, "run", programs)
-        return programs
-
-    return use_programs
+def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
+    programs = Programs()
+    monkeypatch.setattr(run.subprocess, "run", programs)
+    return programs
 
 
 def models(tmp_path: Path) -> set[str]:
     return {path.parent.name for path in (tmp_path / "out").glob("*/model")}
 
 
-def test_the_commands_of_a_row(given: list[str], use: Use, tmp_path: Path) -> None:
-    programs, output = use(), tmp_path / "out"
+def test_the_commands_of_a_row(given: list[str], programs: Programs, tmp_path: Path) -> None:
+    output = tmp_path / "out"
     run.main([*given, "--rows", "CCP, no bank", "half of CCP, then pairs", "--options", "--max_steps 7"])
     by_folder = {Path(words[words.index("--output_dir") + 1]).name: words for words in programs.of("train")}
     assert by_folder["CCP-0-0001-0"] == [
@@ -130,9 +121,8 @@ def test_the_commands_of_a_row(given: list[str], use: Use, tmp_path: Path) -> No
 
 
 def test_the_table_has_mean_and_spread_and_a_finished_study_is_not_run_again(
-    given: list[str], use: Use, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    given: list[str], programs: Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    programs = use()
     table = run.main([*given, "--seeds", "0", "1"])
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
     lines = {row: values for row, *values in cells}
@@ -151,8 +141,8 @@ def test_the_table_has_mean_and_spread_and_a_finished_study_is_not_run_again(
 
 
 @pytest.mark.parametrize("number", [0, 2, 4, 7])
-def test_an_interrupted_study_goes_on(given: list[str], use: Use, tmp_path: Path, number: int) -> None:
-    programs = use(interrupted=number)
+def test_an_interrupted_study_goes_on(given: list[str], programs: Programs, tmp_path: Path, number: int) -> None:
+    programs.interrupted = number
     with pytest.raises(KeyError, match="interrupted"):
         run.main([*given, "--rows", "CCP"])
     assert "| 0.0001 |" in " ".join(run.main([*given, "--rows", "CCP"]).split())
@@ -169,72 +159,60 @@ def test_an_interrupted_study_goes_on(given: list[str], use: Use, tmp_path: Path
     ],
 )
 def test_learning_rates_that_fail(
-    given: list[str],
-    use: Use,
-    scores: dict[str, float],
-    tried: list[str],
-    row: str,
-    capsys: pytest.CaptureFixture[str],
+    given: list[str], programs: Programs, scores: Any, tried: list[str], row: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    programs = use(scores)
+    programs.scores = scores
     run.main([*given, "--rows", "CCP"])
     printed = capsys.readouterr()
     assert programs.rates == tried and row in " ".join((printed.out + printed.err).split())
 
 
 def test_rows_that_need_one_that_failed_are_left_out(
-    given: list[str], use: Use, capsys: pytest.CaptureFixture[str]
+    given: list[str], programs: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    use({"2e-05": 0.1})
+    programs.scores = {"2e-05": 0.1}
     run.main(given)
     printed = capsys.readouterr()
     assert "half of CCP, then pairs is left out" in printed.err and "CCP, no bank is left out" in printed.err
     assert "| as it is" in printed.out
 
 
-@pytest.mark.parametrize(
-    ("row", "named"),
-    [
-        ({"like": "b"}, "'b'"),
-        ({"sript": "x"}, "sript"),
-        ({"options": {"x": "{data}/x"}}, "{data}"),
-        ({"options": {"x": "/nowhere/*.txt"}}, "/nowhere/"),
-    ],
-)
-def test_rows_that_are_wrong(row: dict[str, Any], named: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=named):
-        run.words_of(run.read_rows({"a": row})["a"].options, {})
+def test_rows_that_are_wrong() -> None:
+    rows: list[tuple[dict[str, Any], str]] = [({"like": "b"}, "'b'"), ({"sript": "x"}, "sript")]
+    rows += [({"options": {"x": path}}, path[:6]) for path in ("{data}/x", "/nowhere/*.txt")]
+    for row, named in rows:
+        with pytest.raises((ValueError, TypeError), match=named):
+            run.words_of(run.read_rows({"a": row})["a"].options, {})
 
 
 @pytest.mark.parametrize(
-    ("scores", "tried"),
+    ("first", "scores"),
     [
-        ({1e-5: 0.1, 3e-5: 0.3, 1e-4: 0.2}, [1e-5, 3e-5, 1e-4]),
-        ({1e-5: 0.1, 3e-5: 0.2, 1e-4: 0.3, 3e-4: 0.4, 9e-4: 0.3}, [1e-5, 3e-5, 1e-4, 3e-4, 9e-4]),
-        ({1e-5: 0.3, 3e-5: 0.2, 1e-4: 0.1, 3e-6: 0.4, 9e-7: 0.5}, [1e-5, 3e-5, 1e-4, 3e-6, 9e-7]),
-        ({1.2e-4: 0.3, 1.3e-4: 0.4}, [1.2e-4, 1.3e-4]),  # no round rate beyond
-        ({1e-5: 0.1, 3e-5: 0.2, 9e-5: -math.inf}, [1e-5, 3e-5, 9e-5]),
-        ({1e-5: 0.1}, [1e-5]),
+        (3, {1e-5: 0.1, 3e-5: 0.3, 1e-4: 0.2}),
+        (3, {1e-5: 0.1, 3e-5: 0.2, 1e-4: 0.3, 3e-4: 0.4, 9e-4: 0.3}),
+        (3, {1e-5: 0.3, 3e-5: 0.2, 1e-4: 0.1, 3e-6: 0.4, 9e-7: 0.5}),
+        (2, {1.2e-4: 0.3, 1.3e-4: 0.4}),  # no round rate beyond
+        (2, {1e-5: 0.1, 3e-5: 0.2, 9e-5: -math.inf}),
+        (1, {1e-5: 0.1}),
     ],
 )
-def test_rates_beyond_an_end_are_tried_while_the_best_is_there(scores: dict[float, float], tried: list[float]) -> None:
-    first, known = [rate for rate in scores if rate in (1e-5, 3e-5, 1e-4, 1.2e-4, 1.3e-4)], dict[float, float]()
-    while new := [rate for rate, score in run.trials(first, known.get, further=2).items() if score is None]:
+def test_rates_beyond_an_end_are_tried_while_the_best_is_there(first: int, scores: dict[float, float]) -> None:
+    known: dict[float, float] = {}
+    while new := [r for r, score in run.trials([*scores][:first], known.get, further=2).items() if score is None]:
         known.update({rate: scores[rate] for rate in new})
-    assert list(known) == tried
+    assert list(known) == list(scores)
 
 
-@pytest.mark.parametrize(("added", "shares"), [(("a:0.5", "b:0.25"), (0.5, 0.25)), (("a", "b"), (0.5, 0.5))])
-def test_changes_of_weights_are_added_with_their_shares(
-    added: tuple[str, str], shares: tuple[float, float], tmp_path: Path
-) -> None:
+def test_changes_of_weights_are_added_with_their_shares(tmp_path: Path) -> None:
     made = {name: tiny.transformer(seed=seed) for seed, name in enumerate(("original", "a", "b"))}
     for name, model in made.items():
         model.save(str(tmp_path / name))
-    folders = [str(tmp_path / name) for name in added]
-    merge_models.main(["--model", str(tmp_path / "original"), "--add", *folders, "--output", str(tmp_path / "merged")])
     original, a, b = (model.state_dict() for model in made.values())
-    for name, weight in SentenceTransformer(str(tmp_path / "merged"), device="cpu").state_dict().items():
-        if weight.is_floating_point():
-            expected = original[name] + shares[0] * (a[name] - original[name]) + shares[1] * (b[name] - original[name])
-            torch.testing.assert_close(weight, expected)
+    for added, shares in ((("a:0.5", "b:0.25"), (0.5, 0.25)), (("a", "b"), (0.5, 0.5))):
+        output = str(tmp_path / f"merged {shares}")
+        folders = [str(tmp_path / name) for name in added]
+        merge_models.main(["--model", str(tmp_path / "original"), "--add", *folders, "--output", output])
+        for name, weight in SentenceTransformer(output, device="cpu").state_dict().items():
+            if weight.is_floating_point():
+                change = shares[0] * (a[name] - original[name]) + shares[1] * (b[name] - original[name])
+                torch.testing.assert_close(weight, original[name] + change)
