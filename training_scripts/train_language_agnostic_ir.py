@@ -8,9 +8,8 @@ without translations, as similar to the one side of a translation as to the othe
         training_scripts/recipes/language-agnostic-ir.yaml --per_device_train_batch_size 6 \
         --retrieval nq.jsonl --pairs WikiMatrix/ --output_dir runs/ir
 
-Every step takes a batch of each kind and runs backward on one loss after the other: the memory is that of the largest
-part. --model takes any checkpoint, such as the model of train_ccp.py. With --test, the finished model is measured on
-XQuAD-R, zero-shot, and none of its questions is trained on.
+Every step takes a batch of each kind. With --test, the finished model is measured on XQuAD-R, and none of its questions
+is trained on.
 """
 
 from __future__ import annotations
@@ -76,8 +75,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     model = with_two_encoders(model) if method.two_encoders else model
 
     # 3. The three losses with their weights. Retrieval comes last: it uses both encoders, which DDP needs at the end.
-    datasets, losses = {}, {}
-    smoothing = {"language_smoothing": method.language_smoothing}
+    datasets, losses, smoothing = {}, {}, {"language_smoothing": method.language_smoothing}
     if method.semantic_weight:
         datasets["semantic"] = pairs_and_others(pairs, None)
         given = run.loss_options("semantic", temperature=0.07, weight=method.semantic_weight, batches=smoothing)

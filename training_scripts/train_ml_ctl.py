@@ -29,14 +29,6 @@ from st_xlret.training.data import Words, summary, texts_of
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best, loss_options, run_script
 
-# Objective, and whether there is a word beside each sentence.
-MODES = {
-    "info-snt": ("info_nce", False),
-    "CZ-snt": ("cz_nce", False),
-    "ML-CTL-info": ("info_nce", True),
-    "ML-CTL-CZ": ("cz_nce", True),
-}
-
 
 @dataclass
 class MLCTLArguments:
@@ -47,7 +39,7 @@ class MLCTLArguments:
     mode: str = option(
         "ML-CTL-CZ",
         "CZ: the loss is CZ-NCE; info: InfoNCE; snt: sentences without words, which need --dictionaries.",
-        choices=list(MODES),
+        choices=["info-snt", "CZ-snt", "ML-CTL-info", "ML-CTL-CZ"],
     )
     temperature: float = option(0.07, "Temperature of the contrastive loss.")
     mlm_weight: float = option(0.1, "Factor on masked words of the same sentences, which is added; 0 leaves it out.")
@@ -74,7 +66,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     groups = [EncoderArguments, Words, MLCTLArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
     run = Run(args, encoder, data, method)
-    objective, words = MODES[method.mode]
+    objective, words = "info_nce" if "info" in method.mode else "cz_nce", method.mode.startswith("ML-CTL")
 
     # 1. Data: parallel sentences, some of which are held out.
     pairs, evaluator = data.load_pairs(args.seed)

@@ -67,13 +67,10 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     model.similarity_fn_name = method.similarity
 
     # 3. The contrastive loss over the passages of all devices.
-    loss = RetrievalContrastiveLoss(
-        model,
-        temperature=method.temperature,
-        similarity=method.similarity,  # type: ignore[arg-type]
-        mini_batch_num_tokens=method.mini_batch_num_tokens or None,
-        batches=Rows(method.language_smoothing, method.language_mixing),
-    )
+    options: dict[str, Any] = {"temperature": method.temperature, "similarity": method.similarity}
+    options["mini_batch_num_tokens"] = method.mini_batch_num_tokens or None
+    batches = Rows(method.language_smoothing, method.language_mixing)
+    loss = RetrievalContrastiveLoss(model, batches=batches, **options)
     keep_best(args, f"eval_questions_{method.similarity}_mrr@10" if evaluator else None)
 
     # 4. Train, measure and save.

@@ -137,10 +137,7 @@ class Answers(Texts):
     def load_answers(
         self, args: TrainingArguments, language: str, negatives: int, evaluated: int
     ) -> tuple[Dataset | None, InformationRetrievalEvaluator | None]:
-        """Questions with the sentence that answers and others of its paragraph, and an evaluator of held-out ones.
-
-        No more questions than the run can read are kept. Without `retrieval`, or with 0 negatives, there are none.
-        """
+        """As many questions as are read, with the sentence that answers and others, and an evaluator of held-out ones."""
         if not self.retrieval or not negatives:
             return None, None
         options = self.reading() | {"languages": None, "language": language, "titles": False, "context": self.context}
@@ -166,11 +163,7 @@ class Questions(Answers):
     def load_questions(
         self, model: str | None, args: TrainingArguments, *, languages: list[str] | None = None
     ) -> tuple[Dataset, InformationRetrievalEvaluator | None]:
-        """Questions of some languages to train on, without those of the test, and an evaluator of held-out ones.
-
-        The checkpoint `model` mines hard negatives where the files hold none; a resumed run has them in
-        `output_dir/negatives`.
-        """
+        """Questions without those of the test, and an evaluator; `model` mines negatives where the files hold none."""
         options = self.reading() | {"languages": languages or None, "context": self.context}
         options |= {"positives": self.positives, "titles": self.positives == "passage"}
         questions, report = load_retrieval(self.retrieval, **options), Report()

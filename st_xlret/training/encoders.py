@@ -87,10 +87,7 @@ class EncoderArguments:
     def masked_words(
         self, model: SentenceTransformer, texts: Sources, args: TrainingArguments, **options: Any
     ) -> MaskedLMLoss | None:
-        """The loss of masked words with these options; None without a head, and for a static encoder.
-
-        `train_head` trains one on `texts`; a resumed run takes it from its checkpoint.
-        """
+        """The loss of masked words with these options; None without a head, and for a static encoder."""
         if not isinstance(model[0], Transformer):
             return None
         try:

@@ -79,11 +79,8 @@ class TrainingArguments(CrossLingualTrainingArguments):
 class Run:
     """One run of a training script. Making it locks and checks the output folder before any work, and sets the seed.
 
-    Args:
-        args: The training arguments. With `push_to_hub` the finished model is pushed at the end, and no checkpoint, to
-            a repository that is made before the first step.
-        *groups: The script's other options. A resumed run must have the same ones; the number of processes may differ
-            if the batch of all of them stays as large.
+    With `push_to_hub` the finished model is pushed, and no checkpoint. A resumed run must have the same options; the
+    number of processes may differ if the batch of all of them stays as large.
     """
 
     def __init__(self, args: TrainingArguments, *groups: Any) -> None:
@@ -113,10 +110,7 @@ class Run:
         logger.info("computing in %s on %s, %d threads", args.precision, args.device, torch.get_num_threads())
 
     def loss_options(self, name: str, **defaults: Any) -> dict[str, Any]:
-        """The keyword arguments of a loss: those of the script, changed by `--loss_options`.
-
-        Where both are mappings, or the script's is a dataclass such as `Rows()`, what is given changes fields of it.
-        """
+        """The keyword arguments of a loss: the defaults, or fields of them, changed by `--loss_options`."""
         changes = self._losses.pop(name, {})
         for key in defaults.keys() & changes.keys():
             default, change = defaults[key], changes[key]
@@ -135,12 +129,8 @@ class Run:
     ) -> dict[str, Any]:
         """Train, from the last complete checkpoint on if asked to; measure, save, and show how to use the model.
 
-        Args:
-            trainer: The Trainer.
-            about: Further entries of `results.json`, whose content is returned.
-            tag: Tag of the card.
-            evaluators: Of held-out data, which measure the model before and after it; None is left out.
-            test: An evaluator such as that of LAReQA, which measures the finished model.
+        Evaluators (None is left out) measure the model before and after it, `test` the finished one. `about` are
+        further entries of `results.json`, whose content is returned; `tag` is one of the card.
         """
         if self._losses:
             raise ValueError(f"--loss_options: this run has no losses {sorted(self._losses)}")

@@ -23,10 +23,7 @@ _COLUMNS = {"query": "query", "document": "passage"}  # by whose names the Train
 
 
 class DistillationData(NamedTuple):
-    """For each role, rows with `query` or `passage`, `language` and `label`, and the texts of their goals.
-
-    A label counts the goals of both roles, queries first.
-    """
+    """For each role, rows with `query` or `passage`, `language` and `label`, the number of its goal, and the goals."""
 
     datasets: DatasetDict
     texts: dict[Role, list[str]]
@@ -84,10 +81,7 @@ def distillation_data(
 
 
 def teacher_vectors(teacher: SentenceTransformer, data: DistillationData, folder: str | Path, precision: str) -> Tensor:
-    """The teacher's vectors (M, d) of the goals, those of the queries first, each with its prompt.
-
-    They are kept in a subfolder of `folder` named after the encoder and the texts: an interrupted run goes on.
-    """
+    """The teacher's vectors (M, d) of the goals, queries first; kept in a folder named after encoder and texts."""
     parts, weights = [], fingerprint(teacher)
     with PartialState().main_process_first():  # rank 0 embeds while the others wait
         for role, texts in data.texts.items():

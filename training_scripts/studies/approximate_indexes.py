@@ -4,9 +4,8 @@
         --output runs/stored
 
 The indexes are built for the documents as they are. Each is searched with the queries as they are, and as `lsar` maps
-them (half of the mean kept, as `st-xlret calibrate --queries_only --strength 1` does). A cell says how many of the ten
-results of the exact search are found, and in parentheses recall@10 of the answers. The vectors are those of the study
-`stored_vectors`, which are embedded once.
+them (half of the mean kept). A cell says how many of the ten results of the exact search are found, and in parentheses
+recall@10 of the answers. The vectors are those of the study `stored_vectors`.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def build(factory: str, documents: Tensor) -> faiss.Index:
 
 def shared(ranking: NDArray[np.int64], exact: NDArray[np.int64]) -> float:
     """The share of the exact results that are found."""
-    return float(np.mean([len({*found} & {*best}) / len(best) for found, best in zip(ranking, exact, strict=True)]))
+    return float(np.mean([np.isin(best, found).mean() for found, best in zip(ranking, exact, strict=True)]))
 
 
 if __name__ == "__main__":

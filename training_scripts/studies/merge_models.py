@@ -6,8 +6,7 @@
         --output runs/merged
 
 The result has the checkpoint's weights plus a share of each model's change of them, by default the same of each, which
-is the mean of the models (Wortsman et al., ICML 2022). One model with a share below 1 is a point between the checkpoint
-and itself (Wortsman et al., CVPR 2022); several with shares are task arithmetic (Ilharco et al., ICLR 2023).
+is the mean of the models (Wortsman et al., ICML 2022); shares are task arithmetic (Ilharco et al., ICLR 2023).
 """
 
 from __future__ import annotations

@@ -223,12 +223,13 @@ class Study:
             if f"{{output}}/{name}" in mentioned:
                 needed[name] = commands if isinstance(commands, list) else [commands]
                 mentioned += json.dumps(commands)
-        for name, each in reversed(needed.items()):
+        for name, commands in reversed(needed.items()):
             folder = self.output / f"prepare-{run_name(name)}"
-            if not (folder / "done").exists():
-                if not all(self.command(folder, command, {}) for command in each):
-                    raise ValueError(f"{self.output / name} could not be made, see {folder / 'log.txt'}")
-                write_text(folder / "done", "")
+            if (folder / "done").exists():
+                continue
+            if not all(self.command(folder, command, {}) for command in commands):
+                raise ValueError(f"{self.output / name} could not be made, see {folder / 'log.txt'}")
+            write_text(folder / "done", "")
 
     def choose_rate(self, name: str) -> None:
         """Train a row by its first seed with each learning rate, and keep the model of the one that is chosen."""
