@@ -137,7 +137,7 @@ class Answers(Texts):
     def load_answers(
         self, args: TrainingArguments, language: str, negatives: int, evaluated: int
     ) -> tuple[Dataset | None, InformationRetrievalEvaluator | None]:
-        """As many questions as are read, with the sentence that answers and others, and an evaluator of held-out ones."""
+        """As many questions as are read, with sentences that answer and others, and an evaluator of held-out ones."""
         if not self.retrieval or not negatives:
             return None, None
         options = self.reading() | {"languages": None, "language": language, "titles": False, "context": self.context}

@@ -227,7 +227,7 @@ class Study:
             folder = self.output / f"prepare-{run_name(name)}"
             if (folder / "done").exists():
                 continue
-            if not all(self.command(folder, command, {}) for command in commands):
+            if not all(self.execute(folder, self.words(command, {})) for command in commands):
                 raise ValueError(f"{self.output / name} could not be made, see {folder / 'log.txt'}")
             write_text(folder / "done", "")
 
@@ -273,37 +273,36 @@ class Study:
             options = {**row.options, **({} if rate is None else {"learning_rate": rate}), "output_dir": "{folder}"}
             further = shlex.split(self.arguments.options)
             values |= {"model": str(self.model(row.start, seed))} if row.start else {}
-        command = {"script": MERGE if row.merged else row.script, "options": options}
-        file, line = folder / "command.txt", shlex.join(self.words(command, values)[1:] + further) + "\n"
+        words = [*self.words({"script": MERGE if row.merged else row.script, "options": options}, values), *further]
+        file, line = folder / "command.txt", shlex.join(words[1:]) + "\n"
         if (folder / "model").is_dir() and (row.merged or (folder / "results.json").is_file()):
             if file.read_text(encoding="utf-8") != line:
                 raise ValueError(f"{folder} was made by another command, see {file}; remove it or use another --output")
             return True
         write_text(file, line)
-        return self.command(folder, command, values, further)
+        return self.execute(folder, words)
 
     def measure(self, folder: Path, model: Path, seed: int, commands: Mapping[str, Any]) -> bool:
         """Run the commands whose files are not there yet; whether all are there at the end."""
         values = {"trained": str(model), "folder": str(folder), "seed": str(seed)}
-        return all((folder / name).exists() or self.command(folder, each, values) for name, each in commands.items())
+        missing = [command for file, command in commands.items() if not (folder / file).exists()]
+        return all(self.execute(folder, self.words(command, values)) for command in missing)
 
     def words(self, command: Mapping[str, Any], values: Mapping[str, str]) -> list[str]:
         """The words of a command line, with its program."""
         script = command["script"].split()
         return [sys.executable, "-m", *script, *words_of(command["options"], {**self.values, **values})]
 
-    def command(
-        self, folder: Path, command: Mapping[str, Any], values: Mapping[str, str], further: Sequence[str] = ()
-    ) -> bool:
+    def execute(self, folder: Path, words: list[str]) -> bool:
         """Run a command with its output in `folder/log.txt`; whether it succeeded."""
         paths = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": paths}
         folder.mkdir(parents=True, exist_ok=True)
-        words, log = [*self.words(command, values), *further], folder / "log.txt"
+        log = folder / "log.txt"
         with open(log, "a", encoding="utf-8") as file:
             print(f"$ {shlex.join(words)}", file=file, flush=True)
             failed = subprocess.run(words, env=environment, stdout=file, stderr=subprocess.STDOUT).returncode
-        print(f"{folder.name}: {command['script']} " + (f"failed, see {log}" if failed else "is done"), flush=True)
+        print(f"{folder.name}: {words[2]} " + (f"failed, see {log}" if failed else "is done"), flush=True)
         return not failed
 
 
