@@ -112,7 +112,7 @@ def test_answers_are_no_more_than_the_run_can_read(questions: Path) -> None:
 
 def test_held_out_pairs_are_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    file = str(write_jsonl(tmp_path / "pairs.jsonl", [{**row} for row in tiny.pairs(60)]))
+    file = str(write_jsonl(tmp_path / "pairs.jsonl", tiny.pairs(60).to_list()))
     rest, evaluator = Pairs(pairs=[file], evaluation_pairs=5).load_pairs(0)
     assert rest is not None and evaluator is not None and 0 < len(rest) < 60
     assert Pairs(pairs=[file], evaluation_pairs=0).load_pairs(0)[1] is None

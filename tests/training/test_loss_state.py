@@ -41,7 +41,7 @@ def test_state_goes_from_one_callback_to_another_of_the_same_losses() -> None:
     loss = ccp()
     callback = LossStateCallback([MultipleNegativesRankingLoss(loss.model), loss])
     assert callback.losses == {"1.CCPLoss": loss}
-    for other, message in ((state, "documents"), ({}, "missing")):
+    for other, message in ((state, "documents"), ({}, "fit")):
         with pytest.raises(ValueError, match=message):
             callback.load_state_dict(other)
 

@@ -54,9 +54,8 @@ def test_frozen_word_embeddings_stay(checkpoint: Path, tmp_path: Path) -> None:
     before = state(model)
     run(model, tmp_path, freeze_embeddings=True)[0].train()
     moved = changed(before, model)
-    assert moved and not [name for name in moved if "word_embeddings" in name]
     assert [name for name in moved if "position_embeddings" in name]
-    assert all(weight.requires_grad for weight in model.parameters())
+    assert not [name for name in moved if "word_embeddings" in name]
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
@@ -86,12 +85,12 @@ def test_adapters_are_trained_resumed_and_merged(checkpoint: Path, tmp_path: Pat
     assert all(weight.requires_grad for weight in model.parameters())
 
 
-def test_a_second_training_with_adapters_trains_and_weights_that_no_folder_holds_are_refused(
+def test_a_second_training_trains_and_weights_that_no_folder_holds_are_refused(
     checkpoint: Path, tmp_path: Path
 ) -> None:
     model = load(checkpoint)
     loss = {"p": SemanticContrastiveLoss(model)}
-    trainer, _ = trainer_of(tmp_path, loss, {"p": tiny.pairs()}, max_steps=2, lora_rank=4)
+    trainer, _ = trainer_of(tmp_path, loss, {"p": tiny.pairs()}, max_steps=1, lora_rank=4)
     trainer.train()
     between = state(model)
     trainer.train()
