@@ -21,8 +21,7 @@ from st_xlret.languages import UNKNOWN, LanguageIdentifier, check_language, chec
 
 Unit: TypeAlias = Literal["sentence", "text", "document"]
 """What is read: sentences; texts as they stand (a line of a text file, an element of a list); or whole documents."""
-Records: TypeAlias = Iterable[tuple[int, Any]]
-"""(number of its last line, record) of documents."""
+Records: TypeAlias = Iterable[tuple[int, Any]]  # and the numbers of their last lines
 
 TEXT_FIELDS = ("sentences", "text", "sentence", "content", "page_content")
 COLUMNS = {"sentence": "string", "language": "string", "document": "int64", "position": "int32"}
@@ -126,13 +125,7 @@ def read_documents(
 class Sources:
     """The files, and the collections of records, that the arguments of `read_documents` name."""
 
-    def __init__(
-        self,
-        sources: Any,
-        languages: Iterable[str] | None = None,
-        language: str | None = None,
-        column: str | None = None,
-    ) -> None:
+    def __init__(self, sources: Any, languages: Any, language: str | None = None, column: str | None = None) -> None:
         self.languages, self.language, self.column = check_languages(languages), language, column
         paths, collections = reading.split_sources(sources)
         files, self.identities, self._collections = list[PathLike](), list[str](), dict[str, Iterable[Any]]()
@@ -158,16 +151,15 @@ class Sources:
         if next(file.parent.glob("corpus.jsonl*"), None):  # of a BEIR folder
             return _is_beir(file)
         if _is_text(file):
-            is_partition = not {"language", "lang"}.isdisjoint(reading.partitions(file))
-            return self.language is not None or _language_of_name(file) is not None or is_partition
+            names = {"language", "lang"} & reading.partitions(file).keys()
+            return bool(self.language or _language_of_name(file) or names)
         if kind == "parquet":
             fields: Iterable[str] = pq.read_schema(file).names
         elif kind in ("tsv", "csv"):
             fields = next((cells for _, cells in reading.read_table(file, BadLines(skip=True), **_DIALECTS[kind])), [])
         else:
-            # A file whose lines are all bad has no record: reading it says so. Other JSON has many lines.
             fields = reading.first_record(file) if kind else []
-            fields = fields or (TEXT_FIELDS if kind == "jsonl" else [])
+            fields = fields or (TEXT_FIELDS if kind == "jsonl" else [])  # reading it says that all lines are bad
         return not {self.column, *TEXT_FIELDS}.isdisjoint(fields)
 
     def documents(self, unit: Unit | None, bad_lines: BadLines) -> Iterator[Document]:
@@ -237,7 +229,7 @@ class Sources:
 
 
 def _texts_of(value: str | list[str], language: str, unit: Unit, *, is_text_file: bool) -> list[str]:
-    """The texts of a document by unit: the elements of a list stay, and those of a text file are paragraphs."""
+    """The texts of a document: the elements of a list are sentences, those of a text file paragraphs."""
     if isinstance(value, str):
         return split_sentences(value, language) if unit == "sentence" else [clean_text(value)]
     texts = [clean_text(text) for text in value]
@@ -282,8 +274,8 @@ def _language_of_name(file: Path) -> str | None:
 
 def _streamed(name: str) -> tuple[Iterable[Any], str]:
     """The rows of the data set `NAME[:CONFIG[:SPLIT]][=LANGUAGE]`, read anew by each iteration, and their identity."""
-    path, _, language = name.rpartition("=") if "=" in name else (name, "", "")
-    path, config, split = (*path.split(":", 2), "", "")[:3]
+    place, _, language = name.rpartition("=") if "=" in name else (name, "", "")
+    path, config, split = (*place.split(":", 2), "", "")[:3]
     try:
         builder = datasets.load_dataset_builder(path, config or None)
         if datasets.config.HF_HUB_OFFLINE:  # what is not streamed is in the local cache

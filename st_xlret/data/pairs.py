@@ -44,7 +44,7 @@ def load_pairs(
     report: Report | None = None,
     cache_dir: PathLike | None = None,
 ) -> datasets.Dataset:
-    r"""Read parallel sentences into one memory-mapped data set, without empty, identical and repeated pairs.
+    """Read parallel sentences into one memory-mapped data set, without empty, identical and repeated pairs.
 
     The table is kept, and the other arguments are, as in [`load_documents`][st_xlret.load_documents].
 
@@ -62,13 +62,6 @@ def load_pairs(
 
     Returns:
         String columns `source`, `target`, `source_language` and `target_language`.
-
-    Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp(), "words.en-fr.tsv")
-        >>> _ = file.write_text("dog\tchien\n", encoding="utf-8")
-        >>> load_pairs(file, cache_dir=file.parent)["target"][:]
-        ['chien']
     """
     if per_language is not None and per_language < 1:
         raise ValueError(f"per_language must be at least 1 or None for all, not {per_language}")

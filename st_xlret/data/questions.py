@@ -48,7 +48,7 @@ def load_retrieval(
     report: Report | None = None,
     cache_dir: PathLike | None = None,
 ) -> datasets.Dataset:
-    r"""Read questions with the passages that answer them into one memory-mapped data set.
+    """Read questions with the passages that answer them into one memory-mapped data set.
 
     The table is kept, and the other arguments are, as in [`load_documents`][st_xlret.load_documents].
 
@@ -69,13 +69,6 @@ def load_retrieval(
 
     Returns:
         String columns `query`, `positive`, `negative_1` ... and `language`.
-
-    Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp(), "rows.jsonl")
-        >>> _ = file.write_text('{"query": "who", "positive": "me", "negatives": ["it"]}', encoding="utf-8")
-        >>> load_retrieval(file, negatives=1, cache_dir=file.parent)[0]
-        {'query': 'who', 'positive': 'me', 'negative_1': 'it', 'language': 'en'}
     """
     if positives not in ("passage", "sentence") or (context and positives != "sentence"):
         raise ValueError(f"positives must be 'passage' or 'sentence', which context needs, got {positives!r}")

@@ -24,10 +24,11 @@ from st_xlret.optional import import_optional
 
 UNSPACED_LANGUAGES = frozenset({"ja", "km", "lo", "my", "th", "wuu", "yue", "zh"})
 """Languages written without spaces between words (their primary codes)."""
-
 Span: TypeAlias = tuple[int, int]
 """Half-open, of characters or tokens."""
 Row: TypeAlias = tuple[Any, ...]
+Matched: TypeAlias = tuple[str, Row, list[tuple[Span, Span]]]
+"""The languages of a pair, its texts and languages, and where words and their translations stand in the texts."""
 
 # Marks (Indic vowel signs, accents) belong to the word, and so do the joiners inside it.
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}\u200c\u200d]+")
@@ -42,7 +43,6 @@ _COLUMNS = {
 _FEWEST_WORDS = 10  # fewer words in the wrong column may be there by chance
 _LONGEST_PHRASE = 5  # in words, of the dictionary phrases that are searched for
 _PAIRS_AT_ONCE = 1_000
-_IDS_ONLY = {"return_attention_mask": False, "return_token_type_ids": False}
 
 
 @dataclass
@@ -175,7 +175,7 @@ def build_word_samples(
     The table is kept, and used again for the same pairs, dictionaries, tokenizer and options.
 
     Args:
-        pairs: Parallel sentences as [`load_pairs`][st_xlret.load_pairs] gives them, of any language pairs.
+        pairs: Parallel sentences as [`load_pairs`][st_xlret.load_pairs] gives them.
         dictionaries: Dictionaries, each for both directions; one of `"pt"` serves `"pt-br"`.
         tokenizer: The encoder's (fast) tokenizer.
         max_seq_length: Tokens read of a sentence, special tokens included; the encoder's. By default all.
@@ -203,12 +203,31 @@ def build_word_samples(
         matchers, seen = _matchers(pairs, dictionaries, stop_words_of), set[int]()
         batches = pairs.select_columns(list(_TEXTS)).iter(_PAIRS_AT_ONCE)
         for batch in tqdm(batches, desc="Finding words", unit=" thousand pairs", disable=None):
-            texts = zip(*(batch[name] for name in _TEXTS), strict=True)
-            for samples in finder.samples(list(_matched(texts, matchers, seen, report)), report):
+            matched: list[Matched] = []
+            for source, target, *codes in zip(*(batch[name] for name in _TEXTS), strict=True):
+                row, pair = (clean_text(source or ""), clean_text(target or ""), *codes), ">".join(codes)
+                matches: list[tuple[Span, Span]] | str
+                if not row[0] or not row[1]:
+                    matches = "empty"
+                elif row[0] == row[1]:
+                    matches = "identical"
+                elif hash(row) in seen:
+                    matches = "duplicate"
+                elif pair not in matchers:
+                    matches = "no_dictionary"
+                else:
+                    seen.add(hash(row))
+                    matches = matchers[pair].match(*row[:2])
+                report[pair, "pairs"] += 1
+                if isinstance(matches, str):
+                    report[pair, matches] += 1
+                else:
+                    matched.append((pair, row, matches))
+            for pair, samples in finder.samples(matched, report):
                 if samples_per_pair is not None:
                     by_hash = sorted(samples, key=lambda sample: zlib.crc32(repr((seed, *sample)).encode()))
                     samples = [sample for sample in samples if sample in by_hash[:samples_per_pair]]
-                report[_pair_of(samples[0]), "samples"] += len(samples)
+                report[pair, "samples"] += len(samples)
                 yield from samples
         if not any(what == "samples" for _, what in report):
             raise DataError(f"no word-positioned samples; see why no pair gave one:\n{report}")
@@ -217,10 +236,6 @@ def build_word_samples(
     options = [max_seq_length, samples_per_pair, seed, stop_words_by_language is None, folded]
     key = key_of([generate_fingerprint(pairs), words, tokenizer.backend_tokenizer.to_str(), *options])
     return kept_table(f"word-samples-{key}", _COLUMNS, rows(), report=report, cache_dir=cache_dir)
-
-
-def _pair_of(row: Row) -> str:
-    return f"{row[2]}>{row[3]}"
 
 
 def _matchers(
@@ -240,36 +255,10 @@ def _matchers(
     return matchers
 
 
-def _matched(
-    texts: Iterable[tuple[str, ...]], matchers: Mapping[str, WordMatcher], seen: set[int], report: Report
-) -> Iterator[tuple[Row, list[tuple[Span, Span]]]]:
-    """The pairs with dictionary words, and the places of the words and of their translations; all are counted."""
-    for source, target, *codes in texts:
-        row = (clean_text(source or ""), clean_text(target or ""), *codes)
-        pair = _pair_of(row)
-        matches: list[tuple[Span, Span]] | str
-        if not row[0] or not row[1]:
-            matches = "empty"
-        elif row[0] == row[1]:
-            matches = "identical"
-        elif hash(row) in seen:
-            matches = "duplicate"
-        elif pair not in matchers:
-            matches = "no_dictionary"
-        else:
-            seen.add(hash(row))
-            matches = matchers[pair].match(*row[:2])
-        report[pair, "pairs"] += 1
-        if isinstance(matches, str):
-            report[pair, matches] += 1
-        else:
-            yield row, matches
-
-
 class WordMatcher:
     """Finds the dictionary words and phrases of one language pair in sentences, compared after `fold`.
 
-    Entries with a (folded) stop word of `stop_words_of(language)` on either side give no sample.
+    Entries with a stop word of `stop_words_of(language)` on either side give no sample.
     """
 
     def __init__(self, dictionaries: Sequence[Dictionary], stop_words_of: Callable[[str], Collection[str]]) -> None:
@@ -326,6 +315,7 @@ def _phrases(vocabulary: Iterable[str], language: str) -> dict[str, int]:
     return longest
 
 
+@dataclass
 class _TokenFinder:
     """Finds the tokens of a word in a tokenised sentence, and checks that they occur there exactly once.
 
@@ -334,22 +324,19 @@ class _TokenFinder:
     alone may occur anywhere else.
     """
 
-    def __init__(self, tokenizer: Any, max_length: int | None) -> None:
-        if not getattr(tokenizer, "is_fast", False):
-            raise ValueError(f"{type(tokenizer).__name__} is not a fast tokenizer, which tells the places of tokens")
-        self.tokenizer, self.max_length = tokenizer, max_length
+    tokenizer: Any
+    max_length: int | None
 
-    def samples(self, matched: Sequence[tuple[Row, list[tuple[Span, Span]]]], report: Report) -> Iterator[list[Row]]:
-        """The samples of each pair that has any; the others are counted."""
+    def samples(self, matched: Sequence[Matched], report: Report) -> Iterator[tuple[str, list[Row]]]:
+        """The samples of each pair that has any; all are counted."""
         if not matched:
             return
-        places = (row[side][slice(*match[side])] for row, matches in matched for match in matches for side in (0, 1))
+        places = (row[side][slice(*match[side])] for _, row, matches in matched for match in matches for side in (0, 1))
         words = list(dict.fromkeys(places))
-        alone = dict(zip(words, self.tokenizer(words, add_special_tokens=False, **_IDS_ONLY)["input_ids"], strict=True))
-        sources, targets = (self._tokenise([row[side] for row, _ in matched]) for side in (0, 1))
-        for (row, matches), source, target in zip(matched, sources, targets, strict=True):
-            samples: list[Row] = []
-            reasons: set[str] = set()
+        alone = dict(zip(words, self.tokenizer(words, add_special_tokens=False)["input_ids"], strict=True))
+        sources, targets = (self._tokenise([row[side] for _, row, _ in matched]) for side in (0, 1))
+        for (pair, row, matches), source, target in zip(matched, sources, targets, strict=True):
+            samples, reasons = list[Row](), set[str]()
             for match in matches:
                 word, translation = (row[side][slice(*match[side])] for side in (0, 1))
                 span = self._token_span(*source, *match[0], alone[word])
@@ -358,13 +345,13 @@ class _TokenFinder:
                     reasons.add(other)
                 else:
                     samples.append((*row, *span, *other, word, translation))
-            report[_pair_of(row), "used" if samples else "truncated" if "truncated" in reasons else "tokens"] += 1
+            report[pair, "used" if samples else "truncated" if "truncated" in reasons else "tokens"] += 1
             if samples:
-                yield samples
+                yield pair, samples
 
     def _tokenise(self, texts: list[str]) -> Iterator[tuple[str, list[int], list[Span]]]:
         truncation = {"truncation": True, "max_length": self.max_length} if self.max_length else {}
-        encoded = self.tokenizer(texts, return_offsets_mapping=True, verbose=False, **_IDS_ONLY, **truncation)
+        encoded = self.tokenizer(texts, return_offsets_mapping=True, verbose=False, **truncation)
         return zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
 
     def _token_span(

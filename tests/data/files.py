@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from datasets import Dataset
+
 
 def write_bytes(file: Path, data: bytes) -> Path:
     """Write bytes, compressed if the name ends in `.gz` or `.xz`."""
@@ -70,3 +72,8 @@ def question_rows(file: Path, **changed: Any) -> Path:
         row = {"query": text, "positive": positive, "title": title, "answers": [answer]}
         rows.append({**row, "answer_start": max(0, positive.find(answer)), "negatives": [positive, negative]})
     return write_jsonl(file, [{**rows[0], **changed}, *rows[1:]])
+
+
+def rows(table: Dataset) -> list[tuple[Any, ...]]:
+    """The rows of a table, without the names of its columns."""
+    return [tuple(row.values()) for row in table]
