@@ -111,11 +111,9 @@ def measure_language_bias(
 ) -> LanguageBias:
     """Search each text's nearest neighbours, by cosine, among equally many texts of every language.
 
-    Args:
-        embeddings: Language to (n, d). Languages with more texts than the smallest one give only their first ones.
-        documents: Language to (n,) document ids, row-aligned. Neighbours from the text's own document are left out.
-        queries: Language to (m, d), the embeddings of the first m texts as queries, if they differ.
-        neighbours: How many neighbours to look at. There have to be more texts.
+    `embeddings` are language -> (n, d); languages with more texts than the smallest one give only their first ones.
+    `documents` (n,) are ids of the documents that texts are from: neighbours from a text's own document are left out.
+    `queries` (m, d) are embeddings of the first m texts as queries, if they differ.
 
     Example:
         >>> apart = {"en": torch.eye(4)[:2].repeat(9, 1), "fr": torch.eye(4)[2:].repeat(9, 1)}
@@ -142,13 +140,9 @@ def measure(
     A calibration of means changes r coordinates of a vector and leaves the rest: the dot products of the rest are
     computed once for all of them, and each then costs r multiplications for a pair instead of d.
 
-    Args:
-        documents: Language -> (n, d) vectors of texts as documents.
-        calibrations: Name -> calibration.
-        queries: Language -> (m, d) vectors of the first m texts as queries, if they differ.
-        ids: Language -> (n,) numbers of the texts' documents. Neighbours from a text's own document do not count.
-        texts: Texts of each language that are looked at; the first ones.
-        neighbours: Nearest neighbours to look at.
+    `documents` are language -> (n, d), `calibrations` have names, and `queries` are vectors (m, d) of the first m texts
+    as queries, if they differ. `ids` (n,) are numbers of the documents that texts are from: neighbours from a text's
+    own document do not count. The first `texts` of each language are looked at.
 
     Example:
         >>> clouds = {"en": np.random.normal(1, 1, (60, 8)), "fr": np.random.normal(-1, 1, (60, 8))}

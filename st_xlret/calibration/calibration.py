@@ -157,7 +157,10 @@ class VectorCalibration:
         check_steps(steps, strength, queries_only=queries_only, apart=queries is not None, pairs=pairs is not None)
         is_lsar = tuple(steps) == ("lsar",)
         scaled: Any = {"metric": metric, "normalize": normalize, "min_texts": min_texts}
-        rows = {"document": by_language(documents, languages, **scaled)}
+        if languages is not None:
+            matrix, codes_of = as_array(documents), np.array([str(code) for code in languages])
+            documents = {code: matrix[codes_of == code] for code in sorted({*codes_of.tolist()})}
+        rows = {"document": by_language(cast(Vectors, documents), **scaled)}
         codes, width = list(rows["document"]), next(iter(rows["document"].values())).shape[1]
         groups: Vectors = phrases if is_lsar and phrases else {}
         if queries_only and is_lsar and queries is not None:
@@ -176,21 +179,34 @@ class VectorCalibration:
             keep_mean = _KEPT_BY_QUERIES if queries_only else _KEPT_BY_LSAR if is_lsar else _KEPT_BY_OTHERS
         of_means = set(steps) <= OF_MEANS
         moments = {role: Moments.of(vectors, covariances=not of_means) for role, vectors in rows.items()}
-        joined = np.zeros((0, width))
+        joining: list[Floats] = []
         if groups:
-            joined = Moments.of(by_language(groups, **scaled | {"min_texts": 1}, min_languages=1)).means
-        basis, means = np.eye(width), np.concatenate([joined, *(each.means for each in moments.values())])
+            joining = [Moments.of(by_language(groups, **scaled | {"min_texts": 1}, min_languages=1)).means]
+        basis, means = np.eye(width), np.concatenate([*joining, *(each.means for each in moments.values())])
         if of_means and len(means) < width:
             basis = np.linalg.qr(means.T)[0]
-            moments, joined = {role: Moments(each.means @ basis) for role, each in moments.items()}, joined @ basis
+            moments = {role: Moments(each.means @ basis) for role, each in moments.items()}
+            joining = [each @ basis for each in joining]
+        kept = 1.0 if keep_mean is None else keep_mean
+        formulas: dict[str, Callable[..., Maps]] = {
+            "shift": partial(step_maps.shift, keep_mean=keep_mean or 0.0),
+            "lsar": partial(step_maps.lsar, keep_mean=kept, rank=lsar_rank, width=width, joining=joining),
+            "to_pivot": partial(step_maps.to_pivot, pivot=codes.index(pivot)),
+            "scale": step_maps.scale,
+            "lir": partial(step_maps.lir, components=lir_components),
+        }
+        recoloured: dict[str, Floats] = {}
+        if "coral" in steps and {*steps[: steps.index("coral")]} <= {"shift", "to_pivot"}:
+            # After translations alone, it does not depend on the strength.
+            recoloured = {role: step_maps.recolouring(each.covariances) for role, each in moments.items()}
         rotate = None
         if "rotate" in steps:
             from st_xlret.calibration.rotation import rotations
 
             parallel = {code: (as_array(source), as_array(target)) for code, (source, target) in (pairs or {}).items()}
             rotate = partial(rotations, rows["document"], pivot, parallel, adversarial=adversarial, seed=seed)
-        options = (tuple(steps), width, keep_mean, lsar_rank, lir_components, codes.index(pivot), queries_only, rotate)
-        fit = _Fit(moments, joined, codes, list(rows.get("query", codes)), *options)
+        of_queries = list(rows.get("query", codes))
+        fit = _Fit(moments, codes, of_queries, tuple(steps), queries_only, formulas, recoloured, rotate)
         mapped = () if is_lsar else tuple(codes)  # lsar and then shift needs the language
         about: dict[str, Any] = {"pivot": pivot, "normalize": normalize, "metric": metric or "cosine", "model": model}
         return cls(basis, None, None, mapped, fit.steps, **about, _fit=fit).at(strength)
@@ -361,9 +377,7 @@ def fit_calibration(embeddings: Vectors, **how: Any) -> CalibrationLayer:
     [`VectorCalibration.fit`][st_xlret.VectorCalibration].
 
     Example:
-        >>> import torch
-        >>> _ = torch.manual_seed(0)
-        >>> clouds = {"en": torch.randn(100, 4) + 3, "fr": torch.randn(100, 4) - 5}
+        >>> clouds = {"en": np.random.normal(3, 1, (100, 4)), "fr": np.random.normal(-5, 1, (100, 4))}
         >>> layer = fit_calibration(clouds)
         >>> means = [layer.transform(rows).mean(dim=0) for rows in clouds.values()]
         >>> round(float((means[0] - means[1]).norm()), 4)
@@ -395,8 +409,7 @@ def check_steps(
 
 
 def by_language(
-    vectors: Vectors | ArrayLike,
-    languages: Iterable[str] | None = None,
+    vectors: Vectors,
     *,
     metric: str | None = None,
     normalize: bool = True,
@@ -404,11 +417,7 @@ def by_language(
     min_languages: int = 2,
 ) -> dict[str, NDArray[Any]]:
     """Language -> its vectors (n, d), of unit length if `normalize`; the arguments are those of `fit`."""
-    if languages is None:
-        clouds = {str(code): as_array(rows) for code, rows in cast(Vectors, vectors).items()}
-    else:
-        matrix, codes = as_array(vectors), np.array([str(code) for code in languages])
-        clouds = {code: matrix[codes == code] for code in sorted(set(codes.tolist()))}
+    clouds = {str(code): as_array(rows) for code, rows in vectors.items()}
     shapes = {code: rows.shape for code, rows in clouds.items()}
     widths = {shape[1:] for shape in shapes.values()}
     fits = len(widths) == 1 and len(next(iter(widths))) == 1 and len(shapes) >= min_languages
@@ -453,30 +462,29 @@ class _Fit:
     """What the maps are computed from at any strength: the moments of each role in the coordinates of the basis."""
 
     moments: dict[str, Moments]
-    joined: Floats  # the means of phrases, which join lsar
     codes: list[str]
     query_codes: list[str]
     steps: tuple[str, ...]
-    width: int
-    keep_mean: float | None
-    lsar_rank: int | None
-    lir_components: int
-    pivot: int
     queries_only: bool
+    formulas: dict[str, Callable[..., Maps]]
+    recoloured: dict[str, Floats]
     rotate: Callable[..., tuple[Maps, dict[str, str]]] | None
-    recoloured: dict[str, Floats] = field(default_factory=dict)
 
     def maps(self, strength: float) -> tuple[Maps | None, Maps | None, dict[str, str]]:
         """The maps of documents and of queries, and notes on rotations."""
         moments, notes = dict(self.moments), dict[str, str]()
         total = {role: Maps(None, np.zeros((1, each.means.shape[1]))) for role, each in moments.items()}
-        for number, step in enumerate(self.steps):
-            common = moments["document"].means.mean(axis=0)
+        for step in self.steps:
+            how = {"common": moments["document"].means.mean(axis=0)} if step in ("shift", "lsar") else {}
             for role, before in list(moments.items()):
                 if step == "rotate" and self.rotate is not None:
                     maps, notes = self.rotate(total[role], strength)
+                elif step == "coral":
+                    maps = step_maps.coral(before, strength, self.recoloured.get(role))
+                elif step == "to_pivot" and role == "query":
+                    maps = Maps(None, np.zeros_like(before.means))
                 else:
-                    maps = self._step(number, role, before, strength, common)
+                    maps = self.formulas[step](before, strength, **how)
                 total[role], moments[role] = total[role].then(maps), before.after(maps)
         document, query = total["document"], total.get("query")
         if query is not None and self.query_codes != self.codes and self.steps != ("lsar",):
@@ -487,26 +495,3 @@ class _Fit:
             matrices = [zeros if part.matrix is None else part.matrix for part in parts]
             query = Maps(np.stack(matrices), np.stack([part.offset for part in parts]))
         return (None, query or document, notes) if self.queries_only else (document, query, notes)
-
-    def _step(self, number: int, role: str, moments: Moments, strength: float, common: Floats) -> Maps:
-        step = self.steps[number]
-        if step == "shift":
-            return step_maps.shift(moments, strength, common, self.keep_mean or 0.0)
-        if step == "lsar":
-            kept = 1.0 if self.keep_mean is None else self.keep_mean
-            every = Moments(np.concatenate([moments.means, self.joined]))
-            return step_maps.lsar(every, strength, common, kept, self.lsar_rank, self.width)
-        if step == "to_pivot" and role == "query":
-            return Maps(None, np.zeros_like(moments.means))
-        if step == "to_pivot":
-            return step_maps.to_pivot(moments, strength, self.pivot)
-        if step == "scale":
-            return step_maps.scale(moments, strength)
-        if step == "lir":
-            return step_maps.lir(moments, strength, self.lir_components)
-        recoloured = self.recoloured.get(role)
-        if recoloured is None:
-            recoloured = step_maps.recolouring(moments.covariances)
-        if {*self.steps[:number]} <= {"shift", "to_pivot"}:  # then it does not depend on the strength
-            self.recoloured[role] = recoloured
-        return step_maps.coral(moments, strength, recoloured)

@@ -40,18 +40,9 @@ def fit_and_compare(
     Both ways (both sides, and queries alone where the steps can) are measured at all strengths, in one pass. A
     calibration that needs the language is also compared with `shift coral`. A rotation is fitted once.
 
-    Args:
-        documents: Language -> (n, d) vectors of texts as documents.
-        queries: Vectors of these texts as queries, measured only; like `ids`, `texts` and `neighbours` as in `measure`.
-        ids: Language -> (n,) numbers of the documents that the texts are from.
-        questions: Language -> (k, d), the `queries` of [`VectorCalibration.fit`][st_xlret.VectorCalibration], whose
-            arguments `steps`, `queries_only` and `how` are.
-        steps: The steps.
-        strength: From 0 to 1, or `"auto"`.
-        queries_only: Map queries alone.
-        texts: Texts of each language that are measured; the first ones.
-        neighbours: Nearest neighbours to look at.
-        **how: Further arguments of `fit`.
+    `documents`, `queries`, `ids`, `texts` and `neighbours` are those of `measure`; `questions` are the `queries` of
+    [`VectorCalibration.fit`][st_xlret.VectorCalibration], and `steps`, `queries_only` and `how` its arguments;
+    `strength` is from 0 to 1, or `"auto"`.
 
     Example:
         >>> clouds = {code: np.random.normal(mean, 1, (60, 8)) for code, mean in (("en", 1), ("fr", -1))}
@@ -214,8 +205,8 @@ class Comparison:
         """How often each language finds itself, before and after, in Markdown."""
         before, after = self.before.search, self.after.search
         cells = []
-        for i, code in enumerate(before.languages):
-            chance, shares = before.expected[i, i], [bias.shares[i, i] for bias in (before, after)]
+        diagonals = (np.diag(each) for each in (before.shares, after.shares, before.expected))
+        for code, *shares, chance in zip(before.languages, *diagonals, strict=True):
             lifts = [f"{share / (chance or np.nan):.1f}" for share in shares]
             cells.append([code, *(f"{100 * share:.1f}" for share in (*shares, chance)), *lifts])
         return markdown_table(["language", "before (%)", "after (%)", "chance (%)", "lift before", "lift after"], cells)
@@ -224,10 +215,8 @@ class Comparison:
         """What each strength does to both sides and to queries alone, in Markdown: every second one, and the best."""
         ways = {only: self.strengths[only] for only in (False, True) if self.strengths.get(only)}
         best = {only: best_strength(figures) for only, figures in ways.items()}
-        header = ["strength"]
-        for only in ways:
-            side = "queries only" if only else "both sides"
-            header += [f"{side}: {what}" for what in ("own language (%)", "kept (%)", "score")]
+        sides = ["queries only" if only else "both sides" for only in ways]
+        header = [f"{side}: {what}" for side in sides for what in ("own language (%)", "kept (%)", "score")]
         cells = []
         for strength in sorted({*STRENGTHS[::2], *best.values()}) if ways else ():
             cells.append([f"{strength:g}"])
@@ -235,32 +224,34 @@ class Comparison:
                 each, mark = figures[strength], " (best)" * (strength == best[only])
                 share = 100 * each.search.same_language_share
                 cells[-1] += [f"{share:.1f}", f"{100 * each.kept:.1f}", f"{each.score():.3f}{mark}"]
-        return markdown_table(header, cells) if cells else ""
+        return markdown_table(["strength", *header], cells) if cells else ""
 
     def verdict(self) -> str:
         """Which calibration is recommended and why, and whether the chosen one overshoots."""
         best, used = self.recommended, ", which was used" * self.used
-        as_it_is = best == AS_IT_IS or (best == self.chosen and self.strength == 0)
-        name = "the vectors as they are" if as_it_is else best
+        is_raw = best == AS_IT_IS or (best == self.chosen and self.strength == 0)
         if self.judged:
             strength = max(self.judged, key=lambda at: self.judged[at])
+            what = f"the strength {strength:g}" if strength else "the vectors as they are"
             recalls = [f"{100 * self.judged[at]:.1f}" for at in (strength, 0.0, self.strength)]
             lines = [
-                f"Recommended: {'the vectors as they are' if not strength else f'the strength {strength:g}'}, by the "
-                f"judged queries: recall@10 of the half that chooses is {recalls[0]}, and {recalls[1]} as it is."
+                f"Recommended: {what}, by the judged queries: recall@10 of the half that chooses is {recalls[0]}, and "
+                f"{recalls[1]} as it is."
             ]
             if strength != self.strength:
                 lines[0] += f" The strength {self.strength:g}, which was used, has {recalls[2]}."
         else:
             kind = "maps of queries alone" if self.after.queries_only else "maps of both sides"
             kind += "" if self.after.needs_language else " that need no language"
-            strength, score = self._strength_scores()
-            is_ahead = best == self.chosen and score > self._score(best) + TIE
-            name, reached = (f"the strength {strength:g}", score) if is_ahead else (name, self._score(best))
-            lines = [f"Recommended: {name}: of {kind}, its score, {reached:.3f}, is within {TIE} of the highest."]
+            (strength, highest), reached = self._strength_scores(), self._score(best)
+            what = "the vectors as they are" if is_raw else best
+            is_ahead = best == self.chosen and highest > reached + TIE
+            if is_ahead:
+                what, reached = f"the strength {strength:g}", highest
+            lines = [f"Recommended: {what}: of {kind}, its score, {reached:.3f}, is within {TIE} of the highest."]
             if best != self.chosen or is_ahead:
                 lines[0] += f" {self.chosen}{used}{',' * self.used} has {self._score(self.chosen):.3f}."
-            if as_it_is:
+            if is_raw:
                 little = "The encoder prefers the query's language little. " * (self.before.search.lift < LITTLE)
                 lines.append(
                     f"{little}What a calibration gains across languages is less than what it changes within one; "
@@ -268,7 +259,7 @@ class Comparison:
                 )
             if self.strengths.get(self.after.queries_only):
                 lines.append(
-                    f"Of the strengths, {strength:g} has the highest score without labels, {score:.3f} (auto)."
+                    f"Of the strengths, {strength:g} has the highest score without labels, {highest:.3f} (auto)."
                 )
         if self.strength and _overshoots(self.after):
             search = self.after.search
@@ -280,16 +271,16 @@ class Comparison:
 
     def __str__(self) -> str:
         before, after = self.before.search, self.after.search
-        shares = [100 * bias.same_language_share for bias in (before, after)]
         apart = " The first share is of texts embedded as queries, the second between texts embedded as documents."
         words = (
             f"Each text searches a pool with {before.texts} texts of each language; its {before.neighbours} nearest "
             f"ones count, without {'those of its own document' if self.same_document else 'itself'}. Lift is the share "
-            "in the query's language over chance. "
-            "'Kept' are the ten nearest neighbours within one language that stay. The score is the root of the share "
-            f"kept times the evenness of the neighbours' languages.{apart * self.roles_apart}\n\n"
-            f"Search over all languages: {shares[0]:.1f} of 100 results are in the query's language before and "
-            f"{shares[1]:.1f} after (chance: {100 * after.chance:.1f}; lift {before.lift:.1f} -> {after.lift:.1f}).\n"
+            "in the query's language over chance. 'Kept' are the ten nearest neighbours within one language that stay. "
+            "The score is the root of the share kept times the evenness of the neighbours' languages."
+            f"{apart * self.roles_apart}\n\n"
+            f"Search over all languages: {100 * before.same_language_share:.1f} of 100 results are in the query's "
+            f"language before and {100 * after.same_language_share:.1f} after (chance: {100 * after.chance:.1f}; lift "
+            f"{before.lift:.1f} -> {after.lift:.1f}).\n"
             f"Search within a language: {100 * self.after.kept:.1f} of 100 neighbours stay."
         )
         if self.reached:
@@ -300,19 +291,17 @@ class Comparison:
 
     def as_json(self) -> dict[str, Any]:
         """The language bias before and after, and the figures of each strength, in JSON's types."""
-        report: dict[str, Any] = {"before": self.before.as_json(), "after": self.after.as_json()}
-        if figures := self.strengths.get(self.after.queries_only):
-            report["strengths"] = [
-                {
-                    "strength": strength,
-                    "neighbours_kept": each.kept,
-                    "same_language_share": each.search.same_language_share,
-                    "chance": each.search.chance,
-                    "score": each.score(),
-                }
-                for strength, each in figures.items()
-            ]
-        return report
+        rows = [
+            {
+                "strength": strength,
+                "neighbours_kept": each.kept,
+                "same_language_share": each.search.same_language_share,
+                "chance": each.search.chance,
+                "score": each.score(),
+            }
+            for strength, each in self.strengths.get(self.after.queries_only, {}).items()
+        ]
+        return {"before": self.before.as_json(), "after": self.after.as_json()} | ({"strengths": rows} if rows else {})
 
     def write(self, folder: str | os.PathLike[str], **more: Any) -> None:
         """Write `language_bias.json`, with entries `more`, and pictures into a folder that is there."""

@@ -38,16 +38,11 @@ def judged_recall(
 ) -> dict[float, tuple[Recall, Recall]]:
     r"""Search all documents by judged queries, exactly, in one pass over the documents.
 
-    Args:
-        documents: Batches of the documents as they are stored: names, vectors (n, d) and languages of rows that have
-            both. Rows in languages without a map are left out.
-        queries: Batches of the queries, of the same model.
-        qrels: File of judgements, of BEIR or TREC, by these names. All queries have to be there; documents that are not
-            are left out with a warning.
-        calibrations: Strength -> the calibration to measure.
+    Batches hold names, vectors (n, d) and languages of rows that have both, as they are stored; those in languages
+    without a map are left out. `qrels` is a file of judgements, of BEIR or TREC, by these names: its queries have to be
+    there; documents that are not are left out with a warning. `calibrations` go by their strength.
 
-    Returns:
-        Strength -> the recall of every second judged query, and of the others.
+    Returns strength -> the recall of every second judged query, and of the others.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -67,15 +62,22 @@ def judged_recall(
         return [row for row in zip(*batch, strict=True) if not mapped or row[2] in mapped]
 
     asked = [row for batch in queries for row in rows_of(batch) if row[0] in judged]
-    searches = {strength: _Search(each, asked) for strength, each in calibrations.items()}
+    questions = {strength: _mapped(each, asked, "query") for strength, each in calibrations.items()}
+    scores = {strength: np.empty((len(asked), 0), np.float32) for strength in calibrations}
+    best = {strength: np.empty((len(asked), 0), np.int64) for strength in calibrations}
     candidates, first = {name for grades in judged.values() for name in grades}, 0
     place_of: dict[str, tuple[int, str]] = {}
     for batch in documents:
-        if rows := rows_of(batch):
-            for search in searches.values():
-                search.add(rows, first)
-            place_of |= {name: (first + i, code) for i, (name, _, code) in enumerate(rows) if name in candidates}
-            first += len(rows)
+        rows = rows_of(batch)
+        numbers = np.broadcast_to(np.arange(first, first + len(rows)), (len(asked), len(rows)))
+        for strength, calibration in calibrations.items():
+            cosines = questions[strength] @ _mapped(calibration, rows, "document").T
+            cosines = np.concatenate([scores[strength], cosines], axis=1)
+            top = np.argsort(-cosines, axis=1, kind="stable")[:, :_K]
+            scores[strength] = np.take_along_axis(cosines, top, 1)
+            best[strength] = np.take_along_axis(np.concatenate([best[strength], numbers], axis=1), top, 1)
+        place_of |= {name: (first + i, code) for i, (name, _, code) in enumerate(rows) if name in candidates}
+        first += len(rows)
     lost = [f"query {name!r}" for name in sorted(judged.keys() - {name for name, *_ in asked})]
     missing = sorted(candidates - place_of.keys())
     lost += [] if place_of else [f"document {name!r}" for name in missing]
@@ -91,30 +93,14 @@ def judged_recall(
     answers = [[place_of[name] for name in names if name in place_of] for names in grades_of]
     languages = [code for *_, code in asked]
     return {
-        strength: (_recall(languages, answers, search.best, 0), _recall(languages, answers, search.best, 1))
-        for strength, search in searches.items()
+        strength: (_recall(languages, answers, nearest, 0), _recall(languages, answers, nearest, 1))
+        for strength, nearest in best.items()
     }
 
 
-class _Search:
-    """The numbers of the best documents so far, by one calibration."""
-
-    def __init__(self, calibration: VectorCalibration, asked: Sequence[_Row]) -> None:
-        self.calibration = calibration
-        self.asked = self._mapped(asked, "query") if asked else np.empty((0, calibration.dimension))
-        self.scores, self.best = np.empty((len(asked), 0), np.float32), np.empty((len(asked), 0), np.int64)
-
-    def add(self, rows: Sequence[_Row], first: int) -> None:
-        """Search further documents, of which the first has this number."""
-        numbers = np.broadcast_to(np.arange(first, first + len(rows)), (len(self.asked), len(rows)))
-        scores = np.concatenate([self.scores, self.asked @ self._mapped(rows, "document").T], axis=1)
-        best = np.concatenate([self.best, numbers], axis=1)
-        top = np.argsort(-scores, axis=1, kind="stable")[:, :_K]
-        self.scores, self.best = np.take_along_axis(scores, top, 1), np.take_along_axis(best, top, 1)
-
-    def _mapped(self, rows: Sequence[_Row], role: Role) -> NDArray[Any]:
-        _, vectors, codes = zip(*rows, strict=True)
-        return unit(self.calibration.transform(np.stack(vectors), role, codes))
+def _mapped(calibration: VectorCalibration, rows: Sequence[_Row], role: Role) -> NDArray[Any]:
+    vectors = np.reshape([vector for _, vector, _ in rows], (len(rows), calibration.dimension))
+    return unit(calibration.transform(vectors, role, [code for *_, code in rows]))
 
 
 def _recall(
@@ -128,5 +114,5 @@ def _recall(
             counted = [number for number, code in answers[query] if (code == languages[query]) in kinds]
             if counted:
                 by_language.setdefault(languages[query], []).append(float(np.isin(counted, best[query]).mean()))
-        means.append(float(np.mean([np.mean(each) for each in by_language.values()])) if by_language else float("nan"))
+        means.append(float(np.mean([np.mean(each) for each in by_language.values()])) if by_language else np.nan)
     return Recall(*means)

@@ -66,16 +66,16 @@ def calibrate(
 ) -> SentenceTransformer:
     """Remove a model's preference for the language of the query, on texts without labels.
 
-    The texts are sampled and embedded, the calibration is fitted and becomes a part of the model. By default it needs
-    no language: `encode_query` and `encode_document` of the result give calibrated vectors. The other steps need the
-    language of each text: [`encode`][st_xlret.encode].
+    The texts are sampled and embedded, the calibration is fitted and becomes a part of the model, which has modules of
+    Sentence Transformers alone. By default it needs no language: `encode_query` and `encode_document` give calibrated
+    vectors. The other steps need the language of each text: [`encode`][st_xlret.encode].
 
     Args:
         model: A Sentence Transformer, a folder, or a name on the Hub. It is not changed.
-        texts: What is to be searched, or other texts in its languages, as for
-            [`sample_texts`][st_xlret.calibration.sample_texts], whose arguments `languages`, `texts_per_language`
-            (by default 300 where means determine the steps, else 1 500) and `min_texts` are.
-        steps: The steps; these, `queries_only`, `pivot` and `keep_mean` are those of
+        texts: What is to be searched, or other texts in its languages, as for `sample_texts`, whose arguments
+            `languages`, `texts_per_language` (by default 300 where means determine the steps, else 1 500) and
+            `min_texts` are.
+        steps: These, `queries_only`, `pivot` and `keep_mean` are those of
             [`VectorCalibration.fit`][st_xlret.VectorCalibration].
         queries: Questions without labels, as for `sample_questions`, for maps of queries of their own; with `"lsar"`
             and `queries_only` a few in any languages, which join the fit.
@@ -83,8 +83,7 @@ def calibrate(
             have in common, embedded as queries. Questions in languages that nobody gave gain by it.
         pairs: Parallel sentences with the pivot, for the step `"rotate"`, as `load_pairs` returns them.
         queries_only: Map queries alone, so that an index of documents goes on working.
-        strength: From 0, which leaves the model as it is, to 1; `"auto"` takes the one with the highest score on the
-            sample, out of 0, 0.1 to 1.
+        strength: From 0, which leaves the model as it is, to 1; `"auto"` takes what scores highest on the sample.
         pivot: The language that others are rotated into.
         keep_mean: Share of the mean of all languages that is kept.
         languages: Languages to calibrate. Default: all of the texts.
@@ -95,8 +94,7 @@ def calibrate(
         batch_size: Size of a forward pass, in texts of 64 tokens.
         precision: `"auto"` is bfloat16 where the processor computes in it; or `"fp32"`, `"bf16"`.
         seed: Seed of the draws and of the rotation.
-        report: Called with a [`Comparison`][st_xlret.calibration.Comparison] of this and other calibrations on the same
-            texts: `report=print` shows its table.
+        report: Called with a `Comparison` of this and other calibrations: `report=print` shows its tables.
         show_progress_bar: Show progress bars.
 
     Example:
@@ -273,15 +271,11 @@ def sample_questions(
 ) -> dict[str, list[str]]:
     """Draw distinct questions of each language at random; returns language -> questions.
 
-    Args:
-        questions: Language -> questions; a data set with the columns `text`, `query` or `question` and `language`; or
-            paths: folders in BEIR's layout, JSON lines with such fields, or text files with a question per line, named
-            after their language (`questions.fr.txt`).
-        languages: The languages of the documents, or None for all. Questions in others are left out. Those that name
-            no language are identified among these, which needs the extra `langid`.
-        texts_per_language: How many, at most.
-        min_texts: Languages with fewer questions are left out. Two of the documents', or one of any, have to remain.
-        seed: Seed of the draw.
+    `questions` are language -> questions; a data set with the columns `text`, `query` or `question` and `language`; or
+    paths: folders in BEIR's layout, JSON lines with such fields, or text files with a question per line, named after
+    their language (`questions.fr.txt`). Those in no language of `languages`, those of the documents, or None for all,
+    are left out, and so are languages with fewer than `min_texts`. Questions that name no language are identified among
+    these, which needs the extra `langid`.
     """
     entries = ((code, text, "", text) for code, text in _questions(questions, check_languages(languages)))
     drawn = {code: part.texts for code, part in _draw(entries, texts_per_language, [seed, 31]).items()}

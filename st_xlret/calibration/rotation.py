@@ -162,15 +162,11 @@ def unsupervised_rotation(
     and the criterion must come three quarters of the way from the identity's to that of a language whose texts are
     matched with other texts of its own.
 
-    Args:
-        source: Embeddings (S, d), 4 at least, with their mean near the origin (shift first); 5 000 are drawn at most.
-        target: Embeddings (T, d), likewise.
-        adversarial: Whether to start from adversarial training, too, about a minute on one core.
-        min_agreement: How well the rotations of two halves must agree (see `rotation_agreement`); 0 skips both checks.
-        seed: Seed. Equal seeds give equal results on one machine.
+    Embeddings (n, d), 4 at least, have their mean near the origin (shift first); 5 000 are drawn at most. `adversarial`
+    takes about a minute on one core; `min_agreement` is the least `rotation_agreement`, and 0 skips both checks. Equal
+    seeds give equal results on one machine.
 
-    Returns:
-        The rotation W (d, d), float64, for `source @ W.T`, and a line about it and the candidate it is preferred to.
+    Returns the rotation W (d, d), float64, for `source @ W.T`, and a line about it and what it is preferred to.
 
     Example:
         >>> rows = torch.randn(80, 2, generator=torch.Generator().manual_seed(0)) * torch.tensor([3.0, 1.0])

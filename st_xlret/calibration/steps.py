@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,14 +87,21 @@ def to_pivot(moments: Moments, strength: float, pivot: int) -> Maps:
 
 
 def lsar(
-    moments: Moments, strength: float, common: Floats, keep_mean: float, rank: int | None = None, width: int = 0
+    moments: Moments,
+    strength: float,
+    common: Floats,
+    keep_mean: float,
+    rank: int | None = None,
+    width: int = 0,
+    joining: Sequence[Floats] = (),
 ) -> Maps:
     """Minus the projection on the subspace in which the languages' means differ (LSAR, Xie et al. 2022); one map.
 
-    `width` is that of whole vectors, where the moments are in coordinates. (The paper re-centres on a vector orthogonal
-    to the subspace, which does not change the subspace.)
+    `width` is that of whole vectors, where the moments are in coordinates, and `joining` are further means. (The paper
+    re-centres on a vector orthogonal to the subspace, which does not change the subspace.)
     """
-    means, width, most = moments.means, width or moments.means.shape[1], len(moments.means) - 1
+    means = np.concatenate([moments.means, *joining])
+    width, most = width or means.shape[1], len(means) - 1
     rank = most if rank is None else rank
     _, singular, directions = np.linalg.svd(means - means.mean(axis=0), full_matrices=False)
     removed = min(int((singular > 1e-10 * np.linalg.norm(means)).sum()), rank)
@@ -125,8 +132,9 @@ def lir(moments: Moments, strength: float, components: int = 1) -> Maps:
     return Maps(-strength * top @ top.swapaxes(1, 2), np.zeros_like(moments.means))
 
 
-def coral(moments: Moments, strength: float, recoloured: Floats) -> Maps:
+def coral(moments: Moments, strength: float, recoloured: Floats | None = None) -> Maps:
     """The covariance of all languages for each, by its `recolouring`; means stay (CORAL, Sun et al. 2016)."""
+    recoloured = recolouring(moments.covariances) if recoloured is None else recoloured
     matrix = strength * (recoloured - np.eye(recoloured.shape[1]))
     return Maps(matrix, -_each(matrix, moments.means))
 
