@@ -30,16 +30,9 @@ def apply_calibration(
     In Qdrant, PostgreSQL and Chroma every batch counts: the same call continues a run that was interrupted, and maps
     rows that were added since. A file or a table of LanceDB is written whole or not at all.
 
-    Args:
-        calibration: The map.
-        store: The stored vectors, see [`open_store`][st_xlret.stores.open_store].
-        into: Name of the new file, named vector or collection (Qdrant), column (PostgreSQL), table (LanceDB) or
-            collection (Chroma).
-        show_progress_bar: Show how many rows are done.
-
-    Raises:
-        ValueError: If the map is of other vectors, or of queries alone, or the vectors are mapped already.
-        OSError: If there is something else under the name, or the store has not taken all rows.
+    `into` is the name of the new file, named vector or collection (Qdrant), column (PostgreSQL), table (LanceDB) or
+    collection (Chroma). An `OSError` says that the name is taken, or that the store has not taken all rows; a
+    `ValueError` that the map is of other vectors, or of queries alone, or that the vectors are mapped already.
 
     Example:
         >>> import tempfile

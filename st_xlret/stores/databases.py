@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import compress
 from typing import Any
 from urllib.parse import urlsplit
@@ -289,17 +290,14 @@ class PostgresStore(Store):
         """Add a column, without making others wait for the table beside a transaction that is idle."""
         add = self._sql(f"ALTER TABLE {{table}} ADD {{new}} {self.type_name}({self.dimension})", new=new)
         about = self._sql("COMMENT ON COLUMN {table}.{new} IS {text}", new=new, text=comment)
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                with self.connection.transaction():
-                    self.connection.execute(f"SET LOCAL lock_timeout = '{_SECONDS}s'")
-                    self.connection.execute(add, ())
-                    self.connection.execute(about, ())
+        for _ in range(_TRIES):
+            with suppress(self.psycopg.errors.LockNotAvailable), self.connection.transaction():
+                self.connection.execute(f"SET LOCAL lock_timeout = '{_SECONDS}s'")
+                self.connection.execute(add, ())
+                self.connection.execute(about, ())
                 return
-            except self.psycopg.errors.LockNotAvailable as error:
-                if not tries_left:
-                    raise OSError("another session holds the table; nothing was changed, try again later") from error
-                time.sleep(_SECONDS)  # in which others get the table
+            time.sleep(_SECONDS)  # in which others get the table
+        raise OSError("another session holds the table; nothing was changed, try again later")
 
     def close(self) -> None:
         """Close the connection."""

@@ -169,9 +169,9 @@ class TableStore(Store):
     def _rows(self, batch: pa.RecordBatch, start: int = 0) -> pa.RecordBatch:
         """A batch of the table as `batches` gives it."""
         rows = {name: pa.nulls(batch.num_rows, pa.string()) for name in USUAL_FIELDS}
-        for name in rows.keys() & self.columns.keys():
-            if self.columns[name] in batch.schema.names:
-                rows[name] = batch.column(self.columns[name]).cast(pa.string())
+        for name, column in self.columns.items():
+            if column in batch.schema.names and name in rows:
+                rows[name] = batch.column(column).cast(pa.string())
         rows["vector"] = batch.column(self.columns["vector"]).cast(self.kind)
         rows["id"] = pa.array(range(start, start + batch.num_rows)).cast(pa.string())
         return pa.record_batch(rows)
@@ -194,7 +194,11 @@ class ParquetStore(TableStore):
         self.files = self._files() if self.place.is_dir() else [self.place]
         with self.errors():
             metadata = [pq.read_metadata(file) for file in self.files]
-            schemas = [self._schema(file, each) for file, each in zip(self.files, metadata, strict=True)]
+            schemas = [each.schema.to_arrow_schema() for each in metadata]
+            for number, file in enumerate(self.files):
+                for name in self._partitions(file):
+                    if name not in schemas[number].names:
+                        schemas[number] = schemas[number].append(pa.field(name, pa.string()))
             self.about = dict(json.loads((schemas[0].metadata or {}).get(METADATA, b"{}")))
         for file, schema in zip(self.files, schemas, strict=True):
             if differ := {field.name for field in {*schema} ^ {*schemas[0]}}:
@@ -237,12 +241,6 @@ class ParquetStore(TableStore):
         """Columns that the names of the folders of a file are."""
         parts = (part.partition("=") for part in file.relative_to(self.place).parts[:-1] if "=" in part)
         return {name: None if value == _NULL_PARTITION else unquote(value) for name, _, value in parts}
-
-    def _schema(self, file: Path, metadata: pq.FileMetaData) -> pa.Schema:
-        schema = metadata.schema.to_arrow_schema()
-        for name in self._partitions(file):
-            schema = schema if name in schema.names else schema.append(pa.field(name, pa.string()))
-        return schema
 
     def _raw(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for file in self.files:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from st_xlret import VectorCalibration
 from tests.commands import bias_files
 
+pytestmark = pytest.mark.slow  # half a minute each
 ROWS = np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)
 CALIBRATION = VectorCalibration.fit(ROWS, ["en", "fr"] * 60)
 
@@ -43,35 +43,25 @@ def example(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return run
 
 
-@pytest.fixture
-def workers(example: Any) -> Iterator[None]:
-    """Ray in the folder of the example, into which its workers are started."""
-    ray = pytest.importorskip("ray")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
-
-
 def is_mapped(folder: Path) -> bool:
     written = pq.read_table(folder).to_pandas().sort_values("id")
     return np.allclose(np.stack(written["shared"]), CALIBRATION.transform(ROWS, "document"), atol=1e-6)
 
 
-@pytest.mark.usefixtures("workers")
 def test_ray_data_maps_and_embeds(example: Any, tmp_path: Path) -> None:
-    example("map_batches(map_batch")
-    assert is_mapped(tmp_path / "shared")
+    ray = pytest.importorskip("ray")
     model, texts = bias_files.encoder(), bias_files.sentences("fr")
     model.save(str(tmp_path / "encoder"))
     (tmp_path / "texts").mkdir()
     pq.write_table(pa.table({"text": texts, "language": ["fr"] * len(texts)}), tmp_path / "texts" / "0.parquet")
-    example("class Embed")
+    with ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False):
+        example("map_batches(map_batch")
+        example("class Embed")
+    assert is_mapped(tmp_path / "shared")
     written = pq.read_table(tmp_path / "embedded").to_pandas()
     expected = model.encode_document(written["text"].tolist(), normalize_embeddings=True)
     np.testing.assert_allclose(np.stack(written["vector"]), expected, atol=1e-5)
-    read = (
-        f"from st_xlret.stores import open_store as o; print(len(o({str(tmp_path / 'embedded')!r}).sample(99)['fr']))"
-    )
+    read = f"from st_xlret.stores import open_store as o; print(len(o('{tmp_path}/embedded').sample(99)['fr']))"
     done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True)  # without Ray's own types
     assert done.stdout == f"{len(texts)}\n", done.stderr
 
