@@ -57,8 +57,6 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     repository = Repository(to_hub, private=options.private or None, **place) if to_hub else None
     calibration = VectorCalibration.load(options.calibration) if options.calibration else None
     options.model = options.model or (calibration.model if calibration else None)
-    if calibration and not options.model:
-        raise ValueError(f"{options.calibration} maps vectors: name the encoder that they are from (--model)")
     check_needed(options, "model")
     model, maps = merge_adapters(load_model(options.model, "cpu")), {}
     if calibration:

@@ -37,9 +37,6 @@ def load_model(name: str, device: str | None = None) -> SentenceTransformer:
     A model that cannot be loaded is a `ValueError` with the host's message; so is a weight that is NaN or infinite.
     """
     path = os.path.expanduser(name)
-    if os.path.isfile(f"{path}/calibration.json") and not os.path.isfile(f"{path}/modules.json"):
-        command = f"st-xlret export MODEL --calibration {name}"
-        raise ValueError(f"--model {name}: a map of vectors, which {command} puts into one")
     try:
         card = CrossLingualCardData().with_facts_of(path)
         model = SentenceTransformer(path, device=device, model_card_data=card)
