@@ -273,11 +273,10 @@ def run_script(main: Callable[[], Any]) -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
         main()
-    except (ImportError, ValueError, OSError) as error:
-        sys.exit(f"error: {without_secrets(str(error))}")
-    except RuntimeError as error:  # the host's, of a tracker that is not installed
-        if "install" not in str(error):
+    except (ImportError, ValueError, OSError, RuntimeError) as error:
+        # The host's RuntimeError of a tracker that is not installed has a way out; others are faults.
+        if isinstance(error, RuntimeError) and "install" not in str(error):
             raise
-        sys.exit(f"error: {error}")
+        sys.exit(f"error: {without_secrets(str(error))}")
     except KeyboardInterrupt:
         sys.exit("stopped")

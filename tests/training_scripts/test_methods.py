@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from datasets import load_from_disk
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 
@@ -18,7 +16,7 @@ from st_xlret.batches import LengthGroupedBatches, Rows
 from st_xlret.modules import ContextualEncoder
 from st_xlret.training.trainer import role_of
 from tests import tiny
-from tests.data.files import write_jsonl, write_text
+from tests.data.files import write_text
 from tests.training_scripts.scripts import WORDS, Runner, translations, weights
 
 SCORE = "pairs_average_accuracy"
@@ -124,9 +122,7 @@ def test_the_sentence_vector_of_a_checkpoint_can_be_kept(train: Runner, tmp_path
     checkpoint = tiny.transformer()
     checkpoint.append(Normalize())
     checkpoint.save(str(tmp_path / "checkpoint"))
-    options = "--max_steps 1 --learning_rate 1e-12 --save_strategy no --evaluation_pairs 0 --pooling checkpoint"
-    train("ml-ctl", options, "--model", tmp_path / "checkpoint")
-    model = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
+    model = train.built("ml-ctl", "--pooling checkpoint --model", tmp_path / "checkpoint").model
     torch.testing.assert_close(*(torch.from_numpy(one.encode(tiny.WORDS)) for one in (model, checkpoint)))
 
 
@@ -175,16 +171,6 @@ def test_two_encoders_in_two_stages_by_dot_product(train: Runner, tmp_path: Path
     model = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
     query, passage = (torch.from_numpy(encode(["sun"])) for encode in (model.encode_query, model.encode_document))
     assert model.similarity_fn_name == "dot" and not torch.equal(query, passage)
-
-
-def test_hard_negatives_are_mined_where_the_files_hold_none(train: Runner, tmp_path: Path) -> None:
-    pytest.importorskip("faiss")
-    rows = [json.loads(line) for line in (train.data / "questions.jsonl").read_text().splitlines()]
-    bare = write_jsonl(tmp_path / "bare.jsonl", [{k: v for k, v in row.items() if k != "negatives"} for row in rows])
-    given = ("--max_steps 2 --save_strategy no --hard_negatives 2 --retrieval", bare)
-    train("retriever", *given, "--model", train.data / "encoder")
-    mined = load_from_disk(str(tmp_path / "run" / "negatives"))
-    assert {"negative_1", "negative_2", "language"} < {*mined.column_names} and {*mined["language"]} == {"en", "fr"}
 
 
 def test_a_language_comes_to_english_and_english_stays(train: Runner, tmp_path: Path) -> None:
