@@ -10,15 +10,15 @@ checks them, does the same, and writes a new file. All take turns; times are pro
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
+from benchmarks.measuring import Step, interleaved
 from st_xlret import VectorCalibration
 from st_xlret.calibration.steps import Maps
 from st_xlret.evaluation import markdown_table
@@ -43,22 +43,32 @@ def write_vectors(folder: Path, rows: int) -> None:
     stored.flush()
 
 
-def multiply(stored: np.ndarray, calibration: VectorCalibration) -> None:
-    """The product in NumPy."""
-    weight, bias = (part.astype(np.float32).T for part in calibration.dense())
-    for start in range(0, len(stored), _CHUNK):
-        mapped = stored[start : start + _CHUNK].astype(np.float32) @ weight
-        mapped += bias
-        mapped /= np.linalg.norm(mapped, axis=1, keepdims=True)
-        mapped.astype(np.float16)
+def multiply(folder: Path, calibration: VectorCalibration) -> Step:
+    """The product in NumPy, of vectors in memory."""
+    stored = np.load(folder / "vectors.npy")
+
+    def run() -> torch.Tensor:
+        weight, bias = (part.astype(np.float32).T for part in calibration.dense())
+        for start in range(0, len(stored), _CHUNK):
+            mapped = stored[start : start + _CHUNK].astype(np.float32) @ weight
+            mapped += bias
+            mapped /= np.linalg.norm(mapped, axis=1, keepdims=True)
+            mapped.astype(np.float16)
+        return torch.tensor(len(stored))
+
+    return Step(run)
 
 
-def apply(folder: Path, suffix: str, calibration: VectorCalibration) -> None:
-    """Map a file into another, which is removed."""
+def apply(folder: Path, suffix: str, calibration: VectorCalibration) -> Step:
+    """Map a file into another, which is removed before the next run."""
     into = folder / f"mapped{suffix}"
-    with open_store(folder / f"vectors{suffix}") as source:
-        apply_calibration(calibration, source, str(into))
-    into.unlink()
+
+    def run() -> torch.Tensor:
+        with open_store(folder / f"vectors{suffix}") as source:
+            apply_calibration(calibration, source, str(into))
+        return torch.tensor(0)
+
+    return Step(run, partial(into.unlink, missing_ok=True))
 
 
 def main() -> None:
@@ -72,21 +82,14 @@ def main() -> None:
     weight = np.random.default_rng(1).standard_normal((1, _DIMENSION, _DIMENSION), dtype=np.float32)
     maps = Maps(weight, np.zeros((1, _DIMENSION), dtype=np.float32))
     calibration = VectorCalibration(np.eye(_DIMENSION, dtype=np.float32), maps)
-    in_memory = np.load(options.folder / "vectors.npy")
-    ways: dict[str, Callable[[], None]] = {
-        "the product in NumPy": lambda: multiply(in_memory, calibration),
-        "`apply`, `.npy` to `.npy`": lambda: apply(options.folder, ".npy", calibration),
-        "`apply`, Parquet to Parquet": lambda: apply(options.folder, ".parquet", calibration),
+    ways = {
+        "the product in NumPy": partial(multiply, options.folder, calibration),
+        "`apply`, `.npy` to `.npy`": partial(apply, options.folder, ".npy", calibration),
+        "`apply`, Parquet to Parquet": partial(apply, options.folder, ".parquet", calibration),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(options.rounds):
-        for name, run in ways.items():
-            begun = time.process_time()
-            run()
-            seconds[name].append(time.process_time() - begun)
-    medians = {name: statistics.median(times) for name, times in seconds.items()}
-    numpy_time = medians["the product in NumPy"]
-    rows = [[name, f"{t:.3g}", round(options.rows / t), f"{numpy_time / t:.2f}"] for name, t in medians.items()]
+    seconds = {name: figures["s"] for name, figures in interleaved(ways, options.rounds).items()}
+    fastest = seconds["the product in NumPy"]
+    rows = [[name, f"{t:.3g}", f"{options.rows / t:.0f}", f"{fastest / t:.2f}"] for name, t in seconds.items()]
     print(markdown_table(["", "time, s", "rows a second", "speed of NumPy"], rows))
 
 

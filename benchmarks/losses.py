@@ -8,7 +8,6 @@ Steps are forward and backward passes on given inputs, in float32 on one thread.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -51,27 +50,17 @@ def encoder(rows: int, tokens: int) -> Step:
     return Step(lambda: backward(model(dict(features))["sentence_embedding"].sum()), model.zero_grad)
 
 
-@dataclass
 class Batch:
     """Pairs of vectors (the first half of `rows` and the second), a full bank's keys, and their tags."""
 
-    rows: Tensor
-    keys: Tensor
-    tags: dict[str, Tensor]
-    key_tags: dict[str, Tensor]
-
-    @classmethod
-    def of(cls, rows: int, keys: int, features: int, languages: int = 1, key_languages: int = 1) -> Batch:
+    def __init__(self, rows: int, keys: int, features: int, languages: int = 1, key_languages: int = 1) -> None:
         torch.manual_seed(0)
-        vectors, others = torch.randn(rows, features), rows + torch.arange(keys)
-        pair, text = torch.arange(rows // 2).repeat(2), torch.arange(rows)
-        return cls(
-            F.normalize(vectors, dim=1).requires_grad_(),
-            F.normalize(torch.randn(keys, features), dim=1),
-            {"language_id": pair % languages, "document_id": pair, "text_id": text},
-            # Documents and texts of the bank are not those of the batch.
-            {"language_id": others % key_languages, "document_id": others, "text_id": others},
-        )
+        self.rows = F.normalize(torch.randn(rows, features), dim=1).requires_grad_()
+        self.keys = F.normalize(torch.randn(keys, features), dim=1)
+        # Documents and texts of the bank are not those of the batch.
+        pair, others = torch.arange(rows // 2).repeat(2), rows + torch.arange(keys)
+        self.tags = {"language_id": pair % languages, "document_id": pair, "text_id": torch.arange(rows)}
+        self.key_tags = {"language_id": others % key_languages, "document_id": others, "text_id": others}
 
 
 class VectorsAreGiven(nn.Module):
@@ -79,10 +68,7 @@ class VectorsAreGiven(nn.Module):
 
     def __init__(self, features: int) -> None:
         super().__init__()
-        self.features = features
-
-    def get_embedding_dimension(self) -> int:
-        return self.features
+        self.get_embedding_dimension = lambda: features
 
 
 class NoHead(AsymmetricBNHead):
@@ -94,7 +80,7 @@ class NoHead(AsymmetricBNHead):
 
 def ccp(rows: int, keys: int, features: int, languages: int = 1, key_languages: int = 1, head: bool = False) -> Step:
     """CCPLoss on given sentence vectors, with the update of its full bank."""
-    batch = Batch.of(rows, keys, features, languages, key_languages)
+    batch = Batch(rows, keys, features, languages, key_languages)
     model: Any = VectorsAreGiven(features)
     loss = CCPLoss(model, (AsymmetricBNHead if head else NoHead)(features), bank_size=keys, temperature=TEMPERATURE)
     loss.state_is_kept = True
@@ -111,7 +97,7 @@ def ccp(rows: int, keys: int, features: int, languages: int = 1, key_languages: 
 
 def one_matrix(rows: int, keys: int, features: int, key_languages: int = 1) -> Step:
     """The same loss by one matrix of all logits, in place wherever autograd allows it."""
-    batch = Batch.of(rows, keys, features, key_languages=key_languages)
+    batch = Batch(rows, keys, features, key_languages=key_languages)
     partner = torch.arange(rows).roll(rows // 2)
 
     def loss() -> Tensor:
@@ -171,12 +157,10 @@ def comparisons() -> Mapping[str, Comparison]:
         ("matrix_languages", 64, WIDE, 11),
     ):
         sizes = rows, KEYS, features
+        ways: Any = {"CCPLoss": ccp, "one matrix": one_matrix}
         matrix[name] = Comparison(
             f"(b) CCPLoss against one matrix of all logits: {rows} x {features}, {KEYS} keys of {languages} languages",
-            {
-                "CCPLoss": partial(ccp, *sizes, key_languages=languages),
-                "one matrix": partial(one_matrix, *sizes, key_languages=languages),
-            },
+            {way: partial(step, *sizes, key_languages=languages) for way, step in ways.items()},
             [("CCPLoss", "one matrix")],
             goals={"memory": 1 / 5},
             rounds=5,

@@ -56,7 +56,7 @@ def interleaved(builds: Mapping[str, Callable[[], Step]], rounds: int) -> dict[s
         for name, step in steps.items():
             step.reset()
             runs[name].append(_timed(step))
-    return {name: {**done[0], "seconds": statistics.median(r["seconds"] for r in done)} for name, done in runs.items()}
+    return {name: {**done[0], "s": statistics.median(r["s"] for r in done)} for name, done in runs.items()}
 
 
 def in_fresh_process(build: Callable[[], Step]) -> dict[str, float]:
@@ -78,18 +78,18 @@ def _run_once(build: Callable[[], Step]) -> dict[str, float]:
     before = _resident("VmRSS")
     once = _timed(step)
     # A page is the least that can be seen.
-    return {**once, "peak_bytes": max(mmap.PAGESIZE, _resident("VmHWM") - before)}
+    return {**once, "MiB": max(mmap.PAGESIZE / 2**20, _resident("VmHWM") - before)}
 
 
 def _timed(step: Step) -> dict[str, float]:
     start = time.process_time()  # of the one thread: what other programs do meanwhile counts less than on the clock
     value = step.run()
-    return {"seconds": time.process_time() - start, "value": float(value)}
+    return {"s": time.process_time() - start, "value": float(value)}
 
 
-def _resident(name: str) -> int:
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
-    return 1024 * int(line.split()[1])
+def _resident(name: str) -> float:
+    _, _, rest = Path("/proc/self/status").read_text().partition(f"{name}:")
+    return int(rest.split()[0]) / 1024
 
 
 def measure(comparison: Comparison) -> list[dict[str, Any]]:
@@ -101,24 +101,18 @@ def measure(comparison: Comparison) -> list[dict[str, Any]]:
         for name, timed in interleaved(comparison.steps, comparison.rounds).items():
             figures[name] |= timed
     for name, factor in comparison.times.items():
-        figures[name]["seconds"] *= factor
+        figures[name]["s"] *= factor
     rows = []
     for ours, rival in comparison.ratios:
         row: dict[str, Any] = {"ours": ours, "rival": rival}
-        for measured, key, unit in (("time", "seconds", 1.0), ("memory", "peak_bytes", 2.0**20)):
-            if key in figures[ours]:
-                one, other = figures[ours][key] / unit, figures[rival][key] / unit
-                row[{"time": "time, s", "memory": "memory, MiB"}[measured]] = f"{one:.3g} / {other:.3g}"
-                goal = comparison.goals.get(measured)
+        for measured, unit in (("time", "s"), ("memory", "MiB")):
+            if unit in figures[ours]:
+                one, other, goal = figures[ours][unit], figures[rival][unit], comparison.goals.get(measured)
                 met = "" if goal is None else f" ({goal:.2f}: {'met' if one <= goal * other else 'missed'})"
+                row[f"{measured}, {unit}"] = f"{one:.3g} / {other:.3g}"
                 row[f"ratio of {measured}"] = f"{one / other:.3g}{met}"
         rows.append(row)
     return rows
-
-
-def machine() -> dict[str, Any]:
-    """What the figures depend on."""
-    return {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(), "torch": torch.__version__}
 
 
 def main(comparisons: Callable[[], Mapping[str, Comparison]], description: str | None) -> None:
@@ -127,12 +121,12 @@ def main(comparisons: Callable[[], Mapping[str, Comparison]], description: str |
     parser.add_argument("--output", type=Path, help="JSON file for the figures")
     parser.add_argument("--only", nargs="+", choices=list(comparisons()), help="these comparisons instead of all")
     arguments = parser.parse_args()
-    results: dict[str, Any] = {"machine": machine()}
+    machine = {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(), "torch": torch.__version__}
+    results: dict[str, Any] = {"machine": machine}
     for name in arguments.only or comparisons():
         comparison = comparisons()[name]
         results[name] = rows = measure(comparison)
-        print(
-            f"\n{comparison.title}\n\n{markdown_table(list(rows[0]), [list(row.values()) for row in rows])}", flush=True
-        )
+        table = markdown_table(list(rows[0]), [list(row.values()) for row in rows])
+        print(f"\n{comparison.title}\n\n{table}", flush=True)
     if arguments.output:
         write_json(arguments.output, results)

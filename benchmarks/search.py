@@ -28,24 +28,22 @@ QUERIES, ROWS, DIMENSION, K = 1_000, 1_000_000, 384, 100
 _ROWS_AT_ONCE = 65_536
 
 
-def unit_vectors(rows: int, dimension: int, seed: int) -> Tensor:
+def unit_vectors(rows: int, seed: int) -> Tensor:
     """Random rows of unit length."""
-    return normalize(torch.randn(rows, dimension, generator=torch.Generator().manual_seed(seed)), dim=1)
+    return normalize(torch.randn(rows, DIMENSION, generator=torch.Generator().manual_seed(seed)), dim=1)
 
 
-def blocks(rows: int) -> Any:
-    """The first row and the vectors of each block of a corpus."""
-    for start in range(0, rows, _ROWS_AT_ONCE):
-        yield start, unit_vectors(min(_ROWS_AT_ONCE, rows - start), DIMENSION, seed=start)
+def fill(corpus: Any) -> Any:
+    """Put a block of vectors after the other into a corpus, and return it."""
+    for start in range(0, len(corpus), _ROWS_AT_ONCE):
+        corpus[start : start + _ROWS_AT_ONCE] = unit_vectors(min(_ROWS_AT_ONCE, len(corpus) - start), seed=start)
+    return corpus
 
 
 @cache
 def queries_and_corpus() -> tuple[Tensor, Tensor]:
     """Queries and a corpus in memory, float32."""
-    corpus = torch.empty(ROWS, DIMENSION)
-    for start, block in blocks(ROWS):
-        corpus[start : start + len(block)] = block
-    return unit_vectors(QUERIES, DIMENSION, seed=-1), corpus
+    return unit_vectors(QUERIES, seed=-1), fill(torch.empty(ROWS, DIMENSION))
 
 
 def ours() -> Step:
@@ -57,12 +55,8 @@ def ours() -> Step:
 def from_disk(rows: int) -> Step:
     """`top_k` over a float16 memory map."""
     file = tempfile.NamedTemporaryFile(suffix=".npy")  # noqa: SIM115
-    mapped = np.lib.format.open_memmap(file.name, mode="w+", dtype=np.float16, shape=(rows, DIMENSION))
-    for start, block in blocks(rows):
-        mapped[start : start + len(block)] = block.numpy()
-    mapped.flush()
-    del mapped
-    corpus, queries = np.load(file.name, mmap_mode="r"), unit_vectors(QUERIES, DIMENSION, seed=-1)
+    fill(np.lib.format.open_memmap(file.name, mode="w+", dtype=np.float16, shape=(rows, DIMENSION))).flush()
+    corpus, queries = np.load(file.name, mmap_mode="r"), unit_vectors(QUERIES, seed=-1)
     return Step(lambda: top_k(queries, corpus, K)[0].double().sum(), lambda: file)
 
 

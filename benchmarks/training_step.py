@@ -69,7 +69,7 @@ def main() -> None:
     freeze_word_embeddings(frozen)
     models = {way: frozen if settings[-1] else whole for way, settings in WAYS.items()}
     steps = {way: partial(step, model, way, options.pairs, options.tokens) for way, model in models.items()}
-    seconds = {way: figures["seconds"] for way, figures in interleaved(steps, options.rounds).items()}
+    seconds = {way: figures["s"] for way, figures in interleaved(steps, options.rounds).items()}
     rows = []
     for way, time in seconds.items():
         trained = sum(weight.numel() for weight in models[way].parameters() if weight.requires_grad)
