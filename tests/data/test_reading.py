@@ -26,10 +26,8 @@ from st_xlret.data.reading import (
 )
 from tests.data.files import write_bytes, write_jsonl, write_text
 
-ENDS = ["", ".gz", ".xz"]
 
-
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", ["", ".gz", ".xz"])
 def test_blank_lines_and_a_byte_order_mark_are_no_text(end: str, tmp_path: Path) -> None:
     file = write_bytes(tmp_path / f"a.jsonl{end}", b'\xef\xbb\xbf{"a": 1}\n\n  \r\n{"a": "\xc2\x85"}\r\n{}')
     assert list(read_jsonl(file)) == [(1, {"a": 1}), (4, {"a": "\x85"}), (5, {})]
@@ -52,13 +50,12 @@ def test_a_bad_line_is_named_or_skipped(line: bytes, tmp_path: Path, caplog: pyt
 @pytest.mark.parametrize("end", [".gz", ".xz"])
 @pytest.mark.parametrize("damage", ["cut", "flipped"])
 def test_what_is_lost_of_a_damaged_file_is_said(end: str, damage: str, tmp_path: Path) -> None:
-    file = write_text(tmp_path / f"a.txt{end}", "".join(f"{i * i:09d}\n" for i in range(20_000)))
-    data = bytearray(file.read_bytes())
+    file, bad_lines = tmp_path / f"a.txt{end}", BadLines(skip=True)
+    data = bytearray(write_text(file, "".join(f"{i * i:09d}\n" for i in range(20_000))).read_bytes())
     data[len(data) // 2] ^= 0xFF
     file.write_bytes(data if damage == "flipped" else data[:-500])
     with pytest.raises(DataError, match=rf"a\.txt{end}, line \d+"):
         list(read_lines(file))
-    bad_lines = BadLines(skip=True)
     assert len(list(read_lines(file, bad_lines))) < 20_000 and len(bad_lines.skipped) == 1
 
 
@@ -71,42 +68,34 @@ def test_a_quoted_cell_has_several_lines_and_any_length(tmp_path: Path) -> None:
 
 
 def test_judgements_of_beir_and_trec(tmp_path: Path) -> None:
-    expected = {"q1": {"d1": 1, "d2": 0}}
     tabs = write_text(tmp_path / "a.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t0\nq1\td2\t0\n")
     trec = write_text(tmp_path / "b.txt.gz", "q1 0 d1 1\nq1\t0\td2\t0\n")
-    assert read_qrels(tabs) == read_qrels(trec) == expected
+    assert read_qrels(tabs) == read_qrels(trec) == {"q1": {"d1": 1, "d2": 0}}
+    for line in ("q1\td1\tmuch", "q1\td1", "q1\td1\t2", "q 0 d 1 1"):
+        file = write_text(tmp_path / "c.tsv", f"q1\td1\t1\n{line}\n")
+        with pytest.raises(DataError, match="c.tsv, line 2"):
+            read_qrels(file)
+        assert read_qrels(file, BadLines(skip=True)) == {"q1": {"d1": 1}}
 
 
-@pytest.mark.parametrize("line", ["q1\td1\tmuch", "q1\td1", "q1\td1\t2", "q 0 d 1 1"])
-def test_a_bad_judgement_is_named_or_skipped(line: str, tmp_path: Path) -> None:
-    file = write_text(tmp_path / "a.tsv", f"q1\td1\t1\n{line}\n")
-    with pytest.raises(DataError, match="a.tsv, line 2"):
-        read_qrels(file)
-    assert read_qrels(file, BadLines(skip=True)) == {"q1": {"d1": 1}}
+def test_a_kept_table_is_written_once_or_not_at_all(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def kept(rows: Any, report: Report | None = None) -> Any:
+        return kept_table("n", {"n": "int64", "text": "string"}, rows, report=report, cache_dir=tmp_path / "new")
 
-
-def kept(folder: Path, rows: Any, **options: Any) -> Any:
-    return kept_table("n", {"n": "int64", "text": "string"}, rows, cache_dir=folder / "new", **options)
-
-
-def test_a_kept_table_is_read_and_not_written_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    def rows(report: Report) -> Any:
+    def counted(report: Report) -> Any:
         for i in range(250_001):  # of three batches
             report["en", "rows"] += 1
             yield i, str(i)
 
+    with pytest.raises(ZeroDivisionError):
+        kept((1 // i, "") for i in (1, 0))
+    assert not list(tmp_path.rglob("*.arrow*/*"))
     first, again = Report(), Report()
-    table = kept(tmp_path, rows(first), report=first)
+    table = kept(counted(first), first)
     assert len(table) == 250_001 and table[250_000] == {"n": 250_000, "text": "250000"} and table.cache_files
     caplog.set_level(logging.INFO)
-    assert kept(tmp_path, rows(again), report=again)["n"][-1] == 250_000
+    assert kept(counted(again), again)["n"][-1] == 250_000
     assert again == first == {("en", "rows"): 250_001} and "250001" in caplog.text
-
-
-def test_rows_that_fail_leave_no_table(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError):
-        kept(tmp_path, ((1 // i, "") for i in (1, 0)))
-    assert not list(tmp_path.rglob("*.arrow*/*")) and len(kept(tmp_path, [(1, "a")])) == 1
 
 
 def test_a_key_changes_with_options_and_files(tmp_path: Path) -> None:
@@ -120,13 +109,11 @@ def test_a_key_changes_with_options_and_files(tmp_path: Path) -> None:
     ("language", "sentences"),
     [
         ("en", ["Dr. Smith went home.", "He slept!", "Did he?", "It costs 3.5 dollars."]),
-        ("de", ["Am 3. Mai kam Hr. Meier.", "Das ist z.B. gut.", "Ja?"]),
         ("pt-br", ["O Sr. Silva saiu.", "Voltou tarde."]),
         ("ar", ["ذهبت إلى البيت.", "هل أنت هنا؟", "نعم!"]),
         ("hi", ["मैं घर गया।", "वह सो गया।", "क्या तुम हो?"]),
         ("ig", ["Nke a bụ otu.", "Nke a bụ abụọ."]),
-        ("zh", ["今天天气很好。", "我们去公园吧！", "你来吗？"]),
-        ("zh-tw", ["你好。", "再見。"]),
+        ("zh-tw", ["你好。", "我們去公園吧！", "你來嗎？"]),
         ("km", ["ខ្ញុំ ទៅផ្ទះ។", "វាដេកលក់។"]),
         ("ja", ["今日は天気がいい。", "公園に行こう！"]),
     ],
@@ -161,12 +148,8 @@ def test_texts_that_are_nearly_equal(one: str, other: str) -> None:
 def test_sources_that_are_missing_or_empty_are_named(
     loader: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    load = request.getfixturevalue(loader)
-    with pytest.raises(DataError, match=r"gone\.jsonl"):
-        load(tmp_path / "gone.jsonl")
-    with pytest.raises(DataError, match="empty"):
-        load(write_text(tmp_path / "empty" / "notes", "x").parent)
-    with pytest.raises(DataError, match="left"):
-        load(write_jsonl(tmp_path / "a.jsonl", []))
-    with pytest.raises(DataError, match="left"):
-        load([])
+    missing, other = tmp_path / "gone.jsonl", write_text(tmp_path / "empty" / "notes", "x").parent
+    empty = write_jsonl(tmp_path / "a.jsonl", [])
+    for source, named in ((missing, "gone.jsonl"), (other, "empty"), (empty, "left"), ([], "left")):
+        with pytest.raises(DataError, match=named):
+            request.getfixturevalue(loader)(source)
